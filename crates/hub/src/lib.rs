@@ -1,0 +1,2 @@
+//! What clients talk to.
+#![forbid(unsafe_code)]

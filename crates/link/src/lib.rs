@@ -1,0 +1,2 @@
+//! Framed duplex between hub, runner and clients.
+#![forbid(unsafe_code)]

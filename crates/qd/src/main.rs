@@ -1,0 +1,4 @@
+//! The one binary, `qd`.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,2 @@
+//! Owns agent processes.
+#![deny(unsafe_op_in_unsafe_fn)]

@@ -1,0 +1,2 @@
+//! SQLite storage for hub and runner.
+#![forbid(unsafe_code)]

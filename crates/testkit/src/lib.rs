@@ -1,0 +1,2 @@
+//! Scripted LLM server, process fixtures, clients; tests only.
+#![forbid(unsafe_code)]

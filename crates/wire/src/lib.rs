@@ -1,0 +1,2 @@
+//! Types of the protocols, ids and the one command table.
+#![forbid(unsafe_code)]
