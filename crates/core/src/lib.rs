@@ -1,2 +1,13 @@
-//! The pure machines: no I/O, no async, no clock, no randomness.
+//! The pure machines: the session, lanes and outcomes, message assembly, approvals, and the codecs of the
+//! agents we drive (`harness`).
+//!
+//! No I/O, no async, no clock, no randomness: time and ids come in as arguments, effects go out as values.
+//! So everything here is tested with data, properties and fuzzing. It may depend on `wire` only.
 #![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod harness;
+pub mod ids;
+pub mod ledger;
+pub mod outbox;
+pub mod session;

@@ -1,2 +1,5 @@
 //! Owns agent processes.
 #![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod guard;
+pub mod process;

@@ -1,2 +1,31 @@
-//! Types of the protocols, ids and the one command table.
+//! What travels: the types of the canonical protocol (messages, events, commands, channels, runner link,
+//! delegation) and the one table that declares every command.
+//!
+//! Nothing here does anything: no I/O, no clock, no state. TypeScript and JSON Schema are generated from
+//! these types by `cargo xtask codegen`. Compatibility is for ever: fields are added, never renamed.
 #![forbid(unsafe_code)]
+
+pub mod codegen;
+pub mod command;
+pub mod command_table;
+pub mod data;
+pub mod delegation;
+pub mod event;
+pub mod input;
+pub mod link;
+pub mod message;
+pub mod mux;
+
+pub use command::{Command, CommandHead, CommandResponse};
+pub use event::{Event, EventEnvelope, EventPayload};
+pub use input::InputRequest;
+pub use message::{Message, Part, Role, StopReason, Usage};
+
+/// A JSON object.
+pub type JsonObject = serde_json::Map<String, serde_json::Value>;
+
+/// The version a client sees in the first frame of `/ws/mux`.
+pub const PROTOCOL_VERSION: &str = "1.0.0";
+
+/// The pseudo session of commands that belong to no session.
+pub const SYSTEM_SESSION: &str = "_system";

@@ -1,0 +1,3 @@
+//! Codecs: one folder per agent program, native bytes in, [`crate::agent::AgentEvent`]s out, and back.
+
+pub mod pi;

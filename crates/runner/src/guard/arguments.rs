@@ -1,0 +1,100 @@
+//! The arguments of `qd guard`, parsed by hand so that the guard needs no parser library.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// `--control-fd N [--cgroup PATH] -- PROGRAM ARGS…`
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Arguments {
+    control_fd: RawFd,
+    pub(super) cgroup: Option<PathBuf>,
+    pub(super) program: Vec<OsString>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ArgumentError {
+    #[error("`--control-fd N` is missing; this command is started by the runner, not by hand")]
+    ControlFdMissing,
+    #[error("`--control-fd` needs a number above 2, got {0:?}")]
+    ControlFdInvalid(OsString),
+    #[error("`--cgroup` needs a path")]
+    CgroupPathMissing,
+    #[error("unknown argument {0:?}; put the program after `--`")]
+    Unknown(OsString),
+    #[error("no program given after `--`")]
+    ProgramMissing,
+}
+
+impl Arguments {
+    pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Self, ArgumentError> {
+        let mut control_fd = None;
+        let mut cgroup = None;
+        while let Some(argument) = args.next() {
+            match argument.to_str() {
+                Some("--control-fd") => {
+                    let value = args.next().ok_or(ArgumentError::ControlFdMissing)?;
+                    let number = value.to_str().and_then(|text| text.parse::<RawFd>().ok());
+                    match number.filter(|number| *number > 2) {
+                        Some(number) => control_fd = Some(number),
+                        None => return Err(ArgumentError::ControlFdInvalid(value)),
+                    }
+                }
+                Some("--cgroup") => {
+                    cgroup = Some(PathBuf::from(args.next().ok_or(ArgumentError::CgroupPathMissing)?));
+                }
+                Some("--") => break,
+                _ => return Err(ArgumentError::Unknown(argument)),
+            }
+        }
+        let program: Vec<OsString> = args.collect();
+        if program.is_empty() {
+            return Err(ArgumentError::ProgramMissing);
+        }
+        Ok(Self { control_fd: control_fd.ok_or(ArgumentError::ControlFdMissing)?, cgroup, program })
+    }
+
+    /// Takes the control socket and hides it from every program started later.
+    #[allow(unsafe_code)]
+    pub(super) fn take_control(&self) -> io::Result<UnixStream> {
+        // SAFETY: `borrow_raw` needs an fd that stays open for the call. It is only used to ask the
+        // kernel whether the number is open at all, and nothing closes it meanwhile: one thread.
+        let probe = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.control_fd) };
+        rustix::io::fcntl_setfd(probe, rustix::io::FdFlags::CLOEXEC)?;
+        // SAFETY: the fd is open (just checked), was handed to this process for this use only, and
+        // `main` calls this once, so nobody else owns it.
+        let owned = unsafe { OwnedFd::from_raw_fd(self.control_fd) };
+        Ok(UnixStream::from(owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, ArgumentError> {
+        Arguments::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn arguments() {
+        let good = parse("--control-fd 7 --cgroup /c -- sh -c x").unwrap();
+        assert_eq!(good.control_fd, 7);
+        assert_eq!(good.cgroup, Some(PathBuf::from("/c")));
+        assert_eq!(good.program, ["sh", "-c", "x"]);
+
+        for (line, expected) in [
+            ("-- sh", ArgumentError::ControlFdMissing),
+            ("--control-fd", ArgumentError::ControlFdMissing),
+            ("--control-fd 1 -- sh", ArgumentError::ControlFdInvalid("1".into())),
+            ("--control-fd x -- sh", ArgumentError::ControlFdInvalid("x".into())),
+            ("--control-fd 3 --cgroup", ArgumentError::CgroupPathMissing),
+            ("--control-fd 3 sh", ArgumentError::Unknown("sh".into())),
+            ("--control-fd 3 --", ArgumentError::ProgramMissing),
+        ] {
+            assert_eq!(parse(line), Err(expected), "{line}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Starts the agent below the guard.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::Pid;
+
+use super::cgroup::AgentCgroup;
+
+/// Spawns the program with the guard's own standard streams; returns after a successful exec.
+#[allow(unsafe_code)]
+pub(super) fn spawn(program: &[OsString], cgroup: Option<&AgentCgroup>) -> io::Result<Pid> {
+    let (name, args) =
+        program.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut command = Command::new(name);
+    command.args(args).process_group(0);
+    let guard = rustix::process::getpid();
+    let membership = cgroup.and_then(AgentCgroup::open_membership);
+    // SAFETY: the closure runs between fork and exec. It makes only raw system calls (prctl,
+    // getppid, write) and neither allocates nor locks.
+    unsafe {
+        command.pre_exec(move || prepare(guard, membership.as_ref()));
+    }
+    let child = command.spawn()?;
+    i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("the kernel gave an impossible process id"))
+}
+
+/// Runs in the forked child before exec.
+fn prepare(guard: Pid, membership: Option<&File>) -> io::Result<()> {
+    die_with(guard)?;
+    if let Some(membership) = membership {
+        // Not being allowed into the cgroup is no reason to fail: the subreaper works without it.
+        let _ = rustix::io::write(membership, b"0\n");
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn die_with(guard: Pid) -> io::Result<()> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A guard that died before the line above sends no signal any more.
+    if getppid() != Some(guard) {
+        return Err(io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error()));
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with(_guard: Pid) -> io::Result<()> {
+    Ok(())
+}
+
+/// Lets go of what belongs to the agent: its pipes, so that their ends are seen when it closes
+/// them, and its working directory, so that it can be unmounted.
+pub(super) fn release_standard_streams() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        // A failure would only delay an end of file until the guard itself exits.
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    // The same holds here: the old directory would stay busy for as long as the agent runs.
+    let _ = rustix::process::chdir("/");
+}

@@ -1,0 +1,113 @@
+//! The generated artefacts: what `cargo xtask codegen` writes and a test compares.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use ts_rs::{Config, TS};
+
+use crate::{command_table, data, delegation, link, mux};
+
+/// One generated file: path below the repository, and text.
+pub struct Artefact {
+    pub path: &'static str,
+    pub text: String,
+}
+
+/// All generated files.
+pub fn artefacts() -> Result<Vec<Artefact>, String> {
+    Ok(vec![
+        Artefact { path: "docs/generated/canonical.ts", text: typescript()? },
+        Artefact { path: "docs/generated/canonical.schema.json", text: schema()? },
+        Artefact { path: "docs/generated/commands.json", text: commands()? },
+    ])
+}
+
+/// A list of declarations, sorted by name so that the file does not depend on the order of discovery.
+fn typescript() -> Result<String, String> {
+    let config = Config::default();
+    let mut declarations = std::collections::BTreeMap::new();
+    let mut collector = Collector { config: &config, declarations: &mut declarations };
+    collect_roots(&mut collector);
+    let mut text = String::from("// Generated from crates/wire by `cargo xtask codegen`. Do not edit.\n");
+    for declaration in declarations.values() {
+        text.push_str("\nexport ");
+        text.push_str(declaration);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+struct Collector<'a> {
+    config: &'a Config,
+    declarations: &'a mut std::collections::BTreeMap<String, String>,
+}
+
+impl ts_rs::TypeVisitor for Collector<'_> {
+    fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        // Types without an output path are the language's own (string, number, arrays).
+        if T::output_path().is_none() {
+            T::visit_dependencies(self);
+            T::visit_generics(self);
+            return;
+        }
+        let name = T::ident(self.config);
+        if self.declarations.contains_key(&name) {
+            return;
+        }
+        let declaration = T::decl(self.config);
+        self.declarations.insert(name, declaration);
+        T::visit_dependencies(self);
+        T::visit_generics(self);
+    }
+}
+
+fn collect_roots(collector: &mut Collector<'_>) {
+    use ts_rs::TypeVisitor;
+    collector.visit::<mux::ClientFrame>();
+    collector.visit::<mux::ServerFrame>();
+    collector.visit::<mux::Channel>();
+    collector.visit::<link::LinkLine>();
+    collector.visit::<delegation::DelegationPermission>();
+    collector.visit::<data::SessionCreatedData>();
+    collector.visit::<data::MessagesData>();
+    collector.visit::<data::SessionsData>();
+    collector.visit::<data::RunnersData>();
+    collector.visit::<data::ModelsData>();
+    collector.visit::<data::CommandsData>();
+    collector.visit::<data::ForkPointsData>();
+    collector.visit::<data::StatsData>();
+    collector.visit::<data::SearchData>();
+}
+
+/// Everything a schema is published for, as one document.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "the fields exist to be walked by the schema generator")]
+struct Canonical {
+    client_frame: mux::ClientFrame,
+    server_frame: mux::ServerFrame,
+    link_line: link::LinkLine,
+    delegation_permission: delegation::DelegationPermission,
+    session_created: data::SessionCreatedData,
+    messages: data::MessagesData,
+    sessions: data::SessionsData,
+    runners: data::RunnersData,
+    models: data::ModelsData,
+    commands: data::CommandsData,
+    fork_points: data::ForkPointsData,
+    stats: data::StatsData,
+    search: data::SearchData,
+}
+
+fn schema() -> Result<String, String> {
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Canonical>();
+    pretty(&schema)
+}
+
+fn commands() -> Result<String, String> {
+    pretty(&command_table::COMMANDS)
+}
+
+fn pretty<T: serde::Serialize>(value: &T) -> Result<String, String> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,192 @@
+//! The one table of commands: name, parameters, lane, mutation, timeout, permission, who answers.
+//!
+//! Everything that depends on the kind of a command reads this table; nothing else lists commands.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use ts_rs::TS;
+
+use crate::command::*;
+
+/// What a command waits for before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    /// One after the other within the session.
+    Session,
+    /// At once, whatever runs: aborts, steering, answers to questions.
+    Control,
+    /// At once; changes nothing.
+    Read,
+}
+
+/// Who does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answerer {
+    /// The hub, from its copies.
+    Hub,
+    /// The session's runner.
+    Runner,
+}
+
+/// What the sender must be allowed to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Permission {
+    View,
+    Operate,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CommandSpec {
+    pub name: &'static str,
+    pub lane: Lane,
+    /// Whether success raises the session's version.
+    pub mutating: bool,
+    /// How long the answer may take; `None` for work that cannot be taken back.
+    pub timeout_ms: Option<u64>,
+    pub permission: Permission,
+    pub answerer: Answerer,
+    /// Whether the command names an existing session.
+    pub needs_session: bool,
+}
+
+const READ_TIMEOUT_MS: Option<u64> = Some(30_000);
+
+macro_rules! commands {
+    ($( $variant:ident($params:ident) = $name:literal, $lane:ident, $mutating:literal, $timeout:expr,
+        $permission:ident, $answerer:ident, $needs_session:literal; )*) => {
+        /// A command with its parameters.
+        #[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+        #[serde(tag = "cmd")]
+        pub enum Command {
+            $( #[serde(rename = $name)] $variant($params), )*
+        }
+
+        /// Every command, in the order of the documentation.
+        pub const COMMANDS: &[CommandSpec] = &[
+            $( CommandSpec {
+                name: $name,
+                lane: Lane::$lane,
+                mutating: $mutating,
+                timeout_ms: $timeout,
+                permission: Permission::$permission,
+                answerer: Answerer::$answerer,
+                needs_session: $needs_session,
+            }, )*
+        ];
+
+        impl Command {
+            /// The row of this command.
+            pub fn spec(&self) -> &'static CommandSpec {
+                let name = match self { $( Command::$variant(_) => $name, )* };
+                // The match above names rows of the same macro call, so the row is always found.
+                spec(name).unwrap_or(&COMMANDS[0])
+            }
+
+            /// Reads the parameters of the command `name` from the frame `text`; unknown fields are ignored.
+            pub fn parse(name: &str, text: &str) -> Result<Command, CommandError> {
+                match name {
+                    $( $name => parameters::<$params>(name, text).map(Command::$variant), )*
+                    _ => Err(CommandError::Unknown(name.to_owned())),
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    // variant(parameters) = name, lane, mutating, timeout, permission, answerer, needs session
+    SessionCreate(SessionCreateParams) = "session.create", Session, true, None, Operate, Runner, false;
+    SessionAttach(SessionAttachParams) = "session.attach", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    SessionDetach(NoParams) = "session.detach", Read, false, READ_TIMEOUT_MS, View, Hub, true;
+    SessionClose(NoParams) = "session.close", Control, true, None, Operate, Runner, true;
+    SessionDelete(NoParams) = "session.delete", Control, true, None, Operate, Runner, true;
+    SessionRestart(NoParams) = "session.restart", Session, true, None, Operate, Runner, true;
+    SessionNew(SessionNewParams) = "session.new", Session, true, None, Operate, Runner, true;
+    SessionSwitch(SessionSwitchParams) = "session.switch", Session, true, None, Operate, Runner, true;
+    Prompt(PromptParams) = "prompt", Session, true, None, Operate, Runner, true;
+    Steer(SteerParams) = "steer", Control, true, None, Operate, Runner, true;
+    FollowUp(SteerParams) = "follow_up", Control, true, None, Operate, Runner, true;
+    Abort(NoParams) = "abort", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
+    InputResponse(InputResponseParams) = "input_response", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
+    GetState(NoParams) = "get_state", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetMessages(GetMessagesParams) = "get_messages", Read, false, READ_TIMEOUT_MS, View, Hub, true;
+    GetStats(NoParams) = "get_stats", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetModels(NoParams) = "get_models", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetCommands(NoParams) = "get_commands", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetForkPoints(NoParams) = "get_fork_points", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    SetModel(SetModelParams) = "set_model", Session, true, None, Operate, Runner, true;
+    CycleModel(NoParams) = "cycle_model", Session, true, None, Operate, Runner, true;
+    SetThinkingLevel(SetThinkingLevelParams) = "set_thinking_level", Session, true, None, Operate, Runner, true;
+    CycleThinkingLevel(NoParams) = "cycle_thinking_level", Session, true, None, Operate, Runner, true;
+    SetAutoCompaction(EnabledParams) = "set_auto_compaction", Session, true, None, Operate, Runner, true;
+    SetAutoRetry(EnabledParams) = "set_auto_retry", Session, true, None, Operate, Runner, true;
+    Compact(CompactParams) = "compact", Session, true, None, Operate, Runner, true;
+    AbortRetry(NoParams) = "abort_retry", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
+    SetSessionName(SetSessionNameParams) = "set_session_name", Session, true, None, Operate, Runner, true;
+    Fork(ForkParams) = "fork", Session, true, None, Operate, Runner, true;
+    ListSessions(NoParams) = "list_sessions", Read, false, READ_TIMEOUT_MS, View, Hub, false;
+    GetRunners(NoParams) = "get_runners", Read, false, READ_TIMEOUT_MS, View, Hub, false;
+    Search(SearchParams) = "search", Read, false, READ_TIMEOUT_MS, View, Hub, false;
+    Delegate(DelegateParams) = "delegate", Control, true, None, Operate, Runner, true;
+    DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
+}
+
+/// The row of a command by its name.
+pub fn spec(name: &str) -> Option<&'static CommandSpec> {
+    COMMANDS.iter().find(|row| row.name == name)
+}
+
+/// Why a frame is not a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandError {
+    Unknown(String),
+    Invalid { name: String, reason: String },
+}
+
+impl std::fmt::Display for CommandError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CommandError::Unknown(name) => write!(formatter, "Unknown command '{name}'"),
+            CommandError::Invalid { name, reason } => write!(formatter, "Invalid '{name}': {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+fn parameters<'de, T: serde::Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
+    serde_json::from_str(text)
+        .map_err(|error| CommandError::Invalid { name: name.to_owned(), reason: error.to_string() })
+}
+
+/// The fields every command may carry; the rest of the frame is its parameters.
+#[derive(Debug, Clone, Default, serde::Deserialize)]
+pub struct CommandHead<'a> {
+    #[serde(default, borrow)]
+    pub cmd: Option<std::borrow::Cow<'a, str>>,
+    /// Echoed as it came.
+    #[serde(default, borrow)]
+    pub id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    pub session_id: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub runner_id: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub user_id: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub connection_id: Option<std::borrow::Cow<'a, str>>,
+    /// The client's own `id` as it came, kept by the hub when it puts its own in place; dependencies name it.
+    #[serde(default, borrow)]
+    pub client_command_id: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub idempotency_key: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default)]
+    pub depends_on: Option<Vec<String>>,
+    #[serde(default)]
+    pub if_session_version: Option<u64>,
+}

@@ -1,0 +1,399 @@
+//! The `data` of command responses, and the state that attach and `get_state` describe.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ts_rs::TS;
+
+use crate::event::AgentPhase;
+use crate::input::InputRequest;
+use crate::message::{Message, Role};
+
+/// How a session stands, as its runner knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SessionState {
+    pub session_id: String,
+    pub runner_id: String,
+    pub harness: String,
+    pub status: SessionStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub phase: Option<AgentPhase>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub detail: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub cwd: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub model: Option<ModelRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub thinking_level: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub auto_compaction: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub auto_retry: Option<bool>,
+    pub session_version: u64,
+    /// The last record's number.
+    pub seq: u64,
+    pub message_count: u64,
+    pub queue: QueueState,
+    pub pending_input: Vec<InputRequest>,
+    /// What extensions want shown, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub status_texts: BTreeMap<String, String>,
+    /// The harness's own name of the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub native_session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub native_session_file: Option<String>,
+    /// The last fatal error, while the agent is down because of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub process: Option<ProcessStats>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// The agent is being started.
+    Starting,
+    Idle,
+    Working,
+    /// No agent process; the next prompt starts one.
+    Dormant,
+    /// The agent died or could not start; `error` says why. The next prompt or `session.restart` tries again.
+    Failed,
+    /// Closed by a person; `session.restart` opens it again.
+    Closed,
+}
+
+impl SessionStatus {
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SessionStatus::Starting => "starting",
+            SessionStatus::Idle => "idle",
+            SessionStatus::Working => "working",
+            SessionStatus::Dormant => "dormant",
+            SessionStatus::Failed => "failed",
+            SessionStatus::Closed => "closed",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ModelRef {
+    pub provider: String,
+    pub model_id: String,
+}
+
+/// Inputs accepted but not yet read by the agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct QueueState {
+    pub steering: Vec<String>,
+    pub follow_up: Vec<String>,
+}
+
+/// How far a conversation has come, so that a client can tell whether it has it all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct MessageVersion {
+    /// The last record's number.
+    pub version: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub message_count: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ProcessStats {
+    pub alive: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub rss_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub cpu_pct: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub uptime_s: Option<u64>,
+}
+
+/// Answer of `session.attach`: where the client stands, and the message being generated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct AttachData {
+    pub resume: Resume,
+    /// Records up to this number are covered by the answer and what is replayed right after it.
+    pub seq: u64,
+    pub state: SessionState,
+    pub pending_input: Vec<InputRequest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub partial: Option<Partial>,
+    /// With `gap`: the newest messages of the conversation, oldest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub messages: Option<Vec<Message>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Resume {
+    /// Records after the cursor follow.
+    Ok,
+    /// The cursor is of no use; `messages` is a snapshot.
+    Gap,
+}
+
+/// The message being generated so far, and the tools running now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct Partial {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub message: Option<PartialMessage>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<RunningTool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct PartialMessage {
+    pub message_id: String,
+    pub role: Role,
+    pub blocks: Vec<PartialBlock>,
+}
+
+/// One content block so far; deltas continue it at `offset` characters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct PartialBlock {
+    pub content_index: u32,
+    pub kind: PartialKind,
+    pub text: String,
+    pub offset: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub tool_call_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PartialKind {
+    Text,
+    Thinking,
+    ToolCall,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunningTool {
+    pub tool_call_id: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional, type = "unknown")]
+    pub input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional, type = "unknown")]
+    pub partial_output: Option<Value>,
+    /// Unix milliseconds.
+    pub started_at: i64,
+}
+
+/// One line of `list_sessions`, from the hub's copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SessionSummary {
+    pub session_id: String,
+    pub runner_id: String,
+    pub harness: String,
+    /// A word of [`SessionStatus`], or `offline` when its runner is away.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub cwd: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub model: Option<String>,
+    pub created_at: i64,
+    pub last_activity: i64,
+    pub seq: u64,
+    pub message_count: u64,
+    pub subscriber_count: u64,
+    /// Questions waiting for a person.
+    pub pending_input_count: u64,
+}
+
+/// One line of `get_runners`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunnerInfo {
+    pub runner_id: String,
+    pub hostname: String,
+    pub os: String,
+    pub version: String,
+    pub status: RunnerStatus,
+    pub harnesses: Vec<String>,
+    pub max_sessions: u64,
+    pub session_count: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunnerStatus {
+    Online,
+    Unhealthy,
+    Offline,
+}
+
+/// Answer of `session.create`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SessionCreatedData {
+    pub session_id: String,
+    #[serde(flatten)]
+    pub attach: AttachData,
+}
+
+/// Answer of `get_messages`: a page in conversation order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct MessagesData {
+    pub messages: Vec<Message>,
+    /// All messages of the conversation.
+    pub total: u64,
+    /// Pass as `before` to get the page before this one; absent on the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub before: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SessionsData {
+    pub sessions: Vec<SessionSummary>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunnersData {
+    pub runners: Vec<RunnerInfo>,
+}
+
+/// Answer of `get_models`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ModelsData {
+    pub models: Vec<ModelInfo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ModelInfo {
+    pub provider: String,
+    pub model_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub reasoning: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub context_window: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub max_tokens: Option<u64>,
+}
+
+/// Answer of `get_commands`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct CommandsData {
+    pub commands: Vec<SlashCommand>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SlashCommand {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub description: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub source: Option<String>,
+}
+
+/// Answer of `get_fork_points`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ForkPointsData {
+    pub fork_points: Vec<ForkPoint>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ForkPoint {
+    pub entry_id: String,
+    pub role: Role,
+    pub preview: String,
+}
+
+/// Answer of `get_stats`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct StatsData {
+    pub user_messages: u64,
+    pub assistant_messages: u64,
+    pub tool_calls: u64,
+    pub tool_results: u64,
+    pub total_messages: u64,
+    pub tokens: TokenStats,
+    pub cost_usd: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub context_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub context_window: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct TokenStats {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub total: u64,
+}
+
+/// Answer of `search`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SearchData {
+    pub hits: Vec<SearchHit>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SearchHit {
+    pub session_id: String,
+    pub message_id: String,
+    pub idx: u64,
+    pub role: String,
+    pub created_at: i64,
+    /// The place, with the words found in `[` and `]`.
+    pub snippet: String,
+    /// Lower is better.
+    pub score: f64,
+}

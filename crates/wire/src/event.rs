@@ -1,0 +1,392 @@
+//! Part 2: events, what clients see as it happens.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use ts_rs::TS;
+
+use crate::data::{MessageVersion, ProcessStats, QueueState};
+use crate::delegation::{DelegateErrorCode, DelegateMode};
+use crate::input::{InputOutcome, InputRequest};
+use crate::message::{Message, Sender, StopReason};
+use crate::{CommandResponse, JsonObject};
+
+/// An event as it travels: who, where, when, and what. `seq` is there on records only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct EventEnvelope {
+    pub session_id: String,
+    pub runner_id: String,
+    /// Unix milliseconds.
+    pub ts: i64,
+    /// The number of the record in its session, 1, 2, 3… without holes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub seq: Option<u64>,
+    #[serde(flatten)]
+    pub payload: EventPayload,
+}
+
+/// A known event, or one kept as it came (`x-*`, or of a later version).
+#[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+#[serde(untagged)]
+pub enum EventPayload {
+    Known(Event),
+    Other(OtherEvent),
+}
+
+impl<'de> Deserialize<'de> for EventPayload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let object = JsonObject::deserialize(deserializer)?;
+        if !object.get("event").is_some_and(Value::is_string) {
+            return Err(D::Error::missing_field("event"));
+        }
+        // A known name with a shape we do not know is kept too: a newer peer must not break an older one.
+        let value = Value::Object(object);
+        match Event::deserialize(&value) {
+            Ok(event) => Ok(EventPayload::Known(event)),
+            Err(_) => OtherEvent::deserialize(value).map(EventPayload::Other).map_err(D::Error::custom),
+        }
+    }
+}
+
+/// An event this version does not know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct OtherEvent {
+    #[ts(type = "`x-${string}`")]
+    pub event: String,
+    #[serde(flatten)]
+    #[ts(skip)]
+    #[schemars(skip)]
+    pub rest: JsonObject,
+}
+
+/// The closed list of events.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(tag = "event")]
+pub enum Event {
+    // --- session lifecycle ---
+    #[serde(rename = "session.created")]
+    SessionCreated {
+        resumed: bool,
+        harness: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        cwd: Option<String>,
+        /// The commands this harness can serve beyond the core ones.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        capabilities: Option<Vec<String>>,
+    },
+    #[serde(rename = "session.closed")]
+    SessionClosed {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        reason: Option<String>,
+    },
+    #[serde(rename = "session.heartbeat")]
+    SessionHeartbeat { process: ProcessStats },
+    #[serde(rename = "session.title_changed")]
+    SessionTitleChanged { title: String },
+    /// The agent moved to another conversation file (new, switch, fork).
+    #[serde(rename = "session.native_changed")]
+    SessionNativeChanged {
+        native_session_id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        native_session_file: Option<String>,
+    },
+    /// The client missed live events; what follows starts from this state.
+    #[serde(rename = "session.resync")]
+    SessionResync {
+        #[serde(flatten)]
+        attach: Box<crate::data::AttachData>,
+    },
+
+    // --- agent state ---
+    #[serde(rename = "agent.idle")]
+    AgentIdle {
+        /// How the turn ended; absent when there was none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        reason: Option<StopReason>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        message_version: Option<MessageVersion>,
+    },
+    #[serde(rename = "agent.working")]
+    AgentWorking {
+        phase: AgentPhase,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        detail: Option<String>,
+    },
+    #[serde(rename = "agent.error")]
+    AgentError {
+        error: String,
+        recoverable: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        phase: Option<AgentPhase>,
+    },
+    #[serde(rename = "agent.input_needed")]
+    AgentInputNeeded { request: InputRequest },
+    #[serde(rename = "agent.input_resolved")]
+    AgentInputResolved {
+        request_id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        outcome: Option<InputOutcome>,
+        /// Who answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        user_id: Option<String>,
+    },
+
+    // --- streaming ---
+    #[serde(rename = "stream.message_start")]
+    MessageStart { message_id: String, role: String },
+    #[serde(rename = "stream.text_delta")]
+    TextDelta {
+        message_id: String,
+        delta: String,
+        content_index: u32,
+        /// Characters of this block before the delta.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        offset: Option<u64>,
+    },
+    #[serde(rename = "stream.thinking_delta")]
+    ThinkingDelta {
+        message_id: String,
+        delta: String,
+        content_index: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        offset: Option<u64>,
+    },
+    #[serde(rename = "stream.tool_call_start")]
+    ToolCallStart { message_id: String, tool_call_id: String, name: String, content_index: u32 },
+    #[serde(rename = "stream.tool_call_delta")]
+    ToolCallDelta {
+        message_id: String,
+        tool_call_id: String,
+        delta: String,
+        content_index: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        offset: Option<u64>,
+    },
+    #[serde(rename = "stream.tool_call_end")]
+    ToolCallEnd { message_id: String, tool_call_id: String, tool_call: ToolCall, content_index: u32 },
+    #[serde(rename = "stream.message_end")]
+    MessageEnd { message: Message },
+    #[serde(rename = "stream.done")]
+    StreamDone { reason: StopReason },
+
+    // --- tools ---
+    #[serde(rename = "tool.start")]
+    ToolStart {
+        tool_call_id: String,
+        name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional, type = "unknown")]
+        input: Option<Value>,
+    },
+    #[serde(rename = "tool.progress")]
+    ToolProgress {
+        tool_call_id: String,
+        name: String,
+        #[ts(type = "unknown")]
+        partial_output: Value,
+    },
+    #[serde(rename = "tool.end")]
+    ToolEnd {
+        tool_call_id: String,
+        name: String,
+        #[ts(type = "unknown")]
+        output: Value,
+        is_error: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        duration_ms: Option<u64>,
+    },
+
+    // --- recovery ---
+    #[serde(rename = "retry.start")]
+    RetryStart { attempt: u32, max_attempts: u32, delay_ms: u64, error: String },
+    #[serde(rename = "retry.end")]
+    RetryEnd {
+        success: bool,
+        attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        final_error: Option<String>,
+    },
+    #[serde(rename = "compact.start")]
+    CompactStart {
+        /// `threshold`, `overflow`, or `manual` when a person asked for it.
+        reason: String,
+    },
+    #[serde(rename = "compact.end")]
+    CompactEnd {
+        success: bool,
+        will_retry: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        error: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        summary: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        tokens_before: Option<u64>,
+    },
+
+    // --- configuration ---
+    #[serde(rename = "config.model_changed")]
+    ModelChanged { provider: String, model_id: String },
+    #[serde(rename = "config.thinking_level_changed")]
+    ThinkingLevelChanged { level: String },
+
+    // --- queue ---
+    #[serde(rename = "queue.changed")]
+    QueueChanged { queue: QueueState },
+
+    // --- notifications ---
+    #[serde(rename = "notify")]
+    Notify { level: NotifyLevel, message: String },
+    #[serde(rename = "status")]
+    Status { key: String, text: Option<String> },
+
+    // --- synchronisation ---
+    #[serde(rename = "messages")]
+    Messages { messages: Vec<Message> },
+    #[serde(rename = "persisted")]
+    Persisted { message_count: u64 },
+
+    // --- delegation ---
+    #[serde(rename = "delegate.start")]
+    DelegateStart {
+        request_id: String,
+        target_session_id: String,
+        target_runner_id: String,
+        mode: DelegateMode,
+    },
+    #[serde(rename = "delegate.delta")]
+    DelegateDelta { request_id: String, delta: String },
+    #[serde(rename = "delegate.end")]
+    DelegateEnd {
+        request_id: String,
+        response: Message,
+        responder: Sender,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        duration_ms: Option<u64>,
+    },
+    #[serde(rename = "delegate.error")]
+    DelegateError { request_id: String, error: String, code: DelegateErrorCode },
+
+    // --- command answers ---
+    #[serde(rename = "response")]
+    Response(CommandResponse),
+}
+
+/// What the agent is doing while it works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentPhase {
+    Generating,
+    Thinking,
+    ToolRunning,
+    Compacting,
+    Retrying,
+    Initializing,
+}
+
+impl AgentPhase {
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            AgentPhase::Generating => "generating",
+            AgentPhase::Thinking => "thinking",
+            AgentPhase::ToolRunning => "tool_running",
+            AgentPhase::Compacting => "compacting",
+            AgentPhase::Retrying => "retrying",
+            AgentPhase::Initializing => "initializing",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotifyLevel {
+    Info,
+    Warning,
+    Error,
+}
+
+/// A finished tool call of the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    #[ts(type = "unknown")]
+    pub input: Value,
+}
+
+impl Event {
+    /// Whether the event is a record: durable, numbered, spooled until acknowledged.
+    pub fn is_record(&self) -> bool {
+        match self {
+            Event::SessionCreated { .. }
+            | Event::SessionClosed { .. }
+            | Event::SessionTitleChanged { .. }
+            | Event::SessionNativeChanged { .. }
+            | Event::AgentIdle { .. }
+            | Event::AgentError { .. }
+            | Event::AgentInputNeeded { .. }
+            | Event::AgentInputResolved { .. }
+            | Event::MessageEnd { .. }
+            | Event::ToolStart { .. }
+            | Event::ToolEnd { .. }
+            | Event::RetryStart { .. }
+            | Event::RetryEnd { .. }
+            | Event::CompactStart { .. }
+            | Event::CompactEnd { .. }
+            | Event::ModelChanged { .. }
+            | Event::ThinkingLevelChanged { .. }
+            | Event::QueueChanged { .. }
+            | Event::Notify { .. }
+            | Event::Messages { .. }
+            | Event::DelegateStart { .. }
+            | Event::DelegateEnd { .. }
+            | Event::DelegateError { .. } => true,
+            Event::SessionHeartbeat { .. }
+            | Event::SessionResync { .. }
+            | Event::AgentWorking { .. }
+            | Event::MessageStart { .. }
+            | Event::TextDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolCallStart { .. }
+            | Event::ToolCallDelta { .. }
+            | Event::ToolCallEnd { .. }
+            | Event::StreamDone { .. }
+            | Event::ToolProgress { .. }
+            | Event::Status { .. }
+            | Event::Persisted { .. }
+            | Event::DelegateDelta { .. }
+            | Event::Response(_) => false,
+        }
+    }
+}
+
+impl EventPayload {
+    /// Extensions are records: nobody knows how to rebuild what they said.
+    pub fn is_record(&self) -> bool {
+        match self {
+            EventPayload::Known(event) => event.is_record(),
+            EventPayload::Other(_) => true,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Part 5: the lines between runner and hub.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+use crate::data::{ProcessStats, SessionState};
+use crate::delegation::DelegateRequest;
+use crate::{CommandResponse, EventEnvelope, JsonObject};
+
+/// One line of the link, either way. The hub reads the heads of events only; this type is for everything else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(tag = "type")]
+pub enum LinkLine {
+    /// Runner → hub, first line.
+    #[serde(rename = "runner.hello")]
+    Hello(RunnerHello),
+    /// Hub → runner, answer to hello.
+    #[serde(rename = "runner.welcome")]
+    Welcome(RunnerWelcome),
+    #[serde(rename = "runner.heartbeat")]
+    Heartbeat(RunnerHeartbeat),
+    /// Hub → runner.
+    #[serde(rename = "command")]
+    Command(LinkCommand),
+    /// Runner → hub.
+    #[serde(rename = "event")]
+    Event(LinkEvent),
+    /// Runner → hub.
+    #[serde(rename = "response")]
+    Response(LinkResponse),
+    /// Hub → runner: everything up to `seq` is committed.
+    #[serde(rename = "ack")]
+    Ack { session_id: String, seq: u64 },
+    /// Runner → hub: route this delegation.
+    #[serde(rename = "delegate.escalate")]
+    DelegateEscalate {
+        session_id: String,
+        request: DelegateRequest,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        correlation_id: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunnerHello {
+    pub runner_id: String,
+    pub hostname: String,
+    pub harnesses: Vec<String>,
+    pub max_sessions: u64,
+    pub version: String,
+    pub os: String,
+    /// The runner's sessions and how far their records go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<HelloSession>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct HelloSession {
+    pub session_id: String,
+    pub last_seq: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub state: Option<Box<SessionState>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunnerWelcome {
+    pub runner_id: String,
+    /// What the hub has, so that the runner sends only what is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<WelcomeSession>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct WelcomeSession {
+    pub session_id: String,
+    pub last_seq: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunnerHeartbeat {
+    pub runner_id: String,
+    pub uptime_s: u64,
+    pub sessions: Vec<HeartbeatSession>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct HeartbeatSession {
+    pub session_id: String,
+    pub harness: String,
+    pub process: ProcessStats,
+}
+
+/// A client's command on its way to the runner. The parameters are kept as they came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct LinkCommand {
+    pub id: String,
+    pub session_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub user_id: Option<String>,
+    pub cmd: String,
+    #[serde(flatten)]
+    #[ts(skip)]
+    #[schemars(skip)]
+    pub rest: JsonObject,
+}
+
+/// An event on its way to the hub; a runner that leaves out `runner_id` means itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct LinkEvent {
+    pub session_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub runner_id: Option<String>,
+    pub ts: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub seq: Option<u64>,
+    #[serde(flatten)]
+    pub payload: crate::EventPayload,
+}
+
+impl From<EventEnvelope> for LinkEvent {
+    fn from(event: EventEnvelope) -> Self {
+        LinkEvent {
+            session_id: event.session_id,
+            runner_id: Some(event.runner_id),
+            ts: event.ts,
+            seq: event.seq,
+            payload: event.payload,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct LinkResponse {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub session_id: Option<String>,
+    #[serde(flatten)]
+    pub response: CommandResponse,
+}

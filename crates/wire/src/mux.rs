@@ -1,0 +1,93 @@
+//! Part 4: frames of `/ws/mux`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ts_rs::TS;
+
+use crate::data::RunnerStatus;
+use crate::{Command, EventEnvelope};
+
+/// The channels of the multiplexed WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    Agent,
+    Files,
+    Terminal,
+    Hstry,
+    Trx,
+    System,
+}
+
+/// What a client sends on `agent`.
+#[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+pub struct ClientFrame {
+    pub channel: Channel,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional, type = "string")]
+    pub id: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub runner_id: Option<String>,
+    /// The same key runs at most once, through any reconnect, restart or retry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub idempotency_key: Option<String>,
+    /// Commands (their `id`s) that must have succeeded before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub depends_on: Option<Vec<String>>,
+    /// Run only when the session's version is this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub if_session_version: Option<u64>,
+    #[serde(flatten)]
+    pub command: Command,
+}
+
+/// What the hub sends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(tag = "channel", rename_all = "snake_case")]
+pub enum ServerFrame {
+    Agent(EventEnvelope),
+    System(SystemEvent),
+}
+
+/// The `system` channel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(tag = "type")]
+pub enum SystemEvent {
+    /// The first frame.
+    #[serde(rename = "connected")]
+    Connected { protocol_version: String, server_version: String, connection_id: String },
+    /// A frame that could not be understood.
+    #[serde(rename = "error")]
+    Error {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional, type = "string")]
+        id: Option<Value>,
+        error: String,
+    },
+    /// A session came, changed its state, or went; for lists.
+    #[serde(rename = "session.changed")]
+    SessionChanged { session_id: String, runner_id: String, change: SessionChange },
+    /// A runner came or went.
+    #[serde(rename = "runner.changed")]
+    RunnerChanged { runner_id: String, status: RunnerStatus },
+    /// The hub stops; reconnect later.
+    #[serde(rename = "shutdown")]
+    Shutdown { reason: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionChange {
+    Created,
+    Updated,
+    Closed,
+    Deleted,
+}
