@@ -1,1 +1,51 @@
-fn main() {}
+//! `cargo xtask`: generates files, checks the tree and its dependencies, and runs all of CI.
+//!
+//! Nothing here ships. What a rule forbids is written in the file of its command, with the reason.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its streams")]
+
+mod bans;
+mod ci;
+mod codegen;
+mod failure;
+mod licences;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use failure::Failure;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  ci               everything below and the tests; what `make test` runs
+  codegen          write docs/generated from the types of crates/wire
+  codegen --check  fail if docs/generated is not what the types say
+  tidy             size of files, banned words, heads of crates
+  bans             who may depend on whom, licences, number of packages
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.as_slice() {
+        ["ci"] => ci::run(),
+        ["codegen"] => codegen::write(),
+        ["codegen", "--check"] => codegen::check(),
+        ["tidy"] => tidy::run(),
+        ["bans"] => bans::run(),
+        ["help" | "--help" | "-h"] | [] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => Err(Failure::new(format!("no such command: {}", arguments.join(" ")), "run `cargo xtask help`")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -51,10 +51,6 @@ pub enum AgentEvent {
     ModelChanged { provider: String, model_id: String },
     ThinkingLevelChanged { level: String },
     TitleChanged { title: String },
-    /// The agent is now in another conversation; `messages` is all of it.
-    ConversationReplaced { native_session_id: String, native_session_file: Option<String>, messages: Vec<NativeMessage> },
-    /// Messages that were written while we were not looking (another program, or just before a crash).
-    MessagesFound { messages: Vec<NativeMessage> },
     /// A native event nobody knows: passed on as `x-<harness>.<name>`, and counted.
     Unknown { event: String, fields: JsonObject },
 }

@@ -1,2 +1,29 @@
-//! What clients talk to.
+//! What clients talk to: the HTTP and WebSocket server, access, the registry of runners and sessions,
+//! routing of commands, and the fan-out of events.
+//!
+//! The hub forwards bytes. Of an event it reads the head (session, number, name) and, for records, what its
+//! own tables keep; it never rewrites a body. It runs no agent and decides nothing about a session: the
+//! runner is the authority. No face but `/ws/mux` lives here yet.
 #![forbid(unsafe_code)]
+
+mod access;
+mod clock;
+mod command;
+mod config;
+mod connection;
+mod effects;
+mod frame;
+mod head;
+mod http;
+mod pending;
+mod reads;
+mod registry;
+mod reply;
+mod ring;
+mod runner_link;
+mod serve;
+mod upgrade;
+
+pub use access::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LoginCodes, OwnerToken};
+pub use config::{HubConfig, Limits};
+pub use serve::{HubError, serve};

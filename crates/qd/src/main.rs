@@ -1,4 +1,130 @@
-//! The one binary, `qd`.
+//! The one binary, `qd`: the server (`up`), the command line that talks to it, and the guard of agent processes.
+//!
+//! Settings, terminal text and exit codes live here. No protocol and no session logic: those are in the crates
+//! below, and the command line is a client like any other.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod approval;
+mod arguments;
+mod clock;
+mod commands;
+mod conversation;
+mod doctor;
+#[cfg(test)]
+mod documentation;
+mod error;
+mod output;
+mod render;
+mod server;
+mod settings;
+mod up;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use arguments::{Cli, Command};
+use error::{CliError, ErrorKind};
+use output::Output;
+use settings::{Environment, Settings, UpFlags};
+
+fn main() -> ExitCode {
+    // The guard must be small and alone: before the parser, before any thread.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == "guard") {
+        return qd_runner::guard::main(std::env::args_os().skip(2));
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return parse_error(&error),
+    };
+    let environment = Environment::of_process();
+    let output = Output::new(cli.json, &environment);
+    match run(cli, &environment, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if error.kind != ErrorKind::BrokenPipe {
+                output.note(&if output.json { format!("{}\n", error.to_json()) } else { error.to_human() });
+            }
+            ExitCode::from(error.kind.exit_code())
+        }
+    }
+}
+
+/// `--help` and `--version` arrive here too; they are no errors.
+fn parse_error(error: &clap::Error) -> ExitCode {
+    // Without a terminal to read it, the exit code says enough.
+    let _unread = error.print();
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(ErrorKind::Usage.exit_code()),
+    }
+}
+
+fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliError> {
+    let Cli { command, config, common, .. } = cli;
+    let settings =
+        |up: UpFlags| -> Result<Settings, CliError> {
+            let settings = settings::load(environment, config.as_deref(), common, up)?;
+            log_to_stderr(&settings);
+            Ok(settings)
+        };
+    match command {
+        Command::Up(arguments) => {
+            let settings = settings(arguments.flags)?;
+            let mode = up::Mode { ready_json: arguments.ready_json, insecure_bind: arguments.insecure_bind };
+            up::run(&settings, environment, output, mode)
+        }
+        Command::Doctor(arguments) => {
+            let settings = settings(arguments.flags)?;
+            block_on(doctor::run(&settings, environment, output))
+        }
+        Command::Completions(arguments) => completions(arguments.shell),
+        Command::Guard => Err(CliError::usage("`qd guard` is started by the server only")),
+        command => block_on(talk(&settings(UpFlags::default())?, output, command)),
+    }
+}
+
+/// The commands that talk to a server.
+async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Run(arguments) => commands::run::run(settings, output, arguments).await,
+        Command::Ls(arguments) => commands::list::run(settings, output, arguments).await,
+        Command::Attach(arguments) => commands::attach::run(settings, output, arguments).await,
+        Command::Logs(arguments) => commands::logs::run(settings, output, arguments).await,
+        Command::Send(arguments) => commands::control::send(settings, output, arguments).await,
+        Command::Steer(arguments) => commands::control::steer(settings, output, arguments).await,
+        Command::Abort(arguments) => commands::control::abort(settings, output, &arguments.session).await,
+        Command::Approve(arguments) => commands::approve::approve(settings, output, arguments).await,
+        Command::Deny(arguments) => commands::approve::deny(settings, output, arguments).await,
+        Command::Stop(arguments) => commands::control::stop(settings, output, &arguments.session).await,
+        Command::Rm(arguments) => commands::control::remove(settings, output, &arguments.session).await,
+        Command::Search(arguments) => commands::search::run(settings, output, arguments).await,
+        Command::Up(_) | Command::Doctor(_) | Command::Completions(_) | Command::Guard => {
+            Err(CliError::usage("this command does not talk to a server"))
+        }
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(work);
+    // A thread may still wait for a line of stdin; it ends with the process.
+    runtime.shutdown_background();
+    result
+}
+
+fn log_to_stderr(settings: &Settings) {
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(settings.log_level.filter())
+        .with_writer(std::io::stderr)
+        .finish();
+    // It can only be set already, which no path through this program does.
+    let _already_set = tracing::subscriber::set_global_default(subscriber);
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<(), CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "qd", &mut script);
+    Ok(std::io::stdout().lock().write_all(&script)?)
+}

@@ -1,5 +1,20 @@
-//! Owns agent processes.
+//! The runner: owns agent processes and their sessions on one machine.
+//!
+//! It mints record numbers and message ids, admits commands, keeps versions and outcomes, holds open questions,
+//! and spools records until the hub has them. Drivers (`driver`) speak to agents, `process` and `guard` start
+//! them so that nothing survives, `session` runs one actor per session around the pure machine in `qd-core`.
+//! It knows no client protocol but the link's, and never serves HTTP. The only crate with `unsafe` (to hand a
+//! descriptor to a child).
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod clock;
+mod config;
+pub mod driver;
 pub mod guard;
 pub mod process;
+mod runner;
+mod session;
+mod submissions;
+
+pub use config::RunnerConfig;
+pub use runner::{Runner, RunnerError};

@@ -1,2 +1,37 @@
 //! SQLite storage for hub and runner.
+//!
+//! Here live the two databases (`hub.db`, `runner.db`), their migrations, and the engine both share: one
+//! writer thread with group commit, and a small lazily opened pool of readers. Callers get futures that
+//! resolve after the commit.
+//!
+//! What may not live here: meaning. The store keeps bytes and columns it is handed; it parses no JSON, mints no
+//! ids and reads no wall clock (times are arguments). Nothing outside this crate opens a database.
 #![forbid(unsafe_code)]
+
+mod clock;
+mod database;
+mod engine;
+mod error;
+mod group;
+mod hub;
+mod key;
+mod migrate;
+mod reader;
+mod runner;
+mod slab;
+mod writer;
+
+pub use database::{CACHE_KIB_DEFAULT, StoreOptions};
+pub use error::{Result, StoreError};
+pub use hub::{
+    Appended, Effect, HubSession, HubStore, Login, MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX,
+    MessagePage, MessageRow, RecordIn, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SearchHit, SearchQuery,
+    SessionPatch,
+};
+pub use key::SEQ_MAX;
+pub use reader::{READERS_MAX, READS_WAITING_MAX};
+pub use runner::{
+    ACK_FLUSH_INTERVAL, ApprovalRow, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession,
+    RunnerStore, SPOOL_READ_BYTES_MAX, SessionCounters,
+};
+pub use writer::{GROUP_UNITS_MAX, Pending, WRITE_QUEUE_BYTES_MAX};

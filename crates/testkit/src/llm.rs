@@ -32,7 +32,7 @@
 //! | `@@length` | the answer stops for length |
 //! | `@@usage [input=…] [output=…]` | these token counts instead of estimates |
 //!
-//! `times` counts per message text and starts over after a success. `round=1` on a failure moves it to the request
+//! `times` counts per message text and starts over after a success, so a script may have one failure per round. `round=1` on a failure moves it to the request
 //! that carries the first tool results.
 
 mod anthropic;

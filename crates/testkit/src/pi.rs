@@ -1,6 +1,5 @@
 //! The real pi, set up to talk to the scripted model.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,19 +50,17 @@ pub fn test_extension(name: &str) -> PathBuf {
     tests_dir().join("extensions").join(name)
 }
 
+/// Where all test runs of pi may share Node's compile cache (`NODE_COMPILE_CACHE`): it starts about 100 ms sooner so.
+pub fn compile_cache() -> PathBuf {
+    agents_dir().join(".cache")
+}
+
 /// The agents were not installed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{} is missing; run tests/agents/install.sh (`make test` does it)", path.display())]
 pub struct PiMissing {
     path: PathBuf,
 }
-
-impl fmt::Display for PiMissing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is missing; run tests/agents/install.sh (`make test` does it)", self.path.display())
-    }
-}
-
-impl std::error::Error for PiMissing {}
 
 fn tests_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")

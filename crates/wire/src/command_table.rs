@@ -3,7 +3,7 @@
 //! Everything that depends on the kind of a command reads this table; nothing else lists commands.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ts_rs::TS;
 
@@ -60,7 +60,7 @@ macro_rules! commands {
     ($( $variant:ident($params:ident) = $name:literal, $lane:ident, $mutating:literal, $timeout:expr,
         $permission:ident, $answerer:ident, $needs_session:literal; )*) => {
         /// A command with its parameters.
-        #[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
         #[serde(tag = "cmd")]
         pub enum Command {
             $( #[serde(rename = $name)] $variant($params), )*
@@ -159,13 +159,13 @@ impl std::fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-fn parameters<'de, T: serde::Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
+fn parameters<'de, T: Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
     serde_json::from_str(text)
         .map_err(|error| CommandError::Invalid { name: name.to_owned(), reason: error.to_string() })
 }
 
 /// The fields every command may carry; the rest of the frame is its parameters.
-#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub struct CommandHead<'a> {
     #[serde(default, borrow)]
     pub cmd: Option<std::borrow::Cow<'a, str>>,

@@ -166,6 +166,8 @@ pub enum Resume {
 
 /// The message being generated so far, and the tools running now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+// TypeScript has a `Partial` of its own.
+#[ts(rename = "PartialTurn")]
 pub struct Partial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]

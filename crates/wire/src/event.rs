@@ -12,7 +12,7 @@ use crate::message::{Message, Sender, StopReason};
 use crate::{CommandResponse, JsonObject};
 
 /// An event as it travels: who, where, when, and what. `seq` is there on records only.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
 pub struct EventEnvelope {
     pub session_id: String,
     pub runner_id: String,
@@ -26,9 +26,41 @@ pub struct EventEnvelope {
     pub payload: EventPayload,
 }
 
+impl<'de> Deserialize<'de> for EventEnvelope {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = JsonObject::deserialize(deserializer)?;
+        Ok(EventEnvelope {
+            session_id: take_field(&mut object, "session_id")?,
+            runner_id: take_field(&mut object, "runner_id")?,
+            ts: take_field(&mut object, "ts")?,
+            seq: take_seq(&mut object)?,
+            payload: EventPayload::from_object(object)?,
+        })
+    }
+}
+
+/// Takes a field of an envelope out of the object, so that the rest is the payload.
+pub(crate) fn take_field<T: serde::de::DeserializeOwned, E: serde::de::Error>(
+    object: &mut JsonObject,
+    name: &'static str,
+) -> Result<T, E> {
+    let value = object.remove(name).ok_or_else(|| E::missing_field(name))?;
+    T::deserialize(value).map_err(|error| E::custom(format_args!("{name}: {error}")))
+}
+
+/// The number of a record. The `seq` of `session.resync` is a cursor and stays in the payload.
+pub(crate) fn take_seq<E: serde::de::Error>(object: &mut JsonObject) -> Result<Option<u64>, E> {
+    let is_cursor = object.get("event").and_then(Value::as_str) == Some("session.resync");
+    if is_cursor || !object.contains_key("seq") { Ok(None) } else { take_field(object, "seq") }
+}
+
 /// A known event, or one kept as it came (`x-*`, or of a later version).
 #[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
 #[serde(untagged)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "almost every event is a known one; a box would cost each of them"
+)]
 pub enum EventPayload {
     Known(Event),
     Other(OtherEvent),
@@ -36,34 +68,38 @@ pub enum EventPayload {
 
 impl<'de> Deserialize<'de> for EventPayload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-        let object = JsonObject::deserialize(deserializer)?;
+        EventPayload::from_object(JsonObject::deserialize(deserializer)?)
+    }
+}
+
+impl EventPayload {
+    pub(crate) fn from_object<E: serde::de::Error>(object: JsonObject) -> Result<Self, E> {
         if !object.get("event").is_some_and(Value::is_string) {
-            return Err(D::Error::missing_field("event"));
+            return Err(E::missing_field("event"));
         }
         // A known name with a shape we do not know is kept too: a newer peer must not break an older one.
         let value = Value::Object(object);
         match Event::deserialize(&value) {
             Ok(event) => Ok(EventPayload::Known(event)),
-            Err(_) => OtherEvent::deserialize(value).map(EventPayload::Other).map_err(D::Error::custom),
+            Err(_) => OtherEvent::deserialize(value).map(EventPayload::Other).map_err(E::custom),
         }
     }
 }
 
 /// An event this version does not know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(type = "{ event: `x-${string}`, [key: string]: unknown }")]
 pub struct OtherEvent {
-    #[ts(type = "`x-${string}`")]
     pub event: String,
     #[serde(flatten)]
-    #[ts(skip)]
-    #[schemars(skip)]
     pub rest: JsonObject,
 }
 
 /// The closed list of events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(tag = "event")]
+// Browsers have an `Event` of their own.
+#[ts(rename = "KnownEvent")]
 pub enum Event {
     // --- session lifecycle ---
     #[serde(rename = "session.created")]
@@ -96,7 +132,7 @@ pub enum Event {
         #[ts(optional)]
         native_session_file: Option<String>,
     },
-    /// The client missed live events; what follows starts from this state.
+    /// The client missed events; what follows starts from this state. Its `seq` is the cursor the client now has.
     #[serde(rename = "session.resync")]
     SessionResync {
         #[serde(flatten)]

@@ -1,16 +1,18 @@
 //! Part 5: the lines between runner and hub.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use ts_rs::TS;
 
 use crate::data::{ProcessStats, SessionState};
 use crate::delegation::DelegateRequest;
-use crate::{CommandResponse, EventEnvelope, JsonObject};
+use crate::event::{take_field, take_seq};
+use crate::{CommandResponse, EventEnvelope, EventPayload, JsonObject};
 
 /// One line of the link, either way. The hub reads the heads of events only; this type is for everything else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(tag = "type")]
+#[allow(clippy::large_enum_variant, reason = "most lines are events; a box would cost each of them")]
 pub enum LinkLine {
     /// Runner → hub, first line.
     #[serde(rename = "runner.hello")]
@@ -95,32 +97,52 @@ pub struct HeartbeatSession {
 
 /// A client's command on its way to the runner. The parameters are kept as they came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(type = "{ id: string, session_id: string, user_id?: string, cmd: string, [key: string]: unknown }")]
 pub struct LinkCommand {
     pub id: String,
     pub session_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub user_id: Option<String>,
     pub cmd: String,
     #[serde(flatten)]
-    #[ts(skip)]
-    #[schemars(skip)]
     pub rest: JsonObject,
 }
 
-/// An event on its way to the hub; a runner that leaves out `runner_id` means itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+/// An event on its way to the hub; a runner that leaves out `runner_id` means itself, without `ts` it means now.
+#[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
 pub struct LinkEvent {
     pub session_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub runner_id: Option<String>,
+    /// Unix milliseconds; 0 when the line has none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[ts(optional, as = "Option<i64>")]
     pub ts: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub seq: Option<u64>,
     #[serde(flatten)]
-    pub payload: crate::EventPayload,
+    pub payload: EventPayload,
+}
+
+impl<'de> Deserialize<'de> for LinkEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = JsonObject::deserialize(deserializer)?;
+        let runner_id = object.contains_key("runner_id").then(|| take_field(&mut object, "runner_id"));
+        let ts = object.contains_key("ts").then(|| take_field(&mut object, "ts"));
+        Ok(LinkEvent {
+            session_id: take_field(&mut object, "session_id")?,
+            runner_id: runner_id.transpose()?.flatten(),
+            ts: ts.transpose()?.unwrap_or(0),
+            seq: take_seq(&mut object)?,
+            payload: EventPayload::from_object(object)?,
+        })
+    }
+}
+
+fn is_zero(ts: &i64) -> bool {
+    *ts == 0
 }
 
 impl From<EventEnvelope> for LinkEvent {
@@ -140,6 +162,13 @@ pub struct LinkResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub runner_id: Option<String>,
+    /// Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub ts: Option<i64>,
     #[serde(flatten)]
     pub response: CommandResponse,
 }

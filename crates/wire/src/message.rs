@@ -164,9 +164,13 @@ pub enum SenderKind {
     System,
 }
 
-/// One content block. A type we do not know is kept as it came, so that it survives a round trip.
+/// One content block. A type or shape we do not know is kept as it came, so that it survives a round trip.
 #[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
 #[serde(untagged)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "almost every part is a known one; a box would cost each of them"
+)]
 pub enum Part {
     Known(KnownPart),
     Other(OtherPart),
@@ -176,13 +180,14 @@ impl<'de> Deserialize<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
         let object = JsonObject::deserialize(deserializer)?;
-        let Some(kind) = object.get("type").and_then(Value::as_str) else {
+        if !object.get("type").is_some_and(Value::is_string) {
             return Err(D::Error::missing_field("type"));
-        };
-        if KnownPart::TYPES.contains(&kind) {
-            KnownPart::deserialize(Value::Object(object)).map(Part::Known).map_err(D::Error::custom)
-        } else {
-            OtherPart::deserialize(Value::Object(object)).map(Part::Other).map_err(D::Error::custom)
+        }
+        // A known type with a shape we do not know is kept too: one part must not cost the whole message.
+        let value = Value::Object(object);
+        match KnownPart::deserialize(&value) {
+            Ok(part) => Ok(Part::Known(part)),
+            Err(_) => OtherPart::deserialize(value).map(Part::Other).map_err(D::Error::custom),
         }
     }
 }
@@ -314,23 +319,59 @@ impl KnownPart {
 }
 
 /// An `x-*` extension, or a part type of a later version of the protocol.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+#[ts(
+    type = "{ type: `x-${string}`, id: string, payload?: unknown, meta?: Record<string, unknown>, [key: string]: unknown }"
+)]
 pub struct OtherPart {
     #[serde(rename = "type")]
-    #[ts(type = "`x-${string}`")]
     pub kind: String,
+    /// Empty when the part came without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional, type = "unknown")]
     pub payload: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional, type = "Record<string, unknown>")]
     pub meta: Option<JsonObject>,
     /// Whatever else came with it.
     #[serde(flatten)]
-    #[ts(skip)]
-    #[schemars(skip)]
     pub rest: JsonObject,
+}
+
+impl<'de> Deserialize<'de> for OtherPart {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let mut rest = JsonObject::deserialize(deserializer)?;
+        let Some(kind) = take(&mut rest, "type", string) else {
+            return Err(D::Error::missing_field("type"));
+        };
+        // What does not have the usual shape stays in `rest`, so that it goes out as it came in.
+        let id = take(&mut rest, "id", string).unwrap_or_default();
+        let payload = rest.remove("payload");
+        let meta = take(&mut rest, "meta", |value| match value {
+            Value::Object(object) => Ok(object),
+            other => Err(other),
+        });
+        Ok(OtherPart { kind, id, payload, meta, rest })
+    }
+}
+
+fn string(value: Value) -> Result<String, Value> {
+    match value {
+        Value::String(text) if !text.is_empty() => Ok(text),
+        other => Err(other),
+    }
+}
+
+/// Takes a field out of an object, or puts it back when it is not what the reader wants.
+fn take<T>(object: &mut JsonObject, name: &str, read: fn(Value) -> Result<T, Value>) -> Option<T> {
+    match read(object.remove(name)?) {
+        Ok(field) => Some(field),
+        Err(value) => {
+            object.insert(name.to_owned(), value);
+            None
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]

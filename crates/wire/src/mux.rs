@@ -21,28 +21,28 @@ pub enum Channel {
 }
 
 /// What a client sends on `agent`.
-#[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 pub struct ClientFrame {
     pub channel: Channel,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional, type = "string")]
     pub id: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub session_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub runner_id: Option<String>,
     /// The same key runs at most once, through any reconnect, restart or retry.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub idempotency_key: Option<String>,
     /// Commands (their `id`s) that must have succeeded before.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub depends_on: Option<Vec<String>>,
     /// Run only when the session's version is this.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub if_session_version: Option<u64>,
     #[serde(flatten)]
@@ -52,6 +52,7 @@ pub struct ClientFrame {
 /// What the hub sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(tag = "channel", rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "most frames are events; a box would cost each of them")]
 pub enum ServerFrame {
     Agent(EventEnvelope),
     System(SystemEvent),

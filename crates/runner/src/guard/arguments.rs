@@ -2,15 +2,17 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// `--control-fd N [--cgroup PATH] -- PROGRAM ARGS…`
+/// `--control-fd N [--cgroup PATH] [--key KEY] -- PROGRAM ARGS…`
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
     control_fd: RawFd,
     pub(super) cgroup: Option<PathBuf>,
+    /// Marks the agent's environment.
+    pub(super) key: Option<OsString>,
     pub(super) program: Vec<OsString>,
 }
 
@@ -22,6 +24,8 @@ pub(super) enum ArgumentError {
     ControlFdInvalid(OsString),
     #[error("`--cgroup` needs a path")]
     CgroupPathMissing,
+    #[error("`--key` needs a value")]
+    KeyMissing,
     #[error("unknown argument {0:?}; put the program after `--`")]
     Unknown(OsString),
     #[error("no program given after `--`")]
@@ -32,6 +36,7 @@ impl Arguments {
     pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Self, ArgumentError> {
         let mut control_fd = None;
         let mut cgroup = None;
+        let mut key = None;
         while let Some(argument) = args.next() {
             match argument.to_str() {
                 Some("--control-fd") => {
@@ -45,6 +50,7 @@ impl Arguments {
                 Some("--cgroup") => {
                     cgroup = Some(PathBuf::from(args.next().ok_or(ArgumentError::CgroupPathMissing)?));
                 }
+                Some("--key") => key = Some(args.next().ok_or(ArgumentError::KeyMissing)?),
                 Some("--") => break,
                 _ => return Err(ArgumentError::Unknown(argument)),
             }
@@ -53,7 +59,8 @@ impl Arguments {
         if program.is_empty() {
             return Err(ArgumentError::ProgramMissing);
         }
-        Ok(Self { control_fd: control_fd.ok_or(ArgumentError::ControlFdMissing)?, cgroup, program })
+        let control_fd = control_fd.ok_or(ArgumentError::ControlFdMissing)?;
+        Ok(Self { control_fd, cgroup, key, program })
     }
 
     /// Takes the control socket and hides it from every program started later.
@@ -61,12 +68,32 @@ impl Arguments {
     pub(super) fn take_control(&self) -> io::Result<UnixStream> {
         // SAFETY: `borrow_raw` needs an fd that stays open for the call. It is only used to ask the
         // kernel whether the number is open at all, and nothing closes it meanwhile: one thread.
-        let probe = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.control_fd) };
+        let probe = unsafe { BorrowedFd::borrow_raw(self.control_fd) };
         rustix::io::fcntl_setfd(probe, rustix::io::FdFlags::CLOEXEC)?;
         // SAFETY: the fd is open (just checked), was handed to this process for this use only, and
         // `main` calls this once, so nobody else owns it.
         let owned = unsafe { OwnedFd::from_raw_fd(self.control_fd) };
         Ok(UnixStream::from(owned))
+    }
+
+    /// Closes what the runner's own parent had left open: it is nobody's business here, and must
+    /// not reach the agent.
+    #[allow(unsafe_code)]
+    pub(super) fn close_inherited(&self) {
+        let Ok(entries) = std::fs::read_dir("/dev/fd") else { return };
+        let numbers: Vec<RawFd> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        for number in numbers.into_iter().filter(|number| *number > 2 && *number != self.control_fd) {
+            // SAFETY: `main` calls this before it opens anything, so no value in this process owns
+            // any of these, and nothing opens or closes one meanwhile: one thread.
+            unsafe {
+                let is_open = rustix::io::fcntl_getfd(BorrowedFd::borrow_raw(number)).is_ok();
+                // The fd of the listing itself is among the numbers, and is gone by now.
+                if is_open {
+                    rustix::io::close(number);
+                }
+            }
+        }
     }
 }
 
@@ -80,9 +107,10 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let good = parse("--control-fd 7 --cgroup /c -- sh -c x").unwrap();
+        let good = parse("--control-fd 7 --cgroup /c --key k -- sh -c x").unwrap();
         assert_eq!(good.control_fd, 7);
         assert_eq!(good.cgroup, Some(PathBuf::from("/c")));
+        assert_eq!(good.key, Some("k".into()));
         assert_eq!(good.program, ["sh", "-c", "x"]);
 
         for (line, expected) in [
@@ -91,6 +119,7 @@ mod tests {
             ("--control-fd 1 -- sh", ArgumentError::ControlFdInvalid("1".into())),
             ("--control-fd x -- sh", ArgumentError::ControlFdInvalid("x".into())),
             ("--control-fd 3 --cgroup", ArgumentError::CgroupPathMissing),
+            ("--control-fd 3 --key", ArgumentError::KeyMissing),
             ("--control-fd 3 sh", ArgumentError::Unknown("sh".into())),
             ("--control-fd 3 --", ArgumentError::ProgramMissing),
         ] {

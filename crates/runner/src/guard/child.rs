@@ -1,6 +1,5 @@
 //! Starts the agent below the guard.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,15 +7,20 @@ use std::process::Command;
 
 use rustix::process::Pid;
 
+use super::arguments::Arguments;
 use super::cgroup::AgentCgroup;
+use super::key::KEY_VARIABLE;
 
 /// Spawns the program with the guard's own standard streams; returns after a successful exec.
 #[allow(unsafe_code)]
-pub(super) fn spawn(program: &[OsString], cgroup: Option<&AgentCgroup>) -> io::Result<Pid> {
+pub(super) fn spawn(arguments: &Arguments, cgroup: Option<&AgentCgroup>) -> io::Result<Pid> {
     let (name, args) =
-        program.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        arguments.program.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut command = Command::new(name);
     command.args(args).process_group(0);
+    if let Some(key) = &arguments.key {
+        command.env(KEY_VARIABLE, key);
+    }
     let guard = rustix::process::getpid();
     let membership = cgroup.and_then(AgentCgroup::open_membership);
     // SAFETY: the closure runs between fork and exec. It makes only raw system calls (prctl,

@@ -8,6 +8,7 @@
 mod arguments;
 pub(crate) mod cgroup;
 mod child;
+pub(crate) mod key;
 pub(crate) mod report;
 mod signals;
 mod tree;
@@ -45,6 +46,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
+    arguments.close_inherited();
     let mut control = match arguments.take_control() {
         Ok(control) => control,
         Err(error) => {
@@ -56,10 +58,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match Guard::start(&arguments, &mut control) {
         Ok(guard) => guard.run(control),
         Err(error) => {
-            let report = Report::Error {
-                error: error.to_string(),
-                errno: error.raw_os_error(),
-            };
+            let report = Report::Error { error: error.to_string(), errno: error.raw_os_error() };
             report.send(&mut control);
             ExitCode::from(EXIT_NOT_STARTED)
         }
@@ -80,7 +79,7 @@ impl Guard {
         let signals = Signals::install()?;
         tree::become_reaper()?;
         let cgroup = arguments.cgroup.as_deref().map(AgentCgroup::existing);
-        let child = match child::spawn(&arguments.program, cgroup.as_ref()) {
+        let child = match child::spawn(arguments, cgroup.as_ref()) {
             Ok(child) => child,
             Err(error) => {
                 if let Some(cgroup) = cgroup {
@@ -101,8 +100,7 @@ impl Guard {
             if self.signals.terminate_requested() || self.reaper.reap().agent_ended() {
                 break;
             }
-            let mut ready =
-                [PollFd::new(&control, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            let mut ready = [PollFd::new(&control, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
             match poll(&mut ready, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,

@@ -57,11 +57,7 @@ impl AsFd for Signals {
 }
 
 #[allow(unsafe_code)]
-fn register(
-    signal: Signal,
-    writer: Arc<UnixStream>,
-    terminate: Option<Arc<AtomicBool>>,
-) -> io::Result<()> {
+fn register(signal: Signal, writer: Arc<UnixStream>, terminate: Option<Arc<AtomicBool>>) -> io::Result<()> {
     let action = move || {
         if let Some(terminate) = &terminate {
             terminate.store(true, Ordering::Relaxed);

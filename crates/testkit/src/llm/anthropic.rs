@@ -68,7 +68,8 @@ fn opening(block: &Block, request: u64, index: usize) -> Value {
 }
 
 fn deltas(index: usize, block: Block) -> Frames {
-    let encode = move |delta: Value| event(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    let encode =
+        move |delta: Value| event(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
     match block {
         Block::Text(text) => Box::new(text.pieces().map(move |piece| match piece {
             Piece::Delta(text) => Frame::Delta(encode(json!({"type": "text_delta", "text": text}))),
@@ -76,15 +77,16 @@ fn deltas(index: usize, block: Block) -> Frames {
         })),
         Block::Thinking(text) => {
             let parts = cut(&text).into_iter();
-            let parts = parts.map(move |part| Frame::Delta(encode(json!({"type": "thinking_delta", "thinking": part}))));
+            let parts = parts
+                .map(move |part| Frame::Delta(encode(json!({"type": "thinking_delta", "thinking": part}))));
             let signature = json!({"type": "signature_delta", "signature": "c2NyaXB0ZWQ="});
             Box::new(parts.chain([Frame::Event(encode(signature))]))
         }
         Block::Tool { arguments, .. } => {
             let parts = cut(&Value::Object(arguments).to_string()).into_iter();
-            Box::new(
-                parts.map(move |part| Frame::Delta(encode(json!({"type": "input_json_delta", "partial_json": part})))),
-            )
+            Box::new(parts.map(move |part| {
+                Frame::Delta(encode(json!({"type": "input_json_delta", "partial_json": part})))
+            }))
         }
     }
 }

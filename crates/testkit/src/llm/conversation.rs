@@ -34,8 +34,12 @@ pub(crate) fn text_of(content: &Value) -> Option<String> {
     if let Some(text) = content.as_str() {
         return Some(text.to_owned());
     }
-    let texts: Vec<&str> =
-        content.as_array()?.iter().filter(|b| b["type"] == "text").filter_map(|b| b["text"].as_str()).collect();
+    let texts: Vec<&str> = content
+        .as_array()?
+        .iter()
+        .filter(|b| b["type"] == "text")
+        .filter_map(|b| b["text"].as_str())
+        .collect();
     if texts.is_empty() { None } else { Some(texts.join("\n")) }
 }
 
@@ -49,7 +53,11 @@ mod tests {
         let cases = [
             (json!([]), "", 0),
             (json!([{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]), "a", 0),
-            (json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}]), "a", 0),
+            (
+                json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}]),
+                "a",
+                0,
+            ),
             (
                 json!([{"role": "user", "content": "a"}, {"role": "assistant"}, {"role": "tool", "content": "r"}]),
                 "a",
@@ -61,7 +69,11 @@ mod tests {
                 "a",
                 1,
             ),
-            (json!([{"role": "user", "content": "a"}, {"role": "assistant"}, {"role": "user", "content": "b"}]), "b", 0),
+            (
+                json!([{"role": "user", "content": "a"}, {"role": "assistant"}, {"role": "user", "content": "b"}]),
+                "b",
+                0,
+            ),
         ];
         for (messages, prompt, round) in cases {
             let found = read_conversation(&json!({ "messages": messages }));

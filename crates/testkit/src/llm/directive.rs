@@ -85,7 +85,10 @@ mod tests {
             ("  @@text hello there", json!([["text", {}]])),
             (r#"@@text text="a \"b\" = c" x=1"#, json!([["text", {"text": "a \"b\" = c", "x": 1}]])),
             ("@@error status=529 times=2", json!([["error", {"status": 529, "times": 2}]])),
-            (r#"@@edit path=a.txt edits=[{"oldText":"a b"}]"#, json!([["edit", {"path": "a.txt", "edits": [{"oldText": "a b"}]}]])),
+            (
+                r#"@@edit path=a.txt edits=[{"oldText":"a b"}]"#,
+                json!([["edit", {"path": "a.txt", "edits": [{"oldText": "a b"}]}]]),
+            ),
             (r#"@@text text="open"#, json!([["text", {"text": "\"open"}]])),
             ("@@text text=", json!([["text", {"text": ""}]])),
             ("@@thinking\n\n@@bash command=ls", json!([["thinking", {}], ["bash", {"command": "ls"}]])),

@@ -95,8 +95,12 @@ impl Text {
             Text::Whole(text) => Box::new(cut(&text).into_iter().map(Piece::Delta)),
             Text::Deltas(count) => Box::new((1..=count).map(|i| Piece::Delta(format!("w{i} ")))),
             Text::Held(gate) => Box::new(
-                [Piece::Delta("Before the gate. ".into()), Piece::Hold(gate), Piece::Delta("After it.".into())]
-                    .into_iter(),
+                [
+                    Piece::Delta("Before the gate. ".into()),
+                    Piece::Hold(gate),
+                    Piece::Delta("After it.".into()),
+                ]
+                .into_iter(),
             ),
         }
     }

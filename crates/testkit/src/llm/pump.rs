@@ -57,6 +57,8 @@ impl Pump {
     async fn step(mut self) -> Option<(io::Result<Bytes>, Option<Self>)> {
         loop {
             if self.drop_after.is_some_and(|after| self.deltas >= after) {
+                // hyper writes out what it has when the body is pending, and throws it away when the body fails.
+                tokio::task::yield_now().await;
                 self.open.ending = Ending::Dropped;
                 let error = io::Error::new(io::ErrorKind::ConnectionReset, "dropped by the script");
                 return Some((Err(error), None));

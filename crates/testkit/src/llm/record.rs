@@ -66,13 +66,18 @@ impl RecordedRequest {
     /// The images of all messages, in order.
     pub fn images(&self) -> Vec<Image> {
         let messages = self.body["messages"].as_array().into_iter().flatten();
-        messages.flat_map(|message| message["content"].as_array().into_iter().flatten()).filter_map(image_of).collect()
+        messages
+            .flat_map(|message| message["content"].as_array().into_iter().flatten())
+            .filter_map(image_of)
+            .collect()
     }
 }
 
 fn image_of(block: &Value) -> Option<Image> {
-    let url = block["image_url"]["url"].as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
+    let url =
+        block["image_url"]["url"].as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
     let source = &block["source"];
-    let (mime_type, data) = url.or_else(|| Some((source["media_type"].as_str()?, source["data"].as_str()?)))?;
+    let (mime_type, data) =
+        url.or_else(|| Some((source["media_type"].as_str()?, source["data"].as_str()?)))?;
     Some(Image { mime_type: mime_type.to_owned(), data: data.to_owned() })
 }

@@ -39,19 +39,12 @@ pub struct LlmServer {
 }
 
 /// A condition did not come true in time.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the scripted model waited {WAIT_MAX:?} in vain; its requests: {requests:#?}")]
 pub struct WaitError {
     /// Every request so far, one line each.
     pub requests: Vec<String>,
 }
-
-impl std::fmt::Display for WaitError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the scripted model waited {WAIT_MAX:?} in vain; its requests: {:#?}", self.requests)
-    }
-}
-
-impl std::error::Error for WaitError {}
 
 impl LlmServer {
     /// Binds a free loopback port and serves on the current tokio runtime.
@@ -160,7 +153,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let Ok((stream, _)) = accepted else { continue };
+                // Nagle's algorithm would hold back small deltas until the last one is acknowledged.
+                let Ok(stream) = accepted.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream)) else {
+                    // The client has gone before we got to it; it knows.
+                    continue;
+                };
                 let shared = shared.clone();
                 let service = service_fn(move |request| serve(request, shared.clone()));
                 connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
@@ -175,7 +172,10 @@ async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respon
         (&Method::POST, "/v1/chat/completions") => Api::OpenAi,
         (&Method::POST, "/v1/messages") => Api::Anthropic,
         (method, path) => {
-            return Ok(plain(StatusCode::NOT_FOUND, format!("the scripted model does not serve {method} {path}")));
+            return Ok(plain(
+                StatusCode::NOT_FOUND,
+                format!("the scripted model does not serve {method} {path}"),
+            ));
         }
     };
     let bytes = match to_bytes(Body::new(request.into_body()), REQUEST_BYTES_MAX).await {

@@ -1,0 +1,173 @@
+//! Lines of pi to events of an agent.
+
+use std::borrow::Cow;
+
+use qd_wire::JsonObject;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::extension::{self, ErrorTally};
+use super::{events, update};
+use crate::agent::{AgentEvent, MessageHead};
+use crate::harness::lines::preview;
+
+/// Fields of an event nobody knows are passed on up to this size of the line; of a longer one only its size is told.
+pub const UNKNOWN_FIELDS_BYTES_MAX: usize = 64 * 1024;
+
+/// What one line of pi means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PiOutput {
+    Event(AgentEvent),
+    Reply(PiReply),
+    /// Not a record of pi: not JSON, or a known record with fields of another kind.
+    Malformed {
+        error: String,
+        preview: String,
+    },
+}
+
+/// The answer to a command. pi repeats the id as it got it; an answer to a line it could not read has none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PiReply {
+    pub id: Option<String>,
+    pub command: String,
+    pub result: Result<Value, String>,
+}
+
+/// Remembers what a line cannot say alone. Its size does not grow with the traffic.
+#[derive(Debug, Default)]
+pub struct PiCodec {
+    /// The message between its start and its end.
+    pub(super) open: Option<MessageHead>,
+    /// Between `agent_start` and `agent_settled`.
+    pub(super) in_turn: bool,
+    /// The last answer ended by an abort; pi before 1.0 does not say so when it settles.
+    pub(super) last_answer_aborted: bool,
+    pub(super) extension_errors: ErrorTally,
+}
+
+impl PiCodec {
+    pub fn new() -> Self {
+        PiCodec::default()
+    }
+
+    /// Decodes one line (without `\n`). A blank line means nothing.
+    pub fn line(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        if let Err(error) = self.record(line, now_ms, out) {
+            out.push(PiOutput::Malformed { error: error.to_string(), preview: preview(line) });
+        }
+    }
+
+    /// An upper bound of the memory this codec holds on to between lines.
+    pub fn retained_bytes(&self) -> usize {
+        let open = self.open.as_ref().and_then(|head| head.tool_call_id.as_ref()).map_or(0, String::len);
+        size_of::<Self>() + open + self.extension_errors.retained_bytes()
+    }
+
+    fn record(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+        let kind = kind_of(line)?;
+        match kind.as_ref() {
+            "message_update" => update::message_update(line, out),
+            "response" => reply(line, out),
+            "agent_start" => self.agent_start(line, out),
+            "agent_end" => events::agent_end(line, out),
+            "agent_settled" => self.agent_settled(line, out),
+            "message_start" => self.message_start(line, now_ms, out),
+            "message_end" => self.message_end(line, now_ms, out),
+            "tool_execution_start" => events::tool_start(line, out),
+            "tool_execution_update" => events::tool_update(line, out),
+            "tool_execution_end" => events::tool_end(line, out),
+            "queue_update" => events::queue_update(line, out),
+            "auto_retry_start" => events::retry_start(line, out),
+            "auto_retry_end" => events::retry_end(line, out),
+            "compaction_start" | "auto_compaction_start" => events::compaction_start(line, out),
+            "compaction_end" | "auto_compaction_end" => events::compaction_end(line, out),
+            "thinking_level_changed" => events::thinking_level_changed(line, out),
+            "session_info_changed" => events::session_info_changed(line, out),
+            "entry_appended" => events::entry_appended(line, out),
+            "extension_ui_request" => extension::ui_request(line, out),
+            "extension_error" => self.extension_error(line, out),
+            // Turns are loops inside one turn of ours, and nobody here can start pi's own shell.
+            "turn_start" | "turn_end" | "bash_execution_update" => events::absorbed(line),
+            other => unknown(other, line, out),
+        }
+    }
+
+    fn extension_error(&mut self, line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+        let error = extension::ExtensionError::parse(line)?;
+        if !self.in_turn || self.extension_errors.is_first(&error) {
+            out.push(PiOutput::Event(error.notification()));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the `type` of a record. pi writes it first except in replies, so a 30 MB line is not read twice.
+fn kind_of(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+    if let Some(rest) = line.strip_prefix(b"{\"type\":\"")
+        && let Some(end) = rest.iter().take(64).position(|byte| !matches!(byte, b'a'..=b'z' | b'_'))
+        && rest.get(end) == Some(&b'"')
+        && let Some(Ok(kind)) = rest.get(..end).map(std::str::from_utf8)
+    {
+        return Ok(Cow::Borrowed(kind));
+    }
+    if line.strip_prefix(b"{\"id\":\"").is_some_and(|rest| {
+        let end = memchr::memchr(b'"', rest).unwrap_or(rest.len());
+        rest.get(end..).is_some_and(|after| after.starts_with(b"\",\"type\":\"response\","))
+    }) {
+        return Ok(Cow::Borrowed("response"));
+    }
+    serde_json::from_slice::<Head<'_>>(line).map(|head| head.kind)
+}
+
+fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Response {
+        id: Option<Value>,
+        command: Option<Value>,
+        #[serde(default)]
+        success: bool,
+        #[serde(default)]
+        data: Value,
+        error: Option<Value>,
+    }
+    let response: Response = serde_json::from_slice(line)?;
+    let result = if response.success {
+        Ok(response.data)
+    } else {
+        Err(response.error.map_or_else(|| "pi gave no reason".to_owned(), text_of))
+    };
+    let command = response.command.map(text_of).unwrap_or_default();
+    out.push(PiOutput::Reply(PiReply { id: response.id.map(text_of), command, result }));
+    Ok(())
+}
+
+/// A string as it is, anything else as JSON.
+pub(super) fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+/// A native event nobody knows, with all its fields.
+pub(super) fn unknown(kind: &str, line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+    let fields = if line.len() > UNKNOWN_FIELDS_BYTES_MAX {
+        events::absorbed(line)?;
+        JsonObject::from_iter([("omitted_bytes".to_owned(), Value::from(line.len()))])
+    } else {
+        let mut fields: JsonObject = serde_json::from_slice(line)?;
+        fields.remove("type");
+        fields
+    };
+    out.push(PiOutput::Event(AgentEvent::Unknown { event: format!("x-pi.{kind}"), fields }));
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! What pi's extensions want: dialogs, notifications, status lines, and the reports of their failures.
+
+use qd_wire::data::ModelRef;
+use qd_wire::event::{AgentPhase, NotifyLevel};
+use qd_wire::{InputRequest, JsonObject};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::decode::{PiOutput, UNKNOWN_FIELDS_BYTES_MAX, text_of};
+use super::events::whole;
+use crate::agent::AgentEvent;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UiRequest {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    method: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    options: Vec<Value>,
+    #[serde(default)]
+    message: String,
+    placeholder: Option<String>,
+    prefill: Option<String>,
+    timeout: Option<f64>,
+    notify_type: Option<String>,
+    #[serde(default)]
+    status_key: String,
+    status_text: Option<String>,
+}
+
+pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+    let request: UiRequest = serde_json::from_slice(line)?;
+    let event = match request.method.as_str() {
+        "select" | "confirm" | "input" | "editor" => AgentEvent::InputNeeded(dialog(request)),
+        "notify" => {
+            let level = match request.notify_type.as_deref() {
+                Some("error") => NotifyLevel::Error,
+                Some("warning") => NotifyLevel::Warning,
+                _ => NotifyLevel::Info,
+            };
+            AgentEvent::Notify { level, message: request.message }
+        }
+        "setStatus" => status(request.status_key, request.status_text),
+        method => unknown_method(method, line)?,
+    };
+    out.push(PiOutput::Event(event));
+    Ok(())
+}
+
+fn dialog(request: UiRequest) -> InputRequest {
+    let UiRequest { id: request_id, title, .. } = request;
+    let timeout = request.timeout.map(whole);
+    match request.method.as_str() {
+        "select" => {
+            let options = request.options.into_iter().map(text_of).collect();
+            InputRequest::Select { request_id, title, options, timeout }
+        }
+        "confirm" => InputRequest::Confirm { request_id, title, message: request.message, timeout },
+        "input" => InputRequest::Input { request_id, title, placeholder: request.placeholder, timeout },
+        _ => InputRequest::Editor { request_id, title, prefill: request.prefill, timeout },
+    }
+}
+
+/// A status line; the bridge extension's own keys are signals, not lines to show.
+fn status(key: String, text: Option<String>) -> AgentEvent {
+    match key.as_str() {
+        "qd_phase" | "octo_phase" | "oqto_phase" => match text.as_deref().map(phase_hint) {
+            None => AgentEvent::PhaseHint { phase: None, detail: None },
+            Some(Some((phase, detail))) => AgentEvent::PhaseHint { phase: Some(phase), detail },
+            Some(None) => AgentEvent::Status { key, text },
+        },
+        "qd_model" => match text.as_deref().map(serde_json::from_str::<ModelRef>) {
+            Some(Ok(model)) => {
+                AgentEvent::ModelChanged { provider: model.provider, model_id: model.model_id }
+            }
+            _ => AgentEvent::Status { key, text },
+        },
+        _ => AgentEvent::Status { key, text },
+    }
+}
+
+/// `phase[:detail]`; none for a word that is no phase.
+fn phase_hint(text: &str) -> Option<(AgentPhase, Option<String>)> {
+    let (word, detail) = match text.split_once(':') {
+        Some((word, detail)) => (word, Some(detail.to_owned()).filter(|detail| !detail.is_empty())),
+        None => (text, None),
+    };
+    let phase = match word {
+        "generating" => AgentPhase::Generating,
+        "thinking" => AgentPhase::Thinking,
+        "tool_running" => AgentPhase::ToolRunning,
+        "compacting" => AgentPhase::Compacting,
+        "retrying" => AgentPhase::Retrying,
+        "initializing" => AgentPhase::Initializing,
+        _ => return None,
+    };
+    Some((phase, detail))
+}
+
+/// `setWidget` becomes `x-pi.set_widget`. The id goes along only where somebody might have to answer.
+fn unknown_method(method: &str, line: &[u8]) -> Result<AgentEvent, serde_json::Error> {
+    let event = format!("x-pi.{}", snake_case(method));
+    if line.len() > UNKNOWN_FIELDS_BYTES_MAX {
+        let fields = JsonObject::from_iter([("omitted_bytes".to_owned(), Value::from(line.len()))]);
+        return Ok(AgentEvent::Unknown { event, fields });
+    }
+    let mut fields: JsonObject = serde_json::from_slice(line)?;
+    fields.remove("type");
+    fields.remove("method");
+    if matches!(method, "setWidget" | "setTitle" | "set_editor_text") {
+        fields.remove("id");
+    }
+    Ok(AgentEvent::Unknown { event, fields })
+}
+
+/// A method's name is pi's, an event's name is ours: small letters, digits and `_`, and not too many.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars().take(METHOD_CHARS_MAX) {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' });
+    }
+    if snake.is_empty() { "extension_ui_request".to_owned() } else { snake }
+}
+
+const METHOD_CHARS_MAX: usize = 64;
+
+/// A hook of an extension threw.
+#[derive(Deserialize, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ExtensionError {
+    #[serde(default)]
+    extension_path: String,
+    #[serde(default)]
+    event: String,
+    #[serde(default)]
+    error: String,
+}
+
+impl ExtensionError {
+    pub(super) fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
+        let mut error: ExtensionError = serde_json::from_slice(line)?;
+        for text in [&mut error.extension_path, &mut error.event, &mut error.error] {
+            cut(text, ERROR_TEXT_BYTES_MAX);
+        }
+        Ok(error)
+    }
+
+    pub(super) fn notification(&self) -> AgentEvent {
+        let message = format!("extension {} failed in {}: {}", self.extension_path, self.event, self.error);
+        AgentEvent::Notify { level: NotifyLevel::Error, message }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.extension_path.len() + self.event.len() + self.error.len()
+    }
+}
+
+const ERROR_TEXT_BYTES_MAX: usize = 2000;
+
+fn cut(text: &mut String, bytes_max: usize) {
+    let mut end = bytes_max;
+    while end < text.len() && !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}
+
+/// Counts failures within a turn: a hook that throws on every delta is told of once, and summed up at the end.
+#[derive(Debug, Default)]
+pub(super) struct ErrorTally {
+    seen: Vec<(ExtensionError, u64)>,
+    /// Failures of other kinds after the list was full.
+    others: u64,
+}
+
+/// Kinds of failures told one by one within a turn.
+const ERROR_KINDS_MAX: usize = 16;
+
+impl ErrorTally {
+    /// Whether this failure is new in this turn and there is room to tell of it.
+    pub(super) fn is_first(&mut self, error: &ExtensionError) -> bool {
+        if let Some((_, repeats)) = self.seen.iter_mut().find(|(known, _)| known == error) {
+            *repeats += 1;
+            return false;
+        }
+        if self.seen.len() >= ERROR_KINDS_MAX {
+            self.others += 1;
+            return false;
+        }
+        let copy = ExtensionError {
+            extension_path: error.extension_path.clone(),
+            event: error.event.clone(),
+            error: error.error.clone(),
+        };
+        self.seen.push((copy, 0));
+        true
+    }
+
+    /// The turn is over: what was not told, in numbers.
+    pub(super) fn drain(&mut self) -> Vec<AgentEvent> {
+        let mut told = Vec::new();
+        for (error, repeats) in self.seen.drain(..).filter(|(_, repeats)| *repeats > 0) {
+            let ExtensionError { extension_path, event, error } = error;
+            let message =
+                format!("extension {extension_path} failed in {event} {repeats} more times: {error}");
+            told.push(AgentEvent::Notify { level: NotifyLevel::Error, message });
+        }
+        let others = std::mem::take(&mut self.others);
+        if others > 0 {
+            let message = format!("extensions failed {others} more times in other ways");
+            told.push(AgentEvent::Notify { level: NotifyLevel::Error, message });
+        }
+        told
+    }
+
+    pub(super) fn retained_bytes(&self) -> usize {
+        self.seen.iter().map(|(error, _)| error.bytes()).sum()
+    }
+}

@@ -1,0 +1,148 @@
+//! The data of pi's replies to the data of ours. Whatever pi leaves out is absent or zero, never an error.
+
+use qd_wire::data::{
+    CommandsData, ForkPoint, ForkPointsData, ModelInfo, ModelRef, ModelsData, SlashCommand, StatsData,
+    TokenStats,
+};
+use qd_wire::message::Role;
+use serde_json::Value;
+
+use super::events::whole;
+
+/// How pi stands (`get_state`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PiState {
+    pub model: Option<ModelRef>,
+    pub thinking_level: Option<String>,
+    pub is_streaming: bool,
+    pub is_compacting: bool,
+    pub session_id: Option<String>,
+    pub session_file: Option<String>,
+    pub session_name: Option<String>,
+    pub auto_compaction: Option<bool>,
+    pub message_count: u64,
+    pub pending_count: u64,
+}
+
+pub fn state(data: &Value) -> PiState {
+    PiState {
+        model: data.get("model").and_then(model),
+        thinking_level: text(data, "thinkingLevel"),
+        is_streaming: flag(data, "isStreaming").unwrap_or(false),
+        is_compacting: flag(data, "isCompacting").unwrap_or(false),
+        session_id: text(data, "sessionId"),
+        session_file: text(data, "sessionFile"),
+        session_name: text(data, "sessionName"),
+        auto_compaction: flag(data, "autoCompactionEnabled"),
+        message_count: count(data, "messageCount"),
+        pending_count: count(data, "pendingMessageCount"),
+    }
+}
+
+/// The model of a `set_model` reply (the model itself) or of a `cycle_model` reply (in its field `model`).
+pub fn model(data: &Value) -> Option<ModelRef> {
+    let model = data.get("model").filter(|inner| inner.is_object()).unwrap_or(data);
+    Some(ModelRef { provider: text(model, "provider")?, model_id: text(model, "id")? })
+}
+
+/// The level of a `cycle_thinking_level` or `cycle_model` reply.
+pub fn thinking_level(data: &Value) -> Option<String> {
+    text(data, "level").or_else(|| text(data, "thinkingLevel"))
+}
+
+/// `get_available_thinking_levels`.
+pub fn thinking_levels(data: &Value) -> Vec<String> {
+    list(data, "levels").filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// `get_session_stats`.
+pub fn stats(data: &Value) -> StatsData {
+    let tokens = data.get("tokens").unwrap_or(&Value::Null);
+    let context = data.get("contextUsage").unwrap_or(&Value::Null);
+    StatsData {
+        user_messages: count(data, "userMessages"),
+        assistant_messages: count(data, "assistantMessages"),
+        tool_calls: count(data, "toolCalls"),
+        tool_results: count(data, "toolResults"),
+        total_messages: count(data, "totalMessages"),
+        tokens: TokenStats {
+            input: count(tokens, "input"),
+            output: count(tokens, "output"),
+            cache_read: count(tokens, "cacheRead"),
+            cache_write: count(tokens, "cacheWrite"),
+            total: count(tokens, "total"),
+        },
+        cost_usd: data.get("cost").and_then(Value::as_f64).unwrap_or(0.0),
+        context_tokens: number(context, "tokens"),
+        context_window: number(context, "contextWindow"),
+    }
+}
+
+/// `get_available_models`.
+pub fn models(data: &Value) -> ModelsData {
+    let models = list(data, "models").filter_map(|native| {
+        let ModelRef { provider, model_id } = model(native)?;
+        Some(ModelInfo {
+            provider,
+            model_id,
+            name: text(native, "name"),
+            reasoning: flag(native, "reasoning"),
+            context_window: number(native, "contextWindow"),
+            max_tokens: number(native, "maxTokens"),
+        })
+    });
+    ModelsData { models: models.collect() }
+}
+
+/// `get_commands`.
+pub fn commands(data: &Value) -> CommandsData {
+    let commands = list(data, "commands").filter_map(|native| {
+        Some(SlashCommand {
+            name: text(native, "name")?,
+            description: text(native, "description"),
+            source: text(native, "source"),
+        })
+    });
+    CommandsData { commands: commands.collect() }
+}
+
+/// `get_fork_messages`: pi forks at messages of the user only.
+pub fn fork_points(data: &Value) -> ForkPointsData {
+    let points = list(data, "messages").filter_map(|native| {
+        let preview = text(native, "text").unwrap_or_default().chars().take(PREVIEW_CHARS_MAX).collect();
+        Some(ForkPoint { entry_id: text(native, "entryId")?, role: Role::User, preview })
+    });
+    ForkPointsData { fork_points: points.collect() }
+}
+
+const PREVIEW_CHARS_MAX: usize = 200;
+
+/// The text of the message a `fork` went back before, for the person to edit.
+pub fn fork_text(data: &Value) -> Option<String> {
+    text(data, "text")
+}
+
+/// Whether an extension refused a `fork`, `new_session` or `switch_session`.
+pub fn is_cancelled(data: &Value) -> bool {
+    flag(data, "cancelled").unwrap_or(false)
+}
+
+fn list<'a>(data: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    data.get(field).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text(data: &Value, field: &str) -> Option<String> {
+    data.get(field).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn flag(data: &Value, field: &str) -> Option<bool> {
+    data.get(field).and_then(Value::as_bool)
+}
+
+fn number(data: &Value, field: &str) -> Option<u64> {
+    data.get(field).and_then(Value::as_f64).map(whole)
+}
+
+fn count(data: &Value, field: &str) -> u64 {
+    number(data, field).unwrap_or(0)
+}

@@ -1,0 +1,369 @@
+//! Submissions and outcomes: every command with an identity runs at most once, and its one result can be
+//! asked for. One ledger serves all sessions of a runner, because dependencies cross sessions.
+//!
+//! Bounded in count and bytes: finished entries leave oldest first, entries in flight never do; when only
+//! those are left, new ones are rejected.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use sha2::{Digest, Sha256};
+
+/// A submission in the caller's books.
+pub type Token = u64;
+
+/// Digest of what a command means: all its fields but identity and routing, whatever their order.
+pub type Fingerprint = [u8; 32];
+
+/// Bounds of the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub outcomes_max: usize,
+    pub outcome_bytes_max: usize,
+    pub in_flight_max: usize,
+    /// How long a key replays; after that it is a new command.
+    pub key_ttl_ms: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            outcomes_max: 10_000,
+            outcome_bytes_max: 16 * 1024 * 1024,
+            in_flight_max: 10_000,
+            key_ttl_ms: 24 * 60 * 60 * 1000,
+        }
+    }
+}
+
+/// The name under which a command runs at most once: scoped to one principal and one session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeyName {
+    pub principal: String,
+    /// The session, or empty for commands of no session.
+    pub scope: String,
+    pub key: String,
+}
+
+/// The name other commands depend on: the newest command with this id of one principal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct IdName {
+    pub principal: String,
+    pub id: String,
+}
+
+/// What a finished command answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub cmd: String,
+    pub result: Result<Option<serde_json::Value>, String>,
+    pub session_version: Option<u64>,
+    /// The process died between write and reply: nobody can know.
+    pub indeterminate: bool,
+    /// Rough size, for the byte bound.
+    pub bytes: usize,
+}
+
+/// A new command at the door.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    pub token: Token,
+    pub cmd: String,
+    pub key: Option<KeyName>,
+    pub id: Option<IdName>,
+    pub fingerprint: Fingerprint,
+    pub depends_on: Vec<String>,
+}
+
+/// What to do with it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Run it now.
+    Run,
+    /// It waits for others; [`Ledger::finish`] will name it.
+    Wait,
+    /// The same command is running; [`Ledger::finish`] will name it among the joined.
+    Join,
+    /// It ran before.
+    Replay(Outcome),
+    /// It must not run.
+    Reject(String),
+}
+
+/// Who can go on because a command finished.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Released {
+    /// Duplicates: answer them with the outcome, marked as replayed.
+    pub joined: Vec<Token>,
+    /// Dependents whose last dependency succeeded: run them.
+    pub ready: Vec<Token>,
+    /// Dependents that fail because this command did.
+    pub failed: Vec<(Token, String)>,
+}
+
+#[derive(Debug)]
+struct KeyEntry {
+    fingerprint: Fingerprint,
+    cmd: String,
+    created_at: i64,
+    state: KeyState,
+}
+
+#[derive(Debug)]
+enum KeyState {
+    InFlight { joined: Vec<Token> },
+    Done(Outcome),
+}
+
+#[derive(Debug, Clone)]
+enum IdState {
+    InFlight(Token),
+    Done(Result<(), String>),
+}
+
+#[derive(Debug)]
+struct Running {
+    key: Option<KeyName>,
+    id: Option<IdName>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: Option<IdName>,
+    missing: HashSet<IdName>,
+}
+
+/// The ledger of one runner.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    limits: Limits,
+    keys: HashMap<KeyName, KeyEntry>,
+    ids: HashMap<IdName, IdState>,
+    running: HashMap<Token, Running>,
+    waiting: HashMap<Token, Waiting>,
+    done_keys: VecDeque<KeyName>,
+    done_ids: VecDeque<IdName>,
+    done_bytes: usize,
+}
+
+impl Ledger {
+    pub fn new(limits: Limits) -> Self {
+        Ledger { limits, ..Ledger::default() }
+    }
+
+    /// Commands admitted and not finished.
+    pub fn in_flight(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Puts back an outcome that survived a restart.
+    pub fn restore(&mut self, key: Option<KeyName>, id: Option<IdName>, fingerprint: Fingerprint, at: i64, outcome: Outcome) {
+        if let Some(id) = id {
+            let result = outcome.result.clone().map(|_| ());
+            self.ids.insert(id.clone(), IdState::Done(result));
+            self.done_ids.push_back(id);
+        }
+        if let Some(key) = key {
+            self.done_bytes += outcome.bytes;
+            let entry = KeyEntry { fingerprint, cmd: outcome.cmd.clone(), created_at: at, state: KeyState::Done(outcome) };
+            self.keys.insert(key.clone(), entry);
+            self.done_keys.push_back(key);
+        }
+        self.trim();
+    }
+
+    /// Decides about a new command. Everything but `Run`, `Wait` and `Join` is final.
+    pub fn submit(&mut self, now: i64, submission: Submission) -> Verdict {
+        if let Some(key) = &submission.key
+            && let Some(verdict) = self.known_key(now, key, &submission)
+        {
+            return verdict;
+        }
+        if self.running.len() >= self.limits.in_flight_max {
+            return Verdict::Reject("Server busy - too many concurrent commands. Please retry.".to_owned());
+        }
+        let missing = match self.missing_dependencies(&submission) {
+            Ok(missing) => missing,
+            Err(error) => return Verdict::Reject(error),
+        };
+        self.register(now, &submission);
+        if missing.is_empty() {
+            return Verdict::Run;
+        }
+        self.waiting.insert(submission.token, Waiting { id: submission.id, missing });
+        Verdict::Wait
+    }
+
+    /// A command finished (or was given up): remembers its outcome and says who can go on.
+    pub fn finish(&mut self, now: i64, token: Token, outcome: &Outcome) -> Released {
+        self.waiting.remove(&token);
+        let Some(running) = self.running.remove(&token) else { return Released::default() };
+        let mut released = Released::default();
+        if let Some(key) = running.key {
+            released.joined = self.finish_key(now, key, outcome);
+        }
+        if let Some(id) = running.id {
+            self.finish_id(&id, token, outcome, &mut released);
+        }
+        self.trim();
+        released
+    }
+
+    fn known_key(&mut self, now: i64, key: &KeyName, submission: &Submission) -> Option<Verdict> {
+        let ttl = self.limits.key_ttl_ms;
+        let entry = self.keys.get_mut(key)?;
+        let expired = matches!(entry.state, KeyState::Done(_)) && now.saturating_sub(entry.created_at) > ttl;
+        if expired {
+            self.keys.remove(key);
+            return None;
+        }
+        if entry.fingerprint != submission.fingerprint {
+            return Some(Verdict::Reject(format!(
+                "Conflicting idempotency_key '{}': previously used for '{}', now used for '{}'",
+                key.key, entry.cmd, submission.cmd
+            )));
+        }
+        Some(match &mut entry.state {
+            KeyState::InFlight { joined } => {
+                joined.push(submission.token);
+                Verdict::Join
+            }
+            KeyState::Done(outcome) => Verdict::Replay(outcome.clone()),
+        })
+    }
+
+    fn missing_dependencies(&self, submission: &Submission) -> Result<HashSet<IdName>, String> {
+        let mut missing = HashSet::new();
+        let Some(own) = &submission.id else {
+            return if submission.depends_on.is_empty() {
+                Ok(missing)
+            } else {
+                Err("id: Required when depends_on is provided".to_owned())
+            };
+        };
+        for dependency in &submission.depends_on {
+            if *dependency == own.id {
+                return Err(format!("Command '{dependency}' cannot depend on itself"));
+            }
+            let name = IdName { principal: own.principal.clone(), id: dependency.clone() };
+            match self.ids.get(&name) {
+                None => return Err(format!("Dependency '{dependency}' is unknown")),
+                Some(IdState::Done(Err(error))) => return Err(dependency_failed(dependency, error)),
+                Some(IdState::Done(Ok(()))) => {}
+                Some(IdState::InFlight(_)) => {
+                    missing.insert(name);
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    fn register(&mut self, now: i64, submission: &Submission) {
+        if let Some(key) = &submission.key {
+            let state = KeyState::InFlight { joined: Vec::new() };
+            let entry = KeyEntry {
+                fingerprint: submission.fingerprint,
+                cmd: submission.cmd.clone(),
+                created_at: now,
+                state,
+            };
+            self.keys.insert(key.clone(), entry);
+        }
+        if let Some(id) = &submission.id {
+            self.ids.insert(id.clone(), IdState::InFlight(submission.token));
+        }
+        let running = Running { key: submission.key.clone(), id: submission.id.clone() };
+        self.running.insert(submission.token, running);
+    }
+
+    fn finish_key(&mut self, now: i64, key: KeyName, outcome: &Outcome) -> Vec<Token> {
+        let Some(entry) = self.keys.get_mut(&key) else { return Vec::new() };
+        entry.created_at = now;
+        let before = std::mem::replace(&mut entry.state, KeyState::Done(outcome.clone()));
+        self.done_bytes += outcome.bytes;
+        self.done_keys.push_back(key);
+        match before {
+            KeyState::InFlight { joined } => joined,
+            KeyState::Done(_) => Vec::new(),
+        }
+    }
+
+    fn finish_id(&mut self, id: &IdName, token: Token, outcome: &Outcome, released: &mut Released) {
+        // A newer command may have taken the name meanwhile; then it speaks for it.
+        if matches!(self.ids.get(id), Some(IdState::InFlight(current)) if *current == token) {
+            self.ids.insert(id.clone(), IdState::Done(outcome.result.clone().map(|_| ())));
+            self.done_ids.push_back(id.clone());
+        }
+        let dependents: Vec<Token> =
+            self.waiting.iter().filter(|(_, waiting)| waiting.missing.contains(id)).map(|(token, _)| *token).collect();
+        for dependent in dependents {
+            match &outcome.result {
+                Err(error) => {
+                    self.waiting.remove(&dependent);
+                    released.failed.push((dependent, dependency_failed(&id.id, error)));
+                }
+                Ok(_) => {
+                    let Some(waiting) = self.waiting.get_mut(&dependent) else { continue };
+                    waiting.missing.remove(id);
+                    if waiting.missing.is_empty() {
+                        self.waiting.remove(&dependent);
+                        released.ready.push(dependent);
+                    }
+                }
+            }
+        }
+        released.ready.sort_unstable();
+    }
+
+    fn trim(&mut self) {
+        while self.done_keys.len() > self.limits.outcomes_max || self.done_bytes > self.limits.outcome_bytes_max {
+            let Some(key) = self.done_keys.pop_front() else { break };
+            if let Some(KeyEntry { state: KeyState::Done(outcome), .. }) = self.keys.get(&key) {
+                self.done_bytes = self.done_bytes.saturating_sub(outcome.bytes);
+                self.keys.remove(&key);
+            }
+        }
+        while self.done_ids.len() > self.limits.outcomes_max {
+            let Some(id) = self.done_ids.pop_front() else { break };
+            if matches!(self.ids.get(&id), Some(IdState::Done(_))) {
+                self.ids.remove(&id);
+            }
+        }
+    }
+
+    /// The ids a waiting command still waits for, for the error when its time is over.
+    pub fn missing(&self, token: Token) -> Vec<String> {
+        let Some(waiting) = self.waiting.get(&token) else { return Vec::new() };
+        let mut missing: Vec<String> = waiting.missing.iter().map(|name| name.id.clone()).collect();
+        missing.sort();
+        missing
+    }
+
+    /// The dependent's own name, if it has one.
+    pub fn waiting_id(&self, token: Token) -> Option<&str> {
+        self.waiting.get(&token)?.id.as_ref().map(|name| name.id.as_str())
+    }
+}
+
+fn dependency_failed(dependency: &str, error: &str) -> String {
+    format!("Dependency '{dependency}' failed: {error}")
+}
+
+/// Fields that say who asks and how to answer, not what is asked.
+const IDENTITY_FIELDS: &[&str] =
+    &["id", "idempotency_key", "type", "channel", "user_id", "connection_id", "client_command_id", "runner_id"];
+
+/// The fingerprint of a command frame; key order does not matter.
+pub fn fingerprint(frame: &str) -> Fingerprint {
+    let mut value: serde_json::Value = serde_json::from_str(frame).unwrap_or_default();
+    if let Some(object) = value.as_object_mut() {
+        for field in IDENTITY_FIELDS {
+            object.remove(*field);
+        }
+    }
+    // Objects are kept sorted by key, so equal meaning gives equal text.
+    Sha256::digest(value.to_string().as_bytes()).into()
+}
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

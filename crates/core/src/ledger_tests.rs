@@ -1,0 +1,79 @@
+use super::*;
+
+fn submission(token: Token, id: &str, key: Option<&str>, frame: &str, depends_on: &[&str]) -> Submission {
+    let principal = "p".to_owned();
+    Submission {
+        token,
+        cmd: "prompt".into(),
+        key: key.map(|key| KeyName { principal: principal.clone(), scope: "s".into(), key: key.into() }),
+        id: Some(IdName { principal, id: id.into() }),
+        fingerprint: fingerprint(frame),
+        depends_on: depends_on.iter().map(|id| (*id).to_owned()).collect(),
+    }
+}
+
+fn outcome(result: Result<(), &str>) -> Outcome {
+    Outcome {
+        cmd: "prompt".into(),
+        result: result.map(|()| None).map_err(str::to_owned),
+        session_version: Some(1),
+        indeterminate: false,
+        bytes: 10,
+    }
+}
+
+#[test]
+fn a_key_runs_once_and_replays() {
+    let mut ledger = Ledger::default();
+    let frame = r#"{"cmd":"prompt","message":"x","session_id":"s"}"#;
+    let reordered = r#"{"session_id":"s","id":9,"message":"x","cmd":"prompt"}"#;
+    assert_eq!(ledger.submit(0, submission(1, "a", Some("k"), frame, &[])), Verdict::Run);
+    assert_eq!(ledger.submit(0, submission(2, "b", Some("k"), reordered, &[])), Verdict::Join);
+    let conflict = ledger.submit(0, submission(3, "c", Some("k"), "{}", &[]));
+    assert!(matches!(conflict, Verdict::Reject(error) if error.starts_with("Conflicting idempotency_key 'k'")));
+    let released = ledger.finish(1, 1, &outcome(Ok(())));
+    assert_eq!(released.joined, [2]);
+    assert_eq!(ledger.submit(2, submission(4, "d", Some("k"), frame, &[])), Verdict::Replay(outcome(Ok(()))));
+    let later = Limits::default().key_ttl_ms + 10;
+    assert_eq!(ledger.submit(later, submission(5, "e", Some("k"), frame, &[])), Verdict::Run);
+}
+
+#[test]
+fn dependencies_wait_fail_or_go_on() {
+    let mut ledger = Ledger::default();
+    assert_eq!(ledger.submit(0, submission(1, "a", None, "{}", &[])), Verdict::Run);
+    assert_eq!(ledger.submit(0, submission(2, "b", None, "{}", &["a"])), Verdict::Wait);
+    assert_eq!(ledger.submit(0, submission(3, "c", None, "{}", &["b"])), Verdict::Wait);
+    assert_eq!(
+        ledger.submit(0, submission(4, "d", None, "{}", &["nobody"])),
+        Verdict::Reject("Dependency 'nobody' is unknown".into())
+    );
+    assert_eq!(
+        ledger.submit(0, submission(5, "e", None, "{}", &["e"])),
+        Verdict::Reject("Command 'e' cannot depend on itself".into())
+    );
+    assert_eq!(ledger.finish(1, 1, &outcome(Ok(()))).ready, [2]);
+    let released = ledger.finish(2, 2, &outcome(Err("boom")));
+    assert_eq!(released.failed, [(3, "Dependency 'b' failed: boom".to_owned())]);
+    assert_eq!(
+        ledger.submit(3, submission(6, "f", None, "{}", &["b"])),
+        Verdict::Reject("Dependency 'b' failed: boom".into())
+    );
+}
+
+#[test]
+fn what_is_in_flight_is_never_evicted() {
+    let limits = Limits { outcomes_max: 2, outcome_bytes_max: 1000, in_flight_max: 3, key_ttl_ms: 1000 };
+    let mut ledger = Ledger::new(limits);
+    assert_eq!(ledger.submit(0, submission(1, "a", Some("a"), "{}", &[])), Verdict::Run);
+    for token in 2..20 {
+        let id = token.to_string();
+        assert_eq!(ledger.submit(0, submission(token, &id, Some(&id), "{}", &[])), Verdict::Run);
+        ledger.finish(0, token, &outcome(Ok(())));
+    }
+    assert_eq!(ledger.submit(0, submission(30, "x", Some("a"), "{}", &[])), Verdict::Join);
+    assert_eq!(ledger.submit(0, submission(31, "y", Some("19"), "{}", &[])), Verdict::Replay(outcome(Ok(()))));
+    assert_eq!(ledger.submit(0, submission(32, "z", Some("2"), "{}", &[])), Verdict::Run);
+    assert_eq!(ledger.submit(0, submission(33, "v", Some("3"), "{}", &[])), Verdict::Run);
+    assert!(matches!(ledger.submit(0, submission(34, "w", Some("4"), "{}", &[])), Verdict::Reject(_)));
+}

@@ -1,0 +1,241 @@
+//! What a session says, as link lines: each event is serialised once, here.
+
+use std::ops::Range;
+
+use qd_wire::EventPayload;
+use qd_wire::event::Event;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Lines ready for the link, and which of them are records.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    records: Vec<RecordSpan>,
+}
+
+/// Where a record's line lies in the outbox (with its `\n`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordSpan {
+    pub seq: u64,
+    pub range: Range<usize>,
+}
+
+/// The unchanging front of every event of a session.
+#[derive(Debug, Clone)]
+pub struct EventFront {
+    event: Vec<u8>,
+    /// `"session_id":…,"runner_id":…,"ts":` of responses.
+    response: Vec<u8>,
+}
+
+/// A streamed piece of text; the hot path of the whole system.
+#[derive(Debug, Clone, Copy)]
+pub struct Delta<'a> {
+    pub event: &'static str,
+    pub message_id: &'a str,
+    pub tool_call_id: Option<&'a str>,
+    pub delta: &'a str,
+    pub content_index: u32,
+    pub offset: u64,
+}
+
+/// The answer to a command, before it is a line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Response<'a> {
+    pub id: &'a str,
+    pub cmd: &'a str,
+    pub result: Result<Option<&'a Value>, &'a str>,
+    pub session_version: Option<u64>,
+    pub replayed: bool,
+    pub indeterminate: bool,
+}
+
+impl EventFront {
+    pub fn new(session_id: &str, runner_id: &str) -> Self {
+        let mut ids = Vec::new();
+        ids.extend_from_slice(b"\"session_id\":");
+        write_json(&mut ids, session_id);
+        ids.extend_from_slice(b",\"runner_id\":");
+        write_json(&mut ids, runner_id);
+        ids.extend_from_slice(b",\"ts\":");
+        let mut event = b"{\"type\":\"event\",".to_vec();
+        event.extend_from_slice(&ids);
+        EventFront { event, response: ids }
+    }
+}
+
+impl Outbox {
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn records(&self) -> &[RecordSpan] {
+        &self.records
+    }
+
+    /// Hands over everything collected; the outbox is empty afterwards.
+    pub fn take(&mut self) -> (Vec<u8>, Vec<RecordSpan>) {
+        (std::mem::take(&mut self.bytes), std::mem::take(&mut self.records))
+    }
+
+    /// One event. `seq` makes it a record.
+    pub fn event(&mut self, front: &EventFront, ts: i64, seq: Option<u64>, payload: &EventPayload) {
+        self.line(front, ts, seq, payload);
+    }
+
+    /// One known event, without wrapping it first.
+    pub fn known(&mut self, front: &EventFront, ts: i64, seq: Option<u64>, event: &Event) {
+        self.line(front, ts, seq, event);
+    }
+
+    /// One delta, written by hand: no value is built and nothing is copied twice.
+    pub fn delta(&mut self, front: &EventFront, ts: i64, delta: Delta<'_>) {
+        let bytes = &mut self.bytes;
+        bytes.extend_from_slice(&front.event);
+        write_number(bytes, ts.unsigned_abs());
+        bytes.extend_from_slice(b",\"event\":\"");
+        bytes.extend_from_slice(delta.event.as_bytes());
+        bytes.extend_from_slice(b"\",\"message_id\":\"");
+        // Message ids are ours: letters, digits and dashes, so they need no escaping.
+        bytes.extend_from_slice(delta.message_id.as_bytes());
+        bytes.extend_from_slice(b"\",");
+        if let Some(tool_call_id) = delta.tool_call_id {
+            bytes.extend_from_slice(b"\"tool_call_id\":");
+            write_json(bytes, tool_call_id);
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(b"\"delta\":");
+        write_json(bytes, delta.delta);
+        bytes.extend_from_slice(b",\"content_index\":");
+        write_number(bytes, u64::from(delta.content_index));
+        bytes.extend_from_slice(b",\"offset\":");
+        write_number(bytes, delta.offset);
+        bytes.extend_from_slice(b"}\n");
+    }
+
+    /// The one answer to a command.
+    pub fn response(&mut self, front: &EventFront, ts: i64, response: &Response<'_>) {
+        let bytes = &mut self.bytes;
+        bytes.extend_from_slice(b"{\"type\":\"response\",\"id\":");
+        write_json(bytes, response.id);
+        bytes.push(b',');
+        bytes.extend_from_slice(&front.response);
+        write_number(bytes, ts.unsigned_abs());
+        bytes.extend_from_slice(b",\"cmd\":");
+        write_json(bytes, response.cmd);
+        match response.result {
+            Ok(data) => {
+                bytes.extend_from_slice(b",\"success\":true");
+                if let Some(data) = data {
+                    bytes.extend_from_slice(b",\"data\":");
+                    write_json(bytes, data);
+                }
+            }
+            Err(error) => {
+                bytes.extend_from_slice(b",\"success\":false,\"error\":");
+                write_json(bytes, error);
+            }
+        }
+        if let Some(version) = response.session_version {
+            bytes.extend_from_slice(b",\"session_version\":");
+            write_number(bytes, version);
+        }
+        if response.replayed {
+            bytes.extend_from_slice(b",\"replayed\":true");
+        }
+        if response.indeterminate {
+            bytes.extend_from_slice(b",\"indeterminate\":true");
+        }
+        bytes.extend_from_slice(b"}\n");
+    }
+
+    fn line<T: Serialize>(&mut self, front: &EventFront, ts: i64, seq: Option<u64>, body: &T) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&front.event);
+        write_number(&mut self.bytes, ts.unsigned_abs());
+        if let Some(seq) = seq {
+            self.bytes.extend_from_slice(b",\"seq\":");
+            write_number(&mut self.bytes, seq);
+        }
+        // The body is an object of its own: its opening brace becomes the comma that joins it to the front.
+        let joint = self.bytes.len();
+        write_json(&mut self.bytes, body);
+        self.bytes[joint] = b',';
+        self.bytes.push(b'\n');
+        if let Some(seq) = seq {
+            self.records.push(RecordSpan { seq, range: start..self.bytes.len() });
+        }
+    }
+}
+
+fn write_json<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) {
+    // Writing to a vector cannot fail, and our types have string keys only.
+    if let Err(error) = serde_json::to_writer(&mut *bytes, value) {
+        debug_assert!(false, "a wire type must serialise: {error}");
+    }
+}
+
+fn write_number(bytes: &mut Vec<u8>, number: u64) {
+    let mut buffer = [0u8; 20];
+    let mut at = buffer.len();
+    let mut rest = number;
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    bytes.extend_from_slice(&buffer[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qd_wire::{EventEnvelope, link::LinkLine};
+
+    #[test]
+    fn lines_are_what_the_wire_types_say() {
+        let front = EventFront::new("s\"1", "local");
+        let mut outbox = Outbox::default();
+        let idle = Event::AgentIdle { reason: None, message_version: None };
+        outbox.known(&front, 7, Some(3), &idle);
+        outbox.delta(
+            &front,
+            8,
+            Delta {
+                event: "stream.text_delta",
+                message_id: "a1",
+                tool_call_id: None,
+                delta: "x\n\u{2028}",
+                content_index: 0,
+                offset: 5,
+            },
+        );
+        let (bytes, records) = outbox.take();
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<_> = text.lines().map(|line| serde_json::from_str::<LinkLine>(line).unwrap()).collect();
+        let envelope = |seq, event| EventEnvelope {
+            session_id: "s\"1".into(),
+            runner_id: "local".into(),
+            ts: if seq == Some(3) { 7 } else { 8 },
+            seq,
+            payload: EventPayload::Known(event),
+        };
+        assert_eq!(lines[0], LinkLine::Event(envelope(Some(3), idle).into()));
+        let delta = Event::TextDelta {
+            message_id: "a1".into(),
+            delta: "x\n\u{2028}".into(),
+            content_index: 0,
+            offset: Some(5),
+        };
+        assert_eq!(lines[1], LinkLine::Event(envelope(None, delta).into()));
+        assert_eq!(records, [RecordSpan { seq: 3, range: 0..text.find('\n').unwrap() + 1 }]);
+    }
+}

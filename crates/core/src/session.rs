@@ -1,0 +1,233 @@
+//! The session machine of Part 7: what an agent does goes in, canonical events come out.
+//!
+//! It is the one authority on a session: it numbers records, names messages, knows the state, holds the open
+//! questions and the message being generated. It never reads a clock; callers pass the time.
+
+mod assembly;
+mod attach;
+mod conversation;
+mod handle;
+mod lifecycle;
+mod questions;
+mod turn;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use qd_wire::data::{ModelRef, QueueState, RunningTool, SessionState, SessionStatus};
+use qd_wire::event::{AgentPhase, Event};
+use qd_wire::{EventPayload, Message};
+
+pub use assembly::Assembly;
+pub use lifecycle::{AgentFacts, AgentUp, Gone};
+pub use questions::{AnswerError, OpenQuestion};
+
+use crate::ids::MessageIds;
+use crate::outbox::{EventFront, Outbox};
+use turn::Turn;
+
+/// Prompts waiting to be recognised as user messages; older ones lose only their `client_id`.
+const EXPECTED_PROMPTS_MAX: usize = 64;
+
+/// Who the session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub session_id: String,
+    pub runner_id: String,
+    pub harness: String,
+    pub cwd: Option<String>,
+    pub capabilities: Vec<String>,
+}
+
+/// What a session remembers across restarts, besides its records.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Memory {
+    pub last_seq: u64,
+    pub next_idx: u64,
+    pub version: u64,
+    pub title: Option<String>,
+    pub model: Option<ModelRef>,
+    pub thinking_level: Option<String>,
+    pub native_session_id: Option<String>,
+    pub native_session_file: Option<String>,
+}
+
+/// How the message list changed, for the runner's index of known messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexChange {
+    Add { idx: u64, message_id: String },
+    /// The conversation was replaced: forget everything before.
+    Clear,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    identity: Identity,
+    memory: Memory,
+    front: EventFront,
+    ids: MessageIds,
+    status: SessionStatus,
+    phase: Option<AgentPhase>,
+    detail: Option<String>,
+    turn: Option<Turn>,
+    /// A compaction outside any turn, asked for by a person.
+    compacting_alone: bool,
+    assembly: Option<Assembly>,
+    tools: Vec<RunningTool>,
+    questions: Vec<OpenQuestion>,
+    settled_questions: VecDeque<String>,
+    queue: QueueState,
+    status_texts: BTreeMap<String, String>,
+    auto_compaction: Option<bool>,
+    auto_retry: Option<bool>,
+    error: Option<String>,
+    expected_prompts: VecDeque<ExpectedPrompt>,
+    index_changes: Vec<IndexChange>,
+    unknown_events: u64,
+}
+
+/// A prompt on its way into the agent; found again when it comes back as a user message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedPrompt {
+    pub text: String,
+    pub client_id: Option<String>,
+    pub user_id: Option<String>,
+}
+
+impl Session {
+    /// A session without a running agent.
+    pub fn new(identity: Identity, memory: Memory, status: SessionStatus) -> Self {
+        Session {
+            front: EventFront::new(&identity.session_id, &identity.runner_id),
+            identity,
+            memory,
+            ids: MessageIds::default(),
+            status,
+            phase: None,
+            detail: None,
+            turn: None,
+            compacting_alone: false,
+            assembly: None,
+            tools: Vec::new(),
+            questions: Vec::new(),
+            settled_questions: VecDeque::new(),
+            queue: QueueState::default(),
+            status_texts: BTreeMap::new(),
+            auto_compaction: None,
+            auto_retry: None,
+            error: None,
+            expected_prompts: VecDeque::new(),
+            index_changes: Vec::new(),
+            unknown_events: 0,
+        }
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub fn front(&self) -> &EventFront {
+        &self.front
+    }
+
+    pub fn status(&self) -> SessionStatus {
+        self.status
+    }
+
+    /// Whether a turn runs (or a compaction, which excludes prompts just the same).
+    pub fn is_working(&self) -> bool {
+        self.status == SessionStatus::Working
+    }
+
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Native events nobody knew, since the start.
+    pub fn unknown_events(&self) -> u64 {
+        self.unknown_events
+    }
+
+    /// What the message list did since the last call.
+    pub fn take_index_changes(&mut self) -> Vec<IndexChange> {
+        std::mem::take(&mut self.index_changes)
+    }
+
+    /// A mutation succeeded: the version rises by one.
+    pub fn bump_version(&mut self) -> u64 {
+        self.memory.version += 1;
+        self.memory.version
+    }
+
+    pub fn set_auto_compaction(&mut self, enabled: bool) {
+        self.auto_compaction = Some(enabled);
+    }
+
+    pub fn set_auto_retry(&mut self, enabled: bool) {
+        self.auto_retry = Some(enabled);
+    }
+
+    /// Remembers a prompt so that its user message carries the client's own id.
+    pub fn expect_prompt(&mut self, prompt: ExpectedPrompt) {
+        if self.expected_prompts.len() == EXPECTED_PROMPTS_MAX {
+            self.expected_prompts.pop_front();
+        }
+        self.expected_prompts.push_back(prompt);
+    }
+
+    /// Everything `get_state` tells.
+    pub fn state(&self) -> SessionState {
+        SessionState {
+            session_id: self.identity.session_id.clone(),
+            runner_id: self.identity.runner_id.clone(),
+            harness: self.identity.harness.clone(),
+            status: self.status,
+            phase: self.phase,
+            detail: self.detail.clone(),
+            cwd: self.identity.cwd.clone(),
+            title: self.memory.title.clone(),
+            model: self.memory.model.clone(),
+            thinking_level: self.memory.thinking_level.clone(),
+            auto_compaction: self.auto_compaction,
+            auto_retry: self.auto_retry,
+            session_version: self.memory.version,
+            seq: self.memory.last_seq,
+            message_count: self.memory.next_idx,
+            queue: self.queue.clone(),
+            pending_input: self.questions.iter().map(|question| question.request.clone()).collect(),
+            status_texts: self.status_texts.clone(),
+            native_session_id: self.memory.native_session_id.clone(),
+            native_session_file: self.memory.native_session_file.clone(),
+            error: self.error.clone(),
+            capabilities: self.identity.capabilities.clone(),
+            process: None,
+        }
+    }
+
+    fn emit(&mut self, now: i64, event: &Event, out: &mut Outbox) {
+        let seq = event.is_record().then(|| self.next_seq());
+        out.known(&self.front, now, seq, event);
+    }
+
+    fn emit_payload(&mut self, now: i64, payload: &EventPayload, out: &mut Outbox) {
+        let seq = payload.is_record().then(|| self.next_seq());
+        out.event(&self.front, now, seq, payload);
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.memory.last_seq += 1;
+        self.memory.last_seq
+    }
+
+    /// Gives a finished message its place and announces it.
+    fn append_message(&mut self, now: i64, mut message: Message, out: &mut Outbox) {
+        message.idx = self.memory.next_idx;
+        self.memory.next_idx += 1;
+        self.index_changes.push(IndexChange::Add { idx: message.idx, message_id: message.id.clone() });
+        self.emit(now, &Event::MessageEnd { message }, out);
+    }
+}

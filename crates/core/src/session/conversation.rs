@@ -1,0 +1,112 @@
+//! Whole conversations: replaced by new, switch and fork; completed from the agent's own file.
+
+use std::collections::HashSet;
+
+use qd_wire::event::Event;
+use qd_wire::message::{Message, Sender, SenderKind};
+use qd_wire::{JsonObject, Role};
+use serde_json::Value;
+
+use super::{IndexChange, Session};
+use crate::agent::NativeMessage;
+use crate::ids::MessageIds;
+use crate::outbox::Outbox;
+
+impl Session {
+    /// The agent moved to another conversation; `messages` is all of it.
+    pub fn replace_conversation(
+        &mut self,
+        now: i64,
+        native_session_id: String,
+        native_session_file: Option<String>,
+        messages: Vec<NativeMessage>,
+        out: &mut Outbox,
+    ) {
+        self.memory.native_session_id = Some(native_session_id.clone());
+        self.memory.native_session_file.clone_from(&native_session_file);
+        self.emit(now, &Event::SessionNativeChanged { native_session_id, native_session_file }, out);
+        self.ids = MessageIds::default();
+        self.memory.next_idx = 0;
+        self.index_changes.push(IndexChange::Clear);
+        let mut list = Vec::with_capacity(messages.len());
+        for native in messages {
+            let id = self.ids.mint(native.head.role, native.head.created_at);
+            let mut message = self.canonical(id, native);
+            message.idx = self.memory.next_idx;
+            self.memory.next_idx += 1;
+            self.index_changes.push(IndexChange::Add { idx: message.idx, message_id: message.id.clone() });
+            list.push(message);
+        }
+        self.emit(now, &Event::Messages { messages: list }, out);
+    }
+
+    /// Adds what the agent's own file has and we do not: written by another program, or just before a crash.
+    /// `conversation` is all of the file, so that ids come out as they did when the messages were live.
+    pub fn complete_conversation(
+        &mut self,
+        now: i64,
+        conversation: Vec<NativeMessage>,
+        known: &HashSet<String>,
+        out: &mut Outbox,
+    ) -> usize {
+        self.ids = MessageIds::default();
+        let mut added = 0;
+        for native in conversation {
+            let id = self.ids.mint(native.head.role, native.head.created_at);
+            if known.contains(&id) {
+                continue;
+            }
+            let message = self.canonical(id, native);
+            self.append_message(now, message, out);
+            added += 1;
+        }
+        added
+    }
+
+    /// A message with its id; the position is given when it is appended.
+    pub(super) fn canonical(&mut self, id: String, native: NativeMessage) -> Message {
+        let mut metadata = native.metadata;
+        if let Some(error) = native.error {
+            metadata.get_or_insert_with(JsonObject::new).insert("error".into(), Value::String(error));
+        }
+        let mut message = Message {
+            id,
+            idx: 0,
+            role: native.head.role,
+            parts: native.parts,
+            created_at: native.head.created_at,
+            model: native.model,
+            provider: native.provider,
+            stop_reason: native.stop_reason,
+            usage: native.usage,
+            tool_call_id: native.head.tool_call_id,
+            tool_name: native.tool_name,
+            is_error: native.is_error,
+            client_id: None,
+            sender: None,
+            metadata,
+        };
+        if message.role == Role::User {
+            self.recognise_prompt(&mut message);
+        }
+        message
+    }
+
+    fn recognise_prompt(&mut self, message: &mut Message) {
+        if self.expected_prompts.is_empty() {
+            return;
+        }
+        let text = message.flattened_text();
+        let Some(position) = self.expected_prompts.iter().position(|prompt| prompt.text == text) else { return };
+        if let Some(prompt) = self.expected_prompts.remove(position) {
+            message.client_id = prompt.client_id;
+            message.sender = prompt.user_id.map(|id| Sender {
+                kind: SenderKind::User,
+                id,
+                name: None,
+                runner_id: None,
+                session_id: None,
+            });
+        }
+    }
+}

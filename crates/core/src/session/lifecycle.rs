@@ -1,0 +1,148 @@
+//! The agent's process: starting, ready, gone.
+
+use std::collections::HashSet;
+
+use qd_wire::data::{ModelRef, SessionStatus};
+use qd_wire::event::{AgentPhase, Event};
+
+use super::Session;
+use crate::agent::NativeMessage;
+use crate::outbox::Outbox;
+
+/// What an agent says of itself when it is ready, or when asked again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentFacts {
+    pub model: Option<ModelRef>,
+    pub thinking_level: Option<String>,
+    pub title: Option<String>,
+    pub native_session_id: Option<String>,
+    pub native_session_file: Option<String>,
+    pub auto_compaction: Option<bool>,
+}
+
+/// An agent that has come up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AgentUp {
+    pub facts: AgentFacts,
+    pub conversation: Vec<NativeMessage>,
+}
+
+/// Why there is no agent process any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gone {
+    /// A person closed the session.
+    Closed { reason: String },
+    /// We stopped it (restart, shutdown); the next prompt starts it again.
+    Stopped,
+    /// It died, or never came up.
+    Died { error: String },
+}
+
+impl Session {
+    /// A process is being started.
+    pub fn starting(&mut self, now: i64, out: &mut Outbox) {
+        self.set_phase(now, AgentPhase::Initializing, None, out);
+        self.status = SessionStatus::Starting;
+        self.error = None;
+    }
+
+    /// The agent is up and waits for input. `conversation` is all the agent has of it; messages in `known` are
+    /// ours already.
+    pub fn ready(&mut self, now: i64, resumed: bool, up: AgentUp, known: &HashSet<String>, out: &mut Outbox) {
+        let event = Event::SessionCreated {
+            resumed,
+            harness: self.identity.harness.clone(),
+            cwd: self.identity.cwd.clone(),
+            capabilities: Some(self.identity.capabilities.clone()),
+        };
+        self.emit(now, &event, out);
+        self.learn(now, up.facts, out);
+        self.complete_conversation(now, up.conversation, known, out);
+        self.error = None;
+        self.go_idle(now, None, out);
+    }
+
+    /// Notices what changed without an event: model, thinking level, name, conversation file.
+    pub fn learn(&mut self, now: i64, facts: AgentFacts, out: &mut Outbox) {
+        if let Some(model) = facts.model {
+            self.model_changed(now, model, out);
+        }
+        if let Some(level) = facts.thinking_level {
+            self.thinking_level_changed(now, level, out);
+        }
+        if let Some(title) = facts.title {
+            self.title_changed(now, title, out);
+        }
+        if facts.auto_compaction.is_some() {
+            self.auto_compaction = facts.auto_compaction;
+        }
+        let moved = facts.native_session_id.is_some() && facts.native_session_id != self.memory.native_session_id;
+        let renamed =
+            facts.native_session_file.is_some() && facts.native_session_file != self.memory.native_session_file;
+        if let Some(native_session_id) = facts.native_session_id
+            && (moved || renamed)
+        {
+            self.memory.native_session_id = Some(native_session_id.clone());
+            self.memory.native_session_file.clone_from(&facts.native_session_file);
+            let native_session_file = facts.native_session_file;
+            self.emit(now, &Event::SessionNativeChanged { native_session_id, native_session_file }, out);
+        }
+    }
+
+    /// The process is gone: everything open is closed, and everybody is told how.
+    pub fn gone(&mut self, now: i64, gone: Gone, out: &mut Outbox) {
+        let was_busy = self.turn.is_some() || self.status == SessionStatus::Working;
+        self.close_open_work(now, "The agent stopped before the tool did", out);
+        self.turn = None;
+        self.compacting_alone = false;
+        self.phase = None;
+        self.detail = None;
+        self.status_texts.clear();
+        if self.queue != qd_wire::data::QueueState::default() {
+            self.queue = qd_wire::data::QueueState::default();
+            self.emit(now, &Event::QueueChanged { queue: self.queue.clone() }, out);
+        }
+        match gone {
+            Gone::Closed { reason } => {
+                if was_busy {
+                    self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
+                }
+                self.status = SessionStatus::Closed;
+                self.emit(now, &Event::SessionClosed { reason: Some(reason) }, out);
+            }
+            Gone::Stopped => {
+                if was_busy {
+                    self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
+                }
+                self.status = SessionStatus::Dormant;
+            }
+            Gone::Died { error } => {
+                self.status = SessionStatus::Failed;
+                self.error = Some(error.clone());
+                self.emit(now, &Event::AgentError { error, recoverable: false, phase: None }, out);
+                self.emit_idle(now, was_busy.then_some(qd_wire::StopReason::Error), out);
+            }
+        }
+    }
+
+    /// We were killed while the agent worked: the turn's end is unknown to everybody, so say it.
+    pub fn interrupted(&mut self, now: i64, open_questions: Vec<String>, out: &mut Outbox) {
+        for request_id in open_questions {
+            let outcome = Some(qd_wire::input::InputOutcome::Withdrawn);
+            self.emit(now, &Event::AgentInputResolved { request_id, outcome, user_id: None }, out);
+        }
+        let error = "Quarterdeck stopped while the agent was working; what it had not finished is lost. \
+                     Send a prompt to go on."
+            .to_owned();
+        self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
+        self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
+        self.status = SessionStatus::Dormant;
+    }
+}
+
+impl Session {
+    /// Figures of the agent's process; live, never stored.
+    pub fn heartbeat(&mut self, now: i64, process: qd_wire::data::ProcessStats, out: &mut Outbox) {
+        self.emit(now, &Event::SessionHeartbeat { process }, out);
+    }
+}

@@ -1,0 +1,164 @@
+//! Approvals: the questions an agent asks people. The first answer wins, everybody learns of it.
+
+use qd_wire::InputRequest;
+use qd_wire::command::InputResponseParams;
+use qd_wire::event::Event;
+use qd_wire::input::InputOutcome;
+
+use super::Session;
+use crate::agent::Answer;
+use crate::outbox::Outbox;
+
+/// Questions open at once; more are refused, because nobody would find them.
+const QUESTIONS_MAX: usize = 256;
+
+/// Answered questions remembered, so that a late answer gets a clear error.
+const SETTLED_MAX: usize = 64;
+
+/// A question nobody has answered yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenQuestion {
+    pub request: InputRequest,
+    /// Unix milliseconds.
+    pub asked_at: i64,
+}
+
+/// Why an answer was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerError {
+    Unknown(String),
+    AlreadyAnswered(String),
+    Invalid(String),
+}
+
+impl std::fmt::Display for AnswerError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AnswerError::Unknown(id) => write!(formatter, "No pending input request with id '{id}'"),
+            AnswerError::AlreadyAnswered(id) => write!(formatter, "Input request '{id}' was already answered"),
+            AnswerError::Invalid(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+impl Session {
+    /// The questions that wait, oldest first.
+    pub fn open_questions(&self) -> impl Iterator<Item = &OpenQuestion> {
+        self.questions.iter()
+    }
+
+    /// Checks an answer and settles its question. The returned value is for the agent.
+    pub fn answer(
+        &mut self,
+        now: i64,
+        response: &InputResponseParams,
+        user_id: Option<&str>,
+        out: &mut Outbox,
+    ) -> Result<Answer, AnswerError> {
+        let id = &response.request_id;
+        let Some(question) = self.questions.iter().find(|question| question.request.request_id() == id) else {
+            return Err(if self.settled_questions.contains(id) {
+                AnswerError::AlreadyAnswered(id.clone())
+            } else {
+                AnswerError::Unknown(id.clone())
+            });
+        };
+        let answer = check_answer(&question.request, response)?;
+        let outcome = match answer {
+            Answer::Cancelled => InputOutcome::Cancelled,
+            Answer::Value(_) | Answer::Confirmed(_) => InputOutcome::Answered,
+        };
+        self.settle_question(now, id, outcome, user_id, out);
+        Ok(answer)
+    }
+
+    /// The moment the next question runs out of time.
+    pub fn next_question_deadline(&self) -> Option<i64> {
+        self.questions.iter().filter_map(deadline).min()
+    }
+
+    /// Settles questions whose time is over: the agent itself has given up on them by now.
+    pub fn expire_questions(&mut self, now: i64, out: &mut Outbox) {
+        let expired: Vec<String> = self
+            .questions
+            .iter()
+            .filter(|question| deadline(question).is_some_and(|at| at <= now))
+            .map(|question| question.request.request_id().to_owned())
+            .collect();
+        for id in expired {
+            self.settle_question(now, &id, InputOutcome::TimedOut, None, out);
+        }
+    }
+
+    /// The ids of all open questions, for a driver that must cancel them before it aborts.
+    pub fn open_question_ids(&self) -> Vec<String> {
+        self.questions.iter().map(|question| question.request.request_id().to_owned()).collect()
+    }
+
+    /// Settles every open question: the agent will not hear an answer any more.
+    pub fn withdraw_questions(&mut self, now: i64, out: &mut Outbox) {
+        for id in self.open_question_ids() {
+            self.settle_question(now, &id, InputOutcome::Withdrawn, None, out);
+        }
+    }
+
+    pub(super) fn ask(&mut self, now: i64, request: InputRequest, out: &mut Outbox) {
+        let known = self.questions.iter().any(|question| question.request.request_id() == request.request_id());
+        if known || self.questions.len() >= QUESTIONS_MAX {
+            return;
+        }
+        self.questions.push(OpenQuestion { request: request.clone(), asked_at: now });
+        self.emit(now, &Event::AgentInputNeeded { request }, out);
+    }
+
+    fn settle_question(
+        &mut self,
+        now: i64,
+        id: &str,
+        outcome: InputOutcome,
+        user_id: Option<&str>,
+        out: &mut Outbox,
+    ) {
+        self.questions.retain(|question| question.request.request_id() != id);
+        if self.settled_questions.len() == SETTLED_MAX {
+            self.settled_questions.pop_front();
+        }
+        self.settled_questions.push_back(id.to_owned());
+        let event = Event::AgentInputResolved {
+            request_id: id.to_owned(),
+            outcome: Some(outcome),
+            user_id: user_id.map(str::to_owned),
+        };
+        self.emit(now, &event, out);
+    }
+}
+
+fn deadline(question: &OpenQuestion) -> Option<i64> {
+    let timeout = i64::try_from(question.request.timeout_ms()?).ok()?;
+    question.asked_at.checked_add(timeout)
+}
+
+fn check_answer(request: &InputRequest, response: &InputResponseParams) -> Result<Answer, AnswerError> {
+    if response.cancelled == Some(true) {
+        return Ok(Answer::Cancelled);
+    }
+    let invalid = |reason: &str| Err(AnswerError::Invalid(reason.to_owned()));
+    match request {
+        InputRequest::Select { options, .. } => match &response.value {
+            Some(value) if options.contains(value) => Ok(Answer::Value(value.clone())),
+            Some(value) => Err(AnswerError::Invalid(format!(
+                "'{value}' is not one of the options: {}",
+                options.join(", ")
+            ))),
+            None => invalid("This question needs 'value': one of its options (or cancelled: true)"),
+        },
+        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => match response.confirmed {
+            Some(confirmed) => Ok(Answer::Confirmed(confirmed)),
+            None => invalid("This question needs 'confirmed': true or false (or cancelled: true)"),
+        },
+        InputRequest::Input { .. } | InputRequest::Editor { .. } => match &response.value {
+            Some(value) => Ok(Answer::Value(value.clone())),
+            None => invalid("This question needs 'value': a text (or cancelled: true)"),
+        },
+    }
+}

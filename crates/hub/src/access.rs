@@ -1,0 +1,224 @@
+//! Who may talk to the hub: the owner's token, logins made from one-time codes, and the names and origins under
+//! which it may be asked. Secrets are kept and compared as hashes, and never written to a log.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
+use qd_store::{HubStore, Login, StoreError};
+use sha2::{Digest, Sha256};
+
+use crate::clock::now_ms;
+use crate::config::HubConfig;
+
+/// How long a login code can be used.
+pub const LOGIN_CODE_LIFE: Duration = Duration::from_secs(600);
+/// Codes that can be open at a time; the oldest goes when there is one more.
+pub const LOGIN_CODES_MAX: usize = 64;
+/// The cookie of a browser that has logged in.
+pub(crate) const COOKIE_NAME: &str = "qd_login";
+const CODE_BYTES: usize = 16;
+const COOKIE_BYTES: usize = 32;
+
+type Hash = [u8; 32];
+
+/// The owner's token. Shows nothing when printed.
+#[derive(Clone)]
+pub struct OwnerToken(Hash);
+
+impl OwnerToken {
+    pub fn new(token: &str) -> Self {
+        Self(hash(token))
+    }
+
+    fn matches(&self, token: &str) -> bool {
+        is_same(&self.0, &hash(token))
+    }
+}
+
+impl fmt::Debug for OwnerToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("OwnerToken(…)")
+    }
+}
+
+/// One-time codes that a browser trades for a cookie. Clones share the codes.
+#[derive(Clone, Default)]
+pub struct LoginCodes(Arc<Mutex<HashMap<Hash, i64>>>);
+
+impl LoginCodes {
+    /// A new code, for `/login?code=…`. `None` when the system has no randomness to give.
+    pub fn issue(&self) -> Option<String> {
+        let code = random_text(CODE_BYTES)?;
+        let now = now_ms();
+        let life = i64::try_from(LOGIN_CODE_LIFE.as_millis()).unwrap_or(i64::MAX);
+        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.retain(|_, end| *end > now);
+        if codes.len() >= LOGIN_CODES_MAX {
+            if let Some(oldest) = codes.iter().min_by_key(|(_, end)| **end).map(|(code, _)| *code) {
+                codes.remove(&oldest);
+            }
+        }
+        codes.insert(hash(&code), now + life);
+        Some(code)
+    }
+
+    /// True once for each code, while it is young enough.
+    pub(crate) fn redeem(&self, code: &str, now: i64) -> bool {
+        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.remove(&hash(code)).is_some_and(|end| end > now)
+    }
+}
+
+/// Makes a login and gives the text of its cookie.
+pub(crate) async fn new_login(store: &HubStore) -> Result<Option<String>, StoreError> {
+    let Some(token) = random_text(COOKIE_BYTES) else { return Ok(None) };
+    let now = now_ms();
+    let token_hash = hash(&token).to_vec();
+    store.put_login(Login { token_hash, created_at: now, last_used_at: now, label: "browser".to_owned() }).await?;
+    Ok(Some(token))
+}
+
+/// Why a request is refused, in words for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("The Host header names '{0}', which is not a name of this hub; use 127.0.0.1 or localhost, or allow the name in the configuration")]
+    Host(String),
+    #[error("The request comes from the origin '{0}', which is not this hub's own; open the hub's own address, or allow the origin in the configuration")]
+    Origin(String),
+    #[error("Not logged in. Send the owner token (the file 'token' in the data directory) as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints")]
+    NotLoggedIn,
+    #[error("The login cannot be checked: {0}")]
+    Store(String),
+}
+
+/// Checks that the request was meant for us: against pages of other sites and names that are made to point here.
+pub(crate) fn check_place(config: &HubConfig, headers: &HeaderMap, authority: Option<&str>) -> Result<(), Refusal> {
+    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    let host = text(HOST).or(authority).unwrap_or_default();
+    let name = host_name(host);
+    if !is_loopback(name) && !config.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
+        return Err(Refusal::Host(host.to_owned()));
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or("?");
+    let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(host));
+    if is_own || config.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
+        return Ok(());
+    }
+    Err(Refusal::Origin(origin.to_owned()))
+}
+
+/// Checks that the request comes from the owner.
+pub(crate) async fn check_owner(
+    config: &HubConfig,
+    store: &HubStore,
+    headers: &HeaderMap,
+    query_token: Option<&str>,
+) -> Result<(), Refusal> {
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
+    if bearer.or(query_token).is_some_and(|token| config.owner_token.matches(token.trim())) {
+        return Ok(());
+    }
+    let Some(cookie) = cookie(headers) else { return Err(Refusal::NotLoggedIn) };
+    match store.check_login(&hash(cookie), now_ms()).await {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(Refusal::NotLoggedIn),
+        Err(error) => Err(Refusal::Store(error.to_string())),
+    }
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|value| value.split(';'))
+        .find_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))
+}
+
+/// The name in `name:port`, `[::1]:port` or a bare name.
+fn host_name(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or_default();
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+fn is_loopback(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn hash(text: &str) -> Hash {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// Takes the same time wherever the two differ.
+fn is_same(left: &Hash, right: &Hash) -> bool {
+    left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right)) == 0
+}
+
+fn random_text(length: usize) -> Option<String> {
+    let mut bytes = vec![0; length];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(host: &str, origin: Option<&str>) -> bool {
+        let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
+        config.allowed_hosts = vec!["deck.example".to_owned()];
+        config.allowed_origins = vec!["https://app.example".to_owned()];
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        check_place(&config, &headers, None).is_ok()
+    }
+
+    #[test]
+    fn only_our_names_and_origins() {
+        for host in ["localhost", "LOCALHOST:1", "127.0.0.1:80", "127.9.9.9", "[::1]:80", "deck.example:1"] {
+            assert!(place(host, None), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example", ""] {
+            assert!(!place(host, None), "{host}");
+        }
+        assert!(place("127.0.0.1:80", Some("http://127.0.0.1:80")));
+        assert!(place("127.0.0.1:80", Some("https://app.example")));
+        for origin in ["http://127.0.0.1:81", "http://127.0.0.1", "null", "http://evil.example", "127.0.0.1:80"] {
+            assert!(!place("127.0.0.1:80", Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_code_works_once_and_not_for_ever() {
+        let codes = LoginCodes::default();
+        let code = codes.issue().unwrap();
+        assert!(!codes.redeem("nonsense", now_ms()));
+        assert!(codes.redeem(&code, now_ms()));
+        assert!(!codes.redeem(&code, now_ms()));
+        let old = codes.issue().unwrap();
+        assert!(!codes.redeem(&old, now_ms() + 600_001));
+        for _ in 0..LOGIN_CODES_MAX * 2 {
+            codes.issue().unwrap();
+        }
+        assert_eq!(codes.0.lock().unwrap().len(), LOGIN_CODES_MAX);
+    }
+
+    #[test]
+    fn a_token_does_not_show_itself() {
+        assert_eq!(format!("{:?}", OwnerToken::new("secret")), "OwnerToken(…)");
+        assert!(OwnerToken::new("secret").matches("secret"));
+        assert!(!OwnerToken::new("secret").matches("Secret"));
+    }
+}

@@ -1,0 +1,73 @@
+//! What the caller of `serve` decides, with the defaults of every bound.
+
+use std::time::Duration;
+
+use crate::access::{LoginCodes, OwnerToken};
+
+/// How a hub runs.
+#[derive(Clone)]
+pub struct HubConfig {
+    /// The version shown to clients.
+    pub server_version: String,
+    pub owner_token: OwnerToken,
+    /// Kept by the caller too, who issues codes from it.
+    pub login_codes: LoginCodes,
+    /// Names beside the loopback ones under which clients may ask for us (`Host`), without port.
+    pub allowed_hosts: Vec<String>,
+    /// Origins beside our own from which browsers may connect, as `scheme://host[:port]`.
+    pub allowed_origins: Vec<String>,
+    pub limits: Limits,
+}
+
+impl HubConfig {
+    /// Defaults for everything but the secrets.
+    pub fn new(owner_token: OwnerToken, login_codes: LoginCodes) -> Self {
+        Self {
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            owner_token,
+            login_codes,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Every bound of the hub that may be changed.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Events of one session kept for subscribers that have not taken them yet.
+    pub ring_bytes_max: usize,
+    /// The greatest message a client may send.
+    pub message_bytes_max: usize,
+    /// Commands of one connection that wait for their answer.
+    pub in_flight_max: usize,
+    /// Sessions one connection may follow.
+    pub attachments_max: usize,
+    /// WebSocket connections of all clients together.
+    pub connections_max: usize,
+    /// A silent client is pinged after this, and dropped when it stays silent as long again.
+    pub ping_after: Duration,
+    /// A runner that says nothing for this long is shown as unhealthy.
+    pub runner_silence_max: Duration,
+    /// How long clients get to take their last frames when the hub stops.
+    pub shutdown_grace: Duration,
+    /// Replaces the time limit of every command that has one. For tests.
+    pub command_timeout: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ring_bytes_max: 1 << 20,
+            message_bytes_max: 32 << 20,
+            in_flight_max: 1024,
+            attachments_max: 1024,
+            connections_max: 4096,
+            ping_after: Duration::from_secs(20),
+            runner_silence_max: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(9),
+            command_timeout: None,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The sessions a connection follows, and the reads it does for them: one at a time, and only while the
+//! client takes what it gets, so that a connection never holds more than one page.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::time::Duration;
+
+use super::{AttachFrame, Attached, Connection, JobDone, Mail, Mailbox};
+use crate::command::request_resync;
+use crate::frame;
+use crate::reads::{HubCommand, SNAPSHOT_MESSAGES, message_list};
+use crate::registry::{Hub, SessionEntry};
+use crate::ring::{Subscription, Taken};
+
+/// One page of replayed records.
+const REPLAY_ROWS_MAX: usize = 1000;
+const REPLAY_BYTES_MAX: usize = 256 << 10;
+/// A resync that failed is tried again after this.
+const RESYNC_RETRY: Duration = Duration::from_secs(2);
+
+/// One session a connection follows.
+pub(super) struct Attachment {
+    pub(super) session: Arc<SessionEntry>,
+    subscription: Subscription,
+    /// Tells this attachment from earlier ones to the same session.
+    generation: u64,
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Stored records come first.
+    Replaying,
+    Live,
+    /// Events were missed; the runner is asked where the session stands.
+    Resyncing,
+    /// The same, as soon as the client has taken what is queued for it.
+    Lagged,
+}
+
+/// A read of the store for this connection.
+pub(super) enum Job {
+    Read(HubCommand),
+    Snapshot(Box<Attached>),
+    Replay { session: Arc<SessionEntry>, generation: u64, after: u64, until: u64 },
+}
+
+impl Connection {
+    /// Takes events of all sessions that have some, as far as there is room.
+    pub(super) fn take_events(&mut self) -> bool {
+        let mut has_progress = false;
+        for attachment in &mut self.attachments {
+            if attachment.mode == Mode::Lagged && self.outgoing.is_empty() {
+                attachment.start_resync(&self.hub, &self.mailbox);
+            }
+            if attachment.mode != Mode::Live || !attachment.subscription.is_ready() {
+                continue;
+            }
+            if self.outgoing.is_full() {
+                break;
+            }
+            let before = self.outgoing.bytes();
+            if attachment.subscription.take(&mut self.outgoing) == Taken::Lagged {
+                attachment.mode = Mode::Lagged;
+                has_progress = true;
+            }
+            has_progress |= self.outgoing.bytes() > before;
+        }
+        if has_progress && self.attachments.len() > 1 {
+            // The next round starts with another session, so that a loud one does not silence the others.
+            self.attachments.rotate_left(1);
+        }
+        has_progress
+    }
+
+    pub(super) fn on_mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Frames(frames) => self.outgoing.push(frames),
+            Mail::Run(command) => self.jobs.push_back(Job::Read(*command)),
+            Mail::Attached(attached) => self.on_attached(attached),
+            Mail::JobDone(done) => {
+                self.is_job_running = false;
+                self.on_job_done(*done);
+            }
+            Mail::ResyncFailed { generation, is_session_gone } => {
+                if is_session_gone {
+                    self.attachments.retain(|attachment| attachment.generation != generation);
+                } else {
+                    self.retry_resync(generation);
+                }
+            }
+            Mail::ResyncNow { generation } => {
+                if let Some(attachment) = self.attachment(generation) {
+                    attachment.mode = Mode::Lagged;
+                }
+            }
+            Mail::Close { frames, code, reason } => self.close(frames, code, reason),
+        }
+    }
+
+    fn on_attached(&mut self, attached: Box<Attached>) {
+        if let Some(generation) = attached.resync_of {
+            if self.attachment(generation).is_none() {
+                // The client has detached, or attached anew, in the meantime.
+                return;
+            }
+        }
+        match attached.frame {
+            AttachFrame::Ready(ref frame) => {
+                let frame = frame.clone();
+                self.follow(*attached, frame);
+            }
+            AttachFrame::WithMessages { .. } => self.jobs.push_back(Job::Snapshot(attached)),
+        }
+    }
+
+    /// Sends the frame, then follows the session from the new place.
+    fn follow(&mut self, attached: Attached, frame: Bytes) {
+        let Attached { session, subscription, replay, .. } = attached;
+        self.outgoing.push(frame);
+        self.attachments.retain(|attachment| attachment.session.id != session.id);
+        self.last_generation += 1;
+        let generation = self.last_generation;
+        let replay = replay.filter(|(after, until)| after < until);
+        if let Some((after, until)) = replay {
+            self.jobs.push_back(Job::Replay { session: Arc::clone(&session), generation, after, until });
+        }
+        let mode = if replay.is_some() { Mode::Replaying } else { Mode::Live };
+        self.attachments.push(Attachment { session, subscription, generation, mode });
+    }
+
+    fn on_job_done(&mut self, done: JobDone) {
+        match done {
+            JobDone::Frames(frames) => {
+                self.mailbox.answered();
+                self.outgoing.push(frames);
+            }
+            JobDone::Snapshot(attached) => self.on_attached(attached),
+            JobDone::Replayed { generation, frames, next, until } => {
+                let Some(attachment) = self.attachment(generation) else { return };
+                let session = Arc::clone(&attachment.session);
+                if next >= until {
+                    attachment.mode = Mode::Live;
+                }
+                self.outgoing.push(frames);
+                if next < until {
+                    self.jobs.push_back(Job::Replay { session, generation, after: next, until });
+                }
+            }
+            JobDone::Failed { generation, after } => {
+                if let Some(attachment) = self.attachment(generation) {
+                    attachment.subscription.seq = after;
+                }
+                self.retry_resync(generation);
+            }
+        }
+    }
+
+    /// Starts the next read when none runs and the client has room.
+    pub(super) fn start_job(&mut self) {
+        if self.is_job_running || self.outgoing.is_full() {
+            return;
+        }
+        let Some(job) = self.jobs.pop_front() else { return };
+        self.is_job_running = true;
+        let (hub, mailbox) = (Arc::clone(&self.hub), Arc::clone(&self.mailbox));
+        self.hub.tasks.spawn(async move {
+            let done = job.run(&hub).await;
+            mailbox.put(Mail::JobDone(Box::new(done)));
+        });
+    }
+
+    fn attachment(&mut self, generation: u64) -> Option<&mut Attachment> {
+        self.attachments.iter_mut().find(|attachment| attachment.generation == generation)
+    }
+
+    fn retry_resync(&mut self, generation: u64) {
+        let Some(attachment) = self.attachment(generation) else { return };
+        attachment.mode = Mode::Resyncing;
+        let mailbox = Arc::downgrade(&self.mailbox);
+        tokio::spawn(async move {
+            tokio::time::sleep(RESYNC_RETRY).await;
+            if let Some(mailbox) = mailbox.upgrade() {
+                mailbox.put(Mail::ResyncNow { generation });
+            }
+        });
+    }
+}
+
+impl Attachment {
+    fn start_resync(&mut self, hub: &Hub, mailbox: &Arc<Mailbox>) {
+        self.mode = Mode::Resyncing;
+        let (after, generation) = (self.subscription.seq, self.generation);
+        if !request_resync(hub, mailbox, &self.session, after, generation) {
+            mailbox.put(Mail::ResyncFailed { generation, is_session_gone: false });
+        }
+    }
+}
+
+impl Job {
+    async fn run(self, hub: &Hub) -> JobDone {
+        match self {
+            Job::Read(command) => JobDone::Frames(command.run(hub).await),
+            Job::Snapshot(attached) => JobDone::Snapshot(snapshot(hub, attached).await),
+            Job::Replay { session, generation, after, until } => {
+                match replay(hub, &session.id, after, until).await {
+                    Some((frames, next)) => JobDone::Replayed { generation, frames, next, until },
+                    None => JobDone::Failed { generation, after },
+                }
+            }
+        }
+    }
+}
+
+async fn snapshot(hub: &Hub, mut attached: Box<Attached>) -> Box<Attached> {
+    let AttachFrame::WithMessages { before, after } = attached.frame else { return attached };
+    let list = match hub.store.messages_page(&attached.session.id, None, SNAPSHOT_MESSAGES).await {
+        Ok(page) => format!(",\"messages\":{}", message_list(&page.messages)),
+        Err(error) => {
+            // Without the field the client knows that it has to ask again with get_messages.
+            tracing::error!(session = %attached.session.id, %error, "no snapshot");
+            String::new()
+        }
+    };
+    attached.frame = AttachFrame::Ready(frame::text(&[&before[..], list.as_bytes(), &after[..]].concat()));
+    attached
+}
+
+/// The next page of records as frames, and how far it goes. `None` when the store cannot give it.
+async fn replay(hub: &Hub, session_id: &str, after: u64, until: u64) -> Option<(Bytes, u64)> {
+    let rows = match hub.store.records_after(session_id, after, REPLAY_ROWS_MAX, REPLAY_BYTES_MAX).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            tracing::error!(session = session_id, %error, "records cannot be replayed");
+            return None;
+        }
+    };
+    let mut frames = BytesMut::with_capacity(rows.iter().map(|(_, body)| body.len() + 4).sum());
+    let mut next = until;
+    for (seq, body) in rows {
+        if seq > until {
+            return Some((frames.freeze(), until));
+        }
+        frame::put_text_header(&mut frames, body.len());
+        frames.put_slice(&body);
+        next = seq;
+    }
+    // An empty page means that the rest is not there (the session was deleted): the replay is over.
+    let next = if frames.is_empty() { until } else { next };
+    Some((frames.freeze(), next))
+}

@@ -1,0 +1,333 @@
+//! One client's WebSocket: a single small future that reads commands, takes events from the rings it follows,
+//! and writes whole frames whenever the socket takes them.
+
+mod attachments;
+mod mailbox;
+mod outgoing;
+mod socket;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use qd_wire::PROTOCOL_VERSION;
+use qd_wire::mux::SystemEvent;
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+use tokio::time::{Duration, Instant, Sleep};
+use tungstenite::Message;
+use tungstenite::error::{CapacityError, Error as SocketError};
+
+use crate::command::{self, Handled, Sender};
+use crate::frame;
+use crate::registry::Hub;
+use crate::reply;
+use attachments::{Attachment, Job};
+pub(crate) use mailbox::{AttachFrame, Attached, JobDone, Mail, Mailbox};
+pub(crate) use outgoing::Outgoing;
+use socket::Socket;
+
+/// Messages read before others get a turn.
+const READS_PER_TURN_MAX: usize = 64;
+/// Calls to the kernel before others get a turn.
+const WRITES_PER_TURN_MAX: usize = 8;
+/// Rounds of reading, taking and writing in one turn.
+const ROUNDS_PER_TURN_MAX: usize = 4;
+/// A client that does not read its answers is not read either.
+const READ_PAUSE_BYTES: usize = 1 << 20;
+/// How long a closing connection waits for its peer.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+
+pub(crate) struct Connection {
+    hub: Arc<Hub>,
+    number: u64,
+    mailbox: Arc<Mailbox>,
+    socket: Socket,
+    outgoing: Outgoing,
+    attachments: Vec<Attachment>,
+    last_generation: u64,
+    jobs: VecDeque<Job>,
+    is_job_running: bool,
+    timer: Pin<Box<Sleep>>,
+    last_heard: Instant,
+    is_pinged: bool,
+    /// The socket took nothing more the last time; when it does again, the peer is alive.
+    is_write_blocked: bool,
+    closing: Option<Closing>,
+}
+
+/// What is left to do for a connection that ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    /// Write what is queued.
+    Flush,
+    /// Read and forget until the peer closes too, so that it sees our last frames.
+    Drain,
+}
+
+/// How a turn went.
+enum Turn {
+    Idle,
+    Progress,
+    Done,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        number: u64,
+        mailbox: Arc<Mailbox>,
+        stream: TcpStream,
+        read_ahead: Vec<u8>,
+    ) -> Self {
+        let mut outgoing = Outgoing::default();
+        outgoing.push(reply::system(SystemEvent::Connected {
+            protocol_version: PROTOCOL_VERSION.to_owned(),
+            server_version: hub.config.server_version.clone(),
+            connection_id: mailbox.connection_id.to_string(),
+        }));
+        let limits = &hub.config.limits;
+        Self {
+            number,
+            mailbox,
+            socket: Socket::new(stream, read_ahead, limits.message_bytes_max),
+            outgoing,
+            attachments: Vec::new(),
+            last_generation: 0,
+            jobs: VecDeque::new(),
+            is_job_running: false,
+            timer: Box::pin(tokio::time::sleep(limits.ping_after)),
+            last_heard: Instant::now(),
+            is_pinged: false,
+            is_write_blocked: false,
+            closing: None,
+            hub,
+        }
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
+        let mut has_progress = match self.closing {
+            None => match self.read(cx) {
+                Ok(has_progress) => has_progress,
+                Err(()) => return Turn::Done,
+            },
+            Some(Closing::Flush) => false,
+            Some(Closing::Drain) => match self.drain(cx) {
+                Poll::Ready(()) => return Turn::Done,
+                Poll::Pending => return Turn::Idle,
+            },
+        };
+        let mail = self.mailbox.take();
+        if self.closing.is_none() {
+            // Mail is taken first and written last: an answer never overtakes events that came before it.
+            has_progress |= self.take_events();
+            has_progress |= !mail.is_empty();
+            for item in mail {
+                self.on_mail(item);
+            }
+            self.start_job();
+        }
+        match self.write(cx) {
+            Ok(written) => has_progress |= written,
+            Err(_) => return Turn::Done,
+        }
+        if self.closing == Some(Closing::Flush) && self.outgoing.is_empty() {
+            self.closing = Some(Closing::Drain);
+            has_progress = true;
+        }
+        if has_progress { Turn::Progress } else { Turn::Idle }
+    }
+
+    /// Reads and acts on what has come. An error ends the connection at once.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, ()> {
+        let mut has_progress = false;
+        for _ in 0..READS_PER_TURN_MAX {
+            if self.closing.is_some() || self.outgoing.bytes() > READ_PAUSE_BYTES {
+                break;
+            }
+            let message = self.socket.read();
+            if let Some(replies) = self.socket.take_replies() {
+                self.outgoing.push(replies);
+                has_progress = true;
+            }
+            match message {
+                Ok(message) => self.on_message(message),
+                Err(SocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match self.socket.stream().poll_read_ready(cx) {
+                        Poll::Ready(Ok(())) => continue,
+                        Poll::Ready(Err(_)) => return Err(()),
+                        Poll::Pending => break,
+                    }
+                }
+                Err(error) => {
+                    self.on_socket_error(error)?;
+                }
+            }
+            has_progress = true;
+        }
+        if has_progress {
+            self.last_heard = Instant::now();
+            self.is_pinged = false;
+        }
+        Ok(has_progress)
+    }
+
+    fn on_message(&mut self, message: Message) {
+        match message {
+            Message::Text(text) => {
+                let attachments = self.attachments.len();
+                let sender = Sender { hub: &self.hub, mailbox: &self.mailbox, attachments };
+                match command::handle(&sender, &text) {
+                    Handled::Reply(frame) => self.outgoing.push(frame),
+                    Handled::Sent => {}
+                    Handled::Read(read) => self.jobs.push_back(Job::Read(read)),
+                    Handled::Detach { session_id, reply } => {
+                        self.attachments.retain(|attachment| attachment.session.id != session_id);
+                        self.outgoing.push(reply.success(None));
+                    }
+                }
+            }
+            Message::Binary(_) => {
+                self.outgoing.push(reply::system_error(None, "Binary frames are not understood; send JSON text"));
+            }
+            // The library has answered them, or there is nothing to answer.
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+            Message::Close(_) => self.start_closing(),
+        }
+    }
+
+    fn on_socket_error(&mut self, error: SocketError) -> Result<(), ()> {
+        match error {
+            SocketError::Capacity(CapacityError::MessageTooLong { size, max_size }) => {
+                let error = format!("The message is too big: {size} bytes, the most is {max_size}");
+                self.close(reply::system_error(None, &error), 1009, "message too big");
+                Ok(())
+            }
+            SocketError::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => Err(()),
+            SocketError::Protocol(error) => {
+                self.close(Bytes::new(), 1002, &error.to_string());
+                Ok(())
+            }
+            SocketError::Utf8(_) => {
+                self.close(reply::system_error(None, "The message is not UTF-8"), 1007, "not UTF-8");
+                Ok(())
+            }
+            _ => Err(()),
+        }
+    }
+
+    /// Queues last frames and a close.
+    fn close(&mut self, frames: Bytes, code: u16, reason: &str) {
+        self.outgoing.push(frames);
+        self.outgoing.push(frame::close(code, reason));
+        self.start_closing();
+    }
+
+    fn start_closing(&mut self) {
+        self.closing = Some(Closing::Flush);
+        self.attachments = Vec::new();
+        self.jobs = VecDeque::new();
+        self.timer.as_mut().reset(Instant::now() + CLOSE_GRACE);
+    }
+
+    /// Writes as long as the socket takes it.
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut has_progress = false;
+        for _ in 0..WRITES_PER_TURN_MAX {
+            if self.outgoing.is_empty() {
+                break;
+            }
+            match self.outgoing.write_to(self.socket.stream()) {
+                Ok(_) => {
+                    has_progress = true;
+                    if std::mem::take(&mut self.is_write_blocked) {
+                        self.last_heard = Instant::now();
+                        self.is_pinged = false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_write_blocked = true;
+                    match self.socket.stream().poll_write_ready(cx) {
+                        Poll::Ready(result) => result?,
+                        Poll::Pending => break,
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(has_progress)
+    }
+
+    /// Ends our side and throws away what still comes, until the peer ends too.
+    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if ready!(Pin::new(self.socket.stream_mut()).poll_shutdown(cx)).is_err() {
+            return Poll::Ready(());
+        }
+        loop {
+            match self.socket.discard() {
+                Ok(0) => return Poll::Ready(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if ready!(self.socket.stream().poll_read_ready(cx)).is_err() {
+                        return Poll::Ready(());
+                    }
+                }
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// Pings a silent peer and gives up on a dead one. Ready when the connection is over.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if self.closing.is_some() {
+                return Poll::Ready(());
+            }
+            let ping_after = self.hub.config.limits.ping_after;
+            let silence = self.last_heard.elapsed();
+            if self.is_pinged && silence >= ping_after * 2 {
+                tracing::debug!(connection = %self.mailbox.connection_id, "the client is silent; dropped");
+                return Poll::Ready(());
+            }
+            if silence >= ping_after && !self.is_pinged {
+                self.is_pinged = true;
+                self.outgoing.push(frame::PING);
+                if self.write(cx).is_err() {
+                    return Poll::Ready(());
+                }
+            }
+            let limit = if self.is_pinged { ping_after * 2 } else { ping_after };
+            self.timer.as_mut().reset(self.last_heard + limit);
+        }
+        Poll::Pending
+    }
+}
+
+impl Future for Connection {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let connection = &mut *self;
+        connection.mailbox.register(cx.waker());
+        for _ in 0..ROUNDS_PER_TURN_MAX {
+            match connection.turn(cx) {
+                Turn::Done => return Poll::Ready(()),
+                Turn::Idle => return connection.poll_timer(cx),
+                Turn::Progress => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        connection.poll_timer(cx)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        self.hub.remove_connection(self.number);
+    }
+}

@@ -1,0 +1,71 @@
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes};
+use tokio::net::TcpStream;
+
+/// Above this a connection takes no more events; they stay in the ring, where all subscribers share them.
+const EVENTS_BYTES_MAX: usize = 256 << 10;
+/// Pieces given to the kernel in one call.
+const PIECES_MAX: usize = 64;
+
+/// Whole frames on their way to one client, and how far the first of them is written.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    queue: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Outgoing {
+    pub(crate) fn push(&mut self, frames: Bytes) {
+        if !frames.is_empty() {
+            self.bytes += frames.len();
+            self.queue.push_back(frames);
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= EVENTS_BYTES_MAX
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives the kernel as much as it takes in one call.
+    pub(crate) fn write_to(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+        let mut count = 0;
+        for (piece, bytes) in pieces.iter_mut().zip(&self.queue) {
+            *piece = IoSlice::new(bytes);
+            count += 1;
+        }
+        let written = stream.try_write_vectored(&pieces[..count])?;
+        self.advance(written);
+        Ok(written)
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        self.bytes -= written;
+        while let Some(first) = self.queue.front_mut() {
+            if written < first.len() {
+                first.advance(written);
+                break;
+            }
+            written -= first.len();
+            self.queue.pop_front();
+        }
+        if self.queue.is_empty() {
+            self.queue.shrink_to(PIECES_MAX / 8);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Bytes> {
+        self.queue.iter()
+    }
+}

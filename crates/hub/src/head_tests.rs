@@ -1,0 +1,88 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const DELTA: &str = r#"{"type":"event","session_id":"s1","runner_id":"local","ts":17,"event":"stream.text_delta","message_id":"m1","delta":"hé\"","content_index":0}"#;
+
+fn slow(line: &str) -> Line<'_> {
+    parse_any(line, "local").unwrap()
+}
+
+#[test]
+fn a_usual_event_is_spliced_and_not_copied() {
+    let Line::Event(head) = parse(DELTA, "local").unwrap() else { panic!("not an event") };
+    assert_eq!((&*head.session_id, head.ts, head.seq, &*head.event), ("s1", 17, None, "stream.text_delta"));
+    assert!(matches!(head.tail, Cow::Borrowed(_)));
+    let frame = format!("{}{}", std::str::from_utf8(EVENT_PREFIX).unwrap(), head.tail);
+    assert_eq!(frame, DELTA.replace(r#""type":"event""#, r#""channel":"agent""#));
+}
+
+#[test]
+fn any_order_is_read_and_brought_into_the_usual_one() {
+    let line = r#"{"event":"agent.idle","x":[1,2],"seq":7,"ts":9,"session_id":"s\u00311","type":"event"}"#;
+    let Line::Event(head) = parse(line, "far").unwrap() else { panic!("not an event") };
+    assert_eq!((&*head.session_id, head.ts, head.seq, &*head.event), ("s11", 9, Some(7), "agent.idle"));
+    assert_eq!(
+        head.tail,
+        r#""session_id":"s\u00311","runner_id":"far","ts":9,"seq":7,"event":"agent.idle","x":[1,2]}"#
+    );
+}
+
+#[test]
+fn responses_keep_everything_but_the_id() {
+    let tail = r#""session_id":"s1","runner_id":"local","ts":3,"cmd":"prompt","success":false,"error":"no"}"#;
+    let line = format!(r#"{{"type":"response","id":"h12",{tail}"#);
+    let Line::Response(head) = parse(&line, "local").unwrap() else { panic!("not a response") };
+    assert_eq!((&*head.id, head.session_id.as_deref(), head.success), ("h12", Some("s1"), false));
+    assert_eq!(head.tail, tail);
+    let shuffled = r#"{"success":true,"cmd":"get_state","id":"h1","type":"response","extra":1}"#;
+    let Line::Response(head) = parse(shuffled, "local").unwrap() else { panic!("not a response") };
+    assert_eq!(head.tail, r#""runner_id":"local","cmd":"get_state","success":true,"extra":1}"#);
+}
+
+#[test]
+fn what_is_no_line_is_refused() {
+    for line in ["", "{}", "[]", "nonsense", r#"{"type":5}"#, r#"{"type":"event"}"#, r#"{"type":"response"}"#] {
+        assert!(parse(line, "local").is_err(), "{line}");
+    }
+    for line in [r#"{"type":"event","session_id":"s","event":"e","seq":-1}"#, r#"{"type":"event","session_id":7}"#] {
+        assert!(parse(line, "local").is_err(), "{line}");
+    }
+    assert_eq!(parse(r#"{"type":"runner.hello"}"#, "x").unwrap(), Line::Other("runner.hello".into()));
+}
+
+fn event_line() -> impl Strategy<Value = String> {
+    let rest = prop_oneof![Just(serde_json::json!({})), any::<String>().prop_map(|text| serde_json::json!({ "delta": text }))];
+    (any::<String>(), "[a-z]{1,8}", 0..i64::MAX, proptest::option::of(any::<u64>()), any::<String>(), rest).prop_map(
+        |(session, runner, ts, seq, event, rest)| {
+            let seq = seq.map_or(String::new(), |seq| format!(r#""seq":{seq},"#));
+            let rest = rest.to_string();
+            let rest = if rest == "{}" { "}".to_owned() } else { format!(",{}", &rest[1..]) };
+            format!(
+                r#"{{"type":"event","session_id":{},"runner_id":"{runner}","ts":{ts},{seq}"event":{}{rest}"#,
+                json_string(&session),
+                json_string(&event)
+            )
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_fast_way_and_the_slow_way_agree(line in event_line()) {
+        prop_assert_eq!(parse(&line, "local").unwrap(), slow(&line));
+    }
+
+    #[test]
+    fn no_text_panics(line in any::<String>()) {
+        // Only that it returns is checked here.
+        let _ = parse(&line, "local");
+    }
+
+    #[test]
+    fn no_cut_line_panics(line in event_line(), cut in any::<prop::sample::Index>()) {
+        let mut end = cut.index(line.len());
+        while !line.is_char_boundary(end) { end -= 1; }
+        let _ = parse(&line[..end], "local");
+    }
+}

@@ -1,0 +1,116 @@
+//! Frames the hub writes itself: answers, and the `system` channel.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use qd_wire::SYSTEM_SESSION;
+use qd_wire::mux::{ServerFrame, SystemEvent};
+
+use crate::clock::now_ms;
+use crate::frame;
+use crate::head::json_string;
+
+const RESPONSE_PREFIX: &str = "{\"channel\":\"agent\",\"event\":\"response\",";
+/// The `runner_id` of answers that no runner gave.
+const HUB: &str = "hub";
+
+/// Where an answer goes: what it repeats of its command.
+#[derive(Debug, Clone)]
+pub(crate) struct ReplyTo {
+    /// The client's `id` as it came, in JSON.
+    pub(crate) id: Option<Box<str>>,
+    pub(crate) cmd: Box<str>,
+    pub(crate) session_id: Option<Arc<str>>,
+    pub(crate) runner_id: Option<Arc<str>>,
+}
+
+impl ReplyTo {
+    /// `data` is JSON.
+    pub(crate) fn success(&self, data: Option<&str>) -> Bytes {
+        let mut text = self.start(true);
+        if let Some(data) = data {
+            text.push_str(",\"data\":");
+            text.push_str(data);
+        }
+        text.push('}');
+        frame::text(text.as_bytes())
+    }
+
+    pub(crate) fn error(&self, error: &str) -> Bytes {
+        let mut text = self.start(false);
+        text.push_str(",\"error\":");
+        text.push_str(&json_string(error));
+        text.push('}');
+        frame::text(text.as_bytes())
+    }
+
+    /// Nobody can know whether the command took effect.
+    pub(crate) fn indeterminate(&self, error: &str) -> Bytes {
+        let mut text = self.start(false);
+        text.push_str(",\"error\":");
+        text.push_str(&json_string(error));
+        text.push_str(",\"indeterminate\":true}");
+        frame::text(text.as_bytes())
+    }
+
+    fn start(&self, success: bool) -> String {
+        let mut text = String::with_capacity(256);
+        text.push_str(RESPONSE_PREFIX);
+        if let Some(id) = &self.id {
+            text.push_str("\"id\":");
+            text.push_str(id);
+            text.push(',');
+        }
+        let session_id = json_string(self.session_id.as_deref().unwrap_or(SYSTEM_SESSION));
+        let runner_id = json_string(self.runner_id.as_deref().unwrap_or(HUB));
+        let cmd = json_string(&self.cmd);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "\"session_id\":{session_id},\"runner_id\":{runner_id},\"ts\":{},\"cmd\":{cmd},\"success\":{success}",
+            now_ms()
+        );
+        text
+    }
+}
+
+/// A runner's answer as the client sees it: its own `id`, then the runner's fields as they came.
+pub(crate) fn spliced_response(id: Option<&str>, tail: &str) -> Bytes {
+    let id_bytes = id.map_or(0, |id| id.len() + 6);
+    let length = RESPONSE_PREFIX.len() + id_bytes + tail.len();
+    let mut out = BytesMut::with_capacity(length + frame::HEADER_BYTES_MAX);
+    frame::put_text_header(&mut out, length);
+    out.put_slice(&response_start(id));
+    out.put_slice(tail.as_bytes());
+    out.freeze()
+}
+
+/// What comes before the runner's fields.
+pub(crate) fn response_start(id: Option<&str>) -> Vec<u8> {
+    let mut start = RESPONSE_PREFIX.as_bytes().to_vec();
+    if let Some(id) = id {
+        start.extend_from_slice(b"\"id\":");
+        start.extend_from_slice(id.as_bytes());
+        start.push(b',');
+    }
+    start
+}
+
+/// A frame of the `system` channel.
+pub(crate) fn system(event: SystemEvent) -> Bytes {
+    match serde_json::to_vec(&ServerFrame::System(event)) {
+        Ok(text) => frame::text(&text),
+        Err(error) => {
+            tracing::error!(%error, "a system event cannot be written");
+            Bytes::new()
+        }
+    }
+}
+
+/// Tells a client that a frame could not be understood. `id` is JSON as it came.
+pub(crate) fn system_error(id: Option<&str>, error: &str) -> Bytes {
+    let id = id.map_or(String::new(), |id| format!("\"id\":{id},"));
+    let error = json_string(error);
+    frame::text(format!("{{\"channel\":\"system\",\"type\":\"error\",{id}\"error\":{error}}}").as_bytes())
+}

@@ -1,0 +1,229 @@
+//! The live events of one session, kept as long as a subscriber has yet to take them and never beyond a bound.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::connection::{Mailbox, Outgoing};
+
+/// What a chunk costs beside its bytes.
+const CHUNK_OVERHEAD_BYTES: usize = 64;
+/// An empty ring keeps room for no more chunks than this.
+const IDLE_CAPACITY_MAX: usize = 8;
+
+/// Chunks of whole WebSocket frames in order, shared by all subscribers.
+pub(crate) struct Ring {
+    state: Mutex<State>,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    chunks: VecDeque<Chunk>,
+    /// The number of the first chunk in `chunks`; numbers never repeat.
+    first: u64,
+    bytes: usize,
+    /// The last record published.
+    seq: u64,
+    /// A subscription's key is its place here; places of those who left are used again.
+    subscribers: Vec<Option<Subscriber>>,
+    live: usize,
+}
+
+struct Chunk {
+    bytes: Bytes,
+    /// The last record up to the end of this chunk.
+    seq: u64,
+    /// Subscribers that have yet to take it.
+    waiting: usize,
+}
+
+struct Subscriber {
+    /// The chunk to take next.
+    next: u64,
+    lagged: bool,
+    signal: Arc<Signal>,
+}
+
+/// Tells a connection that one of its subscriptions has something.
+struct Signal {
+    ready: AtomicBool,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Signal {
+    fn raise(&self) {
+        self.ready.store(true, Ordering::Release);
+        self.mailbox.wake();
+    }
+}
+
+/// One reader's place in a ring; dropping it gives the place up.
+pub(crate) struct Subscription {
+    ring: Arc<Ring>,
+    key: usize,
+    signal: Arc<Signal>,
+    /// The last record taken.
+    pub(crate) seq: u64,
+}
+
+/// What a subscriber found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Everything there was.
+    All,
+    /// The receiver is full; there is more.
+    Some,
+    /// Events were dropped before they could be taken.
+    Lagged,
+}
+
+impl Ring {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { state: Mutex::default(), bytes_max }
+    }
+
+    /// Gives a chunk to every subscriber. `seq` is the last record in it, if it has one.
+    pub(crate) fn publish(&self, bytes: Bytes, seq: Option<u64>) {
+        let mut state = self.lock();
+        if let Some(seq) = seq {
+            state.seq = seq;
+        }
+        let waiting = state.live;
+        if waiting == 0 {
+            return;
+        }
+        state.bytes += bytes.len() + CHUNK_OVERHEAD_BYTES;
+        let seq = state.seq;
+        state.chunks.push_back(Chunk { bytes, seq, waiting });
+        while state.bytes > self.bytes_max && state.chunks.len() > 1 {
+            state.evict_first();
+        }
+        for subscriber in state.subscribers.iter().flatten().filter(|subscriber| !subscriber.lagged) {
+            subscriber.signal.raise();
+        }
+    }
+
+    /// A place at the end: the next published chunk is the first to be taken.
+    pub(crate) fn subscribe(self: &Arc<Self>, mailbox: Arc<Mailbox>, seq: u64) -> Subscription {
+        let mut state = self.lock();
+        let signal = Arc::new(Signal { ready: AtomicBool::new(false), mailbox });
+        let next = state.first + state.chunks.len() as u64;
+        let subscriber = Some(Subscriber { next, lagged: false, signal: Arc::clone(&signal) });
+        state.live += 1;
+        let key = state.subscribers.iter().position(Option::is_none).unwrap_or(state.subscribers.len());
+        match state.subscribers.get_mut(key) {
+            Some(place) => *place = subscriber,
+            None => state.subscribers.push(subscriber),
+        }
+        Subscription { ring: Arc::clone(self), key, signal, seq }
+    }
+
+    pub(crate) fn subscriber_count(&self) -> usize {
+        self.lock().subscribers.iter().flatten().count()
+    }
+
+    /// Bytes held for subscribers.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock is held leaves the ring usable: every change keeps it consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Drops the oldest chunk; whoever had not taken it is told, and holds nothing from then on.
+    fn evict_first(&mut self) {
+        let first = self.first;
+        for index in 0..self.subscribers.len() {
+            let Some(subscriber) = &mut self.subscribers[index] else { continue };
+            if !subscriber.lagged && subscriber.next <= first {
+                subscriber.lagged = true;
+                subscriber.signal.raise();
+                let next = subscriber.next;
+                self.release(next);
+            }
+        }
+        self.drop_taken();
+    }
+
+    /// Nobody waits any more, as this subscriber, for chunks from `next` on.
+    fn release(&mut self, next: u64) {
+        self.live -= 1;
+        let skip = usize::try_from(next - self.first).unwrap_or(usize::MAX);
+        for chunk in self.chunks.iter_mut().skip(skip) {
+            chunk.waiting -= 1;
+        }
+    }
+
+    fn drop_taken(&mut self) {
+        while self.chunks.front().is_some_and(|chunk| chunk.waiting == 0) {
+            if let Some(chunk) = self.chunks.pop_front() {
+                self.bytes -= chunk.bytes.len() + CHUNK_OVERHEAD_BYTES;
+                self.first += 1;
+            }
+        }
+        if self.chunks.is_empty() {
+            self.chunks.shrink_to(IDLE_CAPACITY_MAX);
+        }
+    }
+}
+
+impl Subscription {
+    /// Whether it is worth calling `take`.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.signal.ready.load(Ordering::Acquire)
+    }
+
+    /// Moves chunks to `out` until it is full.
+    pub(crate) fn take(&mut self, out: &mut Outgoing) -> Taken {
+        self.signal.ready.store(false, Ordering::Release);
+        let ring = Arc::clone(&self.ring);
+        let mut guard = ring.lock();
+        let state = &mut *guard;
+        let Some(Some(subscriber)) = state.subscribers.get_mut(self.key) else { return Taken::All };
+        if subscriber.lagged {
+            return Taken::Lagged;
+        }
+        let mut index = usize::try_from(subscriber.next - state.first).unwrap_or(usize::MAX);
+        let mut taken = Taken::All;
+        while let Some(chunk) = state.chunks.get_mut(index) {
+            if out.is_full() {
+                taken = Taken::Some;
+                self.signal.ready.store(true, Ordering::Release);
+                break;
+            }
+            out.push(chunk.bytes.clone());
+            chunk.waiting -= 1;
+            self.seq = chunk.seq.max(self.seq);
+            subscriber.next += 1;
+            index += 1;
+        }
+        state.drop_taken();
+        taken
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut state = self.ring.lock();
+        let Some(subscriber) = state.subscribers.get_mut(self.key).and_then(Option::take) else { return };
+        while state.subscribers.last().is_some_and(Option::is_none) {
+            state.subscribers.pop();
+        }
+        if !subscriber.lagged {
+            state.release(subscriber.next);
+            state.drop_taken();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

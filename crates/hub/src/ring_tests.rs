@@ -1,0 +1,70 @@
+use super::*;
+
+fn chunk(byte: u8, length: usize) -> Bytes {
+    Bytes::from(vec![byte; length])
+}
+
+fn drain(subscription: &mut Subscription) -> (Taken, Vec<u8>) {
+    let mut out = Outgoing::default();
+    let taken = subscription.take(&mut out);
+    let firsts = out.chunks().map(|bytes| bytes[0]).collect();
+    (taken, firsts)
+}
+
+#[test]
+fn every_subscriber_takes_every_chunk_once_and_nothing_is_kept() {
+    let ring = Arc::new(Ring::new(1 << 20));
+    ring.publish(chunk(0, 10), None);
+    assert_eq!(ring.held_bytes(), 0, "nobody listens, nothing is kept");
+    let mut one = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut two = ring.subscribe(Mailbox::for_tests(), 0);
+    ring.publish(chunk(1, 10), Some(4));
+    ring.publish(chunk(2, 10), None);
+    assert_eq!(drain(&mut one), (Taken::All, vec![1, 2]));
+    assert!(ring.held_bytes() > 0);
+    assert_eq!(drain(&mut two), (Taken::All, vec![1, 2]));
+    assert_eq!((ring.held_bytes(), one.seq, two.seq), (0, 4, 4));
+    assert_eq!(drain(&mut one), (Taken::All, vec![]));
+}
+
+#[test]
+fn a_slow_subscriber_lags_alone_and_holds_nothing() {
+    let ring = Arc::new(Ring::new(1000));
+    let mut slow = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    for byte in 1..=50 {
+        ring.publish(chunk(byte, 300), None);
+        assert_eq!(drain(&mut quick), (Taken::All, vec![byte]));
+        assert!(ring.held_bytes() <= 1000 + 364);
+    }
+    assert_eq!(drain(&mut slow), (Taken::Lagged, vec![]));
+    assert_eq!(ring.held_bytes(), 0);
+    drop(slow);
+    ring.publish(chunk(9, 300), None);
+    assert_eq!(drain(&mut quick), (Taken::All, vec![9]));
+    drop(quick);
+    assert_eq!((ring.held_bytes(), ring.subscriber_count()), (0, 0));
+}
+
+#[test]
+fn a_chunk_greater_than_the_ring_still_reaches_who_is_quick() {
+    let ring = Arc::new(Ring::new(100));
+    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    ring.publish(chunk(1, 5000), None);
+    assert_eq!(drain(&mut quick), (Taken::All, vec![1]));
+}
+
+#[test]
+fn leaving_frees_what_only_the_leaver_waited_for() {
+    let ring = Arc::new(Ring::new(1 << 20));
+    let leaver = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut stays = ring.subscribe(Mailbox::for_tests(), 0);
+    ring.publish(chunk(1, 10), None);
+    assert_eq!(drain(&mut stays), (Taken::All, vec![1]));
+    drop(leaver);
+    assert_eq!(ring.held_bytes(), 0);
+    let mut late = ring.subscribe(Mailbox::for_tests(), 0);
+    ring.publish(chunk(2, 10), None);
+    assert_eq!(drain(&mut late), (Taken::All, vec![2]));
+    assert_eq!(drain(&mut stays), (Taken::All, vec![2]));
+}

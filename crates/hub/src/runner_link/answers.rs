@@ -1,0 +1,172 @@
+//! A runner's answers on their way to the clients that asked.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use qd_wire::data::Resume;
+use qd_wire::mux::SessionChange;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::connection::{AttachFrame, Attached, Mail};
+use crate::frame;
+use crate::head::{Fields, json_string};
+use crate::pending::{Pending, PendingKind};
+use crate::registry::{Hub, SessionEntry};
+use crate::reply;
+
+/// An answer and the command it belongs to.
+pub(super) struct Answer {
+    pub(super) pending: Pending,
+    pub(super) success: bool,
+    /// The runner's fields after `id`, with the closing brace.
+    pub(super) tail: String,
+}
+
+/// What the hub reads of an answer to an attach.
+#[derive(Deserialize)]
+struct AttachHead {
+    resume: Resume,
+    seq: u64,
+    #[serde(default)]
+    session_id: Option<String>,
+    #[serde(default)]
+    messages: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct AnswerBody<'a> {
+    #[serde(default)]
+    session_id: Option<String>,
+    #[serde(default)]
+    ts: i64,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+impl Answer {
+    /// Whether the hub has to forget a session before it passes this on.
+    pub(super) fn deletes(&self) -> bool {
+        self.success && matches!(self.pending.kind, PendingKind::Delete)
+    }
+
+    /// Passes the answer on. Called in the order of the link's stream.
+    pub(super) fn deliver(self, hub: &Hub) {
+        match self.pending.kind {
+            PendingKind::Plain | PendingKind::Delete => self.pass(),
+            PendingKind::Attach { .. } | PendingKind::Create if !self.success => self.pass(),
+            PendingKind::Attach { .. } | PendingKind::Create | PendingKind::Resync { .. } => self.attach(hub),
+            PendingKind::Barrier(_) => self.after_barrier(),
+        }
+    }
+
+    /// The same, where the hub's own tables have to follow first.
+    pub(super) async fn deliver_stored(self, hub: &Hub, entry: &SessionEntry) {
+        if self.deletes() {
+            if let Err(error) = hub.store.delete_session(&entry.id).await {
+                let text = format!("The runner has deleted the session, but the hub cannot delete its copy: {error}");
+                return self.pending.fail(&text, false);
+            }
+            hub.forget_session(&entry.id);
+            hub.tell_session(entry, SessionChange::Deleted);
+        }
+        self.deliver(hub);
+    }
+
+    fn pass(self) {
+        let frame = reply::spliced_response(self.pending.reply.id.as_deref(), &self.tail);
+        self.pending.mailbox.answer(Mail::Frames(frame));
+    }
+
+    fn after_barrier(self) {
+        if self.success {
+            if let PendingKind::Barrier(command) = self.pending.kind {
+                self.pending.mailbox.put(Mail::Run(command));
+            }
+            return;
+        }
+        let text = format!("{{{}", self.tail);
+        let error = serde_json::from_str::<AnswerBody<'_>>(&text).ok().and_then(|body| body.error);
+        self.pending.fail(error.as_deref().unwrap_or("The dependencies are not met"), false);
+    }
+
+    /// Subscribes the asker at this point of the stream and hands it the answer.
+    fn attach(self, hub: &Hub) {
+        let text = format!("{{{}", self.tail);
+        let body = serde_json::from_str::<AnswerBody<'_>>(&text);
+        let read = body.as_ref().ok().and_then(|body| {
+            let data = body.data?;
+            let head: AttachHead = serde_json::from_str(data.get()).ok()?;
+            Some((body, data, head))
+        });
+        let Some((body, data, head)) = read else { return self.attach_unreadable() };
+        let session_id = head.session_id.clone().or_else(|| body.session_id.clone());
+        let session_id = session_id.or_else(|| self.pending.reply.session_id.as_deref().map(str::to_owned));
+        let Some(session_id) = session_id else { return self.attach_unreadable() };
+
+        let entry = hub.session_or_new(&session_id, &self.pending.runner_id);
+        let subscription = entry.ring.subscribe(Arc::clone(&self.pending.mailbox), head.seq);
+        let (after, resync_of) = match self.pending.kind {
+            PendingKind::Attach { after } => (after, None),
+            PendingKind::Resync { after, generation } => (Some(after), Some(generation)),
+            _ => (None, None),
+        };
+        let has_snapshot = head.resume == Resume::Gap || after.is_none();
+        let replay = after.filter(|_| !has_snapshot).map(|after| (after, head.seq));
+        let (before, rest) = match resync_of {
+            Some(_) => (resync_text(&session_id, &self.pending.runner_id, body.ts, data), b"}".to_vec()),
+            None => {
+                // The data is an object; its closing brace is where the messages go in.
+                let data_end = data.get().as_ptr() as usize - text.as_ptr() as usize + data.get().len() - 1;
+                let mut before = reply::response_start(self.pending.reply.id.as_deref());
+                before.extend_from_slice(&text.as_bytes()[1..data_end]);
+                (before, text.as_bytes()[data_end..].to_vec())
+            }
+        };
+        let frame = if has_snapshot && head.messages.is_none() {
+            AttachFrame::WithMessages { before, after: rest }
+        } else {
+            AttachFrame::Ready(join(&before, &rest))
+        };
+        let mail = Mail::Attached(Box::new(Attached { session: entry, subscription, frame, replay, resync_of }));
+        match resync_of {
+            Some(_) => self.pending.mailbox.put(mail),
+            None => self.pending.mailbox.answer(mail),
+        }
+    }
+
+    fn attach_unreadable(self) {
+        if let PendingKind::Resync { generation, .. } = self.pending.kind {
+            // A refusal is final when the session is gone; anything else is tried again.
+            let is_session_gone = !self.success && self.tail.contains("not found");
+            return self.pending.mailbox.put(Mail::ResyncFailed { generation, is_session_gone });
+        }
+        tracing::error!(cmd = %self.pending.reply.cmd, "the runner's answer is no attach; passed on as it is");
+        self.pass();
+    }
+}
+
+fn join(before: &[u8], after: &[u8]) -> Bytes {
+    frame::text(&[before, after].concat())
+}
+
+/// A `session.resync` event without its closing brace: the runner's account, told as a gap.
+fn resync_text(session_id: &str, runner_id: &str, ts: i64, data: &RawValue) -> Vec<u8> {
+    let mut text = format!(
+        "{{\"channel\":\"agent\",\"session_id\":{},\"runner_id\":{},\"ts\":{ts},\"event\":\"session.resync\",\
+         \"resume\":\"gap\"",
+        json_string(session_id),
+        json_string(runner_id),
+    );
+    if let Ok(fields) = serde_json::from_str::<Fields<'_>>(data.get()) {
+        for (name, value) in fields.0.iter().filter(|(name, _)| name != "resume" && name != "session_id") {
+            text.push(',');
+            text.push_str(&json_string(name));
+            text.push(':');
+            text.push_str(value.get());
+        }
+    }
+    text.into_bytes()
+}

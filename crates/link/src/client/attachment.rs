@@ -1,0 +1,325 @@
+//! A session followed through any number of reconnects.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use qd_wire::command::{SessionAttachParams, SessionConfig, SessionCreateParams};
+use qd_wire::data::{AttachData, Partial, Resume, SessionCreatedData};
+use qd_wire::mux::SystemEvent;
+use qd_wire::{Command, Event, EventEnvelope, EventPayload};
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::connect::{ConnectError, ConnectOptions};
+use super::cursor::{Admission, Cursor};
+use super::frame::{Frame, FrameKind};
+use super::queue::FrameQueue;
+use super::request::Request;
+use super::{CallError, MuxClient};
+
+/// How often a re-attach may be refused before we believe it: a hub that just restarted may wait for its runner.
+const REATTACH_REFUSALS_MAX: u32 = 5;
+
+/// Which session to follow.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Start {
+    /// An existing one; `after` is the last record the caller has.
+    Attach { session_id: String, after: Option<u64> },
+    /// A new one.
+    Create { session_id: Option<String>, config: SessionConfig, idempotency_key: Option<String> },
+}
+
+/// What the follower of a session learns.
+#[derive(Debug)]
+pub enum Update {
+    /// Attached, again attached, or resynced. With `resume: gap` the messages not yet seen are in it.
+    Attached(Box<AttachData>),
+    /// An event, each record exactly once. `frame` is its text where it was passed on as it came.
+    Event {
+        event: Box<EventEnvelope>,
+        frame: Option<Frame>,
+    },
+    System(SystemEvent),
+    /// The connection is lost; the next `next` waits and connects again.
+    Disconnected {
+        reason: String,
+        retry_in: Duration,
+    },
+}
+
+/// Why a session can no longer be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the connection was lost and could not be made again: {0}")]
+    GaveUp(String),
+}
+
+/// A followed session; owns its connection.
+pub struct Attachment {
+    options: ConnectOptions,
+    session_id: String,
+    cursor: Cursor,
+    connection: Option<FrameQueue>,
+    /// The posted attach whose answer has not come; events before it belong to an older subscription.
+    awaited: Option<u64>,
+    /// The message being generated, to be caught up with once the replay reached this record.
+    deferred: Option<(u64, Partial, EventEnvelope)>,
+    ready: VecDeque<Update>,
+    backoff: Backoff,
+    refusals: u32,
+    retry_at: Option<Instant>,
+    random: Box<dyn FnMut() -> u64 + Send>,
+}
+
+impl Attachment {
+    /// Connects and attaches; the first update is `Attached`. `random` spreads the reconnects of many clients.
+    pub async fn open(
+        options: ConnectOptions,
+        start: Start,
+        random: Box<dyn FnMut() -> u64 + Send>,
+    ) -> Result<Attachment, AttachError> {
+        let (client, frames) = MuxClient::connect_with(&options).await?;
+        Self::open_on(options, client, frames, start, random).await
+    }
+
+    /// As [`Attachment::open`] on a connection that exists already and that nobody else reads.
+    pub async fn open_on(
+        options: ConnectOptions,
+        client: MuxClient,
+        mut frames: FrameQueue,
+        start: Start,
+        random: Box<dyn FnMut() -> u64 + Send>,
+    ) -> Result<Attachment, AttachError> {
+        let (session_id, after, request) = match start {
+            Start::Attach { session_id, after } => {
+                let request = attach_request(&session_id, after);
+                (Some(session_id), after, request)
+            }
+            Start::Create { session_id, config, idempotency_key } => {
+                let command = Command::SessionCreate(SessionCreateParams { config });
+                let mut request = match &session_id {
+                    Some(session_id) => Request::session(session_id, command),
+                    None => Request::anywhere(command),
+                };
+                if let Some(key) = idempotency_key {
+                    request = request.idempotency_key(key);
+                }
+                (session_id, Some(0), request)
+            }
+        };
+        let awaited = client.post(&request).await?;
+        drop(client);
+        let answer = loop {
+            let Some(frame) = frames.next().await else {
+                return Err(AttachError::Call(CallError::Closed(frames.close_reason())));
+            };
+            if frame.kind() == FrameKind::Response(Some(awaited)) {
+                break frame;
+            }
+        };
+        let (attach, created) = read_answer(&answer)?;
+        let session_id = created.or(session_id).unwrap_or_else(|| attach.state.session_id.clone());
+        let mut attachment = Attachment {
+            options,
+            session_id,
+            cursor: Cursor::after(after),
+            connection: Some(frames),
+            awaited: None,
+            deferred: None,
+            ready: VecDeque::new(),
+            backoff: Backoff::default(),
+            refusals: 0,
+            retry_at: None,
+            random,
+        };
+        attachment.take_attach(attach);
+        Ok(attachment)
+    }
+
+    /// The session's id.
+    pub fn session_id(&self) -> &str {
+        &self.session_id
+    }
+
+    /// The last record seen.
+    pub fn last_seq(&self) -> Option<u64> {
+        self.cursor.last_seq()
+    }
+
+    /// The connection of the moment, for commands; `None` while it is lost.
+    pub fn client(&self) -> Option<&MuxClient> {
+        self.connection.as_ref().map(FrameQueue::client)
+    }
+
+    /// Drops the connection, as a failing network would; `next` makes a new one.
+    pub fn disconnect(&mut self) {
+        self.connection = None;
+        self.awaited = None;
+        self.retry_at = Some(Instant::now());
+    }
+
+    /// The next update. Safe to drop and call again.
+    pub async fn next(&mut self) -> Result<Update, AttachError> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                return Ok(update);
+            }
+            let Some(frames) = &mut self.connection else {
+                self.reconnect().await?;
+                continue;
+            };
+            match frames.next().await {
+                Some(frame) => self.take_frame(frame).await?,
+                None => {
+                    let reason = frames.close_reason();
+                    self.lose(reason)?;
+                }
+            }
+        }
+    }
+
+    async fn take_frame(&mut self, frame: Frame) -> Result<(), AttachError> {
+        match frame.kind() {
+            FrameKind::Response(Some(id)) if Some(id) == self.awaited => {
+                self.awaited = None;
+                match read_answer(&frame) {
+                    Ok((attach, _)) => self.take_attach(attach),
+                    Err(error) => self.take_refusal(error)?,
+                }
+            }
+            // An answer nobody waits for any more.
+            FrameKind::Response(_) => {}
+            FrameKind::System => {
+                if let Ok(event) = frame.system() {
+                    self.ready.push_back(Update::System(event));
+                }
+            }
+            FrameKind::Event if self.awaited.is_none() => self.take_event(frame).await?,
+            FrameKind::Event | FrameKind::Unknown => {}
+        }
+        Ok(())
+    }
+
+    async fn take_event(&mut self, frame: Frame) -> Result<(), AttachError> {
+        let mut event = match frame.event() {
+            Ok(event) => event,
+            Err(error) => return Err(AttachError::Call(CallError::Decode(error))),
+        };
+        if event.session_id != self.session_id {
+            return Ok(());
+        }
+        if let EventPayload::Known(Event::SessionResync { attach }) = event.payload {
+            self.take_attach(*attach);
+            return Ok(());
+        }
+        match self.cursor.admit(&mut event) {
+            Admission::New => {
+                self.ready.push_back(Update::Event { event: Box::new(event), frame: Some(frame) })
+            }
+            Admission::Trimmed => self.ready.push_back(Update::Event { event: Box::new(event), frame: None }),
+            Admission::Known => {}
+            Admission::Hole { after } => {
+                let request = attach_request(&self.session_id, Some(after));
+                // A closed connection shows itself at the next frame.
+                if let Some(frames) = &self.connection
+                    && let Ok(id) = frames.client().post(&request).await
+                {
+                    self.awaited = Some(id);
+                }
+            }
+        }
+        self.catch_up_when_due();
+        Ok(())
+    }
+
+    fn take_attach(&mut self, mut attach: AttachData) {
+        self.backoff.reset();
+        self.refusals = 0;
+        self.cursor.take_attach(&mut attach);
+        let head = EventEnvelope {
+            session_id: self.session_id.clone(),
+            runner_id: attach.state.runner_id.clone(),
+            ts: 0,
+            seq: None,
+            payload: EventPayload::Known(Event::AgentIdle { reason: None, message_version: None }),
+        };
+        let due = match attach.resume {
+            Resume::Ok => attach.seq,
+            Resume::Gap => 0,
+        };
+        self.deferred = attach.partial.clone().map(|partial| (due, partial, head));
+        self.ready.push_back(Update::Attached(Box::new(attach)));
+        self.catch_up_when_due();
+    }
+
+    fn catch_up_when_due(&mut self) {
+        let reached = self.cursor.last_seq().unwrap_or(u64::MAX);
+        let Some((_, partial, head)) = self.deferred.take_if(|(due, ..)| *due <= reached) else { return };
+        for event in self.cursor.catch_up(&head, &partial) {
+            self.ready.push_back(Update::Event { event: Box::new(event), frame: None });
+        }
+    }
+
+    fn take_refusal(&mut self, error: CallError) -> Result<(), AttachError> {
+        self.refusals += 1;
+        if self.refusals > REATTACH_REFUSALS_MAX {
+            return Err(AttachError::Call(error));
+        }
+        self.lose(error.to_string())
+    }
+
+    fn lose(&mut self, reason: String) -> Result<(), AttachError> {
+        self.connection = None;
+        self.awaited = None;
+        let random = (self.random)();
+        let Some(retry_in) = self.backoff.next_delay(random) else { return Err(AttachError::GaveUp(reason)) };
+        self.retry_at = Some(Instant::now() + retry_in);
+        self.ready.push_back(Update::Disconnected { reason, retry_in });
+        Ok(())
+    }
+
+    async fn reconnect(&mut self) -> Result<(), AttachError> {
+        if let Some(retry_at) = self.retry_at {
+            tokio::time::sleep_until(retry_at).await;
+        }
+        let (client, frames) = match MuxClient::connect_with(&self.options).await {
+            Ok(connected) => connected,
+            Err(error) if error.is_temporary() => return self.lose(error.to_string()),
+            Err(error) => return Err(AttachError::Connect(error)),
+        };
+        match client.post(&attach_request(&self.session_id, self.cursor.last_seq())).await {
+            Ok(id) => {
+                self.awaited = Some(id);
+                self.connection = Some(frames);
+                Ok(())
+            }
+            Err(error) => self.lose(error.to_string()),
+        }
+    }
+}
+
+fn attach_request(session_id: &str, after: Option<u64>) -> Request {
+    Request::session(session_id, Command::SessionAttach(SessionAttachParams { after }))
+}
+
+/// The attach data of an answer, and the session's id where it was created.
+fn read_answer(frame: &Frame) -> Result<(AttachData, Option<String>), CallError> {
+    let response = frame.response().map_err(CallError::Decode)?;
+    if !response.success {
+        return Err(CallError::Refused(Box::new(response)));
+    }
+    let data = response.data.unwrap_or_default();
+    if response.cmd == "session.create" {
+        let created: SessionCreatedData = serde_json::from_value(data).map_err(CallError::Decode)?;
+        return Ok((created.attach, Some(created.session_id)));
+    }
+    serde_json::from_value(data).map(|attach| (attach, None)).map_err(CallError::Decode)
+}
+
+#[cfg(test)]
+#[path = "attachment_tests.rs"]
+mod tests;

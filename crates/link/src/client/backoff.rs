@@ -1,0 +1,59 @@
+//! How long to wait before the next attempt to connect.
+
+use std::time::Duration;
+
+/// Exponential delays with full jitter, so that many clients of a restarted server do not return at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backoff {
+    base: Duration,
+    cap: Duration,
+    attempt: u32,
+    attempts_max: u32,
+}
+
+impl Backoff {
+    /// Delays of up to `base`, twice that, and so on up to `cap`; `None` after `attempts_max`.
+    pub fn new(base: Duration, cap: Duration, attempts_max: u32) -> Backoff {
+        Backoff { base, cap, attempt: 0, attempts_max }
+    }
+
+    /// The delay before the next attempt; `random` is any number.
+    pub fn next_delay(&mut self, random: u64) -> Option<Duration> {
+        if self.attempt >= self.attempts_max {
+            return None;
+        }
+        let longest = self.base.saturating_mul(1 << self.attempt.min(20)).min(self.cap);
+        self.attempt += 1;
+        let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX).max(1);
+        // The lower half is fixed, so that no client spins.
+        Some(Duration::from_micros(micros / 2 + random % (micros / 2 + 1)))
+    }
+
+    /// A connection worked: the next trouble starts from the beginning.
+    pub fn reset(&mut self) {
+        self.attempt = 0;
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff::new(Duration::from_millis(100), Duration::from_secs(5), 24)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_to_the_cap_and_end() {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(300), 4);
+        let longest: Vec<_> = std::iter::from_fn(|| backoff.next_delay(u64::MAX / 3)).collect();
+        assert_eq!(longest.len(), 4);
+        for (delay, bound) in longest.iter().zip([100, 200, 300, 300]) {
+            assert!(*delay <= Duration::from_millis(bound) && *delay >= Duration::from_millis(bound / 2));
+        }
+        backoff.reset();
+        assert_eq!(backoff.next_delay(0), Some(Duration::from_millis(50)));
+    }
+}

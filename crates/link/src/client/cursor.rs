@@ -1,0 +1,218 @@
+//! What a client has seen of one session, so that a reconnect shows nothing twice and leaves nothing out.
+//! Pure: events in, verdicts out.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use qd_wire::data::{AttachData, Partial, PartialBlock, PartialKind, Resume};
+use qd_wire::{Event, EventEnvelope, EventPayload};
+
+/// Messages whose blocks are followed at one time; agents write one, so older ones are leftovers.
+const OPEN_MESSAGES_MAX: usize = 8;
+/// Finished messages remembered, for deltas that come late.
+const ENDED_MESSAGES_MAX: usize = 64;
+
+/// What to do with an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// New, as it came.
+    New,
+    /// New in part: what was seen before has been cut off.
+    Trimmed,
+    /// Seen before.
+    Known,
+    /// Records before it are missing; attach again after this one.
+    Hole { after: u64 },
+}
+
+/// The cursor of one session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cursor {
+    last_seq: Option<u64>,
+    last_message_idx: Option<u64>,
+    open: VecDeque<OpenMessage>,
+    ended: VecDeque<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+struct OpenMessage {
+    id: String,
+    /// Characters seen, by content index.
+    blocks: BTreeMap<u32, u64>,
+}
+
+impl Cursor {
+    /// A cursor after this record; `None` knows nothing.
+    pub fn after(seq: Option<u64>) -> Cursor {
+        Cursor { last_seq: seq, ..Cursor::default() }
+    }
+
+    /// The last record seen, to attach after.
+    pub fn last_seq(&self) -> Option<u64> {
+        self.last_seq
+    }
+
+    /// Judges an event and remembers it.
+    pub fn admit(&mut self, envelope: &mut EventEnvelope) -> Admission {
+        if let Some(seq) = envelope.seq {
+            match self.last_seq {
+                Some(last) if seq <= last => return Admission::Known,
+                Some(last) if seq > last + 1 => return Admission::Hole { after: last },
+                Some(_) | None => self.last_seq = Some(seq),
+            }
+        }
+        let EventPayload::Known(event) = &mut envelope.payload else { return Admission::New };
+        match event {
+            Event::MessageStart { message_id, .. } => {
+                if self.is_ended(message_id) || self.open.iter().any(|open| open.id == *message_id) {
+                    return Admission::Known;
+                }
+                self.open_message(message_id);
+                Admission::New
+            }
+            Event::TextDelta { message_id, delta, content_index, offset: Some(offset) }
+            | Event::ThinkingDelta { message_id, delta, content_index, offset: Some(offset) }
+            | Event::ToolCallDelta { message_id, delta, content_index, offset: Some(offset), .. } => {
+                self.admit_delta(message_id, *content_index, delta, offset)
+            }
+            Event::ToolCallStart { message_id, content_index, .. } => {
+                if self.is_ended(message_id) || self.has_block(message_id, *content_index) {
+                    return Admission::Known;
+                }
+                self.open_message(message_id).blocks.insert(*content_index, 0);
+                Admission::New
+            }
+            Event::MessageEnd { message } => {
+                let (id, idx) = (message.id.clone(), message.idx);
+                self.end_message(id, idx);
+                Admission::New
+            }
+            Event::Messages { .. } | Event::SessionNativeChanged { .. } => {
+                self.last_message_idx = None;
+                Admission::New
+            }
+            _ => Admission::New,
+        }
+    }
+
+    /// Takes in the answer to an attach (or a resync); cuts messages from its snapshot that were seen before.
+    pub fn take_attach(&mut self, attach: &mut AttachData) {
+        match attach.resume {
+            Resume::Ok => {}
+            Resume::Gap => {
+                self.last_seq = Some(attach.seq);
+                if let Some(messages) = &mut attach.messages {
+                    let seen = self.last_message_idx;
+                    messages.retain(|message| seen.is_none_or(|seen| message.idx > seen));
+                    for message in messages.iter() {
+                        self.end_message(message.id.clone(), message.idx);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The live events that lead from what was seen to the message being generated now.
+    pub fn catch_up(&mut self, head: &EventEnvelope, partial: &Partial) -> Vec<EventEnvelope> {
+        let mut events = Vec::new();
+        let Some(message) = &partial.message else { return events };
+        let mut push = |cursor: &mut Cursor, event| {
+            let mut envelope =
+                EventEnvelope { seq: None, payload: EventPayload::Known(event), ..head.clone() };
+            match cursor.admit(&mut envelope) {
+                Admission::New | Admission::Trimmed => events.push(envelope),
+                Admission::Known | Admission::Hole { .. } => {}
+            }
+        };
+        let message_id = &message.message_id;
+        let role = message.role.as_str().to_owned();
+        push(self, Event::MessageStart { message_id: message_id.clone(), role });
+        for block in &message.blocks {
+            for event in block_events(message_id, block) {
+                push(self, event);
+            }
+        }
+        events
+    }
+
+    fn admit_delta(
+        &mut self,
+        message_id: &str,
+        index: u32,
+        delta: &mut String,
+        offset: &mut u64,
+    ) -> Admission {
+        if self.is_ended(message_id) {
+            return Admission::Known;
+        }
+        let seen = self.open_message(message_id).blocks.entry(index).or_insert(0);
+        let length = delta.chars().count() as u64;
+        let end = *offset + length;
+        if *offset >= *seen {
+            *seen = end;
+            return Admission::New;
+        }
+        if end <= *seen {
+            return Admission::Known;
+        }
+        let cut = usize::try_from(*seen - *offset).unwrap_or(usize::MAX);
+        *delta = delta.chars().skip(cut).collect();
+        *offset = *seen;
+        *seen = end;
+        Admission::Trimmed
+    }
+
+    fn open_message(&mut self, id: &str) -> &mut OpenMessage {
+        let position = self.open.iter().position(|open| open.id == id).unwrap_or_else(|| {
+            if self.open.len() >= OPEN_MESSAGES_MAX {
+                self.open.pop_front();
+            }
+            self.open.push_back(OpenMessage { id: id.to_owned(), blocks: BTreeMap::new() });
+            self.open.len() - 1
+        });
+        &mut self.open[position]
+    }
+
+    fn has_block(&self, id: &str, index: u32) -> bool {
+        self.open.iter().any(|open| open.id == id && open.blocks.contains_key(&index))
+    }
+
+    fn is_ended(&self, id: &str) -> bool {
+        self.ended.iter().any(|ended| ended == id)
+    }
+
+    fn end_message(&mut self, id: String, idx: u64) {
+        self.last_message_idx = Some(self.last_message_idx.map_or(idx, |last| last.max(idx)));
+        self.open.retain(|open| open.id != id);
+        if !self.is_ended(&id) {
+            if self.ended.len() >= ENDED_MESSAGES_MAX {
+                self.ended.pop_front();
+            }
+            self.ended.push_back(id);
+        }
+    }
+}
+
+fn block_events(message_id: &str, block: &PartialBlock) -> Vec<Event> {
+    let message_id = message_id.to_owned();
+    let (delta, content_index) = (block.text.clone(), block.content_index);
+    let offset = Some(0);
+    match block.kind {
+        PartialKind::Text => vec![Event::TextDelta { message_id, delta, content_index, offset }],
+        PartialKind::Thinking => vec![Event::ThinkingDelta { message_id, delta, content_index, offset }],
+        PartialKind::ToolCall => {
+            let tool_call_id = block.tool_call_id.clone().unwrap_or_default();
+            let name = block.name.clone().unwrap_or_default();
+            let start = Event::ToolCallStart {
+                message_id: message_id.clone(),
+                tool_call_id: tool_call_id.clone(),
+                name,
+                content_index,
+            };
+            vec![start, Event::ToolCallDelta { message_id, tool_call_id, delta, content_index, offset }]
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "cursor_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn envelope(mut fields: Value) -> EventEnvelope {
+    let object = fields.as_object_mut().unwrap();
+    object.insert("session_id".into(), "s".into());
+    object.insert("runner_id".into(), "local".into());
+    object.insert("ts".into(), 1.into());
+    serde_json::from_value(fields).unwrap()
+}
+
+fn delta(offset: u64, text: &str) -> EventEnvelope {
+    envelope(
+        json!({"event":"stream.text_delta","message_id":"m1","content_index":0,"delta":text,"offset":offset}),
+    )
+}
+
+fn record(seq: u64) -> EventEnvelope {
+    envelope(json!({"event":"notify","level":"info","message":"x","seq":seq}))
+}
+
+fn message_end(seq: u64, id: &str, idx: u64) -> EventEnvelope {
+    let message = json!({"id":id,"idx":idx,"role":"assistant","parts":[],"created_at":1});
+    envelope(json!({"event":"stream.message_end","message":message,"seq":seq}))
+}
+
+#[test]
+fn records_pass_once_and_holes_are_seen() {
+    let mut cursor = Cursor::after(Some(4));
+    assert_eq!(cursor.admit(&mut record(4)), Admission::Known);
+    assert_eq!(cursor.admit(&mut record(5)), Admission::New);
+    assert_eq!(cursor.admit(&mut record(7)), Admission::Hole { after: 5 });
+    assert_eq!(cursor.admit(&mut record(6)), Admission::New);
+    assert_eq!(cursor.last_seq(), Some(6));
+}
+
+#[test]
+fn deltas_are_cut_where_they_overlap() {
+    let mut cursor = Cursor::default();
+    assert_eq!(cursor.admit(&mut delta(0, "añb")), Admission::New);
+    assert_eq!(cursor.admit(&mut delta(1, "ñb")), Admission::Known);
+    let mut overlapping = delta(2, "bcd");
+    assert_eq!(cursor.admit(&mut overlapping), Admission::Trimmed);
+    assert_eq!(overlapping, delta(3, "cd"));
+    assert_eq!(cursor.admit(&mut message_end(1, "m1", 0)), Admission::New);
+    assert_eq!(cursor.admit(&mut delta(5, "late")), Admission::Known);
+}
+
+#[test]
+fn a_partial_message_continues_what_was_seen() {
+    let mut cursor = Cursor::default();
+    assert_eq!(
+        cursor.admit(&mut envelope(
+            json!({"event":"stream.message_start","message_id":"m1","role":"assistant"})
+        )),
+        Admission::New
+    );
+    assert_eq!(cursor.admit(&mut delta(0, "one ")), Admission::New);
+    let partial: Partial =
+        serde_json::from_value(json!({"message":{"message_id":"m1","role":"assistant","blocks":[
+        {"content_index":0,"kind":"text","text":"one two","offset":7},
+        {"content_index":1,"kind":"tool_call","text":"{","offset":1,"tool_call_id":"t1","name":"bash"}]}}))
+        .unwrap();
+    let head = record(1);
+    let names: Vec<Value> =
+        cursor.catch_up(&head, &partial).iter().map(|event| serde_json::to_value(event).unwrap()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!((&names[0]["delta"], &names[0]["offset"]), (&json!("two"), &json!(4)));
+    assert_eq!(names[1]["event"], "stream.tool_call_start");
+    assert_eq!(names[2]["event"], "stream.tool_call_delta");
+    assert_eq!(cursor.catch_up(&head, &partial), Vec::new());
+    assert_eq!(cursor.admit(&mut delta(7, " three")), Admission::New);
+}
+
+#[test]
+fn a_gap_moves_the_cursor_and_keeps_only_new_messages() {
+    let mut cursor = Cursor::after(Some(1));
+    assert_eq!(cursor.admit(&mut message_end(2, "m0", 0)), Admission::New);
+    let message =
+        |id: &str, idx: u64| json!({"id":id,"idx":idx,"role":"assistant","parts":[],"created_at":1});
+    let mut attach: AttachData = serde_json::from_value(json!({
+        "resume":"gap","seq":9,"pending_input":[],"messages":[message("m0", 0), message("m1", 1)],
+        "state":{"session_id":"s","runner_id":"local","harness":"demo","status":"idle","session_version":1,
+            "seq":9,"message_count":2,"queue":{"steering":[],"follow_up":[]},"pending_input":[]}}))
+    .unwrap();
+    cursor.take_attach(&mut attach);
+    assert_eq!(cursor.last_seq(), Some(9));
+    let kept: Vec<_> = attach.messages.unwrap().into_iter().map(|message| message.id).collect();
+    assert_eq!(kept, ["m1"]);
+    assert_eq!(cursor.admit(&mut record(9)), Admission::Known);
+    assert_eq!(cursor.admit(&mut record(10)), Admission::New);
+}

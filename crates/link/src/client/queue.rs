@@ -1,0 +1,175 @@
+//! Frames between the reader and whoever takes them, and the calls that wait for answers.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, oneshot};
+
+use super::frame::{Frame, FrameKind};
+use super::{CallError, MuxClient, PENDING_MAX};
+
+/// Frames that may wait before the reader pauses, and with it the server's sending.
+pub const FRAMES_MAX: usize = 4096;
+/// While calls wait, the reader goes on past [`FRAMES_MAX`], because their answers stand behind the frames; at
+/// this many bytes the connection is given up instead.
+pub const OVERFLOW_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The frames of one connection, in the order they came. Answers to [`MuxClient::call`] are not among them.
+pub struct FrameQueue {
+    queue: Arc<Queue>,
+    /// What was taken from the shared queue in one go.
+    taken: VecDeque<Frame>,
+    client: MuxClient,
+}
+
+impl FrameQueue {
+    pub(super) fn new(queue: Arc<Queue>, client: MuxClient) -> FrameQueue {
+        FrameQueue { queue, taken: VecDeque::new(), client }
+    }
+
+    /// The next frame; `None` when the connection is closed and everything was taken. Safe to drop and call again.
+    pub async fn next(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.taken.pop_front() {
+                return Some(frame);
+            }
+            let arrival = self.queue.arrival.notified();
+            if !self.queue.take_all(&mut self.taken) {
+                return None;
+            }
+            if self.taken.is_empty() {
+                arrival.await;
+            }
+        }
+    }
+
+    /// The next frame if one waits already.
+    pub fn try_next(&mut self) -> Option<Frame> {
+        if self.taken.is_empty() {
+            // Whether the connection is closed is for `next` to say.
+            let _open = self.queue.take_all(&mut self.taken);
+        }
+        self.taken.pop_front()
+    }
+
+    /// Why the connection closed.
+    pub fn close_reason(&self) -> String {
+        self.queue.close_reason()
+    }
+
+    /// The connection the frames come from.
+    pub fn client(&self) -> &MuxClient {
+        &self.client
+    }
+}
+
+pub(super) struct Queue {
+    state: Mutex<State>,
+    arrival: Notify,
+    room: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    pending: HashMap<u64, oneshot::Sender<Frame>>,
+    closed: Option<String>,
+}
+
+impl Queue {
+    pub(super) fn new() -> Arc<Queue> {
+        Arc::new(Queue { state: Mutex::default(), arrival: Notify::new(), room: Notify::new() })
+    }
+
+    /// Puts a frame where it belongs; an error says why the connection must be given up.
+    pub(super) fn accept(&self, frame: Frame) -> Result<(), String> {
+        let kind = frame.kind();
+        let mut state = self.lock();
+        if let FrameKind::Response(Some(id)) = kind
+            && let Some(sender) = state.pending.remove(&id)
+        {
+            drop(state);
+            // A caller that gave up does not want the answer any more.
+            let _unwanted = sender.send(frame);
+            return Ok(());
+        }
+        state.bytes += frame.text().len();
+        if state.bytes > OVERFLOW_BYTES_MAX && state.frames.len() >= FRAMES_MAX {
+            return Err(format!("{OVERFLOW_BYTES_MAX} bytes of frames wait and nobody takes them"));
+        }
+        let was_empty = state.frames.is_empty();
+        state.frames.push_back(frame);
+        drop(state);
+        if was_empty {
+            self.arrival.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits until the reader may read on.
+    pub(super) async fn wait_for_room(&self) {
+        loop {
+            let room = self.room.notified();
+            if self.has_room() {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        let state = self.lock();
+        state.frames.len() < FRAMES_MAX || !state.pending.is_empty() || state.closed.is_some()
+    }
+
+    pub(super) fn expect_answer(&self, id: u64, sender: oneshot::Sender<Frame>) -> Result<(), CallError> {
+        let mut state = self.lock();
+        if let Some(reason) = &state.closed {
+            return Err(CallError::Closed(reason.clone()));
+        }
+        if state.pending.len() >= PENDING_MAX {
+            return Err(CallError::TooManyPending);
+        }
+        state.pending.insert(id, sender);
+        drop(state);
+        self.room.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn forget_answer(&self, id: u64) {
+        self.lock().pending.remove(&id);
+    }
+
+    /// Ends the queue: waiting calls fail, frames that came before can still be taken. The first reason stays.
+    pub(super) fn close(&self, reason: &str) {
+        let mut state = self.lock();
+        state.closed.get_or_insert_with(|| reason.to_owned());
+        state.pending.clear();
+        drop(state);
+        self.arrival.notify_one();
+        self.room.notify_one();
+    }
+
+    pub(super) fn close_reason(&self) -> String {
+        self.lock().closed.clone().unwrap_or_else(|| "the connection was given up".to_owned())
+    }
+
+    /// Moves all waiting frames to `target`; false when nothing waits and nothing will come.
+    fn take_all(&self, target: &mut VecDeque<Frame>) -> bool {
+        let mut state = self.lock();
+        if state.frames.is_empty() {
+            return state.closed.is_none();
+        }
+        std::mem::swap(&mut state.frames, target);
+        state.bytes = 0;
+        drop(state);
+        self.room.notify_one();
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole between any two statements here, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

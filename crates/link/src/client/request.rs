@@ -1,0 +1,96 @@
+//! A command on its way out.
+
+use qd_wire::mux::{Channel, ClientFrame};
+use qd_wire::{Command, SYSTEM_SESSION};
+
+/// A command with its envelope; the connection adds the id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    frame: ClientFrame,
+}
+
+impl Request {
+    /// A command to one session.
+    pub fn session(session_id: impl Into<String>, command: Command) -> Request {
+        let mut request = Self::anywhere(command);
+        request.frame.session_id = Some(session_id.into());
+        request
+    }
+
+    /// A command that belongs to no session (lists, search).
+    pub fn system(command: Command) -> Request {
+        Self::session(SYSTEM_SESSION, command)
+    }
+
+    /// A command that names no session: `session.create` whose id the server mints.
+    pub fn anywhere(command: Command) -> Request {
+        Request {
+            frame: ClientFrame {
+                channel: Channel::Agent,
+                id: None,
+                session_id: None,
+                runner_id: None,
+                idempotency_key: None,
+                depends_on: None,
+                if_session_version: None,
+                command,
+            },
+        }
+    }
+
+    /// The same key runs at most once, so a command whose answer was lost may be sent again.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Request {
+        self.frame.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Runs on this runner.
+    pub fn runner(mut self, runner_id: impl Into<String>) -> Request {
+        self.frame.runner_id = Some(runner_id.into());
+        self
+    }
+
+    /// Runs after the commands with these ids have succeeded.
+    pub fn depends_on(mut self, ids: Vec<String>) -> Request {
+        self.frame.depends_on = Some(ids);
+        self
+    }
+
+    /// Runs only when the session's version is this.
+    pub fn if_session_version(mut self, version: u64) -> Request {
+        self.frame.if_session_version = Some(version);
+        self
+    }
+
+    /// The command itself.
+    pub fn command(&self) -> &Command {
+        &self.frame.command
+    }
+
+    pub(super) fn to_text(&self, id: u64) -> Result<String, serde_json::Error> {
+        let mut frame = serde_json::to_value(&self.frame)?;
+        if let Some(object) = frame.as_object_mut() {
+            object.insert("id".to_owned(), id.to_string().into());
+        }
+        serde_json::to_string(&frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qd_wire::command::{NoParams, SteerParams};
+
+    #[test]
+    fn a_request_is_one_flat_object() {
+        let steer = Command::Steer(SteerParams { message: "left".into(), images: None, client_id: None });
+        let text = Request::session("s1", steer).idempotency_key("k").to_text(3).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            value,
+            serde_json::json!({"channel":"agent","id":"3","session_id":"s1","idempotency_key":"k","cmd":"steer","message":"left"})
+        );
+        let list = Request::system(Command::ListSessions(NoParams {})).to_text(4).unwrap();
+        assert!(list.contains("\"_system\""), "{list}");
+    }
+}

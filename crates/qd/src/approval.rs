@@ -1,0 +1,195 @@
+//! Questions of an agent: how they are shown, and what a person's words mean as an answer.
+
+use qd_wire::InputRequest;
+use qd_wire::command::InputResponseParams;
+
+use crate::output::{Style, harmless};
+
+/// The word that refuses a question which is not answered by yes or no.
+pub(crate) const CANCEL_WORD: &str = "/cancel";
+
+/// The text of a question.
+pub(crate) fn show(request: &InputRequest, style: Style) -> String {
+    let mut text = format!("{} {}\n", style.yellow("?"), style.bold(&harmless(request.title())));
+    match request {
+        InputRequest::Select { options, .. } => {
+            for (index, option) in options.iter().enumerate() {
+                text.push_str(&format!("  {}. {}\n", index + 1, harmless(option)));
+            }
+        }
+        InputRequest::Confirm { message, .. } => text.push_str(&indented(message)),
+        InputRequest::Input { placeholder, .. } => text.push_str(&indented(placeholder.as_deref().unwrap_or(""))),
+        InputRequest::Editor { prefill, .. } => text.push_str(&indented(prefill.as_deref().unwrap_or(""))),
+        InputRequest::Permission { description, metadata, .. } => {
+            text.push_str(&indented(description.as_deref().unwrap_or("")));
+            if let Some(metadata) = metadata {
+                text.push_str(&indented(&metadata.to_string()));
+            }
+        }
+    }
+    text
+}
+
+/// What may be typed, for the prompt line.
+pub(crate) fn choices(request: &InputRequest) -> &'static str {
+    match request {
+        InputRequest::Select { .. } => "number or text, /cancel",
+        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => "y/n",
+        InputRequest::Input { .. } => "text, /cancel",
+        InputRequest::Editor { .. } => "one line (empty keeps the text above), /cancel",
+    }
+}
+
+/// How to answer from another terminal.
+pub(crate) fn how_to_answer(session_id: &str, request: &InputRequest) -> String {
+    let id = request.request_id();
+    let approve = match request {
+        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => format!("qd approve {session_id} {id}"),
+        InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
+            format!("qd approve {session_id} {id} --value VALUE")
+        }
+    };
+    format!("  answer with: {approve}\n  or refuse:   qd deny {session_id} {id}\n")
+}
+
+/// The answer in a line typed at the question.
+pub(crate) fn typed_answer(request: &InputRequest, line: &str) -> Result<InputResponseParams, String> {
+    let line = line.trim();
+    if line == CANCEL_WORD {
+        return Ok(refusal(request));
+    }
+    match request {
+        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => match line.to_lowercase().as_str() {
+            "y" | "yes" => Ok(confirmed(request, true)),
+            "n" | "no" => Ok(confirmed(request, false)),
+            _ => Err("please answer y or n".to_owned()),
+        },
+        InputRequest::Editor { prefill, .. } if line.is_empty() => {
+            Ok(value(request, prefill.clone().unwrap_or_default()))
+        }
+        InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
+            approval(request, Some(line))
+        }
+    }
+}
+
+/// The answer of `qd approve`, with its `--value`.
+pub(crate) fn approval(request: &InputRequest, given: Option<&str>) -> Result<InputResponseParams, String> {
+    match (request, given) {
+        (InputRequest::Confirm { .. } | InputRequest::Permission { .. }, None) => Ok(confirmed(request, true)),
+        (InputRequest::Confirm { .. } | InputRequest::Permission { .. }, Some(_)) => {
+            Err("this question takes yes or no, not a value".to_owned())
+        }
+        (InputRequest::Select { options, .. }, Some(given)) => {
+            choose(options, given).map(|option| value(request, option))
+        }
+        (InputRequest::Select { options, .. }, None) => Err(format!("say which: {}", options.join(", "))),
+        (InputRequest::Editor { prefill: Some(prefill), .. }, None) => Ok(value(request, prefill.clone())),
+        (InputRequest::Input { .. } | InputRequest::Editor { .. }, Some(given)) => {
+            Ok(value(request, given.to_owned()))
+        }
+        (InputRequest::Input { .. } | InputRequest::Editor { .. }, None) => {
+            Err("this question wants a text".to_owned())
+        }
+    }
+}
+
+/// The answer of `qd deny`.
+pub(crate) fn refusal(request: &InputRequest) -> InputResponseParams {
+    match request {
+        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => confirmed(request, false),
+        InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => InputResponseParams {
+            request_id: request.request_id().to_owned(),
+            cancelled: Some(true),
+            ..InputResponseParams::default()
+        },
+    }
+}
+
+/// An option by its text, its number, or a unique beginning of its text.
+fn choose(options: &[String], given: &str) -> Result<String, String> {
+    if let Some(option) = options.iter().find(|option| *option == given) {
+        return Ok(option.clone());
+    }
+    if let Some(option) = given.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?)) {
+        return Ok(option.clone());
+    }
+    let begins = |option: &&String| option.to_lowercase().starts_with(&given.to_lowercase());
+    let matching: Vec<&String> = options.iter().filter(begins).collect();
+    match matching.as_slice() {
+        [one] if !given.is_empty() => Ok((*one).clone()),
+        _ => Err(format!("'{given}' is not one of: {}", options.join(", "))),
+    }
+}
+
+fn confirmed(request: &InputRequest, confirmed: bool) -> InputResponseParams {
+    InputResponseParams {
+        request_id: request.request_id().to_owned(),
+        confirmed: Some(confirmed),
+        ..InputResponseParams::default()
+    }
+}
+
+fn value(request: &InputRequest, value: String) -> InputResponseParams {
+    InputResponseParams {
+        request_id: request.request_id().to_owned(),
+        value: Some(value),
+        ..InputResponseParams::default()
+    }
+}
+
+fn indented(text: &str) -> String {
+    harmless(text).lines().map(|line| format!("  {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn request(value: serde_json::Value) -> InputRequest {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn select() -> InputRequest {
+        request(json!({"type":"select","request_id":"q1","title":"Which?","options":["red","green","grey"]}))
+    }
+
+    #[test]
+    fn words_become_answers() {
+        let confirm = request(json!({"type":"confirm","request_id":"q1","title":"Go?","message":"now"}));
+        let editor = request(json!({"type":"editor","request_id":"q1","title":"Text","prefill":"a\nb"}));
+        let input = request(json!({"type":"input","request_id":"q1","title":"Name"}));
+        let permission = request(json!({"type":"permission","request_id":"q1","title":"May I?"}));
+        let cases = [
+            (&confirm, "Yes", json!({"request_id":"q1","confirmed":true})),
+            (&confirm, "n", json!({"request_id":"q1","confirmed":false})),
+            (&confirm, "/cancel", json!({"request_id":"q1","confirmed":false})),
+            (&permission, "y", json!({"request_id":"q1","confirmed":true})),
+            (&select(), "2", json!({"request_id":"q1","value":"green"})),
+            (&select(), "RE", json!({"request_id":"q1","value":"red"})),
+            (&select(), "/cancel", json!({"request_id":"q1","cancelled":true})),
+            (&editor, "", json!({"request_id":"q1","value":"a\nb"})),
+            (&editor, "c", json!({"request_id":"q1","value":"c"})),
+            (&input, "Ada", json!({"request_id":"q1","value":"Ada"})),
+        ];
+        for (request, line, answer) in cases {
+            assert_eq!(serde_json::to_value(typed_answer(request, line).unwrap()).unwrap(), answer, "{line}");
+        }
+        for (request, line) in [(&confirm, "maybe"), (&select(), "gr"), (&select(), "4"), (&select(), "")] {
+            assert!(typed_answer(request, line).is_err(), "{line}");
+        }
+        assert!(approval(&select(), None).unwrap_err().contains("red, green, grey"));
+        assert!(approval(&confirm, Some("x")).is_err());
+        assert!(approval(&input, None).is_err());
+    }
+
+    #[test]
+    fn questions_are_shown_with_the_way_to_answer() {
+        let permission = request(json!({"type":"permission","request_id":"q2","title":"Run rm?","description":"rm -r x","metadata":{"tool":"bash"}}));
+        let text = [select(), permission]
+            .map(|request| show(&request, Style::PLAIN) + &how_to_answer("s1", &request))
+            .join("\n");
+        insta::assert_snapshot!(text);
+    }
+}

@@ -1,0 +1,253 @@
+//! The command line as clap reads it; every text a person sees in `--help` is here or in the table of settings.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::{CommonFlags, UpFlags};
+
+/// The text after the list of commands.
+const EXAMPLES: &str = "\
+Examples:
+  qd up                                  start the server on this machine
+  qd run --harness demo \"hello\"          a first session; needs no agent, no account, no model
+  qd run \"fix the failing test\"          pi in this directory; streams the answer
+  qd ls                                  what runs, and what waits for you
+  qd attach                              follow the newest session, type to steer it
+  qd approve s1                          say yes to the question of session s1
+
+A unique beginning of a session id is enough everywhere.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no server.";
+
+/// Control plane for coding agents: start them, watch them, steer them, answer them.
+#[derive(Debug, Parser)]
+#[command(name = "qd", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Machine-readable output: one JSON value, or one per line where things stream.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The configuration file [env: QD_CONFIG] [default: $XDG_CONFIG_HOME/qd/qd.toml]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Up(UpArguments),
+    Run(RunArguments),
+    Ls(ListArguments),
+    Attach(AttachArguments),
+    Logs(LogsArguments),
+    Send(SendArguments),
+    Steer(SteerArguments),
+    /// Abort the agent's turn; what it did so far stays.
+    Abort(SessionArguments),
+    Approve(ApproveArguments),
+    Deny(DenyArguments),
+    /// Close a session: its agent ends, its conversation stays.
+    Stop(SessionArguments),
+    /// Delete a session and its conversation from the server.
+    Rm(SessionArguments),
+    Search(SearchArguments),
+    Doctor(DoctorArguments),
+    Completions(CompletionsArguments),
+    /// Holds one agent process; started by the server only.
+    #[command(hide = true, disable_help_flag = true)]
+    Guard,
+}
+
+/// Start the server: hub and runner in one process.
+///
+/// Prints an address with a one-time login code. Ctrl-C or SIGTERM stops it cleanly; sessions come back with the
+/// next start. Only one server can use a data directory.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  qd up
+  qd up --listen 127.0.0.1:8000 --data-dir ~/deck
+  qd up --ready-json --listen 127.0.0.1:0     for scripts: one JSON line with url, token and pid")]
+pub(crate) struct UpArguments {
+    /// When ready, print exactly one JSON line {\"url\",\"token\",\"pid\"} on stdout; everything else goes to stderr
+    #[arg(long)]
+    pub(crate) ready_json: bool,
+    /// Listen on an address other machines can reach, without encryption
+    #[arg(long)]
+    pub(crate) insecure_bind: bool,
+    #[command(flatten)]
+    pub(crate) flags: UpFlags,
+}
+
+/// Start a session, give it a prompt, stream the answer.
+///
+/// Ends when the agent is idle again; exit code 1 when the turn failed or was aborted. On a terminal, questions of
+/// the agent are asked here; elsewhere the way to answer them is printed. Ctrl-C aborts the turn, a second Ctrl-C
+/// leaves the session running.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  qd run --harness demo \"/tools\"
+  qd run --cwd ~/project --model anthropic/claude-sonnet-4-5 \"explain main.rs\"
+  git diff | qd run -                         the prompt from stdin
+  qd run --detach \"update the docs\"           prints the session id and returns")]
+pub(crate) struct RunArguments {
+    /// Which agent to run: pi, or the built-in demo
+    #[arg(long, value_name = "NAME", default_value = "pi")]
+    pub(crate) harness: String,
+    /// The agent's working directory [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// The model, as provider/id [default: the agent's own choice]
+    #[arg(long, value_name = "PROVIDER/ID")]
+    pub(crate) model: Option<String>,
+    /// A name for the session
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Print the session id and return at once
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// Print the answer's text only: no thinking, no tools
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// What to do; `-` reads stdin
+    #[arg(required = true, value_name = "PROMPT")]
+    pub(crate) prompt: Vec<String>,
+}
+
+/// List the sessions, newest first.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// Only sessions with a question that waits for an answer
+    #[arg(short, long)]
+    pub(crate) waiting: bool,
+}
+
+/// Follow a session and talk to it.
+///
+/// Streams what happens. A line typed is a prompt, or steers the agent when it works; when the agent asks something,
+/// the line is the answer. Ctrl-C aborts the turn, a second Ctrl-C (or Ctrl-D) detaches. With stdin from a pipe it
+/// ends when all lines were sent and the agent is idle.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArguments {
+    /// The session, or a unique beginning of its id [default: the newest]
+    #[arg(value_name = "ID")]
+    pub(crate) session: Option<String>,
+}
+
+/// Show the conversation of a session.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArguments {
+    /// The session, or a unique beginning of its id [default: the newest]
+    #[arg(value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Go on with what happens next, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only the last COUNT messages
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub(crate) last: Option<u64>,
+}
+
+/// Give a session a prompt and return.
+///
+/// While the agent works, say when it shall be read: --steer or --follow-up.
+#[derive(Debug, Args)]
+pub(crate) struct SendArguments {
+    /// The session, or a unique beginning of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// Read before the agent's next step, when it works
+    #[arg(long, conflicts_with = "follow_up")]
+    pub(crate) steer: bool,
+    /// Read when the agent's turn is done, when it works
+    #[arg(long)]
+    pub(crate) follow_up: bool,
+    /// What to say; `-` reads stdin
+    #[arg(required = true, value_name = "MESSAGE")]
+    pub(crate) message: Vec<String>,
+}
+
+/// Tell a working agent something it reads before its next step.
+#[derive(Debug, Args)]
+pub(crate) struct SteerArguments {
+    /// The session, or a unique beginning of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// What to say; `-` reads stdin
+    #[arg(required = true, value_name = "MESSAGE")]
+    pub(crate) message: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionArguments {
+    /// The session, or a unique beginning of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+}
+
+/// Answer a question of the agent: yes, or with a value.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  qd approve s1                               the only question of s1: yes
+  qd approve s1 --value \"second choice\"       a choice, or a text
+  qd approve s1 q7 --value 2                  question q7: its second choice")]
+pub(crate) struct ApproveArguments {
+    /// The session, or a unique beginning of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// The question, or a unique beginning of its id; may be left out when there is only one
+    #[arg(value_name = "REQUEST")]
+    pub(crate) request: Option<String>,
+    /// The choice (its text or number) or the text asked for
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) value: Option<String>,
+}
+
+/// Answer a question of the agent: no.
+#[derive(Debug, Args)]
+pub(crate) struct DenyArguments {
+    /// The session, or a unique beginning of its id
+    #[arg(value_name = "ID")]
+    pub(crate) session: String,
+    /// The question, or a unique beginning of its id; may be left out when there is only one
+    #[arg(value_name = "REQUEST")]
+    pub(crate) request: Option<String>,
+}
+
+/// Search all conversations.
+#[derive(Debug, Args)]
+pub(crate) struct SearchArguments {
+    /// The words to find
+    #[arg(required = true, value_name = "QUERY")]
+    pub(crate) query: Vec<String>,
+    /// Only messages of this role: user, assistant, tool, system
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
+    /// At most this many
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    pub(crate) limit: u64,
+}
+
+/// Check this machine: what is installed, what works, what to do.
+///
+/// Exit code 1 when something essential fails.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    #[command(flatten)]
+    pub(crate) flags: UpFlags,
+}
+
+/// Print a completion script for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  qd completions bash > ~/.local/share/bash-completion/completions/qd
+  qd completions fish > ~/.config/fish/completions/qd.fish")]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -1,0 +1,47 @@
+//! The subcommands that talk to a server, one file each.
+
+pub(crate) mod approve;
+pub(crate) mod attach;
+pub(crate) mod control;
+pub(crate) mod list;
+pub(crate) mod logs;
+pub(crate) mod run;
+pub(crate) mod search;
+
+use std::io::Read;
+
+use qd_link::client::{CallError, MuxClient, Request};
+use qd_wire::CommandResponse;
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// The longest text read from stdin.
+const STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The words of a prompt; a lone `-` means stdin.
+fn text_of(words: &[String]) -> Result<String, CliError> {
+    if words != ["-"] {
+        return Ok(words.join(" "));
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if read as u64 > STDIN_BYTES_MAX {
+        return Err(CliError::usage(format!("stdin holds more than {STDIN_BYTES_MAX} bytes")));
+    }
+    if text.trim().is_empty() {
+        return Err(CliError::usage("stdin is empty").hint("write the prompt behind the command, or pipe it in"));
+    }
+    Ok(text)
+}
+
+/// Calls, and makes an answer without success an error.
+async fn succeed(client: &MuxClient, request: &Request) -> Result<CommandResponse, CliError> {
+    let response = client.call(request).await?;
+    if response.success { Ok(response) } else { Err(CallError::Refused(Box::new(response)).into()) }
+}
+
+/// Says that a command worked: its answer as JSON, or a sentence.
+fn report(output: &Output, response: &CommandResponse, sentence: &str) -> Result<(), CliError> {
+    if output.json { output.json_line(response) } else { output.out(&format!("{sentence}\n")) }
+}

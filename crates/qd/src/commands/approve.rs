@@ -1,0 +1,93 @@
+//! `qd approve` and `qd deny`.
+
+use qd_link::client::{MuxClient, Request};
+use qd_wire::command::{InputResponseParams, NoParams};
+use qd_wire::data::SessionState;
+use qd_wire::{Command, InputRequest};
+
+use crate::approval;
+use crate::arguments::{ApproveArguments, DenyArguments};
+use crate::error::CliError;
+use crate::output::{Output, Style};
+use crate::server;
+use crate::settings::Settings;
+
+pub(crate) async fn approve(
+    settings: &Settings,
+    output: &Output,
+    arguments: ApproveArguments,
+) -> Result<(), CliError> {
+    let (client, _frames) = server::connect(settings).await?;
+    let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
+    let request = find(&client, &session_id, arguments.request.as_deref()).await?;
+    let answer = approval::approval(&request, arguments.value.as_deref()).map_err(|problem| {
+        CliError::usage(problem).hint(format!("qd approve {session_id} {} --value VALUE", request.request_id()))
+    })?;
+    send(&client, output, &session_id, answer, "approved").await
+}
+
+pub(crate) async fn deny(settings: &Settings, output: &Output, arguments: DenyArguments) -> Result<(), CliError> {
+    let (client, _frames) = server::connect(settings).await?;
+    let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
+    let request = find(&client, &session_id, arguments.request.as_deref()).await?;
+    send(&client, output, &session_id, approval::refusal(&request), "denied").await
+}
+
+async fn send(
+    client: &MuxClient,
+    output: &Output,
+    session_id: &str,
+    answer: InputResponseParams,
+    done: &str,
+) -> Result<(), CliError> {
+    let sentence = format!("{done} {} of {session_id}", answer.request_id);
+    let request = Request::session(session_id, Command::InputResponse(answer));
+    let response = super::succeed(client, &request).await?;
+    super::report(output, &response, &sentence)
+}
+
+async fn find(client: &MuxClient, session_id: &str, name: Option<&str>) -> Result<InputRequest, CliError> {
+    let state: SessionState = client.query(&Request::session(session_id, Command::GetState(NoParams {}))).await?;
+    choose(&state.pending_input, session_id, name)
+}
+
+/// The question meant by `name`, or the only one.
+fn choose(pending: &[InputRequest], session_id: &str, name: Option<&str>) -> Result<InputRequest, CliError> {
+    let ids: Vec<&str> = pending.iter().map(InputRequest::request_id).collect();
+    let id = match (name, ids.as_slice()) {
+        (_, []) => {
+            return Err(CliError::failed(format!("no question waits in {session_id}"))
+                .hint("it may have been answered already; `qd ls --waiting` shows what waits"));
+        }
+        (Some(name), _) => {
+            server::resolve(&ids, name, "question", &format!("open ones: {}", ids.join(", ")))?
+        }
+        (None, [only]) => only,
+        (None, several) => {
+            let shown: String = pending.iter().map(|request| approval::show(request, Style::PLAIN)).collect();
+            return Err(CliError::usage(format!("{} questions wait in {session_id}:\n{shown}", several.len()))
+                .hint(format!("name one: {}", several.join(", "))));
+        }
+    };
+    let found = pending.iter().find(|request| request.request_id() == id);
+    found.cloned().ok_or_else(|| CliError::failed(format!("no question is called '{id}'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_only_question_needs_no_name() {
+        let confirm = |id: &str| -> InputRequest {
+            serde_json::from_value(json!({"type":"confirm","request_id":id,"title":id,"message":"m"})).unwrap()
+        };
+        let two = [confirm("q1"), confirm("q2")];
+        assert_eq!(choose(&two[..1], "s", None).unwrap(), two[0]);
+        assert_eq!(choose(&two, "s", Some("q2")).unwrap(), two[1]);
+        assert!(choose(&two, "s", None).unwrap_err().hint.unwrap().contains("q1, q2"));
+        assert!(choose(&two, "s", Some("q")).is_err());
+        assert!(choose(&[], "s", None).unwrap_err().message.contains("no question"));
+    }
+}

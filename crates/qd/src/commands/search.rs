@@ -1,0 +1,62 @@
+//! `qd search`.
+
+use qd_link::client::Request;
+use qd_wire::Command;
+use qd_wire::command::SearchParams;
+use qd_wire::data::{SearchData, SearchHit};
+
+use crate::arguments::SearchArguments;
+use crate::clock;
+use crate::error::CliError;
+use crate::output::{Output, Style, age, one_line};
+use crate::server;
+use crate::settings::Settings;
+
+const SNIPPET_CHARACTERS_MAX: usize = 160;
+
+/// Prints the messages found.
+pub(crate) async fn run(settings: &Settings, output: &Output, arguments: SearchArguments) -> Result<(), CliError> {
+    let (client, _frames) = server::connect(settings).await?;
+    let params = SearchParams {
+        query: arguments.query.join(" "),
+        role: arguments.role,
+        limit: Some(arguments.limit),
+        offset: None,
+    };
+    let data: SearchData = client.query(&Request::system(Command::Search(params))).await?;
+    if output.json {
+        return output.json_line(&data.hits);
+    }
+    if data.hits.is_empty() {
+        output.note("nothing found\n");
+        return Ok(());
+    }
+    let now_ms = clock::now_ms();
+    output.out(&data.hits.iter().map(|hit| line(hit, now_ms, output.style)).collect::<String>())
+}
+
+fn line(hit: &SearchHit, now_ms: i64, style: Style) -> String {
+    let place = format!("{}#{}", hit.session_id, hit.idx);
+    let who = format!("{} {}", one_line(&hit.role, 12), age(now_ms, hit.created_at));
+    let snippet = one_line(&hit.snippet.replace('\n', " "), SNIPPET_CHARACTERS_MAX);
+    format!("{}  {}  {snippet}\n", style.bold(&place), style.dim(&who))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_is_one_line() {
+        let hit = SearchHit {
+            session_id: "s1".into(),
+            message_id: "m1".into(),
+            idx: 4,
+            role: "assistant".into(),
+            created_at: 0,
+            snippet: "the [hull]\nis tight".into(),
+            score: -1.0,
+        };
+        assert_eq!(line(&hit, 120_000, Style::PLAIN), "s1#4  assistant 2m  the [hull] is tight\n");
+    }
+}

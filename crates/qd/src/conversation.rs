@@ -1,0 +1,366 @@
+//! A session followed on a terminal: what happens is shown, questions are answered, lines and Ctrl-C are passed
+//! on. `qd run` and `qd attach` are this with different ends.
+
+mod input;
+mod questions;
+
+use qd_link::client::{Attachment, CallError, Request, Update};
+use qd_wire::command::{NoParams, PromptParams, StreamingBehavior};
+use qd_wire::data::{AttachData, Resume, SessionStatus};
+use qd_wire::message::StopReason;
+use qd_wire::{Command, CommandResponse, Event, EventEnvelope, EventPayload};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::clock;
+use crate::error::CliError;
+use crate::output::Output;
+use crate::render::Renderer;
+pub(crate) use input::{Lines, stdin_is_terminal, stdin_lines};
+use questions::Questions;
+
+/// Messages of the past shown when attaching.
+const HISTORY_MESSAGES_MAX: usize = 20;
+
+/// How the conversation ended for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The agent is idle; how the last turn ended.
+    Idle(Option<StopReason>),
+    /// The person left; the session goes on.
+    Detached,
+    /// The session was closed.
+    Closed,
+}
+
+/// What differs between `run` and `attach`.
+pub(crate) struct Manner {
+    /// Ends when the turn of the first prompt ends.
+    pub(crate) one_turn: bool,
+    pub(crate) quiet: bool,
+    /// Lines a person types, or a pipe delivers.
+    pub(crate) lines: Option<Lines>,
+    /// Lines are typed by a person, who can be asked.
+    pub(crate) interactive: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Prompt,
+    Abort,
+    Answer,
+}
+
+type Finished = (Purpose, Request, Result<CommandResponse, CallError>);
+
+pub(crate) struct Conversation<'a> {
+    output: &'a Output,
+    attachment: Attachment,
+    manner: Manner,
+    renderer: Renderer,
+    client_name: String,
+    prompts: u64,
+    questions: Questions,
+    calls: JoinSet<Finished>,
+    interrupts: Signal,
+    /// Prompts whose answer was lost with the connection; their key lets them run at most once.
+    unanswered: Vec<(Purpose, Request)>,
+    busy: bool,
+    /// Something of the turn we wait for was seen, so the next idle is its end.
+    turn_seen: bool,
+    attached_before: bool,
+    abort_asked: bool,
+    input_ended: bool,
+    ending: Option<Ending>,
+}
+
+enum Wake {
+    Update(Box<Update>),
+    Finished(Box<Finished>),
+    Line(Option<String>),
+    Interrupt,
+}
+
+impl<'a> Conversation<'a> {
+    pub(crate) fn new(output: &'a Output, attachment: Attachment, manner: Manner) -> Result<Self, CliError> {
+        let client_name = clock::random_hex(6)
+            .map(|random| format!("cli-{random}"))
+            .map_err(|error| CliError::failed(format!("no randomness from the system: {error}")))?;
+        let renderer = Renderer::new(output.style).quiet(manner.quiet).own_client(&client_name);
+        Ok(Conversation {
+            output,
+            attachment,
+            manner,
+            renderer,
+            client_name,
+            prompts: 0,
+            questions: Questions::default(),
+            calls: JoinSet::new(),
+            interrupts: signal(SignalKind::interrupt())?,
+            unanswered: Vec::new(),
+            busy: false,
+            turn_seen: false,
+            attached_before: false,
+            abort_asked: false,
+            input_ended: false,
+            ending: None,
+        })
+    }
+
+    /// Gives the session a prompt; while the agent works it steers.
+    pub(crate) fn prompt(&mut self, message: String) {
+        self.prompts += 1;
+        let key = format!("{}-{}", self.client_name, self.prompts);
+        let params = PromptParams {
+            message,
+            images: None,
+            streaming_behavior: Some(StreamingBehavior::Steer),
+            client_id: Some(key.clone()),
+        };
+        let request =
+            Request::session(self.attachment.session_id(), Command::Prompt(params)).idempotency_key(key);
+        self.busy = true;
+        self.send(Purpose::Prompt, request);
+    }
+
+    /// Follows the session to its end.
+    pub(crate) async fn follow(mut self) -> Result<Ending, CliError> {
+        loop {
+            self.write()?;
+            if let Some(ending) = self.ending {
+                return Ok(ending);
+            }
+            match self.wake().await? {
+                Wake::Update(update) => self.take_update(*update)?,
+                Wake::Finished(finished) => self.take_finished(*finished)?,
+                Wake::Line(line) => self.take_line(line),
+                Wake::Interrupt => self.interrupt(),
+            }
+        }
+    }
+
+    async fn wake(&mut self) -> Result<Wake, CliError> {
+        let lines = self.manner.lines.as_mut().filter(|_| !self.input_ended);
+        tokio::select! {
+            // What happened before a key was pressed is shown before it takes effect.
+            biased;
+            update = self.attachment.next() => Ok(Wake::Update(Box::new(update?))),
+            Some(finished) = self.calls.join_next() => match finished {
+                Ok(finished) => Ok(Wake::Finished(Box::new(finished))),
+                Err(error) => Err(CliError::failed(format!("a call broke: {error}"))),
+            },
+            line = input::next_line(lines) => Ok(Wake::Line(line)),
+            Some(()) = self.interrupts.recv() => Ok(Wake::Interrupt),
+        }
+    }
+
+    fn take_update(&mut self, update: Update) -> Result<(), CliError> {
+        match update {
+            Update::Attached(attach) => self.take_attach(&attach),
+            Update::Event { event, frame } => {
+                if self.output.json {
+                    match frame {
+                        Some(frame) => self.output.out(&format!("{}\n", frame.text()))?,
+                        None => self.output.json_line(&event)?,
+                    }
+                }
+                self.take_event(&event);
+                Ok(())
+            }
+            Update::System(_) => Ok(()),
+            Update::Disconnected { reason, retry_in } => {
+                self.renderer.end_line();
+                let wait = retry_in.as_millis();
+                self.notice(&format!("connection lost ({reason}); trying again in {wait} ms"));
+                Ok(())
+            }
+        }
+    }
+
+    fn take_attach(&mut self, attach: &AttachData) -> Result<(), CliError> {
+        if self.output.json {
+            self.output.json_line(attach)?;
+        }
+        let working = match attach.state.status {
+            SessionStatus::Working | SessionStatus::Starting => true,
+            SessionStatus::Idle | SessionStatus::Dormant | SessionStatus::Failed | SessionStatus::Closed => false,
+        };
+        let messages = attach.messages.as_deref().unwrap_or_default();
+        let skipped = if self.attached_before { 0 } else { messages.len().saturating_sub(HISTORY_MESSAGES_MAX) };
+        for message in &messages[skipped..] {
+            self.renderer.message(message);
+        }
+        let missed_the_end = self.attached_before && self.busy && !working && attach.resume == Resume::Gap;
+        if !self.attached_before {
+            self.busy |= working;
+        }
+        self.attached_before = true;
+        if let Some(error) = &attach.state.error {
+            self.renderer.error(error);
+        }
+        for (purpose, request) in std::mem::take(&mut self.unanswered) {
+            self.send(purpose, request);
+        }
+        let text = self.questions.replace(&attach.pending_input, self.attachment.session_id(), self.asking());
+        self.notice_text(&text);
+        if missed_the_end && self.calls.is_empty() {
+            let reason = messages.iter().rev().find_map(|message| message.stop_reason);
+            self.turn_ended(reason);
+        }
+        Ok(())
+    }
+
+    fn take_event(&mut self, envelope: &EventEnvelope) {
+        self.renderer.event(envelope);
+        let EventPayload::Known(event) = &envelope.payload else { return };
+        match event {
+            Event::AgentIdle { reason, .. } => {
+                if reason.is_some() || self.turn_seen {
+                    self.turn_ended(*reason);
+                }
+            }
+            Event::AgentWorking { .. } | Event::ToolStart { .. } | Event::MessageStart { .. } => {
+                self.busy = true;
+                self.turn_seen = true;
+            }
+            Event::AgentError { .. } => self.turn_seen = true,
+            Event::AgentInputNeeded { request } => {
+                let text = self.questions.ask(request, self.attachment.session_id(), self.asking());
+                self.notice_text(&text);
+            }
+            Event::AgentInputResolved { request_id, outcome, .. } => {
+                let text = self.questions.resolved(request_id, *outcome, self.asking());
+                self.notice_text(&text);
+            }
+            Event::SessionClosed { .. } => self.ending = Some(Ending::Closed),
+            _ => {}
+        }
+    }
+
+    fn turn_ended(&mut self, reason: Option<StopReason>) {
+        self.busy = false;
+        self.turn_seen = false;
+        self.abort_asked = false;
+        if self.manner.one_turn || self.input_ended {
+            self.ending = Some(Ending::Idle(reason));
+        }
+    }
+
+    fn take_finished(&mut self, (purpose, request, result): Finished) -> Result<(), CliError> {
+        let response = match result {
+            Ok(response) => response,
+            Err(CallError::Closed(_)) if purpose == Purpose::Prompt => {
+                self.unanswered.push((purpose, request));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if response.success {
+            return Ok(());
+        }
+        let error = CliError::from(CallError::Refused(Box::new(response)));
+        match purpose {
+            Purpose::Prompt if self.manner.one_turn => return Err(error),
+            Purpose::Prompt | Purpose::Abort | Purpose::Answer => self.notice_text(&error.to_human()),
+        }
+        if purpose == Purpose::Prompt && !self.turn_seen {
+            self.busy = false;
+            self.end_with_input();
+        }
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: Option<String>) {
+        let Some(line) = line else {
+            self.input_ended = true;
+            if self.manner.interactive {
+                if !self.manner.one_turn {
+                    self.ending = Some(Ending::Detached);
+                }
+            } else {
+                self.end_with_input();
+            }
+            return;
+        };
+        if self.manner.interactive && self.questions.is_waiting() {
+            match self.questions.answer(&line) {
+                Ok(params) => {
+                    let request = Request::session(self.attachment.session_id(), Command::InputResponse(params));
+                    self.send(Purpose::Answer, request);
+                }
+                Err(text) => self.notice_text(&text),
+            }
+            return;
+        }
+        if line.trim().is_empty() {
+            return;
+        }
+        if self.manner.one_turn {
+            let session_id = self.attachment.session_id();
+            self.notice(&format!("no question waits; to steer the agent use `qd steer {session_id} …`"));
+        } else {
+            self.prompt(line);
+        }
+    }
+
+    /// Input from a pipe is over: nothing more will be said, so an idle agent is the end.
+    fn end_with_input(&mut self) {
+        if self.input_ended && !self.busy && !self.manner.one_turn {
+            self.ending = Some(Ending::Idle(None));
+        }
+    }
+
+    fn interrupt(&mut self) {
+        self.renderer.end_line();
+        if !self.busy || self.abort_asked {
+            self.ending = Some(Ending::Detached);
+            return;
+        }
+        self.abort_asked = true;
+        self.notice("aborting the turn; Ctrl-C again leaves the session running");
+        let request = Request::session(self.attachment.session_id(), Command::Abort(NoParams {}));
+        self.send(Purpose::Abort, request);
+    }
+
+    fn send(&mut self, purpose: Purpose, request: Request) {
+        let Some(client) = self.attachment.client().cloned() else {
+            match purpose {
+                Purpose::Prompt => self.unanswered.push((purpose, request)),
+                Purpose::Abort | Purpose::Answer => self.notice("not sent: the connection is lost at the moment"),
+            }
+            return;
+        };
+        self.calls.spawn(async move {
+            let result = client.call(&request).await;
+            (purpose, request, result)
+        });
+    }
+
+    fn asking(&self) -> questions::Asking {
+        questions::Asking { interactive: self.manner.interactive, style: self.output.style }
+    }
+
+    fn notice(&self, text: &str) {
+        self.notice_text(&format!("{}\n", self.output.style.dim(text)));
+    }
+
+    fn notice_text(&self, text: &str) {
+        if !text.is_empty() {
+            self.output.note(text);
+        }
+    }
+
+    fn write(&mut self) -> Result<(), CliError> {
+        let rendered = self.renderer.take();
+        if self.output.json {
+            return Ok(());
+        }
+        if !rendered.out.is_empty() {
+            self.output.out(&rendered.out)?;
+        }
+        if !rendered.err.is_empty() {
+            self.output.note(&rendered.err);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! `qd doctor`: what is installed, what works, what to do.
+
+mod agent;
+mod machine;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::output::{Output, Style};
+use crate::server;
+use crate::settings::{Environment, Settings};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Health {
+    Ok,
+    /// Something works less well, or not at all but is not needed.
+    Warning,
+    /// The server cannot work so.
+    Failed,
+}
+
+/// One thing looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    name: &'static str,
+    health: Health,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Check {
+        Check { name, health: Health::Ok, found: found.into(), advice: None }
+    }
+
+    fn warning(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+        Check { name, health: Health::Warning, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn failed(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+        Check { name, health: Health::Failed, found: found.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// Looks at everything and says what to do; fails when something essential does.
+pub(crate) async fn run(settings: &Settings, environment: &Environment, output: &Output) -> Result<(), CliError> {
+    let checks = [
+        machine::data_dir(&settings.data_dir),
+        machine::disk_space(&settings.data_dir),
+        machine::containment(),
+        reachable(settings).await,
+        Check::ok("demo", "built in; try: qd run --harness demo \"hello\""),
+        agent::pi(&settings.pi_command).await,
+        agent::node().await,
+        agent::models(environment),
+    ];
+    let failed = checks.iter().filter(|check| check.health == Health::Failed).count();
+    if output.json {
+        output.json_line(&json!({ "ok": failed == 0, "version": env!("CARGO_PKG_VERSION"), "checks": checks }))?;
+    } else {
+        output.out(&text(&checks, output.style))?;
+    }
+    match failed {
+        0 => Ok(()),
+        1 => Err(CliError::failed("1 essential thing is not in order")),
+        count => Err(CliError::failed(format!("{count} essential things are not in order"))),
+    }
+}
+
+fn text(checks: &[Check], style: Style) -> String {
+    let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for check in checks {
+        let mark = match check.health {
+            Health::Ok => style.green("ok     "),
+            Health::Warning => style.yellow("warning"),
+            Health::Failed => style.red("failed "),
+        };
+        text.push_str(&format!("{mark}  {:<width$}  {}\n", check.name, check.found));
+        if let Some(advice) = &check.advice {
+            text.push_str(&format!("         {:<width$}  → {advice}\n", ""));
+        }
+    }
+    text
+}
+
+async fn reachable(settings: &Settings) -> Check {
+    match server::connect(settings).await {
+        Ok((client, _frames)) => {
+            let info = client.server();
+            Check::ok("server", format!("version {}, protocol {}", info.server_version, info.protocol_version))
+        }
+        Err(error) => {
+            let advice = error.hint.unwrap_or_else(|| "start it with `qd up`".to_owned());
+            Check::warning("server", error.message, advice)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_says_what_to_do() {
+        let checks = [
+            Check::ok("data directory", "/d is writable"),
+            Check::warning("pi", "not found", "install it"),
+            Check::failed("disk space", "1 MB", "make room"),
+        ];
+        insta::assert_snapshot!(text(&checks, Style::PLAIN));
+    }
+}

@@ -1,0 +1,145 @@
+//! Where text goes: stdout for results, stderr for errors and notes; colours on a terminal only.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::settings::Environment;
+
+/// Colours and weights, or nothing of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Style {
+    colour: bool,
+}
+
+impl Style {
+    pub(crate) const PLAIN: Style = Style { colour: false };
+    #[cfg(test)]
+    pub(crate) const COLOUR: Style = Style { colour: true };
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    pub(crate) fn red(self, text: &str) -> String {
+        self.wrap("31", text)
+    }
+
+    pub(crate) fn green(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    pub(crate) fn yellow(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.colour && !text.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// The two streams of the process.
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) style: Style,
+}
+
+impl Output {
+    /// Colours when stdout is a terminal that wants them.
+    pub(crate) fn new(json: bool, environment: &Environment) -> Output {
+        let wanted = environment.get("NO_COLOR").is_none() && environment.get("TERM") != Some("dumb");
+        let colour = wanted && !json && io::stdout().is_terminal();
+        Output { json, style: Style { colour } }
+    }
+
+    /// Writes a result and shows it at once.
+    pub(crate) fn out(&self, text: &str) -> Result<(), CliError> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        Ok(stdout.flush()?)
+    }
+
+    /// Writes a note or an error. A closed stderr is not worth dying for.
+    pub(crate) fn note(&self, text: &str) {
+        let mut stderr = io::stderr().lock();
+        // There is nobody left to tell.
+        let _unheard = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
+    /// Writes one JSON value as one line.
+    pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), CliError> {
+        let mut line = serde_json::to_string(value).map_err(|error| CliError::failed(error.to_string()))?;
+        line.push('\n');
+        self.out(&line)
+    }
+}
+
+/// Text of others made harmless for a terminal: control characters cannot move the cursor or change its title.
+pub(crate) fn harmless(text: &str) -> String {
+    let safe = |character: char| match character {
+        '\n' | '\t' => character,
+        _ if character.is_control() => '\u{fffd}',
+        _ => character,
+    };
+    text.replace("\r\n", "\n").chars().map(safe).collect()
+}
+
+/// The first line, cut to `characters_max`.
+pub(crate) fn one_line(text: &str, characters_max: usize) -> String {
+    let text = harmless(text);
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let cut = lines.next().is_some() || first.chars().count() > characters_max;
+    let mut line: String = first.chars().take(characters_max).collect();
+    if cut {
+        line.push('…');
+    }
+    line
+}
+
+/// A duration as people say it.
+pub(crate) fn duration(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match milliseconds {
+        0..1000 => format!("{milliseconds} ms"),
+        1000..60_000 => format!("{seconds}.{} s", milliseconds % 1000 / 100),
+        60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// How long ago something was, in one unit.
+pub(crate) fn age(now_ms: i64, then_ms: i64) -> String {
+    let seconds = (now_ms - then_ms).max(0) / 1000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_cannot_steer_the_terminal() {
+        assert_eq!(harmless("a\u{1b}]0;x\u{7}b\r\nc\td"), "a\u{fffd}]0;x\u{fffd}b\nc\td");
+        assert_eq!(one_line("\n  first line \nsecond", 20), "first line…");
+        assert_eq!(one_line("abcdef", 3), "abc…");
+    }
+
+    #[test]
+    fn times_are_short() {
+        let spoken: Vec<_> = [7, 1250, 61_000, 3_700_000].map(duration).into_iter().collect();
+        assert_eq!(spoken, ["7 ms", "1.2 s", "1 min 1 s", "1 h 1 min"]);
+        let ages: Vec<_> = [0, 59_000, 60_000, 7_200_000, 200_000_000].map(|now| age(now, 0)).into_iter().collect();
+        assert_eq!(ages, ["0s", "59s", "1m", "2h", "2d"]);
+    }
+}

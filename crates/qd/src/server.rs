@@ -1,0 +1,152 @@
+//! Which server a command talks to, and how sessions are named on the command line.
+
+use std::path::{Path, PathBuf};
+
+use qd_link::client::{ConnectOptions, FrameQueue, MuxClient, Request};
+use qd_wire::Command;
+use qd_wire::command::NoParams;
+use qd_wire::data::{SessionSummary, SessionsData};
+use rustix::process::{Pid, test_kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::error::CliError;
+use crate::settings::Settings;
+
+/// What a running server leaves in its data directory for the command line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Endpoint {
+    pub(crate) url: String,
+    pub(crate) pid: u32,
+}
+
+impl Endpoint {
+    pub(crate) fn path(data_dir: &Path) -> PathBuf {
+        data_dir.join("endpoint.json")
+    }
+
+    /// The server of this data directory; one whose process is gone does not count.
+    pub(crate) fn read(data_dir: &Path) -> Option<Endpoint> {
+        let text = std::fs::read_to_string(Self::path(data_dir)).ok()?;
+        let endpoint: Endpoint = serde_json::from_str(&text).ok()?;
+        is_alive(endpoint.pid).then_some(endpoint)
+    }
+}
+
+/// Whether a process exists.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    match test_kill_process(pid) {
+        Ok(()) | Err(rustix::io::Errno::PERM) => true,
+        Err(_) => false,
+    }
+}
+
+/// The file of the owner's token.
+pub(crate) fn token_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("owner-token")
+}
+
+/// Where to connect, from the settings or from the data directory.
+pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
+    let url = match &settings.url {
+        Some(url) => url.clone(),
+        None => match Endpoint::read(&settings.data_dir) {
+            Some(endpoint) => endpoint.url,
+            None => {
+                return Err(CliError::unreachable(format!(
+                    "no server is running on {}",
+                    settings.data_dir.display()
+                ))
+                .hint("start one with `qd up`, or name one with --url and --token"));
+            }
+        },
+    };
+    let token = match &settings.token {
+        Some(token) => token.clone(),
+        None => {
+            let path = token_path(&settings.data_dir);
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                CliError::unreachable(format!("cannot read the token {}: {error}", path.display()))
+                    .hint("give it with --token or QD_TOKEN")
+            })?;
+            text.trim().to_owned()
+        }
+    };
+    Ok(ConnectOptions::new(&url, &token))
+}
+
+/// Connects to the server of the settings.
+pub(crate) async fn connect(settings: &Settings) -> Result<(MuxClient, FrameQueue), CliError> {
+    Ok(MuxClient::connect_with(&locate(settings)?).await?)
+}
+
+/// All sessions, newest first.
+pub(crate) async fn sessions(client: &MuxClient) -> Result<Vec<SessionSummary>, CliError> {
+    let data: SessionsData = client.query(&Request::system(Command::ListSessions(NoParams {}))).await?;
+    let mut sessions = data.sessions;
+    sessions.sort_by(|left, right| {
+        right.created_at.cmp(&left.created_at).then_with(|| right.session_id.cmp(&left.session_id))
+    });
+    Ok(sessions)
+}
+
+/// The session a person means by `name`, or the newest one.
+pub(crate) async fn resolve_session(client: &MuxClient, name: Option<&str>) -> Result<String, CliError> {
+    let sessions = sessions(client).await?;
+    let ids: Vec<&str> = sessions.iter().map(|session| session.session_id.as_str()).collect();
+    match name {
+        Some(name) => resolve(&ids, name, "session", "`qd ls` shows the sessions").map(str::to_owned),
+        None => ids.first().map(|id| (*id).to_owned()).ok_or_else(|| {
+            CliError::failed("there is no session yet").hint("start one: qd run --harness demo \"hello\"")
+        }),
+    }
+}
+
+/// The one id that is `name` or begins with it.
+pub(crate) fn resolve<'a>(ids: &[&'a str], name: &str, what: &str, hint: &str) -> Result<&'a str, CliError> {
+    if let Some(exact) = ids.iter().find(|id| **id == name) {
+        return Ok(exact);
+    }
+    let matching: Vec<&str> =
+        ids.iter().copied().filter(|id| !name.is_empty() && id.starts_with(name)).collect();
+    match matching.as_slice() {
+        [one] => Ok(one),
+        [] => Err(CliError::failed(format!("no {what} begins with '{name}'")).hint(hint)),
+        several => {
+            let list = several.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+            Err(CliError::failed(format!("'{name}' is not enough: {} {what}s begin with it ({list})", several.len()))
+                .hint("write more of the id"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unique_beginning_names_a_session() {
+        let ids = ["s1", "s12", "s123", "t9"];
+        let find = |name: &str| resolve(&ids, name, "session", "look").map_err(|error| error.to_human());
+        assert_eq!(find("t"), Ok("t9"));
+        assert_eq!(find("s1"), Ok("s1"));
+        assert_eq!(find("s123"), Ok("s123"));
+        insta::assert_snapshot!([find("s"), find("x"), find("")].map(Result::unwrap_err).join("\n"));
+    }
+
+    #[test]
+    fn an_endpoint_of_a_dead_process_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |pid: u32| {
+            let endpoint = Endpoint { url: "http://127.0.0.1:1".into(), pid };
+            std::fs::write(Endpoint::path(directory.path()), serde_json::to_string(&endpoint).unwrap()).unwrap();
+        };
+        assert_eq!(Endpoint::read(directory.path()), None);
+        write(std::process::id());
+        assert!(Endpoint::read(directory.path()).is_some());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        write(child.id());
+        assert_eq!(Endpoint::read(directory.path()), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Types of settings that are not plain text or numbers.
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+use tracing::level_filters::LevelFilter;
+
+/// How much is written to stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    pub(crate) fn filter(self) -> LevelFilter {
+        match self {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_ascii_lowercase().as_str() {
+            "off" => Ok(LogLevel::Off),
+            "error" => Ok(LogLevel::Error),
+            "warn" => Ok(LogLevel::Warn),
+            "info" => Ok(LogLevel::Info),
+            "debug" => Ok(LogLevel::Debug),
+            "trace" => Ok(LogLevel::Trace),
+            other => Err(format!("'{other}' is not off, error, warn, info, debug or trace")),
+        }
+    }
+}
+
+/// Names of hosts: a list in the file, separated by commas elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct HostList(Vec<String>);
+
+impl HostList {
+    pub(crate) fn none() -> HostList {
+        HostList(Vec::new())
+    }
+
+    pub(crate) fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl FromStr for HostList {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Ok(HostList(names.map(str::to_owned).collect()))
+    }
+}
+
+/// A program and its arguments, written as a shell would read them; nothing is expanded.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Words(Vec<String>);
+
+impl Words {
+    pub(crate) fn one(word: &str) -> Words {
+        Words(vec![word.to_owned()])
+    }
+
+    pub(crate) fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Words {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl FromStr for Words {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut words = Vec::new();
+        let mut word: Option<String> = None;
+        let mut quote: Option<char> = None;
+        let mut characters = text.chars();
+        while let Some(character) = characters.next() {
+            match (quote, character) {
+                (Some(open), _) if character == open => quote = None,
+                (Some('\''), _) => word.get_or_insert_default().push(character),
+                (_, '\\') => {
+                    let escaped = characters.next().ok_or("a backslash at the end escapes nothing")?;
+                    word.get_or_insert_default().push(escaped);
+                }
+                (None, '\'' | '"') => {
+                    quote = Some(character);
+                    word.get_or_insert_default();
+                }
+                (None, _) if character.is_whitespace() => words.extend(word.take()),
+                (None | Some(_), _) => word.get_or_insert_default().push(character),
+            }
+        }
+        if let Some(open) = quote {
+            return Err(format!("the quote {open} is not closed"));
+        }
+        words.extend(word);
+        if words.first().is_none_or(String::is_empty) {
+            return Err("no program is named".to_owned());
+        }
+        Ok(Words(words))
+    }
+}

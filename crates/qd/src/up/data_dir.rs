@@ -1,0 +1,153 @@
+//! The data directory: one server at a time, readable by its owner only.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::clock;
+use crate::error::CliError;
+use crate::server::{self, Endpoint};
+
+const DIRECTORY_MODE: u32 = 0o700;
+const SECRET_MODE: u32 = 0o600;
+const TOKEN_BYTES: usize = 32;
+
+/// The directory, held as long as this lives.
+pub(super) struct DataDir {
+    path: PathBuf,
+    /// The lock ends when the file is closed, so also when the process dies.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Creates the directory where it is missing, and takes it.
+    pub(super) fn take(path: &Path) -> Result<DataDir, CliError> {
+        let explain = |error: std::io::Error| {
+            CliError::failed(format!("cannot use the data directory {}: {error}", path.display()))
+                .hint("name another with --data-dir, or repair its owner and permissions")
+        };
+        std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(explain)?;
+        std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE)).map_err(explain)?;
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(SECRET_MODE)
+            .open(path.join("lock"))
+            .map_err(explain)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(taken(path, &mut lock)),
+            Err(error) => return Err(explain(error.into())),
+        }
+        // Who holds the lock, for the message above.
+        lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id())).map_err(explain)?;
+        Ok(DataDir { path: path.to_path_buf(), _lock: lock })
+    }
+
+    /// The owner's token; made at the first start.
+    pub(super) fn owner_token(&self) -> Result<String, CliError> {
+        let path = server::token_path(&self.path);
+        let explain =
+            |error: std::io::Error| CliError::failed(format!("cannot use the token {}: {error}", path.display()));
+        match std::fs::read_to_string(&path) {
+            Ok(token) if !token.trim().is_empty() => {
+                std::fs::set_permissions(&path, Permissions::from_mode(SECRET_MODE)).map_err(explain)?;
+                return Ok(token.trim().to_owned());
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(explain(error)),
+        }
+        let token = clock::random_hex(TOKEN_BYTES)
+            .map_err(|error| CliError::failed(format!("no randomness for a token: {error}")))?;
+        self.write_whole("owner-token", &token).map_err(explain)?;
+        Ok(token)
+    }
+
+    /// Leaves the address for the command line.
+    pub(super) fn write_endpoint(&self, endpoint: &Endpoint) -> Result<(), CliError> {
+        let text = serde_json::to_string(endpoint).map_err(|error| CliError::failed(error.to_string()))?;
+        self.write_whole("endpoint.json", &text).map_err(|error| {
+            CliError::failed(format!("cannot write {}: {error}", Endpoint::path(&self.path).display()))
+        })
+    }
+
+    /// A clean exit takes the address away; a leftover is recognised by its dead process.
+    pub(super) fn remove_endpoint(&self) {
+        if let Err(error) = std::fs::remove_file(Endpoint::path(&self.path))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "endpoint.json could not be removed");
+        }
+    }
+
+    /// Writes a file that readers see whole or not at all.
+    fn write_whole(&self, name: &str, text: &str) -> std::io::Result<()> {
+        let temporary = self.path.join(format!(".{name}.new"));
+        match std::fs::remove_file(&temporary) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(SECRET_MODE).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        std::fs::rename(&temporary, self.path.join(name))
+    }
+}
+
+fn taken(path: &Path, lock: &mut File) -> CliError {
+    let mut pid = String::new();
+    // Without the number the message is still right.
+    let _unknown = lock.rewind().and_then(|()| lock.take(32).read_to_string(&mut pid));
+    let pid = if pid.trim().is_empty() { "unknown".to_owned() } else { pid.trim().to_owned() };
+    CliError::failed(format!("another server (pid {pid}) already uses the data directory {}", path.display()))
+        .hint("use it (`qd ls`), stop it, or start this one with another --data-dir")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn the_directory_is_private_and_taken_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/qd");
+        let first = DataDir::take(&path).unwrap();
+        assert_eq!(mode(&path), 0o700);
+        let second = DataDir::take(&path).err().unwrap();
+        assert!(second.message.contains(&format!("pid {}", std::process::id())), "{}", second.message);
+        drop(first);
+        assert!(DataDir::take(&path).is_ok());
+    }
+
+    #[test]
+    fn the_token_is_made_once_and_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::take(directory.path()).unwrap();
+        let token = data_dir.owner_token().unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(data_dir.owner_token().unwrap(), token);
+        assert_eq!(mode(&server::token_path(directory.path())), 0o600);
+    }
+
+    #[test]
+    fn the_endpoint_comes_and_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::take(directory.path()).unwrap();
+        let endpoint = Endpoint { url: "http://127.0.0.1:1".into(), pid: std::process::id() };
+        data_dir.write_endpoint(&endpoint).unwrap();
+        assert_eq!(Endpoint::read(directory.path()), Some(endpoint));
+        data_dir.remove_endpoint();
+        data_dir.remove_endpoint();
+        assert_eq!(Endpoint::read(directory.path()), None);
+    }
+}

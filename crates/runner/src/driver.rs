@@ -1,0 +1,195 @@
+//! Drivers: the code that speaks to one kind of agent. A driver never writes to a store and knows no client.
+
+pub mod demo;
+pub mod pi;
+
+use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
+use qd_core::session::{AgentFacts, AgentUp};
+use qd_wire::command::SessionConfig;
+use qd_wire::data::ProcessStats;
+use qd_wire::Command;
+use serde_json::Value;
+
+use crate::config::RunnerConfig;
+
+/// What a command did to the agent, for the session machine to learn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    Facts(AgentFacts),
+    AutoCompaction(bool),
+    AutoRetry(bool),
+    Title(String),
+    /// The agent is in another conversation now; this is all of it.
+    Conversation { native_session_id: String, native_session_file: Option<String>, messages: Vec<NativeMessage> },
+}
+
+/// A command that the agent has carried out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Executed {
+    pub data: Option<Value>,
+    pub effects: Vec<Effect>,
+}
+
+impl Executed {
+    fn titled(title: String) -> Self {
+        Executed { data: None, effects: vec![Effect::Title(title)] }
+    }
+}
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct StartRequest {
+    pub session_id: String,
+    pub config: SessionConfig,
+    pub cwd: std::path::PathBuf,
+    /// The agent's own conversation to go on with.
+    pub native_session_id: Option<String>,
+    pub native_session_file: Option<String>,
+}
+
+/// An agent at work.
+pub enum Driver {
+    Pi(Box<pi::PiDriver>),
+    Demo(Box<demo::DemoDriver>),
+}
+
+/// What became of waiting for the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// Zero or more events were added.
+    Events,
+    /// The agent is gone; the text says how, with its last words.
+    Gone { error: String },
+}
+
+/// The way to ask an agent something; clones speak to the same agent.
+#[derive(Clone)]
+pub enum DriverHandle {
+    Pi(pi::PiHandle),
+    Demo(demo::DemoHandle),
+}
+
+/// The names of the harnesses this runner can start.
+pub fn harnesses(config: &RunnerConfig) -> Vec<String> {
+    let mut names = vec!["demo".to_owned()];
+    if pi::is_installed(&config.pi_command) {
+        names.push("pi".to_owned());
+    }
+    names
+}
+
+/// What a harness can do beyond prompts, for clients that hide what does not apply.
+pub fn capabilities(harness: &str) -> Vec<String> {
+    let names: &[&str] = match harness {
+        "pi" => &[
+            "steer", "follow_up", "images", "fork", "compact", "thinking", "models", "switch", "new", "retry", "resume",
+        ],
+        "demo" => &["steer", "follow_up"],
+        _ => &[],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Starts an agent. It is not ready yet: [`DriverHandle::prepare`] waits for that.
+pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Driver, String> {
+    match request.config.harness.as_str() {
+        "pi" => pi::PiDriver::start(runner, request).await.map(|driver| Driver::Pi(Box::new(driver))),
+        "demo" => Ok(Driver::Demo(Box::new(demo::DemoDriver::new()))),
+        other => Err(format!("Unknown harness '{other}'; this runner has: {}", harnesses(runner).join(", "))),
+    }
+}
+
+impl Driver {
+    /// Waits for the agent to do something. Cancelling it loses nothing.
+    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
+        match self {
+            Driver::Pi(driver) => driver.next(events).await,
+            Driver::Demo(driver) => driver.next(events).await,
+        }
+    }
+
+    pub fn handle(&self) -> DriverHandle {
+        match self {
+            Driver::Pi(driver) => DriverHandle::Pi(driver.handle()),
+            Driver::Demo(driver) => DriverHandle::Demo(driver.handle()),
+        }
+    }
+
+    /// Figures of the process; `None` for an agent that has none.
+    pub fn stats(&self) -> Option<ProcessStats> {
+        match self {
+            Driver::Pi(driver) => Some(driver.stats()),
+            Driver::Demo(_) => None,
+        }
+    }
+
+    /// Ends the agent and everything it started.
+    pub async fn close(self) {
+        match self {
+            Driver::Pi(driver) => driver.close().await,
+            Driver::Demo(_) => {}
+        }
+    }
+}
+
+impl DriverHandle {
+    /// Asks the agent and waits for its answer.
+    pub async fn request(&self, request: AgentRequest) -> Result<Value, String> {
+        match self {
+            DriverHandle::Pi(handle) => handle.request(request).await,
+            DriverHandle::Demo(handle) => handle.request(request).await,
+        }
+    }
+
+    /// Tells the agent something that has no answer.
+    pub async fn tell(&self, request: AgentRequest) -> Result<(), String> {
+        match self {
+            DriverHandle::Pi(handle) => handle.tell(request).await,
+            DriverHandle::Demo(handle) => handle.request(request).await.map(|_| ()),
+        }
+    }
+
+    /// Waits until the agent is ready and reads what it knows.
+    pub async fn prepare(&self) -> Result<AgentUp, String> {
+        match self {
+            DriverHandle::Pi(handle) => handle.prepare().await,
+            DriverHandle::Demo(_) => Ok(AgentUp { facts: demo::facts(), conversation: Vec::new() }),
+        }
+    }
+
+    /// Runs a command that only the agent can carry out.
+    pub async fn execute(&self, command: &Command) -> Result<Executed, String> {
+        match self {
+            DriverHandle::Pi(handle) => pi::execute(handle, command).await,
+            DriverHandle::Demo(handle) => handle.execute(command).await,
+        }
+    }
+
+    /// What may have changed without an event.
+    pub async fn facts(&self) -> Result<AgentFacts, String> {
+        match self {
+            DriverHandle::Pi(handle) => handle.facts().await,
+            DriverHandle::Demo(_) => Ok(demo::facts()),
+        }
+    }
+}
+
+/// A session name: trimmed, not empty, bounded.
+fn session_name(name: &str) -> Result<String, String> {
+    const NAME_CHARACTERS_MAX: usize = 256;
+    let name = name.trim();
+    if name.is_empty() {
+        return Err("name: Must not be empty".to_owned());
+    }
+    if name.chars().count() > NAME_CHARACTERS_MAX {
+        return Err(format!("name: Too long (max {NAME_CHARACTERS_MAX} chars)"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err("name: Must not contain control characters".to_owned());
+    }
+    Ok(name.to_owned())
+}
+
+fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, String> {
+    serde_json::to_value(value).map_err(|error| error.to_string())
+}

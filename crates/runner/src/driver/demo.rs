@@ -1,0 +1,143 @@
+//! The demo agent inside the runner: the pure script machine with a clock.
+
+use std::time::Duration;
+
+use qd_core::agent::{AgentEvent, AgentRequest};
+use qd_core::harness::demo::{self, DemoAgent};
+use qd_core::session::AgentFacts;
+use qd_wire::Command;
+use qd_wire::data::{ModelInfo, ModelRef, ModelsData, StatsData};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Executed, Progress, to_value};
+use crate::clock::now_ms;
+
+/// Requests that may wait for the demo; it answers at once, so few are enough.
+const REQUESTS_MAX: usize = 16;
+
+struct DemoRequest {
+    request: AgentRequest,
+    reply: oneshot::Sender<Result<Value, String>>,
+}
+
+/// The demo agent and its mailbox.
+pub struct DemoDriver {
+    agent: DemoAgent,
+    requests: mpsc::Receiver<DemoRequest>,
+    sender: mpsc::Sender<DemoRequest>,
+}
+
+/// Asks the demo agent.
+#[derive(Clone)]
+pub struct DemoHandle(mpsc::Sender<DemoRequest>);
+
+impl Default for DemoDriver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DemoDriver {
+    pub fn new() -> Self {
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        DemoDriver { agent: DemoAgent::default(), requests, sender }
+    }
+
+    pub fn handle(&self) -> DemoHandle {
+        DemoHandle(self.sender.clone())
+    }
+
+    /// Waits for a request or for the script's next step.
+    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
+        let request = match self.agent.next_wake() {
+            None => self.requests.recv().await,
+            Some(at) => {
+                let wait = Duration::from_millis(u64::try_from(at - now_ms()).unwrap_or(0));
+                tokio::select! {
+                    biased;
+                    request = self.requests.recv() => request,
+                    () = tokio::time::sleep(wait) => None,
+                }
+            }
+        };
+        if let Some(DemoRequest { request, reply }) = request {
+            let result = self.take(request, events);
+            // The asker may have given up; the request has taken effect all the same.
+            let _ = reply.send(result);
+        }
+        self.agent.advance(now_ms(), events);
+        Progress::Events
+    }
+
+    fn take(&mut self, request: AgentRequest, events: &mut Vec<AgentEvent>) -> Result<Value, String> {
+        let now = now_ms();
+        match request {
+            AgentRequest::Prompt { message, when_busy, images: _ } => {
+                self.agent.prompt(now, message, when_busy, events)?;
+            }
+            AgentRequest::Abort => self.agent.abort(events),
+            AgentRequest::Answer { request_id, answer } => self.agent.answer(now, &request_id, &answer),
+            AgentRequest::GetStats => return to_value(&self.stats()),
+            other => return Err(format!("The demo agent cannot do this: {other:?}")),
+        }
+        Ok(Value::Null)
+    }
+
+    fn stats(&self) -> StatsData {
+        let stats = self.agent.stats;
+        StatsData {
+            user_messages: stats.prompts,
+            assistant_messages: stats.answers,
+            tool_calls: stats.tool_calls,
+            tool_results: stats.tool_calls,
+            total_messages: stats.prompts + stats.answers + stats.tool_calls,
+            ..StatsData::default()
+        }
+    }
+}
+
+impl DemoHandle {
+    pub async fn request(&self, request: AgentRequest) -> Result<Value, String> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || "The demo agent is gone".to_owned();
+        self.0.send(DemoRequest { request, reply }).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// Runs a command of a client.
+    pub(super) async fn execute(&self, command: &Command) -> Result<Executed, String> {
+        let data = match command {
+            Command::GetCommands(_) => to_value(&demo::commands())?,
+            Command::GetModels(_) => to_value(&models())?,
+            Command::GetStats(_) => self.request(AgentRequest::GetStats).await?,
+            Command::GetForkPoints(_) => json!({ "fork_points": [] }),
+            Command::AbortRetry(_) => return Ok(Executed::default()),
+            Command::SetSessionName(params) => {
+                return Ok(Executed::titled(super::session_name(&params.name)?));
+            }
+            other => return Err(format!("The demo agent does not support '{}'", other.spec().name)),
+        };
+        Ok(Executed { data: Some(data), effects: Vec::new() })
+    }
+}
+
+/// What the demo agent says of itself.
+pub fn facts() -> AgentFacts {
+    AgentFacts {
+        model: Some(ModelRef { provider: "demo".to_owned(), model_id: "demo-1".to_owned() }),
+        ..AgentFacts::default()
+    }
+}
+
+fn models() -> ModelsData {
+    let model = ModelInfo {
+        provider: "demo".to_owned(),
+        model_id: "demo-1".to_owned(),
+        name: Some("Demo".to_owned()),
+        reasoning: None,
+        context_window: None,
+        max_tokens: None,
+    };
+    ModelsData { models: vec![model] }
+}

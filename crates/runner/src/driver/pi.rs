@@ -1,0 +1,168 @@
+//! pi in RPC mode, 0.84.3 and newer.
+
+mod execute;
+mod files;
+mod handle;
+mod home;
+mod launch;
+mod version;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qd_core::agent::AgentEvent;
+use qd_core::harness::pi::{PiCodec, PiOutput};
+use qd_wire::data::ProcessStats;
+use qd_wire::event::NotifyLevel;
+use serde_json::Value;
+use tokio::process::ChildStdout;
+use tokio::sync::oneshot;
+
+use super::{Progress, StartRequest};
+use crate::clock::now_ms;
+use crate::config::RunnerConfig;
+use crate::process::lines::{LINE_BYTES_MAX, LineReader};
+use crate::process::{AgentProcess, Close};
+
+pub(super) use execute::execute;
+pub use handle::PiHandle;
+pub use home::session_directory;
+pub use launch::is_installed;
+
+/// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
+const LINES_PER_BATCH_MAX: usize = 512;
+
+type Reply = oneshot::Sender<Result<Value, String>>;
+
+/// Requests that wait for pi's answer, by the id we gave them.
+type Waiting = Arc<Mutex<HashMap<String, Reply>>>;
+
+/// A running pi.
+pub struct PiDriver {
+    process: AgentProcess,
+    reader: LineReader<ChildStdout>,
+    codec: PiCodec,
+    outputs: Vec<PiOutput>,
+    waiting: Waiting,
+    handle: PiHandle,
+    /// Told to the session before anything else the agent does.
+    warnings: Vec<String>,
+}
+
+impl PiDriver {
+    /// Checks the version, makes the private directory, starts the process.
+    pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, String> {
+        version::check(runner).await?;
+        let launched = launch::launch(runner, &request).await?;
+        let mut process = launched.process;
+        let stdout = process.take_stdout().ok_or("The agent's output is already taken")?;
+        let waiting: Waiting = Arc::default();
+        let handle = PiHandle::new(process.stdin().clone(), Arc::clone(&waiting), launched.place);
+        Ok(PiDriver {
+            process,
+            reader: LineReader::new(stdout, LINE_BYTES_MAX),
+            codec: PiCodec::new(),
+            outputs: Vec::new(),
+            waiting,
+            handle,
+            warnings: launched.warnings,
+        })
+    }
+
+    pub fn handle(&self) -> PiHandle {
+        self.handle.clone()
+    }
+
+    pub fn stats(&self) -> ProcessStats {
+        let stats = self.process.stats();
+        ProcessStats {
+            alive: stats.alive,
+            pid: u32::try_from(self.process.pid()).ok(),
+            rss_bytes: Some(stats.rss_bytes),
+            cpu_pct: Some(stats.cpu_pct),
+            uptime_s: Some(stats.uptime_s),
+        }
+    }
+
+    /// Reads what pi printed and decodes it.
+    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
+        for message in self.warnings.drain(..) {
+            events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
+        }
+        if !events.is_empty() {
+            return Progress::Events;
+        }
+        match self.reader.fill().await {
+            Ok(true) => {
+                self.take_lines(events);
+                Progress::Events
+            }
+            Ok(false) => self.gone(None).await,
+            Err(error) => self.gone(Some(error.to_string())).await,
+        }
+    }
+
+    fn take_lines(&mut self, events: &mut Vec<AgentEvent>) {
+        let now = now_ms();
+        for _ in 0..LINES_PER_BATCH_MAX {
+            match self.reader.next_line() {
+                None => break,
+                Some(Ok(line)) => self.codec.line(line, now, &mut self.outputs),
+                Some(Err(too_long)) => self.outputs.push(PiOutput::Malformed {
+                    error: too_long.to_string(),
+                    preview: String::new(),
+                }),
+            }
+        }
+        for output in self.outputs.drain(..) {
+            match output {
+                PiOutput::Event(event) => events.push(event),
+                PiOutput::Reply(reply) => {
+                    let waiting = reply.id.and_then(|id| lock(&self.waiting).remove(&id));
+                    if let Some(waiting) = waiting {
+                        // Nobody listens any more when the asker gave up; that is its right.
+                        let _ = waiting.send(reply.result);
+                    }
+                }
+                PiOutput::Malformed { error, preview } => {
+                    let message = format!("pi printed something that is not its protocol: {error} {preview}");
+                    events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
+                }
+            }
+        }
+    }
+
+    async fn gone(&mut self, read_error: Option<String>) -> Progress {
+        if read_error.is_some() {
+            self.process.kill();
+        }
+        let status = self.process.exited().await;
+        let mut error = format!("pi ended: {status}");
+        if let Some(read_error) = read_error {
+            error.push_str(&format!(" after its output could not be read: {read_error}"));
+        }
+        let last_words = self.process.stderr().lines();
+        if !last_words.is_empty() {
+            error.push_str(". Its last words:\n");
+            error.push_str(&last_words.join("\n"));
+        }
+        // Whoever still waits for an answer gets this one.
+        for (_, waiting) in lock(&self.waiting).drain() {
+            let _ = waiting.send(Err(error.clone()));
+        }
+        Progress::Gone { error }
+    }
+
+    pub async fn close(self) {
+        for (_, waiting) in lock(&self.waiting).drain() {
+            // As above: the asker may have given up.
+            let _ = waiting.send(Err("The session was closed before the agent answered".to_owned()));
+        }
+        drop(self.reader);
+        self.process.close(Close::Graceful).await;
+    }
+}
+
+fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, HashMap<String, Reply>> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,79 @@
+//! One process per session file. pi has no lock of its own: two writers silently split the conversation.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Files of this process, with the session that has each.
+static CLAIMED: Mutex<Option<HashMap<PathBuf, String>>> = Mutex::new(None);
+
+/// The right to run pi on a file; given back on drop.
+#[derive(Debug)]
+pub(super) struct Claim {
+    path: PathBuf,
+    /// Keeps other Quarterdecks of this machine away; pi itself does not look at locks.
+    _lock: Option<File>,
+}
+
+impl Claim {
+    /// Takes a file for a session, unless another has it.
+    pub(super) fn take(path: &Path, session_id: &str) -> Result<Claim, String> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let mut claimed = claimed();
+        let files = claimed.get_or_insert_with(HashMap::new);
+        if let Some(owner) = files.get(&path)
+            && owner != session_id
+        {
+            return Err(format!("{} is open in session '{owner}'; close that session first", path.display()));
+        }
+        let lock = match File::open(&path) {
+            Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(rustix::io::Errno::WOULDBLOCK) if !files.contains_key(&path) => {
+                    return Err(format!("{} is open in another qd on this machine", path.display()));
+                }
+                // Some file systems have no locks; the list above still guards this process.
+                _ => Some(file),
+            },
+            // pi writes the file with the first message; until then there is nothing to lock.
+            Err(_) => None,
+        };
+        files.insert(path.clone(), session_id.to_owned());
+        Ok(Claim { path, _lock: lock })
+    }
+
+    pub(super) fn is_for(&self, path: &Path) -> bool {
+        self.path == path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(files) = claimed().as_mut() {
+            files.remove(&self.path);
+        }
+    }
+}
+
+fn claimed() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, String>>> {
+    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_belongs_to_one_session_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.jsonl");
+        std::fs::write(&path, "{}").unwrap();
+        let first = Claim::take(&path, "s1").unwrap();
+        let error = Claim::take(&directory.path().join("./s.jsonl"), "s2").unwrap_err();
+        assert!(error.contains("open in session 's1'"), "{error}");
+        drop(first);
+        Claim::take(&path, "s2").unwrap();
+    }
+}

@@ -1,0 +1,193 @@
+//! Starts a pi process for a session.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::files::Claim;
+use super::handle::Place;
+use super::home;
+use crate::config::RunnerConfig;
+use crate::driver::StartRequest;
+use crate::process::{AgentProcess, Environment, Inherit, Spawn};
+
+/// Our extension, written beside the agents' directories at start.
+const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
+
+/// A pi that runs.
+pub(super) struct Launched {
+    pub(super) process: AgentProcess,
+    pub(super) place: Place,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Whether the program that starts pi can be found.
+pub fn is_installed(command: &[String]) -> bool {
+    let Some(program) = command.first() else { return false };
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+pub(super) fn missing_command() -> String {
+    "No command for pi is configured; set pi_command (QD_PI_COMMAND)".to_owned()
+}
+
+pub(super) fn cannot_run(program: &str, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::NotFound {
+        format!(
+            "pi is not installed: '{program}' was not found. Install it with \
+             'npm install -g @earendil-works/pi-coding-agent', or set pi_command (QD_PI_COMMAND) to where it is."
+        )
+    } else {
+        format!("'{program}' cannot be started: {error}")
+    }
+}
+
+/// Starts pi as the notes recommend: private directories, our own session id, explicit extensions only.
+pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Result<Launched, String> {
+    let describe = |what: &str, error: io::Error| format!("{what}: {error}");
+    let session_dir = runner.session_dir(&request.session_id);
+    let home = home::prepare(&session_dir, &runner.pi_user_dir)
+        .map_err(|error| describe("The agent's private directory cannot be made", error))?;
+    let sessions = home::session_directory(&runner.pi_user_dir, &request.cwd);
+    fs::create_dir_all(&sessions).map_err(|error| describe("The session directory cannot be made", error))?;
+    let conversation = conversation(request, &sessions)?;
+    let claim = match &conversation {
+        Conversation::File(path) => Some(Claim::take(path, &request.session_id)?),
+        Conversation::Id(_) => None,
+    };
+    let mut warnings = Vec::new();
+    let bridge = match write_bridge(&runner.data_dir) {
+        Ok(path) => Some(path),
+        Err(error) => {
+            warnings.push(format!("The bridge extension could not be written ({error}); phases are less fine"));
+            None
+        }
+    };
+    let mut program: Vec<OsString> = runner.pi_command.iter().map(OsString::from).collect();
+    program.extend(["--mode", "rpc", "--session-dir"].map(OsString::from));
+    program.push(sessions.clone().into_os_string());
+    program.extend(match conversation {
+        Conversation::File(path) => ["--session".into(), path.into_os_string()],
+        Conversation::Id(id) => ["--session-id".into(), OsString::from(id)],
+    });
+    program.extend(["--no-extensions", "--no-approve"].map(OsString::from));
+    let own = bridge.into_iter().map(PathBuf::into_os_string);
+    for extension in own.chain(request.config.extensions.iter().map(OsString::from)) {
+        program.push("-e".into());
+        program.push(extension);
+    }
+    program.extend(model_arguments(request));
+    let spawn = Spawn {
+        program,
+        cwd: request.cwd.clone(),
+        environment: environment(runner, &home),
+        guard: runner.guard.clone(),
+        config: runner.process.clone(),
+    };
+    let process = spawn.start().await.map_err(|error| format!("pi cannot be started: {error}"))?;
+    let place = Place {
+        session_id: request.session_id.clone(),
+        cwd: request.cwd.clone(),
+        sessions,
+        claim: Mutex::new(claim),
+    };
+    Ok(Launched { process, place, warnings })
+}
+
+enum Conversation {
+    File(PathBuf),
+    Id(String),
+}
+
+/// Which conversation: the one it had, the one the client named, or a new one under our id.
+fn conversation(request: &StartRequest, sessions: &Path) -> Result<Conversation, String> {
+    if let Some(file) = &request.native_session_file
+        && Path::new(file).is_file()
+    {
+        return Ok(Conversation::File(file.into()));
+    }
+    if let Some(id) = &request.native_session_id {
+        return Ok(Conversation::Id(id.clone()));
+    }
+    match &request.config.continue_session {
+        Some(named) => find_session(named, &request.cwd, sessions).map(Conversation::File),
+        None => Ok(Conversation::Id(request.session_id.clone())),
+    }
+}
+
+/// A session file by path, or by pi's own session id. pi itself would silently start an empty one.
+pub(super) fn find_session(named: &str, cwd: &Path, sessions: &Path) -> Result<PathBuf, String> {
+    if named.contains('/') || named.ends_with(".jsonl") {
+        let path = cwd.join(named);
+        return if path.is_file() {
+            Ok(path)
+        } else {
+            Err(format!("There is no session file at '{}'", path.display()))
+        };
+    }
+    let suffix = format!("_{named}.jsonl");
+    let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().ends_with(&suffix) {
+            return Ok(entry.path());
+        }
+    }
+    Err(format!("There is no pi session '{named}' in {}", sessions.display()))
+}
+
+/// Hints for a new conversation; one that goes on has its own model and level in its file.
+fn model_arguments(request: &StartRequest) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    let resumed = request.native_session_id.is_some() || request.config.continue_session.is_some();
+    if resumed {
+        return arguments;
+    }
+    if let Some(model) = &request.config.model {
+        if let Some(provider) = &request.config.provider {
+            arguments.extend(["--provider".into(), provider.into()]);
+        }
+        arguments.extend(["--model".into(), model.into()]);
+    }
+    if let Some(level) = &request.config.thinking_level {
+        arguments.extend(["--thinking".into(), level.into()]);
+    }
+    arguments
+}
+
+fn environment(runner: &RunnerConfig, home: &home::PrivateHome) -> Environment {
+    let set = |name: &str, value: &Path| (OsString::from(name), value.as_os_str().to_owned());
+    let compile_cache = runner.data_dir.join("cache").join("node");
+    Environment {
+        inherit: Inherit::All,
+        remove: vec!["PI_CODING_AGENT_SESSION_DIR".into(), "QD_TOKEN".into()],
+        set: vec![
+            set("PI_CODING_AGENT_DIR", &home.agent_dir),
+            set("TMPDIR", &home.temp_dir),
+            // One cache for all: it is worth 100 ms of every start.
+            set("NODE_COMPILE_CACHE", &compile_cache),
+            ("PI_OFFLINE".into(), "1".into()),
+            ("PI_TELEMETRY".into(), "0".into()),
+            ("PI_SKIP_VERSION_CHECK".into(), "1".into()),
+        ],
+    }
+}
+
+fn write_bridge(data_dir: &Path) -> io::Result<PathBuf> {
+    let directory = data_dir.join("extensions");
+    fs::create_dir_all(&directory)?;
+    let path = directory.join("qd-bridge.ts");
+    let current = fs::read_to_string(&path).unwrap_or_default();
+    if current != BRIDGE {
+        // Renamed into place, so that an agent starting now never reads half of it.
+        let fresh = directory.join(format!(".qd-bridge.{}.ts", std::process::id()));
+        fs::write(&fresh, BRIDGE)?;
+        fs::rename(&fresh, &path)?;
+    }
+    Ok(path)
+}

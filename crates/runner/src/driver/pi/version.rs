@@ -1,0 +1,55 @@
+//! Which pi is this? Asked once per runner, because every question costs a Node start.
+
+use std::collections::HashSet;
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use qd_core::harness::pi::{MINIMUM_VERSION, check_version};
+use tokio::process::Command;
+
+use super::launch;
+use crate::config::RunnerConfig;
+
+const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Commands whose pi is known to be new enough. Failures are not kept, so that an upgrade is noticed.
+static ACCEPTED: Mutex<Option<HashSet<Vec<String>>>> = Mutex::new(None);
+
+/// Refuses a pi that is missing or too old, by name and version, with what to do.
+pub(super) async fn check(runner: &RunnerConfig) -> Result<(), String> {
+    let command = &runner.pi_command;
+    if accepted().get_or_insert_with(HashSet::new).contains(command) {
+        return Ok(());
+    }
+    let (program, arguments) = command.split_first().ok_or_else(launch::missing_command)?;
+    let run = Command::new(program)
+        .args(arguments)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .env("PI_OFFLINE", "1")
+        .env("PI_SKIP_VERSION_CHECK", "1")
+        .output();
+    let output = match tokio::time::timeout(VERSION_TIMEOUT, run).await {
+        Err(_) => return Err(format!("'{program} --version' did not answer in {} s", VERSION_TIMEOUT.as_secs())),
+        Ok(Err(error)) => return Err(launch::cannot_run(program, &error)),
+        Ok(Ok(output)) => output,
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "'{program} --version' failed ({}): {}. pi {MINIMUM_VERSION} needs Node 22.19 or newer.",
+            output.status,
+            error.trim().chars().take(2000).collect::<String>()
+        ));
+    }
+    check_version(&text).map_err(|error| error.to_string())?;
+    accepted().get_or_insert_with(HashSet::new).insert(command.clone());
+    Ok(())
+}
+
+fn accepted() -> std::sync::MutexGuard<'static, Option<HashSet<Vec<String>>>> {
+    ACCEPTED.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,271 @@
+//! Starts an agent under a guard.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::agent::AgentProcess;
+use super::control::{Reports, Supervisor};
+use super::error::{LookupPlace, SpawnError};
+use super::stats::StatsReader;
+use super::stderr::{STDERR_LINES_MAX, StderrTail};
+use super::stdin::AgentStdin;
+use crate::guard::cgroup::AgentCgroup;
+use crate::guard::key::Owner;
+use crate::guard::report::Report;
+
+/// How long a guard that failed may take to say why.
+const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
+
+/// What to start, and where.
+#[derive(Debug, Clone)]
+pub struct Spawn {
+    /// The program, looked up in the agent's own PATH, and its arguments.
+    pub program: Vec<OsString>,
+    pub cwd: PathBuf,
+    pub environment: Environment,
+    pub guard: GuardCommand,
+    pub config: ProcessConfig,
+}
+
+/// The agent's environment: what is inherited, minus `remove`, plus `set`.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    pub inherit: Inherit,
+    pub remove: Vec<OsString>,
+    pub set: Vec<(OsString, OsString)>,
+}
+
+/// Which of the runner's own variables the agent gets.
+#[derive(Debug, Clone, Default)]
+pub enum Inherit {
+    #[default]
+    All,
+    Only(Vec<OsString>),
+    Nothing,
+}
+
+/// How to run the guard; the options of `qd guard` are appended.
+#[derive(Debug, Clone)]
+pub struct GuardCommand {
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+}
+
+/// Bounds and patience.
+#[derive(Debug, Clone)]
+pub struct ProcessConfig {
+    pub stderr_lines_max: usize,
+    /// For the guard to report that the agent runs.
+    pub start_timeout: Duration,
+    /// After the end of stdin, before SIGTERM.
+    pub stdin_grace: Duration,
+    /// After SIGTERM, before SIGKILL.
+    pub term_grace: Duration,
+    /// After SIGKILL, for the guard to report; longer than the guard itself waits.
+    pub kill_wait_max: Duration,
+    /// Use a cgroup per agent where that is allowed.
+    pub use_cgroup: bool,
+}
+
+impl Default for ProcessConfig {
+    fn default() -> Self {
+        Self {
+            stderr_lines_max: STDERR_LINES_MAX,
+            start_timeout: Duration::from_secs(10),
+            stdin_grace: Duration::from_secs(1),
+            term_grace: Duration::from_secs(3),
+            kill_wait_max: Duration::from_secs(8),
+            use_cgroup: true,
+        }
+    }
+}
+
+impl GuardCommand {
+    /// The guard inside the running program itself: `qd guard`.
+    pub fn current() -> io::Result<Self> {
+        // The link keeps working when an upgrade has replaced the file on disk.
+        let link = Path::new("/proc/self/exe");
+        let program = if link.exists() { link.to_owned() } else { std::env::current_exe()? };
+        Ok(Self { program, args: vec!["guard".into()] })
+    }
+}
+
+impl Environment {
+    fn resolve(&self, own: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<OsString, OsString> {
+        let inherited = |name: &OsString| match &self.inherit {
+            Inherit::All => true,
+            Inherit::Only(names) => names.contains(name),
+            Inherit::Nothing => false,
+        };
+        let mut result: BTreeMap<_, _> =
+            own.filter(|(name, _)| inherited(name) && !self.remove.contains(name)).collect();
+        result.extend(self.set.iter().cloned());
+        result
+    }
+}
+
+impl Spawn {
+    /// Starts the agent; returns once its exec has succeeded, or says why it did not.
+    pub async fn start(self) -> Result<AgentProcess, SpawnError> {
+        let name = self.program.first().ok_or(SpawnError::ProgramMissing)?;
+        check_working_directory(&self.cwd)?;
+        let environment = self.environment.resolve(std::env::vars_os());
+        let key = Owner::current().map(|owner| owner.new_key());
+        let cgroup = key.as_deref().filter(|_| self.config.use_cgroup).and_then(AgentCgroup::create);
+
+        let (mut guard, control) = match self.start_guard(&environment, key.as_deref(), cgroup.as_ref()) {
+            Ok(started) => started,
+            Err(source) => {
+                discard(cgroup);
+                return Err(SpawnError::from_guard(name, self.guard.program.clone(), source));
+            }
+        };
+        // A return from here on drops the control socket, on which the guard ends everything.
+        let (read_half, control) = control.into_split();
+        let (stdin, stdout, stderr) = match (guard.stdin.take(), guard.stdout.take(), guard.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
+            _ => return Err(self.guard_failed("it has no pipes".to_owned())),
+        };
+        let tail = StderrTail::new(self.config.stderr_lines_max);
+        let stderr_task = tokio::spawn(tail.clone().read_from(stderr));
+        let mut reports = Reports::new(read_half);
+        let pid = match self.first_report(&mut reports).await {
+            Ok(Report::Pid { pid }) => pid,
+            Ok(Report::Error { error, errno }) => {
+                discard(cgroup);
+                let path_variable = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
+                let place = LookupPlace { cwd: &self.cwd, path_variable };
+                return Err(SpawnError::from_exec(name, errno, error, &place));
+            }
+            Ok(Report::Exit { .. }) => return Err(self.guard_failed("it reported an exit first".to_owned())),
+            Err(reason) => {
+                discard(cgroup);
+                return Err(self.guard_failed(with_last_words(reason, stderr_task, &tail).await));
+            }
+        };
+
+        let (exit_sender, exit) = watch::channel(None);
+        let supervisor = Supervisor { guard, reports, stderr: stderr_task, exit: exit_sender, key, cgroup };
+        tokio::spawn(supervisor.run());
+        Ok(AgentProcess {
+            pid,
+            stdin: AgentStdin::start(stdin),
+            stdout: Some(stdout),
+            stderr: tail,
+            stats: Mutex::new(StatsReader::new(pid)),
+            exit,
+            control,
+            config: self.config,
+        })
+    }
+
+    #[allow(unsafe_code)]
+    fn start_guard(
+        &self,
+        environment: &BTreeMap<OsString, OsString>,
+        key: Option<&str>,
+        cgroup: Option<&AgentCgroup>,
+    ) -> io::Result<(Child, UnixStream)> {
+        use std::os::fd::AsRawFd;
+        // Both ends are close-on-exec: if any other child held ours, its end would never be seen.
+        let (own_end, guard_end) = StdUnixStream::pair()?;
+        own_end.set_nonblocking(true)?;
+        let mut command = Command::new(&self.guard.program);
+        command.args(&self.guard.args).arg("--control-fd").arg(guard_end.as_raw_fd().to_string());
+        if let Some(cgroup) = cgroup {
+            command.arg("--cgroup").arg(cgroup.path());
+        }
+        if let Some(key) = key {
+            command.arg("--key").arg(key);
+        }
+        command.arg("--").args(&self.program);
+        command.env_clear().envs(environment).current_dir(&self.cwd);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // SAFETY: the closure runs between fork and exec. It makes only raw system calls (setsid,
+        // fcntl) on an fd it owns, and neither allocates nor locks.
+        unsafe {
+            command.pre_exec(move || {
+                // A session of its own: no Ctrl-C of the runner's terminal, and no prompts on it.
+                rustix::process::setsid()?;
+                Ok(rustix::io::fcntl_setfd(&guard_end, rustix::io::FdFlags::empty())?)
+            });
+        }
+        // The command owns the guard's end and is dropped here, so only the guard has it then.
+        Ok((command.spawn()?, UnixStream::from_std(own_end)?))
+    }
+
+    /// What the guard says first, or why it says nothing.
+    async fn first_report(&self, reports: &mut Reports) -> Result<Report, String> {
+        match tokio::time::timeout(self.config.start_timeout, reports.next()).await {
+            Ok(Ok(Some(report))) => Ok(report),
+            Ok(Ok(None)) => Err("it ended without a report".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it did not report in time".to_owned()),
+        }
+    }
+
+    fn guard_failed(&self, reason: String) -> SpawnError {
+        SpawnError::GuardFailed { guard: self.guard.program.clone(), reason }
+    }
+}
+
+/// A cgroup that is still busy has a guard, which removes it.
+fn discard(cgroup: Option<AgentCgroup>) {
+    if let Some(cgroup) = cgroup {
+        cgroup.remove();
+    }
+}
+
+/// Adds what a failed guard wrote to its stderr.
+async fn with_last_words(reason: String, stderr_task: JoinHandle<()>, tail: &StderrTail) -> String {
+    // At the limit the words so far will do.
+    let _ = tokio::time::timeout(LAST_WORDS_WAIT, stderr_task).await;
+    let lines = tail.lines();
+    if lines.is_empty() { reason } else { format!("{reason}: {}", lines.join("\n")) }
+}
+
+/// Checked beforehand because exec reports a missing directory and a missing program alike.
+fn check_working_directory(path: &Path) -> Result<(), SpawnError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(SpawnError::WorkingDirectoryUnusable {
+            path: path.to_owned(),
+            source: io::Error::from(io::ErrorKind::NotADirectory),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(SpawnError::WorkingDirectoryNotFound { path: path.to_owned() })
+        }
+        Err(source) => Err(SpawnError::WorkingDirectoryUnusable { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_is_inherited_then_cut_then_extended() {
+        let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+        let own = [pair("A", "1"), pair("B", "2"), pair("C", "3")];
+        for (inherit, expected) in [
+            (Inherit::All, vec![pair("A", "1"), pair("C", "new")]),
+            (Inherit::Only(vec!["B".into(), "C".into()]), vec![pair("C", "new")]),
+            (Inherit::Nothing, vec![pair("C", "new")]),
+        ] {
+            let environment = Environment { inherit, remove: vec!["B".into()], set: vec![pair("C", "new")] };
+            let resolved: Vec<_> = environment.resolve(own.iter().cloned()).into_iter().collect();
+            assert_eq!(resolved, expected);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Keeps the last lines an agent wrote to stderr.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::process::ChildStderr;
+
+/// How many lines are kept by default.
+pub const STDERR_LINES_MAX: usize = 50;
+/// Longer lines are cut here.
+pub const STDERR_LINE_BYTES_MAX: usize = 4 * 1024;
+/// Read at once; on the stack while reading, so an idle agent costs nothing.
+const READ_BYTES: usize = 4 * 1024;
+
+/// The last lines of stderr, as they come in. Clones share them.
+#[derive(Debug, Clone)]
+pub struct StderrTail {
+    ring: Arc<Mutex<Ring>>,
+}
+
+impl StderrTail {
+    pub(super) fn new(lines_max: usize) -> Self {
+        Self { ring: Arc::new(Mutex::new(Ring::new(lines_max))) }
+    }
+
+    /// The lines kept now, oldest first; a line not yet ended is the last.
+    pub fn lines(&self) -> Vec<String> {
+        self.with(|ring| ring.lines())
+    }
+
+    /// Reads to the end of the stream, however much that is: the agent must never block on it.
+    pub(super) async fn read_from(self, mut stderr: ChildStderr) {
+        poll_fn(move |context| {
+            let mut storage = [0_u8; READ_BYTES];
+            loop {
+                let mut buffer = ReadBuf::new(&mut storage);
+                // An error means that nothing more will come, as the end of the stream does.
+                let result = ready!(Pin::new(&mut stderr).poll_read(context, &mut buffer));
+                if result.is_err() || buffer.filled().is_empty() {
+                    return Poll::Ready(());
+                }
+                self.with(|ring| ring.push(buffer.filled()));
+            }
+        })
+        .await;
+    }
+
+    fn with<T>(&self, action: impl FnOnce(&mut Ring) -> T) -> T {
+        action(&mut self.ring.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Pure: bytes in, the last lines out.
+#[derive(Debug)]
+struct Ring {
+    lines_max: usize,
+    lines: VecDeque<String>,
+    partial: Vec<u8>,
+}
+
+impl Ring {
+    fn new(lines_max: usize) -> Self {
+        Self { lines_max, lines: VecDeque::new(), partial: Vec::new() }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let content = piece.strip_suffix(b"\n").unwrap_or(piece);
+            let room = STDERR_LINE_BYTES_MAX.saturating_sub(self.partial.len());
+            self.partial.extend_from_slice(&content[..content.len().min(room)]);
+            if content.len() < piece.len() {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.partial);
+        if self.lines_max == 0 {
+            return;
+        }
+        if self.lines.len() >= self.lines_max {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(text(&line));
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let partial = (!self.partial.is_empty()).then(|| text(&self.partial));
+        let all: Vec<String> = self.lines.iter().cloned().chain(partial).collect();
+        let surplus = all.len().saturating_sub(self.lines_max);
+        all.into_iter().skip(surplus).collect()
+    }
+}
+
+fn text(line: &[u8]) -> String {
+    String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_last_lines_whatever_the_chunks() {
+        let stream: &[u8] = b"one\r\ntwo\n\nbad \xff byte\nopen";
+        for chunk_size in 1..stream.len() {
+            let mut ring = Ring::new(3);
+            stream.chunks(chunk_size).for_each(|chunk| ring.push(chunk));
+            assert_eq!(ring.lines(), ["", "bad \u{fffd} byte", "open"]);
+        }
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_the_next_is_intact() {
+        let mut ring = Ring::new(50);
+        for _ in 0..100 {
+            ring.push(&[b'x'; 1000]);
+        }
+        ring.push(b"\nnext\n");
+        let lines = ring.lines();
+        assert_eq!(lines[0].len(), STDERR_LINE_BYTES_MAX);
+        assert_eq!(lines[1], "next");
+    }
+}

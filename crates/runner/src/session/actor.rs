@@ -1,0 +1,261 @@
+//! The loop of a session.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use qd_core::agent::AgentEvent;
+use qd_core::ledger::Token;
+use qd_core::outbox::Outbox;
+use qd_core::session::Session;
+use qd_link::memory::LinkSender;
+use qd_store::{OutcomeRow, RunnerStore};
+use qd_wire::command::SessionConfig;
+use tokio::sync::mpsc;
+
+use super::admit::Admitted;
+use super::{Incoming, MAILBOX_MAX, SessionInput};
+use crate::clock::now_ms;
+use crate::config::RunnerConfig;
+use crate::driver::{Driver, DriverHandle, Progress};
+use crate::submissions::Submissions;
+
+/// Inputs taken before the results are published.
+const INPUTS_PER_ROUND_MAX: usize = 64;
+
+/// Process figures go out this often.
+const HEARTBEAT_MS: i64 = 10_000;
+
+/// What all sessions of a runner share.
+pub(crate) struct Shared {
+    pub(crate) config: RunnerConfig,
+    pub(crate) store: RunnerStore,
+    pub(crate) link: LinkSender,
+    pub(crate) submissions: Submissions,
+    /// Told when a session's task ends for good.
+    pub(crate) ended: mpsc::Sender<String>,
+}
+
+/// Where the agent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AgentState {
+    None,
+    Starting,
+    Ready,
+}
+
+/// One session.
+pub(crate) struct SessionActor {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Session,
+    pub(super) config: SessionConfig,
+    pub(super) created_at: i64,
+    /// Whether the session has ever been ready; before that a failure leaves no trace.
+    pub(super) exists: bool,
+    pub(super) driver: Option<Driver>,
+    pub(super) agent: AgentState,
+    /// Raised with every start and stop, so that late news of an old agent is recognised.
+    pub(super) generation: u32,
+    pub(super) mailbox: mpsc::Receiver<SessionInput>,
+    pub(super) sender: mpsc::Sender<SessionInput>,
+    pub(super) out: Outbox,
+    pub(super) outcomes: Vec<OutcomeRow>,
+    /// The questions the store knows of.
+    pub(super) stored_questions: HashSet<String>,
+    pub(super) lane: VecDeque<Admitted>,
+    pub(super) lane_busy: Option<Token>,
+    /// Commands that wait for the agent to be ready.
+    pub(super) parked: Vec<Admitted>,
+    /// Commands that wait for other commands, with the moment they give up.
+    pub(super) held: HashMap<Token, (i64, Admitted)>,
+    pub(super) running: HashMap<Token, Admitted>,
+    pub(super) creating: Option<Token>,
+    pub(super) aborts: u32,
+    pub(super) next_heartbeat: i64,
+    pub(super) finished: bool,
+}
+
+/// What woke the session.
+enum Wake {
+    Input(Option<SessionInput>),
+    Agent(Progress),
+    Timer,
+}
+
+/// Starts the task of a session that is being created; `first` is its `session.create`.
+pub(crate) fn spawn_new(shared: &Arc<Shared>, session_id: &str, config: SessionConfig) -> mpsc::Sender<SessionInput> {
+    let session = super::row::new_session(&shared.config, session_id, &config);
+    spawn(SessionActor::new(shared, session, config, now_ms(), false))
+}
+
+/// Starts the task of a session known from before.
+pub(crate) fn spawn_restored(shared: &Arc<Shared>, restored: super::row::Restored) -> mpsc::Sender<SessionInput> {
+    let mut actor = SessionActor::new(shared, restored.session, restored.config, restored.created_at, true);
+    if restored.interrupted {
+        actor.session.interrupted(now_ms(), restored.open_questions.clone(), &mut actor.out);
+    }
+    actor.stored_questions = restored.open_questions.into_iter().collect();
+    spawn(actor)
+}
+
+fn spawn(actor: SessionActor) -> mpsc::Sender<SessionInput> {
+    let sender = actor.sender.clone();
+    tokio::spawn(actor.run());
+    sender
+}
+
+impl SessionActor {
+    fn new(shared: &Arc<Shared>, session: Session, config: SessionConfig, created_at: i64, exists: bool) -> Self {
+        let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
+        SessionActor {
+            shared: Arc::clone(shared),
+            session,
+            config,
+            created_at,
+            exists,
+            driver: None,
+            agent: AgentState::None,
+            generation: 0,
+            mailbox,
+            sender,
+            out: Outbox::default(),
+            outcomes: Vec::new(),
+            stored_questions: HashSet::new(),
+            lane: VecDeque::new(),
+            lane_busy: None,
+            parked: Vec::new(),
+            held: HashMap::new(),
+            running: HashMap::new(),
+            creating: None,
+            aborts: 0,
+            next_heartbeat: 0,
+            finished: false,
+        }
+    }
+
+    async fn run(mut self) {
+        let mut events = Vec::new();
+        self.publish().await;
+        while !self.finished {
+            match self.wait(&mut events).await {
+                Wake::Input(None) => break,
+                Wake::Input(Some(input)) => self.take_inputs(input).await,
+                Wake::Agent(progress) => self.agent_progress(progress, &mut events).await,
+                Wake::Timer => self.timers().await,
+            }
+            self.publish().await;
+        }
+        let session_id = self.session.identity().session_id.clone();
+        if self.shared.ended.send(session_id).await.is_err() {
+            tracing::debug!("the runner is gone already");
+        }
+    }
+
+    async fn wait(&mut self, events: &mut Vec<AgentEvent>) -> Wake {
+        let deadline = self.next_deadline();
+        let driver = &mut self.driver;
+        let agent = async {
+            match driver {
+                Some(driver) => driver.next(events).await,
+                None => std::future::pending().await,
+            }
+        };
+        let timer = async {
+            match deadline {
+                Some(at) => {
+                    let wait = u64::try_from(at - now_ms()).unwrap_or(0);
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            input = self.mailbox.recv() => Wake::Input(input),
+            progress = agent => Wake::Agent(progress),
+            () = timer => Wake::Timer,
+        }
+    }
+
+    async fn take_inputs(&mut self, first: SessionInput) {
+        let mut next = Some(first);
+        for _ in 0..INPUTS_PER_ROUND_MAX {
+            let Some(input) = next.take() else { break };
+            self.take_input(input).await;
+            if self.finished {
+                break;
+            }
+            next = self.mailbox.try_recv().ok();
+        }
+        // The bound can leave one input in hand; it must not be lost.
+        if let Some(input) = next {
+            self.take_input(input).await;
+        }
+    }
+
+    async fn take_input(&mut self, input: SessionInput) {
+        match input {
+            SessionInput::Command(incoming) => self.admit(incoming).await,
+            SessionInput::Released { token, release } => self.released(token, *release).await,
+            SessionInput::Started { generation, result } => self.agent_started(generation, *result).await,
+            SessionInput::Prepared { generation, result } => self.agent_prepared(generation, *result).await,
+            SessionInput::Executed { token, result } => self.executed(token, *result).await,
+            SessionInput::Facts { generation, facts } => {
+                if generation == self.generation {
+                    self.session.learn(now_ms(), *facts, &mut self.out);
+                }
+            }
+            SessionInput::Shutdown(done) => {
+                self.shutdown().await;
+                // The runner may have stopped waiting; the session is down all the same.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn shutdown(&mut self) {
+        if self.exists {
+            if self.agent != AgentState::None {
+                self.stop_agent(qd_core::session::Gone::Stopped).await;
+            }
+        } else if let Some(driver) = self.driver.take() {
+            driver.close().await;
+        }
+        self.publish().await;
+        self.finished = true;
+    }
+
+    fn next_deadline(&self) -> Option<i64> {
+        let questions = self.session.next_question_deadline();
+        let held = self.held.values().map(|(at, _)| *at).min();
+        let heartbeat = (self.next_heartbeat > 0).then_some(self.next_heartbeat);
+        [questions, held, heartbeat].into_iter().flatten().min()
+    }
+
+    async fn timers(&mut self) {
+        let now = now_ms();
+        self.session.expire_questions(now, &mut self.out);
+        self.expire_held(now).await;
+        if self.next_heartbeat > 0 && self.next_heartbeat <= now {
+            self.next_heartbeat = now + HEARTBEAT_MS;
+            if let Some(process) = self.driver.as_ref().and_then(Driver::stats) {
+                self.session.heartbeat(now, process, &mut self.out);
+            }
+        }
+    }
+
+    pub(super) fn start_heartbeat(&mut self) {
+        let has_process = self.driver.as_ref().is_some_and(|driver| driver.stats().is_some());
+        self.next_heartbeat = if has_process { now_ms() + HEARTBEAT_MS } else { 0 };
+    }
+
+    pub(super) fn handle(&self) -> Option<DriverHandle> {
+        self.driver.as_ref().map(Driver::handle)
+    }
+}
+
+impl Incoming {
+    /// The command as text; the link carries UTF-8 only.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.line).unwrap_or("{}")
+    }
+}

@@ -1,0 +1,239 @@
+//! Admission: validation, replay, dependencies, lane, version, in this order; and the end of every command.
+
+use qd_core::ledger::{IdName, KeyName, Outcome, Submission, Token, Verdict, fingerprint};
+use qd_core::outbox::Response;
+use qd_wire::Command;
+use qd_wire::command_table::Lane;
+use serde_json::Value;
+
+use super::Incoming;
+use super::actor::SessionActor;
+use crate::clock::now_ms;
+use crate::submissions::{Owner, Release, outcome_row};
+
+/// How long a command waits for those it depends on.
+const DEPENDENCY_WAIT_MS: i64 = 30_000;
+const DEPENDENCIES_MAX: usize = 32;
+const NAME_BYTES_MAX: usize = 256;
+
+/// Commands that may wait in one lane.
+const LANE_MAX: usize = 1024;
+
+/// A command that has passed the door.
+pub(crate) struct Admitted {
+    pub(super) incoming: Box<Incoming>,
+    pub(super) command: Command,
+    pub(super) submission: Option<Submission>,
+}
+
+impl Admitted {
+    pub(super) fn token(&self) -> Token {
+        self.incoming.token
+    }
+}
+
+impl SessionActor {
+    /// Takes a command from the link.
+    pub(super) async fn admit(&mut self, incoming: Box<Incoming>) {
+        let command = match Command::parse(&incoming.cmd, incoming.text()) {
+            Ok(command) => command,
+            Err(error) => return self.refuse(&incoming, &error.to_string()),
+        };
+        if let Err(error) = check_envelope(&incoming) {
+            return self.refuse(&incoming, &error);
+        }
+        let submission = self.submission(&incoming);
+        let Some(submission) = submission else {
+            return self.dispatch(Admitted { incoming, command, submission: None }).await;
+        };
+        let sender = &self.sender;
+        let owner = || Owner::Session(sender.clone());
+        let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
+        let admitted = Admitted { incoming, command, submission: Some(submission) };
+        match verdict {
+            Verdict::Run => self.dispatch(admitted).await,
+            Verdict::Wait | Verdict::Join => {
+                self.held.insert(admitted.token(), (now_ms() + DEPENDENCY_WAIT_MS, admitted));
+            }
+            Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
+            Verdict::Reject(error) => self.refuse(&admitted.incoming, &error),
+        }
+    }
+
+    /// A command that waited goes on.
+    pub(super) async fn released(&mut self, token: Token, release: Release) {
+        let Some((_, admitted)) = self.held.remove(&token) else { return };
+        match release {
+            Release::Ready => self.dispatch(admitted).await,
+            Release::Joined(outcome) => self.replay(&admitted.incoming, &outcome),
+            Release::Failed(error) => self.finish(admitted, Err(error)).await,
+        }
+    }
+
+    /// Fails the commands that have waited long enough for others.
+    pub(super) async fn expire_held(&mut self, now: i64) {
+        let expired: Vec<Token> =
+            self.held.iter().filter(|(_, (deadline, _))| *deadline <= now).map(|(token, _)| *token).collect();
+        for token in expired {
+            let Some((_, admitted)) = self.held.remove(&token) else { continue };
+            let missing = self.shared.submissions.missing(token).join(", ");
+            let error = format!("Command 'depends_on:{missing}' timed out after {DEPENDENCY_WAIT_MS}ms");
+            self.finish(admitted, Err(error)).await;
+        }
+    }
+
+    async fn dispatch(&mut self, admitted: Admitted) {
+        let spec = admitted.command.spec();
+        if spec.mutating
+            && let Some(submission) = admitted.submission.as_ref().filter(|submission| submission.key.is_some())
+        {
+            // On disk before it runs: after a crash it is known to have been under way.
+            self.outcomes.push(outcome_row(submission, now_ms(), None));
+            self.publish().await;
+        }
+        match spec.lane {
+            Lane::Read | Lane::Control => self.begin(admitted).await,
+            Lane::Session if self.lane_busy.is_none() && self.lane.is_empty() => {
+                self.lane_busy = Some(admitted.token());
+                self.begin(admitted).await;
+            }
+            Lane::Session if self.lane.len() >= LANE_MAX => {
+                let error = format!("Too many commands wait for this session (max {LANE_MAX})");
+                self.finish(admitted, Err(error)).await;
+            }
+            Lane::Session => self.lane.push_back(admitted),
+        }
+    }
+
+    /// Starts the next command of the lane, if none runs.
+    async fn pump_lane(&mut self) {
+        while self.lane_busy.is_none() {
+            let Some(admitted) = self.lane.pop_front() else { return };
+            self.lane_busy = Some(admitted.token());
+            // Boxed because beginning a command can end it, which pumps the lane again.
+            Box::pin(self.begin(admitted)).await;
+        }
+    }
+
+    async fn begin(&mut self, admitted: Admitted) {
+        let version = self.session.memory().version;
+        if let Some(expected) = admitted.incoming.if_session_version
+            && expected != version
+        {
+            let error = format!("Session version mismatch: expected {expected}, got {version}");
+            return self.finish(admitted, Err(error)).await;
+        }
+        self.execute(admitted).await;
+    }
+
+    /// The one end of a command: outcome stored, response sent, whoever waited goes on.
+    pub(super) async fn finish(&mut self, admitted: Admitted, result: Result<Option<Value>, String>) {
+        let now = now_ms();
+        let token = admitted.token();
+        let spec = admitted.command.spec();
+        let created = matches!(admitted.command, Command::SessionCreate(_));
+        if spec.mutating && result.is_ok() && !created {
+            self.session.bump_version();
+        }
+        let session_version = self.exists.then(|| self.session.memory().version);
+        let response = Response {
+            id: &admitted.incoming.link_id,
+            cmd: &admitted.incoming.cmd,
+            result: result.as_ref().map(Option::as_ref).map_err(String::as_str),
+            session_version,
+            replayed: false,
+            indeterminate: false,
+        };
+        self.out.response(self.session.front(), now, &response);
+        if let Some(submission) = &admitted.submission {
+            let bytes = result.as_ref().map_or_else(String::len, |data| data.as_ref().map_or(0, rough_size));
+            let outcome =
+                Outcome { cmd: admitted.incoming.cmd.clone(), result, session_version, indeterminate: false, bytes };
+            if spec.mutating || submission.key.is_some() {
+                self.outcomes.push(outcome_row(submission, now, Some(&outcome)));
+            }
+            // Waiters are told through their mailboxes, which are read after this round is published.
+            self.shared.submissions.finish(now, token, &outcome);
+        }
+        if self.lane_busy == Some(token) {
+            self.lane_busy = None;
+            Box::pin(self.pump_lane()).await;
+        }
+    }
+
+    /// An answer without an outcome: the command never entered.
+    pub(super) fn refuse(&mut self, incoming: &Incoming, error: &str) {
+        let response = Response {
+            id: &incoming.link_id,
+            cmd: &incoming.cmd,
+            result: Err(error),
+            session_version: None,
+            replayed: false,
+            indeterminate: false,
+        };
+        self.out.response(self.session.front(), now_ms(), &response);
+    }
+
+    fn replay(&mut self, incoming: &Incoming, outcome: &Outcome) {
+        let response = Response {
+            id: &incoming.link_id,
+            cmd: &incoming.cmd,
+            result: outcome.result.as_ref().map(Option::as_ref).map_err(String::as_str),
+            session_version: outcome.session_version,
+            replayed: true,
+            indeterminate: outcome.indeterminate,
+        };
+        self.out.response(self.session.front(), now_ms(), &response);
+    }
+
+    /// The command's identity; `None` for one that nobody can name again.
+    fn submission(&self, incoming: &Incoming) -> Option<Submission> {
+        if incoming.client_command_id.is_none() && incoming.idempotency_key.is_none() && incoming.depends_on.is_empty() {
+            return None;
+        }
+        let principal = &incoming.principal;
+        let key = incoming.idempotency_key.as_ref().map(|key| KeyName {
+            principal: principal.clone(),
+            scope: self.session.identity().session_id.clone(),
+            key: key.clone(),
+        });
+        let id = incoming.client_command_id.as_ref().map(|id| IdName { principal: principal.clone(), id: id.clone() });
+        // Only a key is ever compared; hashing every read would cost more than answering it.
+        let fingerprint = if key.is_some() { fingerprint(incoming.text()) } else { [0; 32] };
+        Some(Submission {
+            token: incoming.token,
+            cmd: incoming.cmd.clone(),
+            key,
+            id,
+            fingerprint,
+            depends_on: incoming.depends_on.clone(),
+        })
+    }
+}
+
+fn check_envelope(incoming: &Incoming) -> Result<(), String> {
+    if let Some(key) = &incoming.idempotency_key {
+        if key.trim().is_empty() {
+            return Err("idempotency_key: Must be a non-empty string if provided".to_owned());
+        }
+        if key.len() > NAME_BYTES_MAX {
+            return Err(format!("idempotency_key: Too long (max {NAME_BYTES_MAX} chars)"));
+        }
+    }
+    if incoming.depends_on.len() > DEPENDENCIES_MAX {
+        return Err(format!("depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"));
+    }
+    Ok(())
+}
+
+/// A bound on the memory an outcome takes; exactness does not matter.
+fn rough_size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
+        Value::String(text) => 24 + text.len(),
+        Value::Array(items) => 24 + items.iter().map(rough_size).sum::<usize>(),
+        Value::Object(fields) => {
+            24 + fields.iter().map(|(name, value)| 48 + name.len() + rough_size(value)).sum::<usize>()
+        }
+    }
+}

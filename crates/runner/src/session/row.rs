@@ -1,0 +1,119 @@
+//! A session in the store: written with every commit, read after a restart.
+
+use std::path::{Path, PathBuf};
+
+use qd_core::session::{Identity, Memory, Session};
+use qd_store::RunnerSession;
+use qd_wire::command::SessionConfig;
+use qd_wire::data::{ModelRef, SessionStatus};
+use serde::{Deserialize, Serialize};
+
+use super::actor::SessionActor;
+use crate::config::RunnerConfig;
+use crate::driver::{self, StartRequest};
+
+/// A session read back from the store.
+pub(crate) struct Restored {
+    pub(super) session: Session,
+    pub(super) config: SessionConfig,
+    pub(super) created_at: i64,
+    /// It was working when we died.
+    pub(super) interrupted: bool,
+    pub(super) open_questions: Vec<String>,
+}
+
+/// What only the harness understands, and what it last said of itself.
+#[derive(Default, Serialize, Deserialize)]
+struct Native {
+    #[serde(default)]
+    session_id: Option<String>,
+    #[serde(default)]
+    session_file: Option<String>,
+    #[serde(default)]
+    model: Option<ModelRef>,
+    #[serde(default)]
+    thinking_level: Option<String>,
+}
+
+pub(super) fn new_session(runner: &RunnerConfig, session_id: &str, config: &SessionConfig) -> Session {
+    Session::new(identity(runner, session_id, config), Memory::default(), SessionStatus::Starting)
+}
+
+pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
+    let memory = actor.session.memory();
+    let native = Native {
+        session_id: memory.native_session_id.clone(),
+        session_file: memory.native_session_file.clone(),
+        model: memory.model.clone(),
+        thinking_level: memory.thinking_level.clone(),
+    };
+    RunnerSession {
+        session_id: actor.session.identity().session_id.clone(),
+        config_json: serde_json::to_string(&actor.config).unwrap_or_default(),
+        native_json: serde_json::to_string(&native).unwrap_or_default(),
+        version: memory.version,
+        next_seq: memory.last_seq + 1,
+        next_idx: memory.next_idx,
+        state: actor.session.status().as_str().to_owned(),
+        title: memory.title.clone(),
+        created_at: actor.created_at,
+        updated_at: now,
+        extra_json: None,
+    }
+}
+
+/// Rebuilds a session; its agent is not running.
+pub(crate) fn restore(runner: &RunnerConfig, row: RunnerSession, open_questions: Vec<String>) -> Result<Restored, String> {
+    let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
+    let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;
+    let memory = Memory {
+        last_seq: row.next_seq.saturating_sub(1),
+        next_idx: row.next_idx,
+        version: row.version,
+        title: row.title,
+        model: native.model,
+        thinking_level: native.thinking_level,
+        native_session_id: native.session_id,
+        native_session_file: native.session_file,
+    };
+    let is = |status: SessionStatus| row.state == status.as_str();
+    let status = if is(SessionStatus::Closed) { SessionStatus::Closed } else { SessionStatus::Dormant };
+    let session = Session::new(identity(runner, &row.session_id, &config), memory, status);
+    let interrupted = is(SessionStatus::Working) || !open_questions.is_empty();
+    Ok(Restored { session, config, created_at: row.created_at, interrupted, open_questions })
+}
+
+/// What the driver needs to start this session's agent; a missing directory is a clear error.
+pub(super) fn start_request(session: &Session, config: &SessionConfig) -> Result<StartRequest, String> {
+    let cwd = PathBuf::from(session.identity().cwd.clone().unwrap_or_else(|| "/".to_owned()));
+    if !cwd.is_absolute() {
+        return Err(format!("cwd: Must be an absolute path, not '{}'", cwd.display()));
+    }
+    if !cwd.is_dir() {
+        return Err(format!("cwd: There is no directory '{}' on this runner", cwd.display()));
+    }
+    let memory = session.memory();
+    Ok(StartRequest {
+        session_id: session.identity().session_id.clone(),
+        config: config.clone(),
+        cwd,
+        native_session_id: memory.native_session_id.clone(),
+        native_session_file: memory.native_session_file.clone(),
+    })
+}
+
+fn identity(runner: &RunnerConfig, session_id: &str, config: &SessionConfig) -> Identity {
+    Identity {
+        session_id: session_id.to_owned(),
+        runner_id: runner.runner_id.clone(),
+        harness: config.harness.clone(),
+        cwd: Some(config.cwd.clone().unwrap_or_else(|| home_of(runner))),
+        capabilities: driver::capabilities(&config.harness),
+    }
+}
+
+/// Without a directory a session works where the user's files are.
+fn home_of(runner: &RunnerConfig) -> String {
+    let home = runner.default_cwd.as_deref().unwrap_or(Path::new("/"));
+    home.to_string_lossy().into_owned()
+}

@@ -1,0 +1,191 @@
+//! The runner's ledger behind a lock, and who waits for what.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use qd_core::ledger::{IdName, KeyName, Ledger, Limits, Outcome, Released, Submission, Token, Verdict};
+use qd_store::{OutcomeRow, OutcomeStatus};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::session::SessionInput;
+
+/// Said of a command that was cut off by a crash.
+pub(crate) const INDETERMINATE: &str =
+    "Indeterminate: qd stopped before the command's result was known; look at the session, then send it again \
+     with a new idempotency_key";
+
+/// What a waiting command is told.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Release {
+    /// The command it duplicates has finished.
+    Joined(Outcome),
+    /// Its dependencies have succeeded.
+    Ready,
+    /// A dependency failed.
+    Failed(String),
+}
+
+/// Whom to tell.
+pub(crate) enum Owner {
+    Session(mpsc::Sender<SessionInput>),
+    Once(oneshot::Sender<Release>),
+}
+
+/// All submissions of a runner.
+#[derive(Default)]
+pub(crate) struct Submissions {
+    inner: Mutex<Inner>,
+    next_token: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    ledger: Ledger,
+    owners: HashMap<Token, Owner>,
+}
+
+/// What is stored of an answer.
+#[derive(Serialize, Deserialize)]
+struct StoredResponse {
+    success: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_version: Option<u64>,
+}
+
+impl Submissions {
+    /// Takes up what survived a restart.
+    pub(crate) fn restore(rows: Vec<OutcomeRow>) -> Self {
+        let mut ledger = Ledger::new(Limits::default());
+        for row in rows {
+            let Ok(fingerprint) = <[u8; 32]>::try_from(row.fingerprint.as_ref()) else { continue };
+            let outcome = stored_outcome(&row);
+            let key = row.idempotency_key.map(|key| KeyName {
+                principal: row.principal.clone(),
+                scope: row.session_id,
+                key,
+            });
+            let id = (!row.id.is_empty()).then_some(IdName { principal: row.principal, id: row.id });
+            ledger.restore(key, id, fingerprint, row.created_at, outcome);
+        }
+        Submissions { inner: Mutex::new(Inner { ledger, owners: HashMap::new() }), next_token: AtomicU64::new(1) }
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks the ledger; a command that waits is told through `owner`.
+    pub(crate) fn submit(&self, now: i64, submission: Submission, owner: impl FnOnce() -> Owner) -> Verdict {
+        let token = submission.token;
+        let mut inner = self.lock();
+        let verdict = inner.ledger.submit(now, submission);
+        if matches!(verdict, Verdict::Wait | Verdict::Join) {
+            inner.owners.insert(token, owner());
+        }
+        verdict
+    }
+
+    /// Notes the end of a command and wakes whoever waited for it.
+    pub(crate) fn finish(&self, now: i64, token: Token, outcome: &Outcome) {
+        let mut inner = self.lock();
+        inner.owners.remove(&token);
+        let released = inner.ledger.finish(now, token, outcome);
+        let mut deliveries = Vec::new();
+        let Released { joined, ready, failed } = released;
+        let releases = joined
+            .into_iter()
+            .map(|token| (token, Release::Joined(outcome.clone())))
+            .chain(ready.into_iter().map(|token| (token, Release::Ready)))
+            .chain(failed.into_iter().map(|(token, error)| (token, Release::Failed(error))));
+        for (token, release) in releases {
+            if let Some(owner) = inner.owners.remove(&token) {
+                deliveries.push((token, release, owner));
+            }
+        }
+        drop(inner);
+        for (token, release, owner) in deliveries {
+            deliver(token, release, owner);
+        }
+    }
+
+    /// The ids a command still waits for.
+    pub(crate) fn missing(&self, token: Token) -> Vec<String> {
+        self.lock().ledger.missing(token)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn deliver(token: Token, release: Release, owner: Owner) {
+    match owner {
+        // A receiver that is gone has already answered for itself.
+        Owner::Once(sender) => drop(sender.send(release)),
+        Owner::Session(sender) => {
+            // The mailbox may be full at this moment, and its owner may be waiting for us.
+            tokio::spawn(async move {
+                let input = SessionInput::Released { token, release: Box::new(release) };
+                if sender.send(input).await.is_err() {
+                    tracing::debug!(token, "a waiting command's session is gone");
+                }
+            });
+        }
+    }
+}
+
+/// The row that makes an outcome durable.
+pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Outcome>) -> OutcomeRow {
+    let stored = outcome.map(|outcome| StoredResponse {
+        success: outcome.result.is_ok(),
+        data: outcome.result.clone().ok().flatten(),
+        error: outcome.result.clone().err(),
+        session_version: outcome.session_version,
+    });
+    let principal = match (&submission.key, &submission.id) {
+        (Some(key), _) => key.principal.clone(),
+        (None, Some(id)) => id.principal.clone(),
+        (None, None) => String::new(),
+    };
+    OutcomeRow {
+        principal,
+        id: submission.id.as_ref().map(|id| id.id.clone()).unwrap_or_default(),
+        session_id: submission.key.as_ref().map(|key| key.scope.clone()).unwrap_or_default(),
+        idempotency_key: submission.key.as_ref().map(|key| key.key.clone()),
+        fingerprint: Bytes::copy_from_slice(&submission.fingerprint),
+        cmd: submission.cmd.clone(),
+        response_json: stored.and_then(|stored| serde_json::to_vec(&stored).ok()).map(Bytes::from),
+        created_at: now,
+        status: if outcome.is_some() { OutcomeStatus::Done } else { OutcomeStatus::InFlight },
+    }
+}
+
+fn stored_outcome(row: &OutcomeRow) -> Outcome {
+    let stored: Option<StoredResponse> =
+        row.response_json.as_ref().and_then(|json| serde_json::from_slice(json).ok());
+    let bytes = row.response_json.as_ref().map_or(0, Bytes::len);
+    match stored {
+        Some(stored) if row.status == OutcomeStatus::Done => Outcome {
+            cmd: row.cmd.clone(),
+            result: if stored.success { Ok(stored.data) } else { Err(stored.error.unwrap_or_default()) },
+            session_version: stored.session_version,
+            indeterminate: false,
+            bytes,
+        },
+        _ => Outcome {
+            cmd: row.cmd.clone(),
+            result: Err(INDETERMINATE.to_owned()),
+            session_version: None,
+            indeterminate: true,
+            bytes,
+        },
+    }
+}

@@ -1,0 +1,46 @@
+//! Plays `qd guard`, and a runner that can be killed, for tests/guard.rs.
+
+use std::process::ExitCode;
+
+use qd_runner::process::{Environment, GuardCommand, ProcessConfig, Spawn};
+
+/// `guard …` is the guard; `runner PROGRAM ARGS…` starts an agent, prints its pid and waits.
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_deref().and_then(|word| word.to_str()) {
+        Some("guard") => qd_runner::guard::main(args),
+        Some(word @ ("runner" | "runner-without-cgroup")) => {
+            run(args.collect(), /*use_cgroup*/ word == "runner")
+        }
+        _ => ExitCode::from(2),
+    }
+}
+
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a test helper talks by its stdout")]
+fn run(program: Vec<std::ffi::OsString>, use_cgroup: bool) -> ExitCode {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return ExitCode::FAILURE;
+    };
+    runtime.block_on(async {
+        let guard = match GuardCommand::current() {
+            Ok(guard) => guard,
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        let config = ProcessConfig { use_cgroup, ..ProcessConfig::default() };
+        let spawn = Spawn { program, cwd: "/".into(), environment: Environment::default(), guard, config };
+        match spawn.start().await {
+            Ok(agent) => {
+                println!("{}", agent.pid());
+                agent.exited().await;
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        }
+    })
+}

@@ -1,0 +1,7 @@
+use std::time::Instant;
+
+/// The monotonic clock of the writer thread: it paces the lazy flush of acks and nothing else.
+#[allow(clippy::disallowed_methods)] // The store is an edge, and this is its one clock shim.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,105 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::{Result, StoreError};
+use crate::migrate::{Migrations, migrate};
+
+/// Page cache of one connection. Small: an idle `qd up` has four of them and stays under 20 MB.
+pub const CACHE_KIB_DEFAULT: u32 = 512;
+/// How long a connection waits for another process (a backup, a curious `sqlite3`) before it gives up.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pages in the write-ahead log before a commit moves them to the database: 16 MiB.
+const WAL_PAGES_MAX: u32 = 4096;
+/// The log file shrinks back to this after a burst.
+const WAL_BYTES_KEPT: u32 = 16 << 20;
+/// More than the statements of either store, so that none is prepared twice.
+const STATEMENTS_MAX: usize = 64;
+
+/// How to open a store.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    pub cache_kib: u32,
+    /// The database may not grow beyond this many pages. For tests of a full disk.
+    pub pages_max: Option<u32>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { cache_kib: CACHE_KIB_DEFAULT, pages_max: None }
+    }
+}
+
+/// One database file: where it is and how its connections are opened.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    path: PathBuf,
+    options: StoreOptions,
+}
+
+impl Database {
+    pub(crate) fn new(path: &Path, options: StoreOptions) -> Self {
+        Self { path: path.to_owned(), options }
+    }
+
+    /// The one connection that writes; creates and migrates the file.
+    pub(crate) fn open_writer(&self, migrations: Migrations) -> Result<Connection> {
+        create_private(&self.path).map_err(|error| self.cannot_open(&error))?;
+        let mut connection = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        self.set_up_writer(&connection).map_err(|error| self.cannot_open(&error))?;
+        migrate(&mut connection, &self.path, migrations)?;
+        if let Some(pages) = self.options.pages_max {
+            limit_pages(&connection, pages)?;
+        }
+        Ok(connection)
+    }
+
+    /// A connection that cannot write.
+    pub(crate) fn open_reader(&self) -> Result<Connection> {
+        self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    fn connect(&self, access: OpenFlags) -> Result<Connection> {
+        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(&self.path, flags).map_err(|error| self.cannot_open(&error))?;
+        self.set_up(&connection).map_err(|error| self.cannot_open(&error))?;
+        Ok(connection)
+    }
+
+    fn set_up(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        connection.pragma_update(None, "cache_size", -i64::from(self.options.cache_kib))?;
+        connection.pragma_update(None, "foreign_keys", true)
+    }
+
+    /// NORMAL does not wait for the disk at each commit: a commit survives the death of the process, and a
+    /// power cut may take the last ones but never tears the file.
+    fn set_up_writer(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.query_row(&format!("PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}"), [], |_| Ok(()))?;
+        connection.query_row(&format!("PRAGMA journal_size_limit = {WAL_BYTES_KEPT}"), [], |_| Ok(()))
+    }
+
+    fn cannot_open(&self, error: &dyn std::error::Error) -> StoreError {
+        StoreError::Open { path: self.path.clone(), reason: error.to_string() }
+    }
+}
+
+pub(crate) fn limit_pages(connection: &Connection, pages: u32) -> Result<()> {
+    connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
+    Ok(())
+}
+
+/// Creates the file readable by its owner only; SQLite gives the log files beside it the same mode.
+fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}

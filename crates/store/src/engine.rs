@@ -1,0 +1,89 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tokio::sync::{Mutex, mpsc};
+
+use crate::database::{Database, StoreOptions, limit_pages};
+use crate::error::{Result, StoreError};
+use crate::migrate::Migrations;
+use crate::reader::Readers;
+use crate::writer::{Background, Pending, Writer};
+
+/// What both stores stand on: one database with its writer thread and its readers.
+pub(crate) struct Engine {
+    writer: Writer,
+    readers: Readers,
+    /// Each yields `None` when the threads on its other end have closed their connections.
+    readers_gone: Mutex<mpsc::Receiver<()>>,
+    writer_gone: Mutex<mpsc::Receiver<()>>,
+}
+
+/// A database that is open and migrated but has no threads yet, so start-up reads need none.
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    database: Database,
+}
+
+impl Engine {
+    pub(crate) fn open(path: &Path, options: StoreOptions, migrations: Migrations) -> Result<Opened> {
+        let database = Database::new(path, options);
+        Ok(Opened { connection: database.open_writer(migrations)?, database })
+    }
+
+    pub(crate) fn start(name: &str, opened: Opened, background: Option<Arc<dyn Background>>) -> Result<Self> {
+        let Opened { connection, database } = opened;
+        let (readers_alive, readers_gone) = mpsc::channel(1);
+        let (writer_alive, writer_gone) = mpsc::channel(1);
+        let writer = Writer::start(name, connection, background, writer_alive)
+            .map_err(|error| StoreError::Invalid(format!("cannot start the writing thread: {error}")))?;
+        Ok(Self {
+            writer,
+            readers: Readers::new(name, database, readers_alive),
+            readers_gone: Mutex::new(readers_gone),
+            writer_gone: Mutex::new(writer_gone),
+        })
+    }
+
+    /// Queues a write; `bytes` is roughly what it carries and bounds what may wait.
+    pub(crate) async fn enqueue<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        apply: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+        committed: impl FnOnce(&T) + Send + 'static,
+    ) -> Result<Pending<T>> {
+        self.writer.enqueue(bytes, apply, committed).await
+    }
+
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        apply: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.writer.enqueue(bytes, apply, |_| {}).await?.await
+    }
+
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.readers.read(work).await
+    }
+
+    pub(crate) fn wake(&self) {
+        self.writer.wake();
+    }
+
+    pub(crate) async fn limit_pages(&self, pages: u32) -> Result<()> {
+        self.write(0, move |connection| limit_pages(connection, pages)).await
+    }
+
+    /// Finishes what is queued, checkpoints and closes. Readers go first, so the log can be truncated.
+    /// Returns when both connections are closed; a second call waits for the first.
+    pub(crate) async fn close(&self) {
+        self.readers.close();
+        while self.readers_gone.lock().await.recv().await.is_some() {}
+        self.writer.close();
+        while self.writer_gone.lock().await.recv().await.is_some() {}
+    }
+}

@@ -1,0 +1,112 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::types::{Appended, Effect, RecordIn};
+use super::{messages, sessions};
+use crate::error::Result;
+use crate::key::{record_seq, session_base};
+
+const INSERT: &str = "INSERT INTO records (record_key, ts, event, body) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (record_key) DO NOTHING";
+const RAISE_HEAD: &str = "UPDATE sessions SET last_seq = max(last_seq, ?2), updated_at = max(updated_at, ?3)
+    WHERE session_key = ?1";
+/// What a record costs in the queue beside its body.
+const RECORD_OVERHEAD_BYTES: usize = 128;
+
+/// A session of the batch: where its keys start and how far it has come.
+struct Head<'batch> {
+    session_id: &'batch Arc<str>,
+    session_key: i64,
+    base: i64,
+    last_seq: u64,
+    ts: i64,
+    raised: bool,
+}
+
+pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> Result<Appended> {
+    let mut insert = connection.prepare_cached(INSERT)?;
+    let mut heads = Heads::default();
+    let mut appended = Appended::default();
+    for record in batch {
+        let head = heads.of(connection, &record.session_id)?;
+        insert.raw_bind_parameter(1, head.base + record_seq(record.seq)?)?;
+        insert.raw_bind_parameter(2, record.ts)?;
+        insert.raw_bind_parameter(3, &*record.event)?;
+        insert.raw_bind_parameter(4, &record.body[..])?;
+        if insert.raw_execute()? == 0 {
+            appended.duplicates += 1;
+            continue;
+        }
+        appended.inserted += 1;
+        head.raised = true;
+        head.last_seq = head.last_seq.max(record.seq);
+        head.ts = head.ts.max(record.ts);
+        if let Some(effect) = &record.effect {
+            apply(connection, &record.session_id, effect)?;
+        }
+    }
+    heads.store(connection, &mut appended)?;
+    Ok(appended)
+}
+
+pub(super) fn batch_bytes(batch: &[RecordIn]) -> usize {
+    batch.iter().map(|record| RECORD_OVERHEAD_BYTES + record.body.len() + effect_bytes(record)).sum()
+}
+
+fn effect_bytes(record: &RecordIn) -> usize {
+    match &record.effect {
+        Some(Effect::Message(message)) => messages::row_bytes(message),
+        Some(Effect::ReplaceMessages(list)) => list.iter().map(messages::row_bytes).sum(),
+        Some(Effect::UpsertSession(_) | Effect::SessionPatch(_)) | None => 0,
+    }
+}
+
+fn apply(connection: &Connection, session_id: &str, effect: &Effect) -> Result<()> {
+    match effect {
+        Effect::UpsertSession(session) => sessions::upsert(connection, session),
+        Effect::SessionPatch(patch) => sessions::patch(connection, session_id, patch).map(drop),
+        Effect::Message(message) => messages::upsert(connection, session_id, message),
+        Effect::ReplaceMessages(list) => messages::replace(connection, session_id, list),
+    }
+}
+
+#[derive(Default)]
+struct Heads<'batch> {
+    list: Vec<Head<'batch>>,
+    by_id: HashMap<&'batch str, usize>,
+    current: usize,
+}
+
+impl<'batch> Heads<'batch> {
+    /// The head of a session; records of one session mostly follow each other, so the last one is tried first.
+    fn of(&mut self, connection: &Connection, session_id: &'batch Arc<str>) -> Result<&mut Head<'batch>> {
+        let same =
+            |head: &Head<'_>| Arc::ptr_eq(head.session_id, session_id) || head.session_id == session_id;
+        if !self.list.get(self.current).is_some_and(same) {
+            self.current = match self.by_id.get(&**session_id) {
+                Some(index) => *index,
+                None => {
+                    let (session_key, last_seq) = sessions::key(connection, session_id)?;
+                    let base = session_base(session_key)?;
+                    self.list.push(Head { session_id, session_key, base, last_seq, ts: 0, raised: false });
+                    self.by_id.insert(session_id, self.list.len() - 1);
+                    self.list.len() - 1
+                }
+            };
+        }
+        Ok(&mut self.list[self.current])
+    }
+
+    fn store(self, connection: &Connection, appended: &mut Appended) -> Result<()> {
+        let mut raise = connection.prepare_cached(RAISE_HEAD)?;
+        for head in self.list {
+            if head.raised {
+                raise.execute((head.session_key, head.last_seq.cast_signed(), head.ts))?;
+            }
+            appended.heads.push((Arc::clone(head.session_id), head.last_seq));
+        }
+        Ok(())
+    }
+}

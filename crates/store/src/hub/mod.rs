@@ -1,0 +1,152 @@
+//! `hub.db`: sessions, their records, their messages with full-text search, and logins.
+
+mod append;
+mod logins;
+mod messages;
+mod read;
+mod search;
+mod sessions;
+mod types;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use read::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX};
+pub use search::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX};
+pub use types::{
+    Appended, Effect, HubSession, Login, MessagePage, MessageRow, RecordIn, SearchHit, SearchQuery,
+    SessionPatch,
+};
+
+use crate::database::StoreOptions;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::migrate::Migrations;
+use crate::writer::Pending;
+
+const MIGRATIONS: Migrations = &[include_str!("../../migrations/hub/0001_init.sql")];
+
+/// The hub's copy of all sessions. Clones share one database.
+#[derive(Clone)]
+pub struct HubStore {
+    engine: Arc<Engine>,
+}
+
+impl HubStore {
+    /// Opens or creates the database. Blocks for a few milliseconds: call it at start.
+    pub fn open(path: &Path, options: StoreOptions) -> Result<Self> {
+        let opened = Engine::open(path, options, MIGRATIONS)?;
+        Ok(Self { engine: Arc::new(Engine::start("hub-db", opened, None)?) })
+    }
+
+    /// Stores records and their effects in one transaction; resolves after the commit.
+    pub async fn append(&self, batch: Vec<RecordIn>) -> Result<Appended> {
+        self.enqueue_append(batch).await?.await
+    }
+
+    /// Like `append`, in two steps: the first await waits for room in the queue, the second for the commit. So
+    /// a caller can have several batches under way and still know their order.
+    pub async fn enqueue_append(&self, batch: Vec<RecordIn>) -> Result<Pending<Appended>> {
+        let bytes = append::batch_bytes(&batch);
+        self.engine.enqueue(bytes, move |connection| append::append(connection, &batch), |_| {}).await
+    }
+
+    pub async fn upsert_session(&self, session: HubSession) -> Result<()> {
+        self.engine.write(0, move |connection| sessions::upsert(connection, &session)).await
+    }
+
+    /// Changes fields of a session; false if there is none.
+    pub async fn patch_session(&self, session_id: &str, patch: SessionPatch) -> Result<bool> {
+        let session_id = session_id.to_owned();
+        self.engine.write(0, move |connection| sessions::patch(connection, &session_id, &patch)).await
+    }
+
+    /// Removes a session with its records and messages; false if there was none.
+    pub async fn delete_session(&self, session_id: &str) -> Result<bool> {
+        let session_id = session_id.to_owned();
+        self.engine.write(0, move |connection| sessions::delete(connection, &session_id)).await
+    }
+
+    /// All sessions, most recently updated first.
+    pub async fn sessions(&self) -> Result<Vec<HubSession>> {
+        self.engine.read(sessions::list).await
+    }
+
+    pub async fn session(&self, session_id: &str) -> Result<Option<HubSession>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| sessions::get(connection, &session_id)).await
+    }
+
+    /// Records after a cursor, in order, until one of the limits; at least one if there is one. Bodies share
+    /// one allocation, so keeping one keeps all of this answer.
+    pub async fn records_after(
+        &self,
+        session_id: &str,
+        after_seq: u64,
+        limit_rows: usize,
+        limit_bytes: usize,
+    ) -> Result<Vec<(u64, Bytes)>> {
+        let session_id = session_id.to_owned();
+        self.engine
+            .read(move |connection| {
+                read::records_after(connection, &session_id, after_seq, limit_rows, limit_bytes)
+            })
+            .await
+    }
+
+    /// Active messages before `before_idx`, or the newest, oldest first.
+    pub async fn messages_page(
+        &self,
+        session_id: &str,
+        before_idx: Option<i64>,
+        limit: usize,
+    ) -> Result<MessagePage> {
+        let session_id = session_id.to_owned();
+        self.engine
+            .read(move |connection| read::messages_page(connection, &session_id, before_idx, limit))
+            .await
+    }
+
+    pub async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>> {
+        self.engine.read(move |connection| search::search(connection, &query)).await
+    }
+
+    /// Stores a login token by its hash.
+    pub async fn put_login(&self, login: Login) -> Result<()> {
+        self.engine.write(0, move |connection| logins::put(connection, &login)).await
+    }
+
+    /// The login with this hash, if there is one. Its use is noted, at most once a minute.
+    pub async fn check_login(&self, token_hash: &[u8], now: i64) -> Result<Option<Login>> {
+        let hash = token_hash.to_vec();
+        let found = self.engine.read(move |connection| logins::get(connection, &hash)).await?;
+        if let Some(login) = found.as_ref().filter(|login| logins::is_stale(login, now)) {
+            let hash = login.token_hash.clone();
+            self.engine.write(0, move |connection| logins::touch(connection, &hash, now)).await?;
+        }
+        Ok(found)
+    }
+
+    pub async fn logins(&self) -> Result<Vec<Login>> {
+        self.engine.read(logins::list).await
+    }
+
+    /// False if there was none.
+    pub async fn delete_login(&self, token_hash: &[u8]) -> Result<bool> {
+        let hash = token_hash.to_vec();
+        self.engine.write(0, move |connection| logins::delete(connection, &hash)).await
+    }
+
+    /// Bounds the file, as a full disk would.
+    #[doc(hidden)]
+    pub async fn limit_pages_for_tests(&self, pages: u32) -> Result<()> {
+        self.engine.limit_pages(pages).await
+    }
+
+    /// Finishes what is queued, checkpoints and closes; later requests get `Closed`.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}

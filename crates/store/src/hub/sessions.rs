@@ -1,0 +1,119 @@
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+
+use super::types::{HubSession, SessionPatch};
+use crate::error::Result;
+use crate::key::{SEQ_MAX, counter, session_base};
+
+const COLUMNS: &str = "session_id, runner_id, harness, cwd, title, model, provider, state, created_at, \
+    updated_at, last_seq, closed, meta_json";
+/// A placeholder made by a record that came first has created_at 0 and takes the real one later.
+const UPSERT: &str = "INSERT INTO sessions
+    (session_id, runner_id, harness, cwd, title, model, provider, state, created_at, updated_at, last_seq, closed,
+     meta_json)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+    ON CONFLICT (session_id) DO UPDATE SET runner_id = excluded.runner_id, harness = excluded.harness,
+     cwd = excluded.cwd, title = excluded.title, model = excluded.model, provider = excluded.provider,
+     state = excluded.state, updated_at = excluded.updated_at, closed = excluded.closed,
+     meta_json = excluded.meta_json, last_seq = max(last_seq, excluded.last_seq),
+     created_at = iif(created_at = 0, excluded.created_at, created_at)";
+const PATCH: &str = "UPDATE sessions SET runner_id = coalesce(:runner_id, runner_id),
+     harness = coalesce(:harness, harness), cwd = coalesce(:cwd, cwd), title = coalesce(:title, title),
+     model = coalesce(:model, model), provider = coalesce(:provider, provider), state = coalesce(:state, state),
+     updated_at = coalesce(:updated_at, updated_at), closed = coalesce(:closed, closed),
+     meta_json = coalesce(:meta_json, meta_json)
+    WHERE session_id = :session_id";
+const PLACEHOLDER: &str = "INSERT INTO sessions
+    (session_id, runner_id, harness, cwd, state, created_at, updated_at) VALUES (?1, '', '', '', '', 0, 0)";
+
+pub(super) fn upsert(connection: &Connection, session: &HubSession) -> Result<()> {
+    connection.prepare_cached(UPSERT)?.execute(params![
+        session.session_id,
+        session.runner_id,
+        session.harness,
+        session.cwd,
+        session.title,
+        session.model,
+        session.provider,
+        session.state,
+        session.created_at,
+        session.updated_at,
+        counter("last_seq", session.last_seq)?,
+        session.closed,
+        session.meta_json,
+    ])?;
+    Ok(())
+}
+
+pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPatch) -> Result<bool> {
+    let changed = connection.prepare_cached(PATCH)?.execute(named_params! {
+        ":session_id": session_id,
+        ":runner_id": patch.runner_id,
+        ":harness": patch.harness,
+        ":cwd": patch.cwd,
+        ":title": patch.title,
+        ":model": patch.model,
+        ":provider": patch.provider,
+        ":state": patch.state,
+        ":updated_at": patch.updated_at,
+        ":closed": patch.closed,
+        ":meta_json": patch.meta_json,
+    })?;
+    Ok(changed > 0)
+}
+
+/// The number of a session and its greatest `seq`; makes a placeholder for one nobody has described yet.
+pub(super) fn key(connection: &Connection, session_id: &str) -> Result<(i64, u64)> {
+    if let Some(found) = find_key(connection, session_id)? {
+        return Ok(found);
+    }
+    connection.prepare_cached(PLACEHOLDER)?.execute([session_id])?;
+    Ok((connection.last_insert_rowid(), 0))
+}
+
+pub(super) fn find_key(connection: &Connection, session_id: &str) -> Result<Option<(i64, u64)>> {
+    let mut select =
+        connection.prepare_cached("SELECT session_key, last_seq FROM sessions WHERE session_id = ?1")?;
+    let found = select.query_row([session_id], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?))).optional()?;
+    Ok(found.map(|(key, last_seq)| (key, last_seq.cast_unsigned())))
+}
+
+pub(super) fn delete(connection: &Connection, session_id: &str) -> Result<bool> {
+    let Some((session_key, _)) = find_key(connection, session_id)? else { return Ok(false) };
+    let base = session_base(session_key)?;
+    connection
+        .prepare_cached("DELETE FROM records WHERE record_key BETWEEN ?1 AND ?2")?
+        .execute((base, base + SEQ_MAX.cast_signed()))?;
+    connection.prepare_cached("DELETE FROM messages WHERE session_id = ?1")?.execute([session_id])?;
+    connection.prepare_cached("DELETE FROM sessions WHERE session_key = ?1")?.execute([session_key])?;
+    Ok(true)
+}
+
+pub(super) fn list(connection: &Connection) -> Result<Vec<HubSession>> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions ORDER BY updated_at DESC, session_key DESC");
+    let mut select = connection.prepare_cached(&sql)?;
+    let rows = select.query_map([], from_row)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn get(connection: &Connection, session_id: &str) -> Result<Option<HubSession>> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session_id = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([session_id], from_row).optional()?)
+}
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<HubSession> {
+    Ok(HubSession {
+        session_id: row.get(0)?,
+        runner_id: row.get(1)?,
+        harness: row.get(2)?,
+        cwd: row.get(3)?,
+        title: row.get(4)?,
+        model: row.get(5)?,
+        provider: row.get(6)?,
+        state: row.get(7)?,
+        created_at: row.get(8)?,
+        updated_at: row.get(9)?,
+        last_seq: row.get::<_, i64>(10)?.cast_unsigned(),
+        closed: row.get(11)?,
+        meta_json: row.get(12)?,
+    })
+}

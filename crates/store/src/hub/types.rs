@@ -1,0 +1,144 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// A session as the hub lists it. Times are unix milliseconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HubSession {
+    pub session_id: String,
+    pub runner_id: String,
+    pub harness: String,
+    pub cwd: String,
+    pub title: Option<String>,
+    pub model: Option<String>,
+    pub provider: Option<String>,
+    pub state: String,
+    pub created_at: i64,
+    pub updated_at: i64,
+    /// The greatest stored `seq`. Written by `append`; an upsert can raise it but never lower it.
+    pub last_seq: u64,
+    pub closed: bool,
+    pub meta_json: Option<String>,
+}
+
+/// One durable record on its way into the log.
+#[derive(Debug, Clone)]
+pub struct RecordIn {
+    pub session_id: Arc<str>,
+    /// From 1, without holes; the store keeps what it is given and does not look for holes.
+    pub seq: u64,
+    pub ts: i64,
+    pub event: Cow<'static, str>,
+    /// The exact bytes clients will get.
+    pub body: Bytes,
+    /// Applied in the same transaction, and only if the record is new: a repeated record changes nothing.
+    pub effect: Option<Effect>,
+}
+
+/// What a record changes beside the log.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    UpsertSession(Box<HubSession>),
+    SessionPatch(Box<SessionPatch>),
+    Message(Box<MessageRow>),
+    /// The whole list after fork, switch or new: messages not in it become inactive.
+    ReplaceMessages(Vec<MessageRow>),
+}
+
+/// Fields to change; `None` leaves one as it is.
+#[derive(Debug, Clone, Default)]
+pub struct SessionPatch {
+    pub runner_id: Option<String>,
+    pub harness: Option<String>,
+    pub cwd: Option<String>,
+    pub title: Option<String>,
+    pub model: Option<String>,
+    pub provider: Option<String>,
+    pub state: Option<String>,
+    pub updated_at: Option<i64>,
+    pub closed: Option<bool>,
+    pub meta_json: Option<String>,
+}
+
+/// A canonical message, taken apart into columns by the caller.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MessageRow {
+    pub id: String,
+    pub idx: i64,
+    pub role: String,
+    /// Flattened text and thinking: what search looks at.
+    pub content: String,
+    pub parts_json: String,
+    pub created_at: i64,
+    pub model: Option<String>,
+    pub provider: Option<String>,
+    pub tokens: Option<i64>,
+    pub cost_usd: Option<f64>,
+    pub metadata: Option<String>,
+    pub stop_reason: Option<String>,
+    pub usage_json: Option<String>,
+    pub tool_call_id: Option<String>,
+    pub tool_name: Option<String>,
+    pub is_error: Option<bool>,
+    pub client_id: Option<String>,
+    /// The whole message; pages return it unchanged.
+    pub message_json: Bytes,
+}
+
+/// What an append did. `heads` has each session of the batch with its greatest stored `seq`: what may be acked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Appended {
+    pub inserted: u64,
+    pub duplicates: u64,
+    pub heads: Vec<(Arc<str>, u64)>,
+}
+
+/// A page of the active messages, oldest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MessagePage {
+    pub messages: Vec<Bytes>,
+    /// `idx` of the first message here: the `before` of the page that precedes this one.
+    pub first_idx: Option<i64>,
+    /// All active messages of the session, this page and others.
+    pub total: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct SearchQuery {
+    /// Words, all of which must occur; a trailing `*` matches any ending.
+    pub text: String,
+    pub session_id: Option<String>,
+    pub role: Option<String>,
+    /// Only messages created at or after this time, in unix milliseconds.
+    pub after: Option<i64>,
+    /// Only messages created before this time.
+    pub before: Option<i64>,
+    /// Also messages that a fork or switch has left behind.
+    pub include_inactive: bool,
+    pub limit: u32,
+    pub offset: u32,
+}
+
+/// One found message, best first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchHit {
+    pub session_id: String,
+    pub session_title: Option<String>,
+    pub message_id: String,
+    pub idx: i64,
+    pub role: String,
+    pub created_at: i64,
+    /// An excerpt with the matches in `[` and `]`.
+    pub snippet: String,
+    /// bm25: the smaller, the better.
+    pub rank: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    pub token_hash: Vec<u8>,
+    pub created_at: i64,
+    pub last_used_at: i64,
+    pub label: String,
+}

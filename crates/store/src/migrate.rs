@@ -1,0 +1,32 @@
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::error::{Result, StoreError};
+
+/// The migrations of one database, oldest first. Never change one that was released: add another.
+/// `user_version` counts how many of them a file has seen.
+pub(crate) type Migrations = &'static [&'static str];
+
+pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: Migrations) -> Result<()> {
+    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let known = migrations.len() as i64;
+    if found > known {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known });
+    }
+    for (version, sql) in (1..).zip(migrations).skip(found.max(0).cast_unsigned() as usize) {
+        apply(connection, version, sql).map_err(|error| match StoreError::from(error) {
+            StoreError::Full => StoreError::Full,
+            other => StoreError::Migration { path: path.to_owned(), version, reason: other.to_string() },
+        })?;
+    }
+    Ok(())
+}
+
+/// The schema change and its number commit together, so a crash between them cannot be.
+fn apply(connection: &mut Connection, version: i64, sql: &str) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    transaction.execute_batch(sql)?;
+    transaction.pragma_update(None, "user_version", version)?;
+    transaction.commit()
+}

@@ -1,0 +1,199 @@
+//! `runner.db`: what a runner must not forget. Its sessions, the spool of records the hub has not acked,
+//! outcomes, the index of message ids, and open approvals.
+
+mod ack;
+mod outcomes;
+mod sessions;
+mod spool;
+mod types;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use rusqlite::Connection;
+
+pub use ack::ACK_FLUSH_INTERVAL;
+pub use spool::SPOOL_READ_BYTES_MAX;
+pub use types::{
+    ApprovalRow, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession, SessionCounters,
+};
+
+use crate::database::StoreOptions;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::migrate::Migrations;
+use crate::writer::Pending;
+use ack::Acks;
+
+const MIGRATIONS: Migrations = &[include_str!("../../migrations/runner/0001_init.sql")];
+
+/// The runner's memory. Clones share one database.
+#[derive(Clone)]
+pub struct RunnerStore {
+    engine: Arc<Engine>,
+    acks: Arc<Acks>,
+    spool_bytes: Arc<AtomicU64>,
+}
+
+impl RunnerStore {
+    /// Opens or creates the database. Blocks for a few milliseconds: call it at start.
+    pub fn open(path: &Path, options: StoreOptions) -> Result<Self> {
+        let opened = Engine::open(path, options, MIGRATIONS)?;
+        let spool_bytes = Arc::new(AtomicU64::new(spool::total_bytes(&opened.connection)?));
+        let acks = Arc::new(Acks::new(Arc::clone(&spool_bytes)));
+        let engine = Engine::start("runner-db", opened, Some(Arc::clone(&acks) as _))?;
+        Ok(Self { engine: Arc::new(engine), acks, spool_bytes })
+    }
+
+    /// Stores one unit, all or nothing; resolves after the commit.
+    pub async fn commit(&self, batch: RunnerBatch) -> Result<()> {
+        self.enqueue_commit(batch).await?.await.map(drop)
+    }
+
+    /// Like `commit`, in two steps: the first await waits for room in the queue, the second for the commit,
+    /// which yields the bytes it added to the spool. So a caller can have several units under way in order.
+    pub async fn enqueue_commit(&self, batch: RunnerBatch) -> Result<Pending<u64>> {
+        let bytes = batch_bytes(&batch);
+        let spool_bytes = Arc::clone(&self.spool_bytes);
+        self.engine
+            .enqueue(
+                bytes,
+                move |connection| apply(connection, &batch),
+                move |added| {
+                    spool_bytes.fetch_add(*added, Ordering::AcqRel);
+                },
+            )
+            .await
+    }
+
+    /// The hub has stored everything up to `seq`. Deletes lazily, within `ACK_FLUSH_INTERVAL`; an ack lost in a
+    /// crash costs a repeated send, which the hub ignores.
+    pub fn ack(&self, session_id: &str, seq: u64) {
+        if self.acks.note(session_id, seq) {
+            self.engine.wake();
+        }
+    }
+
+    /// Unacked lines after a cursor, in order, until `limit` or `SPOOL_READ_BYTES_MAX`; at least one if there is
+    /// one, so only an empty answer is the end.
+    pub async fn spool_after(&self, session_id: &str, seq: u64, limit: usize) -> Result<Vec<(u64, Bytes)>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| spool::after(connection, &session_id, seq, limit)).await
+    }
+
+    /// Bytes of all lines in the spool; costs one atomic load.
+    pub fn spool_bytes(&self) -> u64 {
+        self.spool_bytes.load(Ordering::Acquire)
+    }
+
+    pub async fn put_session(&self, session: RunnerSession) -> Result<()> {
+        self.engine.write(0, move |connection| sessions::put(connection, &session)).await
+    }
+
+    pub async fn session(&self, session_id: &str) -> Result<Option<RunnerSession>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| sessions::get(connection, &session_id)).await
+    }
+
+    /// All sessions, oldest first.
+    pub async fn sessions(&self) -> Result<Vec<RunnerSession>> {
+        self.engine.read(sessions::list).await
+    }
+
+    /// Forgets a session with its index, approvals and spool; false if there was none. Lines not yet acked are
+    /// lost with it, so wait for the last ack first. Outcomes stay.
+    pub async fn delete_session(&self, session_id: &str) -> Result<bool> {
+        let session_id = session_id.to_owned();
+        let (acks, deleted_id) = (Arc::clone(&self.acks), session_id.clone());
+        let spool_bytes = Arc::clone(&self.spool_bytes);
+        let delete = move |connection: &Connection| {
+            let freed = spool::delete_session(connection, &session_id)?;
+            Ok((sessions::delete(connection, &session_id)?, freed))
+        };
+        let committed = move |(_, freed): &(bool, u64)| {
+            spool_bytes.fetch_sub(*freed, Ordering::AcqRel);
+            // An ack still waiting would otherwise hit a new session of the same name.
+            acks.forget(&deleted_id);
+        };
+        let (existed, _) = self.engine.enqueue(0, delete, committed).await?.await?;
+        Ok(existed)
+    }
+
+    /// All outcomes, oldest first.
+    pub async fn load_outcomes(&self) -> Result<Vec<OutcomeRow>> {
+        self.engine.read(outcomes::load).await
+    }
+
+    /// The newest outcome of this id.
+    pub async fn outcome_by_id(&self, principal: &str, id: &str) -> Result<Option<OutcomeRow>> {
+        let (principal, id) = (principal.to_owned(), id.to_owned());
+        self.engine.read(move |connection| outcomes::by_id(connection, &principal, &id)).await
+    }
+
+    /// The newest outcome of this key in its scope, which is a session id or empty.
+    pub async fn outcome_by_key(
+        &self,
+        principal: &str,
+        scope: &str,
+        key: &str,
+    ) -> Result<Option<OutcomeRow>> {
+        let (principal, scope, key) = (principal.to_owned(), scope.to_owned(), key.to_owned());
+        self.engine.read(move |connection| outcomes::by_key(connection, &principal, &scope, &key)).await
+    }
+
+    /// After a restart: nobody can know how these ended. Returns how many there were.
+    pub async fn mark_in_flight_indeterminate(&self) -> Result<u64> {
+        self.engine.write(0, outcomes::mark_in_flight_indeterminate).await
+    }
+
+    /// Removes the oldest outcomes beyond the limits; returns how many.
+    pub async fn prune_outcomes(&self, limits: OutcomeLimits) -> Result<u64> {
+        self.engine.write(0, move |connection| outcomes::prune(connection, limits)).await
+    }
+
+    /// The message ids of a session, by `idx`.
+    pub async fn message_index(&self, session_id: &str) -> Result<Vec<(u64, String)>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| sessions::load_index(connection, &session_id)).await
+    }
+
+    /// The open approvals of all sessions.
+    pub async fn approvals(&self) -> Result<Vec<ApprovalRow>> {
+        self.engine.read(sessions::approvals).await
+    }
+
+    /// Bounds the file, as a full disk would.
+    #[doc(hidden)]
+    pub async fn limit_pages_for_tests(&self, pages: u32) -> Result<()> {
+        self.engine.limit_pages(pages).await
+    }
+
+    /// Finishes what is queued, acks included, checkpoints and closes; later requests get `Closed`.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}
+
+/// Returns the bytes added to the spool.
+fn apply(connection: &Connection, batch: &RunnerBatch) -> Result<u64> {
+    if let Some(session) = &batch.session_row {
+        sessions::put(connection, session)?;
+    }
+    if let Some(counters) = &batch.counters {
+        sessions::put_counters(connection, &batch.session_id, counters)?;
+    }
+    let added = spool::put(connection, &batch.session_id, &batch.spool)?;
+    outcomes::put(connection, &batch.outcomes)?;
+    sessions::change_index(connection, &batch.session_id, batch.index_truncate_from, &batch.index_put)?;
+    sessions::change_approvals(connection, &batch.session_id, &batch.approvals_put, &batch.approvals_delete)?;
+    Ok(added)
+}
+
+fn batch_bytes(batch: &RunnerBatch) -> usize {
+    let spool: usize = batch.spool.iter().map(|(_, line)| spool::LINE_OVERHEAD_BYTES + line.len()).sum();
+    let outcomes: usize = batch.outcomes.iter().map(outcomes::row_bytes).sum();
+    let approvals: usize = batch.approvals_put.iter().map(|approval| approval.body_json.len()).sum();
+    spool + outcomes + approvals
+}

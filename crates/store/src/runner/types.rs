@@ -1,0 +1,104 @@
+use bytes::Bytes;
+
+/// A session as its runner keeps it. Times are unix milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunnerSession {
+    pub session_id: String,
+    pub config_json: String,
+    /// The harness's own ids and file paths.
+    pub native_json: String,
+    pub version: u64,
+    pub next_seq: u64,
+    pub next_idx: u64,
+    pub state: String,
+    pub title: Option<String>,
+    pub created_at: i64,
+    pub updated_at: i64,
+    pub extra_json: Option<String>,
+}
+
+/// The part of a session that changes with almost every unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionCounters {
+    pub version: u64,
+    pub next_seq: u64,
+    pub next_idx: u64,
+    pub state: String,
+    pub updated_at: i64,
+}
+
+/// One atomic unit of one session; an empty field changes nothing.
+#[derive(Debug, Clone, Default)]
+pub struct RunnerBatch {
+    pub session_id: String,
+    pub session_row: Option<RunnerSession>,
+    /// Applied after `session_row`; fails the unit if the session is not stored.
+    pub counters: Option<SessionCounters>,
+    /// Lines by `seq`. One that is stored already stays as it is.
+    pub spool: Vec<(u64, Bytes)>,
+    pub outcomes: Vec<OutcomeRow>,
+    /// Applied before `index_put`.
+    pub index_truncate_from: Option<u64>,
+    /// Message ids by `idx`.
+    pub index_put: Vec<(u64, String)>,
+    pub approvals_put: Vec<ApprovalRow>,
+    /// Request ids; applied after `approvals_put`.
+    pub approvals_delete: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutcomeStatus {
+    InFlight,
+    Done,
+    Indeterminate,
+}
+
+/// The stored fate of one submission, which is (principal, id, session, key). Storing it again updates it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutcomeRow {
+    pub principal: String,
+    pub id: String,
+    /// The scope of the key; empty for commands that belong to no session.
+    pub session_id: String,
+    pub idempotency_key: Option<String>,
+    pub fingerprint: Bytes,
+    pub cmd: String,
+    pub response_json: Option<Bytes>,
+    pub created_at: i64,
+    pub status: OutcomeStatus,
+}
+
+/// What pruning leaves: the newest that fit. What is in flight counts but is never removed.
+#[derive(Debug, Clone, Copy)]
+pub struct OutcomeLimits {
+    pub rows_max: u64,
+    pub bytes_max: u64,
+    /// Those created before this go in any case.
+    pub created_before: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalRow {
+    pub session_id: String,
+    pub request_id: String,
+    pub body_json: Bytes,
+}
+
+impl OutcomeStatus {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::Done => "done",
+            Self::Indeterminate => "indeterminate",
+        }
+    }
+
+    /// The schema admits only these three words.
+    pub(super) fn parse(word: &str) -> Self {
+        match word {
+            "in_flight" => Self::InFlight,
+            "done" => Self::Done,
+            _ => Self::Indeterminate,
+        }
+    }
+}

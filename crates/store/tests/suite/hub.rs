@@ -1,0 +1,172 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use qd_store::{Appended, Effect, HubSession, HubStore, Login, SEQ_MAX, SessionPatch, StoreError};
+
+use super::Place;
+use crate::fixtures::{message, put, record};
+
+fn session(session_id: &str, updated_at: i64) -> HubSession {
+    HubSession {
+        session_id: session_id.into(),
+        runner_id: "local".into(),
+        harness: "pi".into(),
+        cwd: "/tmp".into(),
+        title: Some("first title".into()),
+        state: "idle".into(),
+        created_at: 5,
+        updated_at,
+        meta_json: Some("{}".into()),
+        ..HubSession::default()
+    }
+}
+
+async fn page_ids(store: &HubStore, before: Option<i64>, limit: usize) -> (Vec<String>, Option<i64>, u64) {
+    let page = store.messages_page("s", before, limit).await.unwrap();
+    let id = |body: &Bytes| String::from_utf8(body.to_vec()).unwrap().split('"').nth(3).unwrap().to_owned();
+    (page.messages.iter().map(id).collect(), page.first_idx, page.total)
+}
+
+/// Records of many sessions in one call come back in order, by cursor, within both limits, byte for byte.
+pub(crate) async fn records_come_back_in_order(place: &impl Place) {
+    let store = place.hub();
+    let batch = (1..=50).flat_map(|seq| [record("a", seq, None), record("b", seq, None)]).collect();
+    let appended = store.append(batch).await.unwrap();
+    assert_eq!(appended.inserted, 100);
+    assert_eq!(appended.heads, [(Arc::from("a"), 50), (Arc::from("b"), 50)]);
+
+    let all = store.records_after("a", 0, 1000, usize::MAX).await.unwrap();
+    let expected: Vec<_> = (1..=50).map(|seq| (seq, record("a", seq, None).body)).collect();
+    assert_eq!(all, expected);
+    assert_eq!(store.records_after("a", 20, 7, usize::MAX).await.unwrap(), expected[20..27]);
+    let bytes = expected[0].1.len() + expected[1].1.len();
+    assert_eq!(store.records_after("a", 0, 1000, bytes).await.unwrap(), expected[..2]);
+    assert_eq!(store.records_after("a", 0, 1000, 0).await.unwrap(), expected[..1], "at least one");
+    assert_eq!(store.records_after("a", 50, 1000, 1000).await.unwrap(), []);
+    assert_eq!(store.records_after("a", u64::MAX, 1000, 1000).await.unwrap(), []);
+    assert_eq!(store.records_after("nobody", 0, 1000, 1000).await.unwrap(), []);
+    store.close().await;
+
+    let store = place.hub();
+    assert_eq!(store.records_after("a", 0, 1000, usize::MAX).await.unwrap(), expected, "after reopening");
+    assert_eq!(store.session("a").await.unwrap().unwrap().last_seq, 50);
+}
+
+/// A record that comes twice keeps its first body, and its effect does not run again over newer state.
+pub(crate) async fn repeated_records_change_nothing(place: &impl Place) {
+    let store = place.hub();
+    let title = |text: &str| {
+        let patch = SessionPatch { title: Some(text.into()), ..SessionPatch::default() };
+        Some(Effect::SessionPatch(Box::new(patch)))
+    };
+    store.append(vec![record("s", 1, title("old")), record("s", 2, title("new"))]).await.unwrap();
+    let mut again = record("s", 1, title("old"));
+    again.body = Bytes::from_static(b"other");
+    let appended = store.append(vec![again, record("s", 3, None)]).await.unwrap();
+    assert_eq!(appended, Appended { inserted: 1, duplicates: 1, heads: vec![(Arc::from("s"), 3)] });
+    assert_eq!(store.session("s").await.unwrap().unwrap().title.as_deref(), Some("new"));
+    assert_eq!(store.records_after("s", 0, 1, 1000).await.unwrap(), [(1, record("s", 1, None).body)]);
+}
+
+pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl Place) {
+    let store = place.hub();
+    // A record may come before anybody has described its session.
+    store.append(vec![record("s", 1, None)]).await.unwrap();
+    let effect = Some(Effect::UpsertSession(Box::new(session("s", 2000))));
+    store.append(vec![record("s", 2, effect)]).await.unwrap();
+    store.upsert_session(session("t", 9000)).await.unwrap();
+    let expected = HubSession { last_seq: 2, ..session("s", 2000) };
+    assert_eq!(store.sessions().await.unwrap(), [session("t", 9000), expected.clone()]);
+
+    let patch = SessionPatch { closed: Some(true), model: Some("m".into()), ..SessionPatch::default() };
+    assert!(store.patch_session("s", patch.clone()).await.unwrap());
+    assert!(!store.patch_session("nobody", patch).await.unwrap());
+    let expected = HubSession { closed: true, model: Some("m".into()), ..expected };
+    assert_eq!(store.session("s").await.unwrap(), Some(expected));
+
+    assert!(store.delete_session("s").await.unwrap());
+    assert!(!store.delete_session("s").await.unwrap());
+    assert_eq!(store.session("s").await.unwrap(), None);
+    assert_eq!(store.records_after("s", 0, 10, 1000).await.unwrap(), []);
+    store.append(vec![record("s", 1, None)]).await.unwrap();
+    assert_eq!(store.records_after("s", 0, 10, 1000).await.unwrap().len(), 1, "a new life starts empty");
+}
+
+pub(crate) async fn messages_are_paged_and_replaced(place: &impl Place) {
+    let store = place.hub();
+    let batch = (0..5).map(|idx| record("s", idx as u64 + 1, put(message(&format!("m{idx}"), idx, "x"))));
+    store.append(batch.collect()).await.unwrap();
+    let ids = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(page_ids(&store, None, 2).await, (ids(&["m3", "m4"]), Some(3), 5));
+    assert_eq!(page_ids(&store, Some(3), 2).await, (ids(&["m1", "m2"]), Some(1), 5));
+    assert_eq!(page_ids(&store, Some(1), 2).await, (ids(&["m0"]), Some(0), 5));
+    assert_eq!(page_ids(&store, Some(0), 2).await, (vec![], None, 5));
+
+    // A fork: the first two stay, a third follows another way.
+    let list = vec![message("m0", 0, "x"), message("m1", 1, "x"), message("n2", 2, "x")];
+    store.append(vec![record("s", 6, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
+    assert_eq!(page_ids(&store, None, 9).await, (ids(&["m0", "m1", "n2"]), Some(0), 3));
+    // And back to the first branch.
+    let list = (0..4).map(|idx| message(&format!("m{idx}"), idx, "x")).collect();
+    store.append(vec![record("s", 7, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
+    assert_eq!(page_ids(&store, None, 9).await, (ids(&["m0", "m1", "m2", "m3"]), Some(0), 4));
+    store.append(vec![record("s", 8, Some(Effect::ReplaceMessages(vec![])))]).await.unwrap();
+    assert_eq!(page_ids(&store, None, 9).await, (vec![], None, 0));
+}
+
+/// A request that cannot be stored fails alone and whole; those queued with it are stored.
+pub(crate) async fn a_bad_request_fails_alone(place: &impl Place) {
+    let store = place.hub();
+    let mut pending = Vec::new();
+    for number in 0..20 {
+        let session_id = format!("s{number}");
+        let second = if number % 5 == 0 { SEQ_MAX + 1 } else { 2 };
+        let batch = vec![record(&session_id, 1, None), record(&session_id, second, None)];
+        pending.push(store.enqueue_append(batch).await.unwrap());
+    }
+    for (number, request) in pending.into_iter().enumerate() {
+        let result = request.await;
+        let stored = store.records_after(&format!("s{number}"), 0, 10, 1000).await.unwrap().len();
+        if number % 5 == 0 {
+            assert!(matches!(result, Err(StoreError::Invalid(_))), "{result:?}");
+            assert_eq!(stored, 0);
+        } else {
+            assert_eq!((result.unwrap().inserted, stored), (2, 2));
+        }
+    }
+}
+
+pub(crate) async fn logins_are_kept(place: &impl Place) {
+    let store = place.hub();
+    let login = Login { token_hash: vec![7; 32], created_at: 1, last_used_at: 1, label: "phone".into() };
+    store.put_login(login.clone()).await.unwrap();
+    assert_eq!(store.check_login(&[7; 32], 2).await.unwrap(), Some(login.clone()));
+    assert_eq!(store.check_login(&[8; 32], 2).await.unwrap(), None);
+    assert_eq!(
+        store.logins().await.unwrap(),
+        std::slice::from_ref(&login),
+        "a use soon after is not written"
+    );
+    store.check_login(&[7; 32], 100_000).await.unwrap();
+    assert_eq!(store.logins().await.unwrap(), [Login { last_used_at: 100_000, ..login }]);
+    assert!(store.delete_login(&[7; 32]).await.unwrap());
+    assert!(!store.delete_login(&[7; 32]).await.unwrap());
+    assert_eq!(store.check_login(&[7; 32], 2).await.unwrap(), None);
+}
+
+/// What was queued before the close is stored; what comes after gets a clear error.
+pub(crate) async fn close_finishes_what_is_queued(place: &impl Place) {
+    let store = place.hub();
+    let mut pending = Vec::new();
+    for seq in 1..=600 {
+        pending.push(store.enqueue_append(vec![record("s", seq, None)]).await.unwrap());
+    }
+    store.close().await;
+    for request in pending {
+        request.await.unwrap();
+    }
+    assert!(matches!(store.append(vec![record("s", 601, None)]).await, Err(StoreError::Closed)));
+    assert!(matches!(store.sessions().await, Err(StoreError::Closed)));
+    store.close().await;
+    assert_eq!(place.hub().records_after("s", 0, 1000, usize::MAX).await.unwrap().len(), 600);
+}

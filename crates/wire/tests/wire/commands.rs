@@ -1,0 +1,136 @@
+//! The command table holds what Part 3, Part 8 and the issue name, and each command survives the way in and out.
+
+use std::collections::BTreeSet;
+
+use crate::support::{check_round_trip, examples};
+use qd_wire::command_table::{Answerer, COMMANDS, Lane, Permission, spec};
+use qd_wire::mux::ClientFrame;
+use qd_wire::{Command, CommandHead};
+use serde_json::{Value, json};
+
+/// The commands of Part 3, in its order.
+const PART_3: &[&str] = &[
+    "session.create",
+    "session.close",
+    "session.new",
+    "session.switch",
+    "prompt",
+    "steer",
+    "follow_up",
+    "abort",
+    "input_response",
+    "get_state",
+    "get_messages",
+    "get_stats",
+    "get_models",
+    "get_commands",
+    "get_fork_points",
+    "set_model",
+    "cycle_model",
+    "set_thinking_level",
+    "cycle_thinking_level",
+    "set_auto_compaction",
+    "set_auto_retry",
+    "compact",
+    "abort_retry",
+    "set_session_name",
+    "fork",
+];
+
+/// Delegation (Part 8), and what Quarterdeck adds.
+const ADDED: &[&str] = &[
+    "delegate",
+    "delegate.cancel",
+    "session.attach",
+    "session.detach",
+    "session.delete",
+    "session.restart",
+    "list_sessions",
+    "get_runners",
+    "search",
+];
+
+#[test]
+fn the_table_is_complete() {
+    let expected: BTreeSet<&str> = PART_3.iter().chain(ADDED).copied().collect();
+    let actual: BTreeSet<&str> = COMMANDS.iter().map(|row| row.name).collect();
+    assert_eq!(actual, expected);
+    assert_eq!(COMMANDS.len(), expected.len(), "a name stands in the table twice");
+}
+
+#[test]
+fn the_rows_agree_with_themselves() {
+    for row in COMMANDS {
+        if row.lane == Lane::Read {
+            assert!(!row.mutating, "{}: a read changes nothing", row.name);
+            assert!(row.timeout_ms.is_some(), "{}: a read ends", row.name);
+        }
+        if row.mutating {
+            assert_eq!(row.permission, Permission::Operate, "{}", row.name);
+            assert_eq!(row.answerer, Answerer::Runner, "{}: the runner is the authority", row.name);
+        }
+    }
+}
+
+#[test]
+fn every_command_survives_the_way_in_and_out() {
+    let mut seen = BTreeSet::new();
+    for (section, text) in examples(include_str!("examples/commands.jsonl")) {
+        let before: Value = serde_json::from_str(&text).expect("the example is JSON");
+        let head: CommandHead<'_> = serde_json::from_str(&text).expect("a head");
+        let name = head.cmd.expect("a name").into_owned();
+        let command = Command::parse(&name, &text).unwrap_or_else(|error| panic!("{section}: {error}"));
+        assert_eq!(command.spec().name, name);
+        assert_eq!(serde_json::to_value(&command).expect("serialises"), before, "{section}");
+        assert_eq!(check_round_trip::<Command>(&section, &text), command);
+        seen.insert(name);
+    }
+    let all: BTreeSet<String> = COMMANDS.iter().map(|row| row.name.to_owned()).collect();
+    assert_eq!(seen, all, "each command has an example");
+}
+
+#[test]
+fn the_envelope_fields_are_read_beside_the_parameters() {
+    let text = r#"{"channel":"agent","id":"req-1","session_id":"s1","runner_id":"local","idempotency_key":"k",
+        "depends_on":["a","b"],"if_session_version":3,"cmd":"prompt","message":"Hello"}"#;
+    let frame: ClientFrame = check_round_trip("Part 3, Command Envelope", text);
+    assert_eq!(frame.depends_on, Some(vec!["a".to_owned(), "b".to_owned()]));
+    let head: CommandHead<'_> = serde_json::from_str(text).expect("a head");
+    assert_eq!(head.id.map(|id| id.get()), Some(r#""req-1""#));
+    assert_eq!(head.idempotency_key.as_deref(), Some("k"));
+    assert_eq!(head.if_session_version, Some(3));
+}
+
+#[test]
+fn unknown_fields_of_a_command_are_ignored() {
+    let text = r#"{"cmd":"fork","entry_id":"e1","later":{"a":1},"session_id":"s1"}"#;
+    let command = Command::parse("fork", text).expect("a command");
+    assert_eq!(serde_json::to_value(command).expect("serialises"), json!({"cmd": "fork", "entry_id": "e1"}));
+}
+
+#[test]
+fn the_image_spellings_of_other_clients_are_understood() {
+    for field in ["media_type", "mime_type", "mimeType"] {
+        let text =
+            format!(r#"{{"cmd":"prompt","message":"x","images":[{{"data":"AA==","{field}":"image/png"}}]}}"#);
+        let command = Command::parse("prompt", &text).expect("a command");
+        let value = serde_json::to_value(command).expect("serialises");
+        assert_eq!(value["images"], json!([{"data": "AA==", "media_type": "image/png"}]));
+    }
+}
+
+#[test]
+fn a_bad_command_says_what_is_wrong() {
+    for (name, text, expected) in [
+        ("no.such", "{}", "Unknown command 'no.such'"),
+        ("prompt", "{}", "missing field `message`"),
+        ("prompt", r#"{"message":7}"#, "expected a string"),
+        ("set_auto_retry", r#"{"enabled":"yes"}"#, "expected a boolean"),
+        ("get_messages", r#"{"limit":-1}"#, "expected u64"),
+        ("prompt", r#"{"message":"x","streaming_behavior":"later"}"#, "expected `steer` or `follow_up`"),
+    ] {
+        let error = Command::parse(name, text).expect_err(text).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(spec("no.such"), None);
+}

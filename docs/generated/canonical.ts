@@ -1,0 +1,542 @@
+// Generated from crates/wire by `cargo xtask codegen`. Do not edit.
+
+export type AgentPhase = "generating"
+  | "thinking"
+  | "tool_running"
+  | "compacting"
+  | "retrying"
+  | "initializing";
+
+export type AttachData = { resume: Resume,
+/**
+ * Records up to this number are covered by the answer and what is replayed right after it.
+ */
+seq: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
+/**
+ * With `gap`: the newest messages of the conversation, oldest first.
+ */
+messages?: Array<Message>, };
+
+export type Channel = "agent"
+  | "files"
+  | "terminal"
+  | "hstry"
+  | "trx"
+  | "system";
+
+export type ClientFrame = { channel: Channel, id?: string, session_id?: string, runner_id?: string,
+/**
+ * The same key runs at most once, through any reconnect, restart or retry.
+ */
+idempotency_key?: string,
+/**
+ * Commands (their `id`s) that must have succeeded before.
+ */
+depends_on?: Array<string>,
+/**
+ * Run only when the session's version is this.
+ */
+if_session_version?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & NoParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateParams | { "cmd": "delegate.cancel" } & DelegateCancelParams);
+
+export type Command = { "cmd": "session.create" } & SessionCreateParams
+  | { "cmd": "session.attach" } & SessionAttachParams
+  | { "cmd": "session.detach" } & NoParams
+  | { "cmd": "session.close" } & NoParams
+  | { "cmd": "session.delete" } & NoParams
+  | { "cmd": "session.restart" } & NoParams
+  | { "cmd": "session.new" } & SessionNewParams
+  | { "cmd": "session.switch" } & SessionSwitchParams
+  | { "cmd": "prompt" } & PromptParams
+  | { "cmd": "steer" } & SteerParams
+  | { "cmd": "follow_up" } & SteerParams
+  | { "cmd": "abort" } & NoParams
+  | { "cmd": "input_response" } & InputResponseParams
+  | { "cmd": "get_state" } & NoParams
+  | { "cmd": "get_messages" } & GetMessagesParams
+  | { "cmd": "get_stats" } & NoParams
+  | { "cmd": "get_models" } & NoParams
+  | { "cmd": "get_commands" } & NoParams
+  | { "cmd": "get_fork_points" } & NoParams
+  | { "cmd": "set_model" } & SetModelParams
+  | { "cmd": "cycle_model" } & NoParams
+  | { "cmd": "set_thinking_level" } & SetThinkingLevelParams
+  | { "cmd": "cycle_thinking_level" } & NoParams
+  | { "cmd": "set_auto_compaction" } & EnabledParams
+  | { "cmd": "set_auto_retry" } & EnabledParams
+  | { "cmd": "compact" } & CompactParams
+  | { "cmd": "abort_retry" } & NoParams
+  | { "cmd": "set_session_name" } & SetSessionNameParams
+  | { "cmd": "fork" } & ForkParams
+  | { "cmd": "list_sessions" } & NoParams
+  | { "cmd": "get_runners" } & NoParams
+  | { "cmd": "search" } & SearchParams
+  | { "cmd": "delegate" } & DelegateParams
+  | { "cmd": "delegate.cancel" } & DelegateCancelParams;
+
+export type CommandResponse = {
+/**
+ * The command's own `id`, as it came.
+ */
+id?: string, cmd: string, success: boolean, data?: unknown, error?: string, session_version?: number,
+/**
+ * The outcome is of an earlier submission with the same identity.
+ */
+replayed?: boolean,
+/**
+ * Nobody can know whether the command took effect: the process died between write and reply.
+ */
+indeterminate?: boolean, };
+
+export type CommandsData = { commands: Array<SlashCommand>, };
+
+export type CompactParams = { instructions?: string, };
+
+export type DelegateCancelParams = { request_id: string, };
+
+export type DelegateErrorCode = "target_not_found"
+  | "permission_denied"
+  | "timeout"
+  | "target_error"
+  | "cancelled"
+  | "runner_unreachable";
+
+export type DelegateMode = "sync"
+  | "async";
+
+export type DelegateParams = { target_session_id: string, target_runner_id?: string, message: string, mode: DelegateMode, sandbox_profile?: string, timeout_ms?: number, max_tokens?: number, context?: unknown, };
+
+export type DelegateRequest = { target_session_id: string, target_runner_id?: string, message: string, mode: DelegateMode, sandbox_profile?: string, timeout_ms?: number, max_tokens?: number, context?: unknown, };
+
+export type DelegationPermission = { source: string, target: string, effect: PermissionEffect, required_sandbox?: string, max_depth: number, allow_async: boolean, description?: string, };
+
+export type EnabledParams = { enabled: boolean, };
+
+export type EventEnvelope = { session_id: string, runner_id: string,
+/**
+ * Unix milliseconds.
+ */
+ts: number,
+/**
+ * The number of the record in its session, 1, 2, 3… without holes.
+ */
+seq?: number, } & (KnownEvent | OtherEvent);
+
+export type EventPayload = KnownEvent
+  | OtherEvent;
+
+export type FileRange = { start_line?: number, end_line?: number, };
+
+export type ForkParams = { entry_id: string, };
+
+export type ForkPoint = { entry_id: string, role: Role, preview: string, };
+
+export type ForkPointsData = { fork_points: Array<ForkPoint>, };
+
+export type GetMessagesParams = {
+/**
+ * Messages with a smaller `idx` only.
+ */
+before?: number,
+/**
+ * How many; without it all, as far as one frame may carry them.
+ */
+limit?: number, };
+
+export type HeartbeatSession = { session_id: string, harness: string, process: ProcessStats, };
+
+export type HelloSession = { session_id: string, last_seq: number, state?: SessionState, };
+
+export type ImageAttachment = { data: string, media_type: string, };
+
+export type InputOutcome = "answered"
+  | "cancelled"
+  | "timed_out"
+  | "withdrawn";
+
+export type InputRequest = { "type": "select", request_id: string, title: string, options: Array<string>, timeout?: number, }
+  | { "type": "confirm", request_id: string, title: string, message: string, timeout?: number, }
+  | { "type": "input", request_id: string, title: string, placeholder?: string, timeout?: number, }
+  | { "type": "editor", request_id: string, title: string, prefill?: string, timeout?: number, }
+  | { "type": "permission", request_id: string, title: string, description?: string, metadata?: unknown, };
+
+export type InputResponseParams = { request_id: string, value?: string, confirmed?: boolean, cancelled?: boolean, };
+
+export type KnownEvent = { "event": "session.created", resumed: boolean, harness: string, cwd?: string,
+/**
+ * The commands this harness can serve beyond the core ones.
+ */
+capabilities?: Array<string>, }
+  | { "event": "session.closed", reason?: string, }
+  | { "event": "session.heartbeat", process: ProcessStats, }
+  | { "event": "session.title_changed", title: string, }
+  | { "event": "session.native_changed", native_session_id: string, native_session_file?: string, }
+  | { "event": "session.resync", resume: Resume,
+/**
+ * Records up to this number are covered by the answer and what is replayed right after it.
+ */
+seq: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
+/**
+ * With `gap`: the newest messages of the conversation, oldest first.
+ */
+messages?: Array<Message>, }
+  | { "event": "agent.idle",
+/**
+ * How the turn ended; absent when there was none.
+ */
+reason?: StopReason, message_version?: MessageVersion, }
+  | { "event": "agent.working", phase: AgentPhase, detail?: string, }
+  | { "event": "agent.error", error: string, recoverable: boolean, phase?: AgentPhase, }
+  | { "event": "agent.input_needed", request: InputRequest, }
+  | { "event": "agent.input_resolved", request_id: string, outcome?: InputOutcome,
+/**
+ * Who answered.
+ */
+user_id?: string, }
+  | { "event": "stream.message_start", message_id: string, role: string, }
+  | { "event": "stream.text_delta", message_id: string, delta: string, content_index: number,
+/**
+ * Characters of this block before the delta.
+ */
+offset?: number, }
+  | { "event": "stream.thinking_delta", message_id: string, delta: string, content_index: number, offset?: number, }
+  | { "event": "stream.tool_call_start", message_id: string, tool_call_id: string, name: string, content_index: number, }
+  | { "event": "stream.tool_call_delta", message_id: string, tool_call_id: string, delta: string, content_index: number, offset?: number, }
+  | { "event": "stream.tool_call_end", message_id: string, tool_call_id: string, tool_call: ToolCall, content_index: number, }
+  | { "event": "stream.message_end", message: Message, }
+  | { "event": "stream.done", reason: StopReason, }
+  | { "event": "tool.start", tool_call_id: string, name: string, input?: unknown, }
+  | { "event": "tool.progress", tool_call_id: string, name: string, partial_output: unknown, }
+  | { "event": "tool.end", tool_call_id: string, name: string, output: unknown, is_error: boolean, duration_ms?: number, }
+  | { "event": "retry.start", attempt: number, max_attempts: number, delay_ms: number, error: string, }
+  | { "event": "retry.end", success: boolean, attempt: number, final_error?: string, }
+  | { "event": "compact.start",
+/**
+ * `threshold`, `overflow`, or `manual` when a person asked for it.
+ */
+reason: string, }
+  | { "event": "compact.end", success: boolean, will_retry: boolean, error?: string, summary?: string, tokens_before?: number, }
+  | { "event": "config.model_changed", provider: string, model_id: string, }
+  | { "event": "config.thinking_level_changed", level: string, }
+  | { "event": "queue.changed", queue: QueueState, }
+  | { "event": "notify", level: NotifyLevel, message: string, }
+  | { "event": "status", key: string, text: string | null, }
+  | { "event": "messages", messages: Array<Message>, }
+  | { "event": "persisted", message_count: number, }
+  | { "event": "delegate.start", request_id: string, target_session_id: string, target_runner_id: string, mode: DelegateMode, }
+  | { "event": "delegate.delta", request_id: string, delta: string, }
+  | { "event": "delegate.end", request_id: string, response: Message, responder: Sender, duration_ms?: number, }
+  | { "event": "delegate.error", request_id: string, error: string, code: DelegateErrorCode, }
+  | { "event": "response" } & CommandResponse;
+
+export type KnownPart = { "type": "text", id: string, text: string, format?: TextFormat, meta?: Record<string, unknown>, }
+  | { "type": "thinking", id: string, text: string, meta?: Record<string, unknown>, }
+  | { "type": "tool_call", id: string, tool_call_id: string, name: string, input?: unknown, status: ToolStatus, meta?: Record<string, unknown>, }
+  | { "type": "tool_result", id: string, tool_call_id: string, name?: string, output?: unknown, is_error: boolean, duration_ms?: number, meta?: Record<string, unknown>, }
+  | { "type": "image", id: string, source: MediaSource, alt?: string, meta?: Record<string, unknown>, }
+  | { "type": "audio", id: string, source: MediaSource, duration_sec?: number, transcript?: string, meta?: Record<string, unknown>, }
+  | { "type": "video", id: string, source: MediaSource, duration_sec?: number, meta?: Record<string, unknown>, }
+  | { "type": "file_ref", id: string, uri: string, label?: string, range?: FileRange, meta?: Record<string, unknown>, }
+  | { "type": "attachment", id: string, source: MediaSource, filename?: string, size_bytes?: number, meta?: Record<string, unknown>, };
+
+export type LinkCommand = { id: string, session_id: string, user_id?: string, cmd: string, [key: string]: unknown };
+
+export type LinkEvent = { session_id: string, runner_id?: string,
+/**
+ * Unix milliseconds; 0 when the line has none.
+ */
+ts?: number, seq?: number, } & (KnownEvent | OtherEvent);
+
+export type LinkLine = { "type": "runner.hello" } & RunnerHello
+  | { "type": "runner.welcome" } & RunnerWelcome
+  | { "type": "runner.heartbeat" } & RunnerHeartbeat
+  | { "type": "command" } & LinkCommand
+  | { "type": "event" } & LinkEvent
+  | { "type": "response" } & LinkResponse
+  | { "type": "ack", session_id: string, seq: number, }
+  | { "type": "delegate.escalate", session_id: string, request: DelegateRequest, correlation_id?: string, };
+
+export type LinkResponse = { session_id?: string, runner_id?: string,
+/**
+ * Unix milliseconds.
+ */
+ts?: number,
+/**
+ * The command's own `id`, as it came.
+ */
+id?: string, cmd: string, success: boolean, data?: unknown, error?: string, session_version?: number,
+/**
+ * The outcome is of an earlier submission with the same identity.
+ */
+replayed?: boolean,
+/**
+ * Nobody can know whether the command took effect: the process died between write and reply.
+ */
+indeterminate?: boolean, };
+
+export type MediaSource = { "source": "url", url: string, mime_type?: string, }
+  | { "source": "attachment_ref", attachment_id: string, mime_type?: string, }
+  | { "source": "base64", data: string, mime_type: string, };
+
+export type Message = {
+/**
+ * Unique within the conversation.
+ */
+id: string,
+/**
+ * Zero-based position in the conversation.
+ */
+idx: number, role: Role, parts: Array<Part>,
+/**
+ * Unix milliseconds.
+ */
+created_at: number, model?: string, provider?: string, stop_reason?: StopReason, usage?: Usage,
+/**
+ * Of a tool result: the call it answers.
+ */
+tool_call_id?: string, tool_name?: string, is_error?: boolean,
+/**
+ * The client's own name for the prompt that became this message.
+ */
+client_id?: string,
+/**
+ * Who wrote it, where that is known.
+ */
+sender?: Sender, metadata?: Record<string, unknown>, };
+
+export type MessageVersion = {
+/**
+ * The last record's number.
+ */
+version: number, message_count?: number, };
+
+export type MessagesData = { messages: Array<Message>,
+/**
+ * All messages of the conversation.
+ */
+total: number,
+/**
+ * Pass as `before` to get the page before this one; absent on the first page.
+ */
+before?: number, };
+
+export type ModelInfo = { provider: string, model_id: string, name?: string, reasoning?: boolean, context_window?: number, max_tokens?: number, };
+
+export type ModelRef = { provider: string, model_id: string, };
+
+export type ModelsData = { models: Array<ModelInfo>, };
+
+export type NoParams = Record<symbol, never>;
+
+export type NotifyLevel = "info"
+  | "warning"
+  | "error";
+
+export type OtherEvent = { event: `x-${string}`, [key: string]: unknown };
+
+export type OtherPart = { type: `x-${string}`, id: string, payload?: unknown, meta?: Record<string, unknown>, [key: string]: unknown };
+
+export type Part = KnownPart
+  | OtherPart;
+
+export type PartialBlock = { content_index: number, kind: PartialKind, text: string, offset: number, tool_call_id?: string, name?: string, };
+
+export type PartialKind = "text"
+  | "thinking"
+  | "tool_call";
+
+export type PartialMessage = { message_id: string, role: Role, blocks: Array<PartialBlock>, };
+
+export type PartialTurn = { message?: PartialMessage, tools?: Array<RunningTool>, };
+
+export type PermissionEffect = "allow"
+  | "deny";
+
+export type ProcessStats = { alive: boolean, pid?: number, rss_bytes?: number, cpu_pct?: number, uptime_s?: number, };
+
+export type PromptParams = { message: string, images?: Array<ImageAttachment>,
+/**
+ * What to do while the agent works; without it such a prompt is refused.
+ */
+streaming_behavior?: StreamingBehavior,
+/**
+ * The client's own name for this prompt; comes back on the message.
+ */
+client_id?: string, };
+
+export type QueueState = { steering: Array<string>, follow_up: Array<string>, };
+
+export type Resume = "ok"
+  | "gap";
+
+export type Role = "user"
+  | "assistant"
+  | "system"
+  | "tool";
+
+export type RunnerHeartbeat = { runner_id: string, uptime_s: number, sessions: Array<HeartbeatSession>, };
+
+export type RunnerHello = { runner_id: string, hostname: string, harnesses: Array<string>, max_sessions: number, version: string, os: string,
+/**
+ * The runner's sessions and how far their records go.
+ */
+sessions?: Array<HelloSession>, };
+
+export type RunnerInfo = { runner_id: string, hostname: string, os: string, version: string, status: RunnerStatus, harnesses: Array<string>, max_sessions: number, session_count: number, };
+
+export type RunnerStatus = "online"
+  | "unhealthy"
+  | "offline";
+
+export type RunnerWelcome = { runner_id: string,
+/**
+ * What the hub has, so that the runner sends only what is missing.
+ */
+sessions?: Array<WelcomeSession>, };
+
+export type RunnersData = { runners: Array<RunnerInfo>, };
+
+export type RunningTool = { tool_call_id: string, name: string, input?: unknown, partial_output?: unknown,
+/**
+ * Unix milliseconds.
+ */
+started_at: number, };
+
+export type SearchData = { hits: Array<SearchHit>, };
+
+export type SearchHit = { session_id: string, message_id: string, idx: number, role: string, created_at: number,
+/**
+ * The place, with the words found in `[` and `]`.
+ */
+snippet: string,
+/**
+ * Lower is better.
+ */
+score: number, };
+
+export type SearchParams = { query: string, role?: string, limit?: number, offset?: number, };
+
+export type Sender = { type: SenderKind, id: string, name?: string, runner_id?: string, session_id?: string, };
+
+export type SenderKind = "user"
+  | "agent"
+  | "system";
+
+export type ServerFrame = { "channel": "agent" } & EventEnvelope
+  | { "channel": "system" } & SystemEvent;
+
+export type SessionAttachParams = {
+/**
+ * The last record the client has; absent for a client that has nothing.
+ */
+after?: number, };
+
+export type SessionChange = "created"
+  | "updated"
+  | "closed"
+  | "deleted";
+
+export type SessionConfig = { harness: string, cwd?: string, provider?: string, model?: string,
+/**
+ * Resume from this session file (or the harness's own session id).
+ */
+continue_session?: string, thinking_level?: string,
+/**
+ * The only extensions of the harness that are loaded, as paths on the runner.
+ */
+extensions?: Array<string>, title?: string, };
+
+export type SessionCreateParams = { config: SessionConfig, };
+
+export type SessionCreatedData = { session_id: string, resume: Resume,
+/**
+ * Records up to this number are covered by the answer and what is replayed right after it.
+ */
+seq: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
+/**
+ * With `gap`: the newest messages of the conversation, oldest first.
+ */
+messages?: Array<Message>, };
+
+export type SessionNewParams = { parent_session?: string, };
+
+export type SessionState = { session_id: string, runner_id: string, harness: string, status: SessionStatus, phase?: AgentPhase, detail?: string, cwd?: string, title?: string, model?: ModelRef, thinking_level?: string, auto_compaction?: boolean, auto_retry?: boolean, session_version: number,
+/**
+ * The last record's number.
+ */
+seq: number, message_count: number, queue: QueueState, pending_input: Array<InputRequest>,
+/**
+ * What extensions want shown, by key.
+ */
+status_texts?: { [key in string]: string },
+/**
+ * The harness's own name of the conversation.
+ */
+native_session_id?: string, native_session_file?: string,
+/**
+ * The last fatal error, while the agent is down because of it.
+ */
+error?: string, capabilities?: Array<string>, process?: ProcessStats, };
+
+export type SessionStatus = "starting"
+  | "idle"
+  | "working"
+  | "dormant"
+  | "failed"
+  | "closed";
+
+export type SessionSummary = { session_id: string, runner_id: string, harness: string,
+/**
+ * A word of [`SessionStatus`], or `offline` when its runner is away.
+ */
+state: string, cwd?: string, title?: string, provider?: string, model?: string, created_at: number, last_activity: number, seq: number, message_count: number, subscriber_count: number,
+/**
+ * Questions waiting for a person.
+ */
+pending_input_count: number, };
+
+export type SessionSwitchParams = { session_path: string, };
+
+export type SessionsData = { sessions: Array<SessionSummary>, };
+
+export type SetModelParams = { provider: string, model_id: string, };
+
+export type SetSessionNameParams = { name: string, };
+
+export type SetThinkingLevelParams = { level: string, };
+
+export type SlashCommand = { name: string, description?: string, source?: string, };
+
+export type StatsData = { user_messages: number, assistant_messages: number, tool_calls: number, tool_results: number, total_messages: number, tokens: TokenStats, cost_usd: number, context_tokens?: number, context_window?: number, };
+
+export type SteerParams = { message: string, images?: Array<ImageAttachment>, client_id?: string, };
+
+export type StopReason = "stop"
+  | "length"
+  | "tool_use"
+  | "error"
+  | "aborted";
+
+export type StreamingBehavior = "steer"
+  | "follow_up";
+
+export type SystemEvent = { "type": "connected", protocol_version: string, server_version: string, connection_id: string, }
+  | { "type": "error", id?: string, error: string, }
+  | { "type": "session.changed", session_id: string, runner_id: string, change: SessionChange, }
+  | { "type": "runner.changed", runner_id: string, status: RunnerStatus, }
+  | { "type": "shutdown", reason: string, };
+
+export type TextFormat = "markdown"
+  | "plain";
+
+export type TokenStats = { input: number, output: number, cache_read: number, cache_write: number, total: number, };
+
+export type ToolCall = { id: string, name: string, input: unknown, };
+
+export type ToolStatus = "pending"
+  | "running"
+  | "success"
+  | "error";
+
+export type Usage = { input_tokens: number, output_tokens: number, cache_read_tokens?: number, cache_write_tokens?: number, cost_usd?: number, };
+
+export type WelcomeSession = { session_id: string, last_seq: number, };

@@ -1,0 +1,35 @@
+//! Any bytes as pi's output: no panic, the same events however the bytes are cut, and bounded memory.
+//!
+//! `cargo +nightly fuzz run pi_codec -- -max_len=4096`; lines of `crates/core/tests/fixtures/pi` make a good corpus.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use qd_core::harness::lines::{Line, LineSplitter};
+use qd_core::harness::pi::{PiCodec, PiOutput, conversation_from_file};
+
+const LINE_BYTES_MAX: usize = 64 * 1024;
+const RETAINED_BYTES_MAX: usize = 256 * 1024;
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = decode(bytes, bytes.len().max(1));
+    assert_eq!(whole, decode(bytes, 3));
+    // Reading a file of anything ends, well or with an error.
+    drop(conversation_from_file(bytes));
+});
+
+fn decode(bytes: &[u8], chunk: usize) -> Vec<PiOutput> {
+    let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
+    let mut codec = PiCodec::new();
+    let mut out = Vec::new();
+    let mut each = |line: Line<'_>| {
+        if let Line::Whole(line) = line {
+            codec.line(line, 0, &mut out);
+        }
+        assert!(codec.retained_bytes() < RETAINED_BYTES_MAX);
+    };
+    for piece in bytes.chunks(chunk) {
+        splitter.push(piece, &mut each);
+    }
+    splitter.finish(&mut each);
+    out
+}

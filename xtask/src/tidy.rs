@@ -1,0 +1,145 @@
+//! Rules about the text of the tree that neither the compiler nor clippy knows.
+
+use std::path::Path;
+
+use crate::failure::{Failure, read};
+use crate::tree::{files, root};
+
+/// A file longer than this does more than one job.
+const FILE_LINES_MAX: usize = 800;
+/// From here on a file is listed, so that it is cut before it has to be.
+const FILE_LINES_WARN: usize = 500;
+
+/// Words that must not be in Rust code, in pieces so that this file does not contain them.
+const BANNED_WORDS: &[(&[&str], &str)] = &[
+    (&["to", "do!"], "write the code or an issue"),
+    (&["unimple", "mented!"], "write the code, or return an error that says so"),
+    (&["db", "g!"], "use tracing"),
+    (&["unbounded", "_channel"], "every queue has a bound"),
+    (&["#[ig", "nore"], "a test that does not run proves nothing; fix or delete it"),
+];
+
+/// Registries are named by the tools' configuration, never by us; in pieces for the same reason.
+const REGISTRY_HOSTS: &[&[&str]] = &[
+    &["crates", ".io"],
+    &["npm", "js.org"],
+    &["npm", "js.com"],
+    &["yarn", "pkg.com"],
+    &["py", "pi.org"],
+    &["python", "hosted.org"],
+    &["deb", ".debian.org"],
+];
+
+/// Cargo writes its registry's name into its lock file; nobody chose it and nobody can leave it out.
+const HOST_EXEMPT: &[&str] = &["Cargo.lock"];
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let mut errors = Vec::new();
+    let mut warnings = Vec::new();
+    for file in files()? {
+        // Pictures and other binary files have no lines to check.
+        let Ok(text) = std::fs::read_to_string(root().join(&file)) else { continue };
+        errors.extend(check_text(&file, &text));
+        let lines = text.lines().count();
+        if is_source(&file) && lines > FILE_LINES_MAX {
+            errors.push(format!("{}: {lines} lines, at most {FILE_LINES_MAX}", file.display()));
+        } else if is_source(&file) && lines > FILE_LINES_WARN {
+            warnings.push(format!("{}: {lines} lines, better under {FILE_LINES_WARN}", file.display()));
+        }
+    }
+    errors.extend(check_crates()?);
+    for warning in &warnings {
+        println!("warning: {warning}");
+    }
+    Failure::unless_empty("tidy", &errors, "mend each line above; the rules are in xtask/src/tidy.rs")
+}
+
+/// Files that people write and read; generated ones may be long.
+fn is_source(file: &Path) -> bool {
+    let written =
+        file.extension().is_some_and(|extension| ["rs", "ts", "js", "sh"].iter().any(|it| extension == *it));
+    written && !file.starts_with("docs/generated")
+}
+
+fn check_text(file: &Path, text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    let is_rust = file.extension().is_some_and(|extension| extension == "rs");
+    for (number, line) in text.lines().enumerate() {
+        let place = || format!("{}:{}", file.display(), number + 1);
+        for (pieces, reason) in BANNED_WORDS.iter().filter(|_| is_rust) {
+            let word = pieces.concat();
+            if line.contains(&word) {
+                errors.push(format!("{}: `{word}`: {reason}", place()));
+            }
+        }
+        if HOST_EXEMPT.iter().any(|name| file == Path::new(name)) {
+            continue;
+        }
+        for host in REGISTRY_HOSTS.iter().map(|pieces| pieces.concat()) {
+            if line.contains(&host) {
+                errors.push(format!("{}: names the registry host `{host}`; name the package only", place()));
+            }
+        }
+    }
+    errors
+}
+
+/// Every crate says what lives in it, and stands behind the lint wall.
+fn check_crates() -> Result<Vec<String>, Failure> {
+    let mut errors = Vec::new();
+    let manifests =
+        files()?.into_iter().filter(|file| file.file_name().is_some_and(|name| name == "Cargo.toml"));
+    for manifest in manifests.filter(|file| file != Path::new("Cargo.toml")) {
+        let folder = manifest.parent().unwrap_or(Path::new(""));
+        if !read(&root().join(&manifest))?.contains("[lints]\nworkspace = true") {
+            errors.push(format!("{}: lacks `[lints] workspace = true`", manifest.display()));
+        }
+        for head in ["src/lib.rs", "src/main.rs"].map(|name| folder.join(name)) {
+            let path = root().join(&head);
+            if path.is_file() && !read(&path)?.starts_with("//!") {
+                errors.push(format!(
+                    "{}: begins without `//!`, what lives here and what may not",
+                    head.display()
+                ));
+            }
+        }
+    }
+    Ok(errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(file: &str, text: &str, expected: usize) {
+        let found = check_text(Path::new(file), text);
+        assert_eq!(found.len(), expected, "{found:?}");
+    }
+
+    #[test]
+    fn banned_words_are_found_in_rust_only() {
+        for (pieces, _) in BANNED_WORDS {
+            let line = format!("fn f() {{ {} }}", pieces.concat());
+            check("crates/a/src/lib.rs", &line, 1);
+            check("docs/a.md", &line, 0);
+        }
+    }
+
+    #[test]
+    fn registry_hosts_are_found_everywhere_but_in_the_lock_file() {
+        for pieces in REGISTRY_HOSTS {
+            let line = format!("see https://{}/x", pieces.concat());
+            check("docs/a.md", &line, 1);
+            check("crates/a/src/lib.rs", &line, 1);
+            check("Cargo.lock", &line, 0);
+            check("tests/Cargo.lock", &line, 1);
+        }
+    }
+
+    #[test]
+    fn generated_files_may_be_long() {
+        assert!(is_source(Path::new("crates/a/src/lib.rs")));
+        assert!(!is_source(Path::new("docs/generated/canonical.ts")));
+        assert!(!is_source(Path::new("docs/protocol.md")));
+    }
+}
