@@ -1,1 +1,2 @@
+//! The benchmarks.
 fn main() {}

@@ -79,11 +79,7 @@ fn test_steps(nextest: bool) -> Vec<Step> {
         return vec![Step { name: "test", work: Work::Cargo(&["test", "--workspace"], None), advice }];
     }
     vec![
-        Step {
-            name: "test",
-            work: Work::Cargo(&["nextest", "run", "--workspace"], None),
-            advice,
-        },
+        Step { name: "test", work: Work::Cargo(&["nextest", "run", "--workspace"], None), advice },
         Step { name: "doctest", work: Work::Cargo(&["test", "--workspace", "--doc"], None), advice },
     ]
 }

@@ -12,28 +12,80 @@ pub enum AgentEvent {
     /// The agent began to work. Repeated starts inside one turn (retries, queued work) change nothing.
     TurnStarted,
     /// A low-level run ended but the turn goes on (pi's `agent_end`): retry, compaction or queued work may follow.
-    RunEnded { will_retry: bool },
+    RunEnded {
+        will_retry: bool,
+    },
     /// The turn is over: the agent waits for input. The only way to idle besides process death.
-    TurnSettled { aborted: bool },
+    TurnSettled {
+        aborted: bool,
+    },
     MessageStarted(MessageHead),
-    TextDelta { index: u32, delta: String },
-    ThinkingDelta { index: u32, delta: String },
-    ToolCallStarted { index: u32, tool_call_id: String, name: String },
-    ToolCallDelta { index: u32, delta: String },
-    ToolCallEnded { index: u32, tool_call_id: String, name: String, input: Value },
+    TextDelta {
+        index: u32,
+        delta: String,
+    },
+    ThinkingDelta {
+        index: u32,
+        delta: String,
+    },
+    ToolCallStarted {
+        index: u32,
+        tool_call_id: String,
+        name: String,
+    },
+    ToolCallDelta {
+        index: u32,
+        delta: String,
+    },
+    ToolCallEnded {
+        index: u32,
+        tool_call_id: String,
+        name: String,
+        input: Value,
+    },
     /// The stream of one answer is complete. Derived from the end of the message where the agent does not say so.
-    StreamDone { reason: StopReason },
+    StreamDone {
+        reason: StopReason,
+    },
     /// The provider failed in the middle of a stream.
-    StreamFailed { error: String, recoverable: bool },
+    StreamFailed {
+        error: String,
+        recoverable: bool,
+    },
     MessageEnded(NativeMessage),
-    ToolStarted { tool_call_id: String, name: String, input: Option<Value> },
+    ToolStarted {
+        tool_call_id: String,
+        name: String,
+        input: Option<Value>,
+    },
     /// Accumulated output, not a delta.
-    ToolProgress { tool_call_id: String, name: String, partial_output: Value },
-    ToolEnded { tool_call_id: String, name: String, output: Value, is_error: bool, duration_ms: Option<u64> },
-    RetryStarted { attempt: u32, max_attempts: u32, delay_ms: u64, error: String },
-    RetryEnded { success: bool, attempt: u32, final_error: Option<String> },
+    ToolProgress {
+        tool_call_id: String,
+        name: String,
+        partial_output: Value,
+    },
+    ToolEnded {
+        tool_call_id: String,
+        name: String,
+        output: Value,
+        is_error: bool,
+        duration_ms: Option<u64>,
+    },
+    RetryStarted {
+        attempt: u32,
+        max_attempts: u32,
+        delay_ms: u64,
+        error: String,
+    },
+    RetryEnded {
+        success: bool,
+        attempt: u32,
+        final_error: Option<String>,
+    },
     /// `threshold`, `overflow` or `manual`.
-    CompactionStarted { reason: String },
+    CompactionStarted {
+        reason: String,
+    },
     CompactionEnded {
         success: bool,
         will_retry: bool,
@@ -44,15 +96,34 @@ pub enum AgentEvent {
     QueueChanged(QueueState),
     /// A question for a person; `request_id` is the agent's own.
     InputNeeded(InputRequest),
-    Notify { level: NotifyLevel, message: String },
-    Status { key: String, text: Option<String> },
+    Notify {
+        level: NotifyLevel,
+        message: String,
+    },
+    Status {
+        key: String,
+        text: Option<String>,
+    },
     /// The bridge extension refines the phase; `None` falls back to generating.
-    PhaseHint { phase: Option<AgentPhase>, detail: Option<String> },
-    ModelChanged { provider: String, model_id: String },
-    ThinkingLevelChanged { level: String },
-    TitleChanged { title: String },
+    PhaseHint {
+        phase: Option<AgentPhase>,
+        detail: Option<String>,
+    },
+    ModelChanged {
+        provider: String,
+        model_id: String,
+    },
+    ThinkingLevelChanged {
+        level: String,
+    },
+    TitleChanged {
+        title: String,
+    },
     /// A native event nobody knows: passed on as `x-<harness>.<name>`, and counted.
-    Unknown { event: String, fields: JsonObject },
+    Unknown {
+        event: String,
+        fields: JsonObject,
+    },
 }
 
 /// The beginning of a message.

@@ -67,7 +67,12 @@ mod tests {
     fn messages_of_one_millisecond_get_different_ids_in_the_same_way_every_time() {
         let mint = || {
             let mut ids = MessageIds::default();
-            [ids.mint(Role::User, 5), ids.mint(Role::User, 5), ids.mint(Role::Assistant, 5), ids.mint(Role::User, 6)]
+            [
+                ids.mint(Role::User, 5),
+                ids.mint(Role::User, 5),
+                ids.mint(Role::Assistant, 5),
+                ids.mint(Role::User, 6),
+            ]
         };
         assert_eq!(mint(), ["u5", "u5-2", "a5", "u6"]);
         assert_eq!(mint(), mint());

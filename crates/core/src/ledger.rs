@@ -156,7 +156,14 @@ impl Ledger {
     }
 
     /// Puts back an outcome that survived a restart.
-    pub fn restore(&mut self, key: Option<KeyName>, id: Option<IdName>, fingerprint: Fingerprint, at: i64, outcome: Outcome) {
+    pub fn restore(
+        &mut self,
+        key: Option<KeyName>,
+        id: Option<IdName>,
+        fingerprint: Fingerprint,
+        at: i64,
+        outcome: Outcome,
+    ) {
         if let Some(id) = id {
             let result = outcome.result.clone().map(|_| ());
             self.ids.insert(id.clone(), IdState::Done(result));
@@ -164,7 +171,12 @@ impl Ledger {
         }
         if let Some(key) = key {
             self.done_bytes += outcome.bytes;
-            let entry = KeyEntry { fingerprint, cmd: outcome.cmd.clone(), created_at: at, state: KeyState::Done(outcome) };
+            let entry = KeyEntry {
+                fingerprint,
+                cmd: outcome.cmd.clone(),
+                created_at: at,
+                state: KeyState::Done(outcome),
+            };
             self.keys.insert(key.clone(), entry);
             self.done_keys.push_back(key);
         }
@@ -293,8 +305,12 @@ impl Ledger {
             self.ids.insert(id.clone(), IdState::Done(outcome.result.clone().map(|_| ())));
             self.done_ids.push_back(id.clone());
         }
-        let dependents: Vec<Token> =
-            self.waiting.iter().filter(|(_, waiting)| waiting.missing.contains(id)).map(|(token, _)| *token).collect();
+        let dependents: Vec<Token> = self
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.missing.contains(id))
+            .map(|(token, _)| *token)
+            .collect();
         for dependent in dependents {
             match &outcome.result {
                 Err(error) => {
@@ -315,7 +331,9 @@ impl Ledger {
     }
 
     fn trim(&mut self) {
-        while self.done_keys.len() > self.limits.outcomes_max || self.done_bytes > self.limits.outcome_bytes_max {
+        while self.done_keys.len() > self.limits.outcomes_max
+            || self.done_bytes > self.limits.outcome_bytes_max
+        {
             let Some(key) = self.done_keys.pop_front() else { break };
             if let Some(KeyEntry { state: KeyState::Done(outcome), .. }) = self.keys.get(&key) {
                 self.done_bytes = self.done_bytes.saturating_sub(outcome.bytes);
@@ -349,8 +367,16 @@ fn dependency_failed(dependency: &str, error: &str) -> String {
 }
 
 /// Fields that say who asks and how to answer, not what is asked.
-const IDENTITY_FIELDS: &[&str] =
-    &["id", "idempotency_key", "type", "channel", "user_id", "connection_id", "client_command_id", "runner_id"];
+const IDENTITY_FIELDS: &[&str] = &[
+    "id",
+    "idempotency_key",
+    "type",
+    "channel",
+    "user_id",
+    "connection_id",
+    "client_command_id",
+    "runner_id",
+];
 
 /// The fingerprint of a command frame; key order does not matter.
 pub fn fingerprint(frame: &str) -> Fingerprint {

@@ -30,7 +30,9 @@ fn a_key_runs_once_and_replays() {
     assert_eq!(ledger.submit(0, submission(1, "a", Some("k"), frame, &[])), Verdict::Run);
     assert_eq!(ledger.submit(0, submission(2, "b", Some("k"), reordered, &[])), Verdict::Join);
     let conflict = ledger.submit(0, submission(3, "c", Some("k"), "{}", &[]));
-    assert!(matches!(conflict, Verdict::Reject(error) if error.starts_with("Conflicting idempotency_key 'k'")));
+    assert!(
+        matches!(conflict, Verdict::Reject(error) if error.starts_with("Conflicting idempotency_key 'k'"))
+    );
     let released = ledger.finish(1, 1, &outcome(Ok(())));
     assert_eq!(released.joined, [2]);
     assert_eq!(ledger.submit(2, submission(4, "d", Some("k"), frame, &[])), Verdict::Replay(outcome(Ok(()))));
@@ -72,7 +74,10 @@ fn what_is_in_flight_is_never_evicted() {
         ledger.finish(0, token, &outcome(Ok(())));
     }
     assert_eq!(ledger.submit(0, submission(30, "x", Some("a"), "{}", &[])), Verdict::Join);
-    assert_eq!(ledger.submit(0, submission(31, "y", Some("19"), "{}", &[])), Verdict::Replay(outcome(Ok(()))));
+    assert_eq!(
+        ledger.submit(0, submission(31, "y", Some("19"), "{}", &[])),
+        Verdict::Replay(outcome(Ok(())))
+    );
     assert_eq!(ledger.submit(0, submission(32, "z", Some("2"), "{}", &[])), Verdict::Run);
     assert_eq!(ledger.submit(0, submission(33, "v", Some("3"), "{}", &[])), Verdict::Run);
     assert!(matches!(ledger.submit(0, submission(34, "w", Some("4"), "{}", &[])), Verdict::Reject(_)));

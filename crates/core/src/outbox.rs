@@ -220,7 +220,8 @@ mod tests {
         );
         let (bytes, records) = outbox.take();
         let text = String::from_utf8(bytes).unwrap();
-        let lines: Vec<_> = text.lines().map(|line| serde_json::from_str::<LinkLine>(line).unwrap()).collect();
+        let lines: Vec<_> =
+            text.lines().map(|line| serde_json::from_str::<LinkLine>(line).unwrap()).collect();
         let envelope = |seq, event| EventEnvelope {
             session_id: "s\"1".into(),
             runner_id: "local".into(),

@@ -54,7 +54,10 @@ pub struct Memory {
 /// How the message list changed, for the runner's index of known messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexChange {
-    Add { idx: u64, message_id: String },
+    Add {
+        idx: u64,
+        message_id: String,
+    },
     /// The conversation was replaced: forget everything before.
     Clear,
 }

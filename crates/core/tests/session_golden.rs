@@ -1,4 +1,5 @@
 //! Golden transcripts: what the real pi printed goes in, canonical events come out, for every recorded file.
+#![allow(clippy::unwrap_used, reason = "a test helper that fails is a failing test")]
 
 mod support;
 
@@ -71,7 +72,12 @@ fn deltas_add_up_to_the_message() {
                 "stream.message_start" => text.clear(),
                 "stream.text_delta" => {
                     let block = text.entry(event["content_index"].as_u64().unwrap()).or_default();
-                    assert_eq!(event["offset"].as_u64().unwrap(), block.chars().count() as u64, "{}", fixture.name);
+                    assert_eq!(
+                        event["offset"].as_u64().unwrap(),
+                        block.chars().count() as u64,
+                        "{}",
+                        fixture.name
+                    );
                     block.push_str(event["delta"].as_str().unwrap());
                 }
                 "stream.message_end" if !text.is_empty() => {

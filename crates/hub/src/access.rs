@@ -80,25 +80,37 @@ pub(crate) async fn new_login(store: &HubStore) -> Result<Option<String>, StoreE
     let Some(token) = random_text(COOKIE_BYTES) else { return Ok(None) };
     let now = now_ms();
     let token_hash = hash(&token).to_vec();
-    store.put_login(Login { token_hash, created_at: now, last_used_at: now, label: "browser".to_owned() }).await?;
+    store
+        .put_login(Login { token_hash, created_at: now, last_used_at: now, label: "browser".to_owned() })
+        .await?;
     Ok(Some(token))
 }
 
 /// Why a request is refused, in words for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("The Host header names '{0}', which is not a name of this hub; use 127.0.0.1 or localhost, or allow the name in the configuration")]
+    #[error(
+        "The Host header names '{0}', which is not a name of this hub; use 127.0.0.1 or localhost, or allow the name in the configuration"
+    )]
     Host(String),
-    #[error("The request comes from the origin '{0}', which is not this hub's own; open the hub's own address, or allow the origin in the configuration")]
+    #[error(
+        "The request comes from the origin '{0}', which is not this hub's own; open the hub's own address, or allow the origin in the configuration"
+    )]
     Origin(String),
-    #[error("Not logged in. Send the owner token (the file 'token' in the data directory) as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints")]
+    #[error(
+        "Not logged in. Send the owner token (the file 'token' in the data directory) as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints"
+    )]
     NotLoggedIn,
     #[error("The login cannot be checked: {0}")]
     Store(String),
 }
 
 /// Checks that the request was meant for us: against pages of other sites and names that are made to point here.
-pub(crate) fn check_place(config: &HubConfig, headers: &HeaderMap, authority: Option<&str>) -> Result<(), Refusal> {
+pub(crate) fn check_place(
+    config: &HubConfig,
+    headers: &HeaderMap,
+    authority: Option<&str>,
+) -> Result<(), Refusal> {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let host = text(HOST).or(authority).unwrap_or_default();
     let name = host_name(host);
@@ -123,7 +135,8 @@ pub(crate) async fn check_owner(
     query_token: Option<&str>,
 ) -> Result<(), Refusal> {
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
+    let bearer =
+        bearer.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
     if bearer.or(query_token).is_some_and(|token| config.owner_token.matches(token.trim())) {
         return Ok(());
     }
@@ -195,7 +208,9 @@ mod tests {
         }
         assert!(place("127.0.0.1:80", Some("http://127.0.0.1:80")));
         assert!(place("127.0.0.1:80", Some("https://app.example")));
-        for origin in ["http://127.0.0.1:81", "http://127.0.0.1", "null", "http://evil.example", "127.0.0.1:80"] {
+        for origin in
+            ["http://127.0.0.1:81", "http://127.0.0.1", "null", "http://evil.example", "127.0.0.1:80"]
+        {
             assert!(!place("127.0.0.1:80", Some(origin)), "{origin}");
         }
     }

@@ -35,7 +35,10 @@ pub(crate) enum Handled {
     /// A runner will answer.
     Sent,
     Read(HubCommand),
-    Detach { session_id: Arc<str>, reply: ReplyTo },
+    Detach {
+        session_id: Arc<str>,
+        reply: ReplyTo,
+    },
 }
 
 /// Who sent a frame.
@@ -182,7 +185,9 @@ fn dispatch(
     let attaches = matches!(kind, PendingKind::Attach { .. } | PendingKind::Create);
     if attaches && sender.attachments >= sender.hub.config.limits.attachments_max {
         let max = sender.hub.config.limits.attachments_max;
-        return Err(format!("This connection follows {max} sessions, the most it may; detach from one first"));
+        return Err(format!(
+            "This connection follows {max} sessions, the most it may; detach from one first"
+        ));
     }
     let in_flight_max = sender.hub.config.limits.in_flight_max;
     if !sender.mailbox.try_begin(in_flight_max) {
@@ -214,7 +219,11 @@ fn find_session(
     parsed: &Parsed<'_>,
 ) -> Result<Option<Arc<SessionEntry>>, String> {
     let Some(session_id) = &parsed.session_id else {
-        return if spec.needs_session { Err(format!("'{}' needs a session_id", spec.name)) } else { Ok(None) };
+        return if spec.needs_session {
+            Err(format!("'{}' needs a session_id", spec.name))
+        } else {
+            Ok(None)
+        };
     };
     if !spec.needs_session {
         return Ok(hub.session(session_id));
@@ -255,7 +264,9 @@ fn route(
         (None, None) => None,
     };
     let runner = match wanted {
-        Some(id) => hub.runner(&id).ok_or_else(|| format!("Runner {id} is not connected; start it and try again"))?,
+        Some(id) => {
+            hub.runner(&id).ok_or_else(|| format!("Runner {id} is not connected; start it and try again"))?
+        }
         None => hub.runners().into_iter().next().ok_or("No runner is connected; start one and try again")?,
     };
     let mut reply = reply.clone();
@@ -297,7 +308,8 @@ fn command_line(
     parsed: &Parsed<'_>,
     cmd: &str,
 ) -> String {
-    let body_bytes: usize = parsed.fields.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
+    let body_bytes: usize =
+        parsed.fields.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
     let mut line = String::with_capacity(body_bytes + 160);
     line.push_str(&format!(
         "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":\"{OWNER}\",\"connection_id\":\"{connection_id}\""
@@ -330,7 +342,9 @@ fn push_on_one_line(line: &mut String, value: &str) {
     if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_none() {
         return line.push_str(value);
     }
-    line.extend(value.chars().map(|character| if matches!(character, '\n' | '\r') { ' ' } else { character }));
+    line.extend(
+        value.chars().map(|character| if matches!(character, '\n' | '\r') { ' ' } else { character }),
+    );
 }
 
 /// Asks the runner where a session stands, for a client that fell behind. Says whether that was possible.

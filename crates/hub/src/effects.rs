@@ -31,7 +31,8 @@ pub(crate) fn record(
 
 /// Makes the effect of a record again, from its body.
 pub(crate) fn restore(record: &mut RecordIn) {
-    let runner_id = read::<Head<'_>>(&record.body).map(|head| head.runner_id.into_owned()).unwrap_or_default();
+    let runner_id =
+        read::<Head<'_>>(&record.body).map(|head| head.runner_id.into_owned()).unwrap_or_default();
     record.effect =
         effect(&record.session_id, &runner_id, record.seq, record.ts, &record.event, &record.body);
 }
@@ -187,7 +188,9 @@ fn effect(session_id: &str, runner_id: &str, seq: u64, ts: i64, event: &str, bod
         }
         "messages" => {
             let list: MessageList<'_> = read(body)?;
-            return Some(Effect::ReplaceMessages(list.messages.into_iter().filter_map(message_row).collect()));
+            return Some(Effect::ReplaceMessages(
+                list.messages.into_iter().filter_map(message_row).collect(),
+            ));
         }
         "session.created" => {
             let created: Created = read(body)?;

@@ -201,20 +201,27 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
     let kind: Cow<'a, str> = text(&fields, "type")?.ok_or_else(|| BadLine("it has no type".to_owned()))?;
     match &*kind {
         "event" => {
-            let session_id =
-                text(&fields, "session_id")?.ok_or_else(|| BadLine("an event without session_id".to_owned()))?;
-            let event = text(&fields, "event")?.ok_or_else(|| BadLine("an event without a name".to_owned()))?;
+            let session_id = text(&fields, "session_id")?
+                .ok_or_else(|| BadLine("an event without session_id".to_owned()))?;
+            let event =
+                text(&fields, "event")?.ok_or_else(|| BadLine("an event without a name".to_owned()))?;
             Ok(Line::Event(EventHead {
                 session_id,
                 ts: fields.typed("ts").map_err(bad)?.unwrap_or(0),
                 seq: fields.typed("seq").map_err(bad)?,
                 event,
-                tail: Cow::Owned(tail(&fields, &["session_id", "runner_id", "ts", "seq", "event"], &[], runner_id)),
+                tail: Cow::Owned(tail(
+                    &fields,
+                    &["session_id", "runner_id", "ts", "seq", "event"],
+                    &[],
+                    runner_id,
+                )),
             }))
         }
         "response" => {
             let id = text(&fields, "id")?.ok_or_else(|| BadLine("a response without id".to_owned()))?;
-            let order = ["session_id", "runner_id", "ts", "cmd", "success", "data", "error", "session_version"];
+            let order =
+                ["session_id", "runner_id", "ts", "cmd", "success", "data", "error", "session_version"];
             Ok(Line::Response(ResponseHead {
                 id,
                 session_id: text(&fields, "session_id")?,

@@ -42,19 +42,25 @@ fn responses_keep_everything_but_the_id() {
 
 #[test]
 fn what_is_no_line_is_refused() {
-    for line in ["", "{}", "[]", "nonsense", r#"{"type":5}"#, r#"{"type":"event"}"#, r#"{"type":"response"}"#] {
+    for line in ["", "{}", "[]", "nonsense", r#"{"type":5}"#, r#"{"type":"event"}"#, r#"{"type":"response"}"#]
+    {
         assert!(parse(line, "local").is_err(), "{line}");
     }
-    for line in [r#"{"type":"event","session_id":"s","event":"e","seq":-1}"#, r#"{"type":"event","session_id":7}"#] {
+    for line in
+        [r#"{"type":"event","session_id":"s","event":"e","seq":-1}"#, r#"{"type":"event","session_id":7}"#]
+    {
         assert!(parse(line, "local").is_err(), "{line}");
     }
     assert_eq!(parse(r#"{"type":"runner.hello"}"#, "x").unwrap(), Line::Other("runner.hello".into()));
 }
 
 fn event_line() -> impl Strategy<Value = String> {
-    let rest = prop_oneof![Just(serde_json::json!({})), any::<String>().prop_map(|text| serde_json::json!({ "delta": text }))];
-    (any::<String>(), "[a-z]{1,8}", 0..i64::MAX, proptest::option::of(any::<u64>()), any::<String>(), rest).prop_map(
-        |(session, runner, ts, seq, event, rest)| {
+    let rest = prop_oneof![
+        Just(serde_json::json!({})),
+        any::<String>().prop_map(|text| serde_json::json!({ "delta": text }))
+    ];
+    (any::<String>(), "[a-z]{1,8}", 0..i64::MAX, proptest::option::of(any::<u64>()), any::<String>(), rest)
+        .prop_map(|(session, runner, ts, seq, event, rest)| {
             let seq = seq.map_or(String::new(), |seq| format!(r#""seq":{seq},"#));
             let rest = rest.to_string();
             let rest = if rest == "{}" { "}".to_owned() } else { format!(",{}", &rest[1..]) };
@@ -63,8 +69,7 @@ fn event_line() -> impl Strategy<Value = String> {
                 json_string(&session),
                 json_string(&event)
             )
-        },
-    )
+        })
 }
 
 proptest! {

@@ -156,7 +156,8 @@ async fn login(State(hub): State<Arc<Hub>>, uri: Uri) -> Response {
     }
     match access::new_login(&hub.store).await {
         Ok(Some(token)) => {
-            let cookie = format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000");
+            let cookie =
+                format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000");
             let headers = [(SET_COOKIE, cookie.as_str()), (LOCATION, "/"), (CACHE_CONTROL, "no-store")];
             (StatusCode::SEE_OTHER, headers).into_response()
         }

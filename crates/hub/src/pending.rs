@@ -27,13 +27,18 @@ pub(crate) struct Pending {
 pub(crate) enum PendingKind {
     /// Pass it on.
     Plain,
-    Attach { after: Option<u64> },
+    Attach {
+        after: Option<u64>,
+    },
     Create,
     Delete,
     /// The runner has checked the dependencies of a command the hub answers itself.
     Barrier(Box<HubCommand>),
     /// Asked by the hub for a client that fell behind; the client sent nothing.
-    Resync { after: u64, generation: u64 },
+    Resync {
+        after: u64,
+        generation: u64,
+    },
 }
 
 impl Pending {
@@ -98,7 +103,8 @@ impl PendingTable {
             while self.lock().commands.values().any(|pending| pending.deadline.is_some()) {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
                 let now = Instant::now();
-                let late = self.remove_where(|pending| pending.deadline.is_some_and(|deadline| deadline <= now));
+                let late =
+                    self.remove_where(|pending| pending.deadline.is_some_and(|deadline| deadline <= now));
                 for pending in late {
                     let error = format!(
                         "Runner {} did not answer '{}' in time; it may still do it: ask again or look at the session",

@@ -134,7 +134,10 @@ impl Hub {
     }
 
     fn tell_runner(&self, runner_id: &str, status: RunnerStatus) {
-        self.broadcast(&reply::system(SystemEvent::RunnerChanged { runner_id: runner_id.to_owned(), status }));
+        self.broadcast(&reply::system(SystemEvent::RunnerChanged {
+            runner_id: runner_id.to_owned(),
+            status,
+        }));
     }
 
     /// Tells every client that a session's line in a list has changed.

@@ -46,7 +46,8 @@ pub async fn serve(
     http::accept(&hub, &listener, &shutdown).await;
     drop(listener);
     hub.tasks.close();
-    let goodbye = reply::system(SystemEvent::Shutdown { reason: "the hub stops; reconnect later".to_owned() });
+    let goodbye =
+        reply::system(SystemEvent::Shutdown { reason: "the hub stops; reconnect later".to_owned() });
     hub.each_connection(|mailbox| {
         mailbox.put(Mail::Close { frames: goodbye.clone(), code: 1001, reason: "the hub stops" });
     });

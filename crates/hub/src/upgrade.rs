@@ -5,9 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::header::{
-    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
-};
+use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -23,7 +21,10 @@ pub(crate) fn upgrade(hub: Arc<Hub>, request: Request) -> Response {
         return failed(StatusCode::BAD_REQUEST, "This address speaks WebSocket (version 13) only");
     };
     let Some((number, mailbox)) = hub.add_connection() else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "There are too many connections; close some and try again");
+        return failed(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "There are too many connections; close some and try again",
+        );
     };
     let upgraded = hyper::upgrade::on(request);
     let tasks = hub.tasks.clone();

@@ -18,7 +18,9 @@ pub(crate) fn show(request: &InputRequest, style: Style) -> String {
             }
         }
         InputRequest::Confirm { message, .. } => text.push_str(&indented(message)),
-        InputRequest::Input { placeholder, .. } => text.push_str(&indented(placeholder.as_deref().unwrap_or(""))),
+        InputRequest::Input { placeholder, .. } => {
+            text.push_str(&indented(placeholder.as_deref().unwrap_or("")))
+        }
         InputRequest::Editor { prefill, .. } => text.push_str(&indented(prefill.as_deref().unwrap_or(""))),
         InputRequest::Permission { description, metadata, .. } => {
             text.push_str(&indented(description.as_deref().unwrap_or("")));
@@ -44,7 +46,9 @@ pub(crate) fn choices(request: &InputRequest) -> &'static str {
 pub(crate) fn how_to_answer(session_id: &str, request: &InputRequest) -> String {
     let id = request.request_id();
     let approve = match request {
-        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => format!("qd approve {session_id} {id}"),
+        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => {
+            format!("qd approve {session_id} {id}")
+        }
         InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
             format!("qd approve {session_id} {id} --value VALUE")
         }
@@ -59,11 +63,13 @@ pub(crate) fn typed_answer(request: &InputRequest, line: &str) -> Result<InputRe
         return Ok(refusal(request));
     }
     match request {
-        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => match line.to_lowercase().as_str() {
-            "y" | "yes" => Ok(confirmed(request, true)),
-            "n" | "no" => Ok(confirmed(request, false)),
-            _ => Err("please answer y or n".to_owned()),
-        },
+        InputRequest::Confirm { .. } | InputRequest::Permission { .. } => {
+            match line.to_lowercase().as_str() {
+                "y" | "yes" => Ok(confirmed(request, true)),
+                "n" | "no" => Ok(confirmed(request, false)),
+                _ => Err("please answer y or n".to_owned()),
+            }
+        }
         InputRequest::Editor { prefill, .. } if line.is_empty() => {
             Ok(value(request, prefill.clone().unwrap_or_default()))
         }
@@ -76,7 +82,9 @@ pub(crate) fn typed_answer(request: &InputRequest, line: &str) -> Result<InputRe
 /// The answer of `qd approve`, with its `--value`.
 pub(crate) fn approval(request: &InputRequest, given: Option<&str>) -> Result<InputResponseParams, String> {
     match (request, given) {
-        (InputRequest::Confirm { .. } | InputRequest::Permission { .. }, None) => Ok(confirmed(request, true)),
+        (InputRequest::Confirm { .. } | InputRequest::Permission { .. }, None) => {
+            Ok(confirmed(request, true))
+        }
         (InputRequest::Confirm { .. } | InputRequest::Permission { .. }, Some(_)) => {
             Err("this question takes yes or no, not a value".to_owned())
         }
@@ -98,11 +106,13 @@ pub(crate) fn approval(request: &InputRequest, given: Option<&str>) -> Result<In
 pub(crate) fn refusal(request: &InputRequest) -> InputResponseParams {
     match request {
         InputRequest::Confirm { .. } | InputRequest::Permission { .. } => confirmed(request, false),
-        InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => InputResponseParams {
-            request_id: request.request_id().to_owned(),
-            cancelled: Some(true),
-            ..InputResponseParams::default()
-        },
+        InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
+            InputResponseParams {
+                request_id: request.request_id().to_owned(),
+                cancelled: Some(true),
+                ..InputResponseParams::default()
+            }
+        }
     }
 }
 
@@ -186,7 +196,9 @@ mod tests {
 
     #[test]
     fn questions_are_shown_with_the_way_to_answer() {
-        let permission = request(json!({"type":"permission","request_id":"q2","title":"Run rm?","description":"rm -r x","metadata":{"tool":"bash"}}));
+        let permission = request(
+            json!({"type":"permission","request_id":"q2","title":"Run rm?","description":"rm -r x","metadata":{"tool":"bash"}}),
+        );
         let text = [select(), permission]
             .map(|request| show(&request, Style::PLAIN) + &how_to_answer("s1", &request))
             .join("\n");

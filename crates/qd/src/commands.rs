@@ -30,7 +30,9 @@ fn text_of(words: &[String]) -> Result<String, CliError> {
         return Err(CliError::usage(format!("stdin holds more than {STDIN_BYTES_MAX} bytes")));
     }
     if text.trim().is_empty() {
-        return Err(CliError::usage("stdin is empty").hint("write the prompt behind the command, or pipe it in"));
+        return Err(
+            CliError::usage("stdin is empty").hint("write the prompt behind the command, or pipe it in")
+        );
     }
     Ok(text)
 }

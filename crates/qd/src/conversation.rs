@@ -183,10 +183,13 @@ impl<'a> Conversation<'a> {
         }
         let working = match attach.state.status {
             SessionStatus::Working | SessionStatus::Starting => true,
-            SessionStatus::Idle | SessionStatus::Dormant | SessionStatus::Failed | SessionStatus::Closed => false,
+            SessionStatus::Idle | SessionStatus::Dormant | SessionStatus::Failed | SessionStatus::Closed => {
+                false
+            }
         };
         let messages = attach.messages.as_deref().unwrap_or_default();
-        let skipped = if self.attached_before { 0 } else { messages.len().saturating_sub(HISTORY_MESSAGES_MAX) };
+        let skipped =
+            if self.attached_before { 0 } else { messages.len().saturating_sub(HISTORY_MESSAGES_MAX) };
         for message in &messages[skipped..] {
             self.renderer.message(message);
         }
@@ -214,11 +217,7 @@ impl<'a> Conversation<'a> {
         self.renderer.event(envelope);
         let EventPayload::Known(event) = &envelope.payload else { return };
         match event {
-            Event::AgentIdle { reason, .. } => {
-                if reason.is_some() || self.turn_seen {
-                    self.turn_ended(*reason);
-                }
-            }
+            Event::AgentIdle { reason, .. } if reason.is_some() || self.turn_seen => self.turn_ended(*reason),
             Event::AgentWorking { .. } | Event::ToolStart { .. } | Event::MessageStart { .. } => {
                 self.busy = true;
                 self.turn_seen = true;
@@ -285,7 +284,8 @@ impl<'a> Conversation<'a> {
         if self.manner.interactive && self.questions.is_waiting() {
             match self.questions.answer(&line) {
                 Ok(params) => {
-                    let request = Request::session(self.attachment.session_id(), Command::InputResponse(params));
+                    let request =
+                        Request::session(self.attachment.session_id(), Command::InputResponse(params));
                     self.send(Purpose::Answer, request);
                 }
                 Err(text) => self.notice_text(&text),
@@ -326,7 +326,9 @@ impl<'a> Conversation<'a> {
         let Some(client) = self.attachment.client().cloned() else {
             match purpose {
                 Purpose::Prompt => self.unanswered.push((purpose, request)),
-                Purpose::Abort | Purpose::Answer => self.notice("not sent: the connection is lost at the moment"),
+                Purpose::Abort | Purpose::Answer => {
+                    self.notice("not sent: the connection is lost at the moment")
+                }
             }
             return;
         };

@@ -46,7 +46,11 @@ impl Check {
 }
 
 /// Looks at everything and says what to do; fails when something essential does.
-pub(crate) async fn run(settings: &Settings, environment: &Environment, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    settings: &Settings,
+    environment: &Environment,
+    output: &Output,
+) -> Result<(), CliError> {
     let checks = [
         machine::data_dir(&settings.data_dir),
         machine::disk_space(&settings.data_dir),
@@ -59,7 +63,9 @@ pub(crate) async fn run(settings: &Settings, environment: &Environment, output: 
     ];
     let failed = checks.iter().filter(|check| check.health == Health::Failed).count();
     if output.json {
-        output.json_line(&json!({ "ok": failed == 0, "version": env!("CARGO_PKG_VERSION"), "checks": checks }))?;
+        output.json_line(
+            &json!({ "ok": failed == 0, "version": env!("CARGO_PKG_VERSION"), "checks": checks }),
+        )?;
     } else {
         output.out(&text(&checks, output.style))?;
     }
@@ -91,7 +97,10 @@ async fn reachable(settings: &Settings) -> Check {
     match server::connect(settings).await {
         Ok((client, _frames)) => {
             let info = client.server();
-            Check::ok("server", format!("version {}, protocol {}", info.server_version, info.protocol_version))
+            Check::ok(
+                "server",
+                format!("version {}, protocol {}", info.server_version, info.protocol_version),
+            )
         }
         Err(error) => {
             let advice = error.hint.unwrap_or_else(|| "start it with `qd up`".to_owned());

@@ -157,7 +157,8 @@ fn refusal_hint(message: &str) -> Option<&'static str> {
         Some("add --steer (read before the agent's next step) or --follow-up (read when its turn is done)")
     } else if message.contains("harness") {
         Some("`qd doctor` shows which agents are ready; `--harness demo` needs nothing installed")
-    } else if message.contains("session") && (message.contains("not found") || message.contains("no session")) {
+    } else if message.contains("session") && (message.contains("not found") || message.contains("no session"))
+    {
         Some("`qd ls` shows the sessions")
     } else if message.contains("already") && message.contains("answer") {
         Some("somebody else was faster; `qd ls` shows what still waits")

@@ -63,12 +63,11 @@ fn parse_error(error: &clap::Error) -> ExitCode {
 
 fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliError> {
     let Cli { command, config, common, .. } = cli;
-    let settings =
-        |up: UpFlags| -> Result<Settings, CliError> {
-            let settings = settings::load(environment, config.as_deref(), common, up)?;
-            log_to_stderr(&settings);
-            Ok(settings)
-        };
+    let settings = |up: UpFlags| -> Result<Settings, CliError> {
+        let settings = settings::load(environment, config.as_deref(), common, up)?;
+        log_to_stderr(&settings);
+        Ok(settings)
+    };
     match command {
         Command::Up(arguments) => {
             let settings = settings(arguments.flags)?;

@@ -39,7 +39,11 @@ impl Style {
     }
 
     fn wrap(self, code: &str, text: &str) -> String {
-        if self.colour && !text.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -139,7 +143,8 @@ mod tests {
     fn times_are_short() {
         let spoken: Vec<_> = [7, 1250, 61_000, 3_700_000].map(duration).into_iter().collect();
         assert_eq!(spoken, ["7 ms", "1.2 s", "1 min 1 s", "1 h 1 min"]);
-        let ages: Vec<_> = [0, 59_000, 60_000, 7_200_000, 200_000_000].map(|now| age(now, 0)).into_iter().collect();
+        let ages: Vec<_> =
+            [0, 59_000, 60_000, 7_200_000, 200_000_000].map(|now| age(now, 0)).into_iter().collect();
         assert_eq!(ages, ["0s", "59s", "1m", "2h", "2d"]);
     }
 }

@@ -213,7 +213,8 @@ impl Renderer {
     }
 
     fn assistant(&mut self, message: &Message, past: bool) {
-        let shown = if self.shown_message == message.id { std::mem::take(&mut self.shown) } else { BTreeMap::new() };
+        let shown =
+            if self.shown_message == message.id { std::mem::take(&mut self.shown) } else { BTreeMap::new() };
         for (index, part) in message.parts.iter().enumerate() {
             let seen = u32::try_from(index).ok().and_then(|index| shown.get(&index)).copied().unwrap_or(0);
             let Part::Known(part) = part else { continue };
@@ -256,10 +257,13 @@ impl Renderer {
         match event {
             Event::AgentError { error, .. } => self.error(error),
             Event::Notify { level: NotifyLevel::Error, message } => self.error(message),
-            Event::Notify { level: NotifyLevel::Warning, message } => self.note(&format!("warning: {message}")),
+            Event::Notify { level: NotifyLevel::Warning, message } => {
+                self.note(&format!("warning: {message}"))
+            }
             Event::Notify { level: NotifyLevel::Info, message } => self.note(message),
-            Event::RetryStart { attempt, max_attempts, delay_ms, error } => self
-                .note(&format!("retry {attempt}/{max_attempts} in {}: {error}", duration(*delay_ms))),
+            Event::RetryStart { attempt, max_attempts, delay_ms, error } => {
+                self.note(&format!("retry {attempt}/{max_attempts} in {}: {error}", duration(*delay_ms)))
+            }
             Event::RetryEnd { success: false, final_error: Some(error), .. } => {
                 self.note(&format!("gave up retrying: {error}"));
             }
@@ -273,7 +277,10 @@ impl Renderer {
             Event::SessionTitleChanged { title } => self.note(&format!("title: {title}")),
             Event::SessionNativeChanged { .. } => self.note("the agent moved to another conversation"),
             Event::SessionClosed { reason } => {
-                self.note(&format!("session closed{}", reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
+                self.note(&format!(
+                    "session closed{}",
+                    reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()
+                ));
             }
             _ => {}
         }

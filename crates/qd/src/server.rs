@@ -114,8 +114,11 @@ pub(crate) fn resolve<'a>(ids: &[&'a str], name: &str, what: &str, hint: &str) -
         [] => Err(CliError::failed(format!("no {what} begins with '{name}'")).hint(hint)),
         several => {
             let list = several.iter().take(8).copied().collect::<Vec<_>>().join(", ");
-            Err(CliError::failed(format!("'{name}' is not enough: {} {what}s begin with it ({list})", several.len()))
-                .hint("write more of the id"))
+            Err(CliError::failed(format!(
+                "'{name}' is not enough: {} {what}s begin with it ({list})",
+                several.len()
+            ))
+            .hint("write more of the id"))
         }
     }
 }
@@ -139,7 +142,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let write = |pid: u32| {
             let endpoint = Endpoint { url: "http://127.0.0.1:1".into(), pid };
-            std::fs::write(Endpoint::path(directory.path()), serde_json::to_string(&endpoint).unwrap()).unwrap();
+            std::fs::write(Endpoint::path(directory.path()), serde_json::to_string(&endpoint).unwrap())
+                .unwrap();
         };
         assert_eq!(Endpoint::read(directory.path()), None);
         write(std::process::id());

@@ -10,6 +10,7 @@ pub(crate) use load::{Environment, load};
 pub(crate) use values::{HostList, LogLevel, Words};
 
 /// One row of the table, for documentation.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SettingSpec {
     pub(crate) name: &'static str,
@@ -25,6 +26,7 @@ macro_rules! settings {
         up { $( $u_name:ident: $u_type:ty, $u_flag:literal, $u_env:literal, $u_value:literal, $u_default:literal, $u_help:literal; )* }
     ) => {
         /// Every setting, in the order of the documentation.
+        #[cfg(test)]
         pub(crate) const SETTINGS: &[SettingSpec] = &[
             $( SettingSpec { name: stringify!($g_name), environment: $g_env, flag: $g_flag, default: $g_default, help: $g_help }, )*
             $( SettingSpec { name: stringify!($u_name), environment: $u_env, flag: $u_flag, default: $u_default, help: $u_help }, )*

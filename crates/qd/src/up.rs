@@ -146,10 +146,15 @@ fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
     let explain = |error: std::io::Error| {
         let message = format!("cannot listen on {address}: {error}");
         match error.kind() {
-            IoErrorKind::AddrInUse => CliError::failed(message)
-                .hint("another program uses the port; choose one with --listen 127.0.0.1:PORT (0: any free one)"),
-            IoErrorKind::PermissionDenied => CliError::failed(message).hint("ports below 1024 are for root; take a higher one"),
-            IoErrorKind::AddrNotAvailable => CliError::failed(message).hint("this machine has no such address"),
+            IoErrorKind::AddrInUse => CliError::failed(message).hint(
+                "another program uses the port; choose one with --listen 127.0.0.1:PORT (0: any free one)",
+            ),
+            IoErrorKind::PermissionDenied => {
+                CliError::failed(message).hint("ports below 1024 are for root; take a higher one")
+            }
+            IoErrorKind::AddrNotAvailable => {
+                CliError::failed(message).hint("this machine has no such address")
+            }
             _ => CliError::failed(message),
         }
     };

@@ -5,9 +5,9 @@ pub mod pi;
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
 use qd_core::session::{AgentFacts, AgentUp};
+use qd_wire::Command;
 use qd_wire::command::SessionConfig;
 use qd_wire::data::ProcessStats;
-use qd_wire::Command;
 use serde_json::Value;
 
 use crate::config::RunnerConfig;
@@ -20,7 +20,11 @@ pub enum Effect {
     AutoRetry(bool),
     Title(String),
     /// The agent is in another conversation now; this is all of it.
-    Conversation { native_session_id: String, native_session_file: Option<String>, messages: Vec<NativeMessage> },
+    Conversation {
+        native_session_id: String,
+        native_session_file: Option<String>,
+        messages: Vec<NativeMessage>,
+    },
 }
 
 /// A command that the agent has carried out.
@@ -82,7 +86,17 @@ pub fn harnesses(config: &RunnerConfig) -> Vec<String> {
 pub fn capabilities(harness: &str) -> Vec<String> {
     let names: &[&str] = match harness {
         "pi" => &[
-            "steer", "follow_up", "images", "fork", "compact", "thinking", "models", "switch", "new", "retry", "resume",
+            "steer",
+            "follow_up",
+            "images",
+            "fork",
+            "compact",
+            "thinking",
+            "models",
+            "switch",
+            "new",
+            "retry",
+            "resume",
         ],
         "demo" => &["steer", "follow_up"],
         _ => &[],
@@ -94,7 +108,7 @@ pub fn capabilities(harness: &str) -> Vec<String> {
 pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Driver, String> {
     match request.config.harness.as_str() {
         "pi" => pi::PiDriver::start(runner, request).await.map(|driver| Driver::Pi(Box::new(driver))),
-        "demo" => Ok(Driver::Demo(Box::new(demo::DemoDriver::new()))),
+        "demo" => Ok(Driver::Demo(Box::default())),
         other => Err(format!("Unknown harness '{other}'; this runner has: {}", harnesses(runner).join(", "))),
     }
 }

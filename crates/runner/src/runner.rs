@@ -67,8 +67,7 @@ impl Runner {
         let submissions = Submissions::restore(store.load_outcomes().await?);
         let (ended_sender, ended) = mpsc::channel(64);
         let LinkEnd { sender, mut receiver } = link;
-        let shared =
-            Arc::new(Shared { config, store, link: sender, submissions, ended: ended_sender });
+        let shared = Arc::new(Shared { config, store, link: sender, submissions, ended: ended_sender });
         let welcome = hello(&shared, &mut receiver).await?;
         resend(&shared, &welcome).await?;
         let sessions = restore_sessions(&shared).await?;
@@ -175,7 +174,8 @@ impl Task {
             None => mint_session_id(&incoming),
         };
         if !valid_session_id(&session_id) {
-            let error = "session_id: Use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit";
+            let error =
+                "session_id: Use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit";
             return self.respond(&session_id, &incoming, Err(error)).await;
         }
         if let Some(sender) = self.sessions.get(&session_id).filter(|sender| !sender.is_closed()) {
@@ -215,7 +215,8 @@ impl Task {
 
     /// Succeeds when everything the command depends on has.
     async fn barrier(&self, incoming: Incoming) {
-        let own = incoming.client_command_id.clone().map(|id| IdName { principal: incoming.principal.clone(), id });
+        let own =
+            incoming.client_command_id.clone().map(|id| IdName { principal: incoming.principal.clone(), id });
         let submission = Submission {
             token: incoming.token,
             cmd: incoming.cmd.clone(),
@@ -331,7 +332,9 @@ async fn resend(shared: &Shared, welcome: &RunnerWelcome) -> Result<(), RunnerEr
     Ok(())
 }
 
-async fn restore_sessions(shared: &Arc<Shared>) -> Result<HashMap<String, mpsc::Sender<SessionInput>>, RunnerError> {
+async fn restore_sessions(
+    shared: &Arc<Shared>,
+) -> Result<HashMap<String, mpsc::Sender<SessionInput>>, RunnerError> {
     let mut questions: HashMap<String, Vec<String>> = HashMap::new();
     for approval in shared.store.approvals().await? {
         questions.entry(approval.session_id).or_default().push(approval.request_id);
@@ -344,7 +347,9 @@ async fn restore_sessions(shared: &Arc<Shared>) -> Result<HashMap<String, mpsc::
             Ok(restored) => {
                 sessions.insert(session_id, spawn_restored(shared, restored));
             }
-            Err(error) => tracing::error!(session_id, error, "a stored session cannot be read; it is left alone"),
+            Err(error) => {
+                tracing::error!(session_id, error, "a stored session cannot be read; it is left alone")
+            }
         }
     }
     Ok(sessions)
@@ -392,7 +397,11 @@ async fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(),
         bytes: 0,
     };
     shared.submissions.finish(now_ms(), incoming.token, &outcome);
-    respond(shared, "", incoming, result.as_ref().map(|()| ()).map_err(String::as_str)).await;
+    let result = match &result {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.as_str()),
+    };
+    respond(shared, "", incoming, result).await;
 }
 
 async fn respond(shared: &Shared, session_id: &str, incoming: &Incoming, result: Result<(), &str>) {

@@ -27,15 +27,30 @@ pub(crate) const MAILBOX_MAX: usize = 256;
 /// Everything that wakes a session, besides its agent and its timers.
 pub(crate) enum SessionInput {
     Command(Box<Incoming>),
-    Released { token: Token, release: Box<Release> },
+    Released {
+        token: Token,
+        release: Box<Release>,
+    },
     /// The process is there, or could not be started.
-    Started { generation: u32, result: Box<Result<Driver, String>> },
+    Started {
+        generation: u32,
+        result: Box<Result<Driver, String>>,
+    },
     /// The agent answers, or never will.
-    Prepared { generation: u32, result: Box<Result<AgentUp, String>> },
+    Prepared {
+        generation: u32,
+        result: Box<Result<AgentUp, String>>,
+    },
     /// The agent has carried out a command.
-    Executed { token: Token, result: Box<Result<Executed, String>> },
+    Executed {
+        token: Token,
+        result: Box<Result<Executed, String>>,
+    },
     /// What the agent says of itself after a turn.
-    Facts { generation: u32, facts: Box<AgentFacts> },
+    Facts {
+        generation: u32,
+        facts: Box<AgentFacts>,
+    },
     /// The runner stops.
     Shutdown(oneshot::Sender<()>),
 }

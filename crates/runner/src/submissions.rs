@@ -14,8 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::session::SessionInput;
 
 /// Said of a command that was cut off by a crash.
-pub(crate) const INDETERMINATE: &str =
-    "Indeterminate: qd stopped before the command's result was known; look at the session, then send it again \
+pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the command's result was known; look at the session, then send it again \
      with a new idempotency_key";
 
 /// What a waiting command is told.
@@ -75,7 +74,10 @@ impl Submissions {
             let id = (!row.id.is_empty()).then_some(IdName { principal: row.principal, id: row.id });
             ledger.restore(key, id, fingerprint, row.created_at, outcome);
         }
-        Submissions { inner: Mutex::new(Inner { ledger, owners: HashMap::new() }), next_token: AtomicU64::new(1) }
+        Submissions {
+            inner: Mutex::new(Inner { ledger, owners: HashMap::new() }),
+            next_token: AtomicU64::new(1),
+        }
     }
 
     pub(crate) fn token(&self) -> Token {

@@ -43,7 +43,13 @@ pub struct DemoStats {
 
 impl DemoAgent {
     /// Takes a prompt; while the demo works it needs to know where to put it.
-    pub fn prompt(&mut self, now: i64, message: String, when_busy: Option<WhenBusy>, out: &mut Vec<AgentEvent>) -> Result<(), String> {
+    pub fn prompt(
+        &mut self,
+        now: i64,
+        message: String,
+        when_busy: Option<WhenBusy>,
+        out: &mut Vec<AgentEvent>,
+    ) -> Result<(), String> {
         if !self.working {
             self.begin(now, &message);
             return Ok(());

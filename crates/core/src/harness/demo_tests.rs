@@ -34,7 +34,8 @@ fn every_script_ends_in_a_settled_turn() {
 
 #[test]
 fn a_long_answer_has_as_many_pieces_as_asked() {
-    let deltas = events("/long 300").iter().filter(|event| matches!(event, AgentEvent::TextDelta { .. })).count();
+    let deltas =
+        events("/long 300").iter().filter(|event| matches!(event, AgentEvent::TextDelta { .. })).count();
     assert_eq!(deltas, 300);
 }
 

@@ -75,7 +75,8 @@ impl Assembly {
 
     /// What there is of the message, closed because nothing more will come.
     pub fn close_as_aborted(self) -> Message {
-        let parts = self.blocks.into_iter().enumerate().map(|(position, block)| block.into_part(position)).collect();
+        let parts =
+            self.blocks.into_iter().enumerate().map(|(position, block)| block.into_part(position)).collect();
         Message {
             id: self.message_id,
             idx: 0,

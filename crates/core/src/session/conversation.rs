@@ -97,7 +97,9 @@ impl Session {
             return;
         }
         let text = message.flattened_text();
-        let Some(position) = self.expected_prompts.iter().position(|prompt| prompt.text == text) else { return };
+        let Some(position) = self.expected_prompts.iter().position(|prompt| prompt.text == text) else {
+            return;
+        };
         if let Some(prompt) = self.expected_prompts.remove(position) {
             message.client_id = prompt.client_id;
             message.sender = prompt.user_id.map(|id| Sender {

@@ -16,7 +16,9 @@ impl Session {
     /// Takes one event of the agent.
     pub fn agent_event(&mut self, now: i64, event: AgentEvent, out: &mut Outbox) {
         match event {
-            AgentEvent::TextDelta { index, delta } => self.text_delta(now, PartialKind::Text, index, &delta, out),
+            AgentEvent::TextDelta { index, delta } => {
+                self.text_delta(now, PartialKind::Text, index, &delta, out)
+            }
             AgentEvent::ThinkingDelta { index, delta } => {
                 self.text_delta(now, PartialKind::Thinking, index, &delta, out);
             }
@@ -112,7 +114,8 @@ impl Session {
         self.go_idle(now, Some(reason), out);
     }
 
-    /// Ends whatever is still open: a message as aborted, tools as failed, questions as withdrawn.
+    /// Ends what cannot go on: a message as aborted, tools as failed. Questions stay open, because a command of
+    /// an extension may ask outside any turn.
     pub(super) fn close_open_work(&mut self, now: i64, why: &str, out: &mut Outbox) {
         self.close_assembly(now, out);
         for tool in std::mem::take(&mut self.tools) {
@@ -125,7 +128,6 @@ impl Session {
             };
             self.emit(now, &event, out);
         }
-        self.withdraw_questions(now, out);
     }
 
     pub(super) fn go_idle(&mut self, now: i64, reason: Option<StopReason>, out: &mut Outbox) {
@@ -191,16 +193,31 @@ impl Session {
         if let Some(assembly) = &mut self.assembly {
             let offset = assembly.push(index, kind, delta);
             let message_id = &assembly.message_id;
-            out.delta(front, now, Delta { event, message_id, tool_call_id: None, delta, content_index: index, offset });
+            out.delta(
+                front,
+                now,
+                Delta { event, message_id, tool_call_id: None, delta, content_index: index, offset },
+            );
         }
     }
 
-    fn tool_call_started(&mut self, now: i64, index: u32, tool_call_id: String, name: String, out: &mut Outbox) {
+    fn tool_call_started(
+        &mut self,
+        now: i64,
+        index: u32,
+        tool_call_id: String,
+        name: String,
+        out: &mut Outbox,
+    ) {
         self.streaming(now, AgentPhase::Generating, out);
         if let Some(assembly) = &mut self.assembly {
             assembly.tool_call(index, &tool_call_id, &name);
             let message_id = assembly.message_id.clone();
-            self.emit(now, &Event::ToolCallStart { message_id, tool_call_id, name, content_index: index }, out);
+            self.emit(
+                now,
+                &Event::ToolCallStart { message_id, tool_call_id, name, content_index: index },
+                out,
+            );
         }
     }
 
@@ -212,7 +229,11 @@ impl Session {
             let tool_call_id = Some(assembly.tool_call_id(index).unwrap_or_default());
             let message_id = &assembly.message_id;
             let event = "stream.tool_call_delta";
-            out.delta(front, now, Delta { event, message_id, tool_call_id, delta, content_index: index, offset });
+            out.delta(
+                front,
+                now,
+                Delta { event, message_id, tool_call_id, delta, content_index: index, offset },
+            );
         }
     }
 
@@ -234,7 +255,14 @@ impl Session {
         }
     }
 
-    fn tool_started(&mut self, now: i64, tool_call_id: String, name: String, input: Option<Value>, out: &mut Outbox) {
+    fn tool_started(
+        &mut self,
+        now: i64,
+        tool_call_id: String,
+        name: String,
+        input: Option<Value>,
+        out: &mut Outbox,
+    ) {
         if self.tools.len() < TOOLS_MAX {
             self.tools.push(RunningTool {
                 tool_call_id: tool_call_id.clone(),
@@ -248,7 +276,14 @@ impl Session {
         self.tool_phase(now, out);
     }
 
-    fn tool_progress(&mut self, now: i64, tool_call_id: String, name: String, partial: Value, out: &mut Outbox) {
+    fn tool_progress(
+        &mut self,
+        now: i64,
+        tool_call_id: String,
+        name: String,
+        partial: Value,
+        out: &mut Outbox,
+    ) {
         if let Some(tool) = self.tools.iter_mut().find(|tool| tool.tool_call_id == tool_call_id) {
             tool.partial_output = Some(partial.clone());
         }
@@ -354,7 +389,13 @@ impl Session {
         }
     }
 
-    pub(super) fn set_phase(&mut self, now: i64, phase: AgentPhase, detail: Option<String>, out: &mut Outbox) {
+    pub(super) fn set_phase(
+        &mut self,
+        now: i64,
+        phase: AgentPhase,
+        detail: Option<String>,
+        out: &mut Outbox,
+    ) {
         let working = self.status == SessionStatus::Working;
         if working && self.phase == Some(phase) && self.detail == detail {
             return;

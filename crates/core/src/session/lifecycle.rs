@@ -76,9 +76,10 @@ impl Session {
         if facts.auto_compaction.is_some() {
             self.auto_compaction = facts.auto_compaction;
         }
-        let moved = facts.native_session_id.is_some() && facts.native_session_id != self.memory.native_session_id;
-        let renamed =
-            facts.native_session_file.is_some() && facts.native_session_file != self.memory.native_session_file;
+        let moved =
+            facts.native_session_id.is_some() && facts.native_session_id != self.memory.native_session_id;
+        let renamed = facts.native_session_file.is_some()
+            && facts.native_session_file != self.memory.native_session_file;
         if let Some(native_session_id) = facts.native_session_id
             && (moved || renamed)
         {
@@ -93,6 +94,7 @@ impl Session {
     pub fn gone(&mut self, now: i64, gone: Gone, out: &mut Outbox) {
         let was_busy = self.turn.is_some() || self.status == SessionStatus::Working;
         self.close_open_work(now, "The agent stopped before the tool did", out);
+        self.withdraw_questions(now, out);
         self.turn = None;
         self.compacting_alone = false;
         self.phase = None;

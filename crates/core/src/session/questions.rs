@@ -35,7 +35,9 @@ impl std::fmt::Display for AnswerError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             AnswerError::Unknown(id) => write!(formatter, "No pending input request with id '{id}'"),
-            AnswerError::AlreadyAnswered(id) => write!(formatter, "Input request '{id}' was already answered"),
+            AnswerError::AlreadyAnswered(id) => {
+                write!(formatter, "Input request '{id}' was already answered")
+            }
             AnswerError::Invalid(reason) => formatter.write_str(reason),
         }
     }
@@ -56,7 +58,8 @@ impl Session {
         out: &mut Outbox,
     ) -> Result<Answer, AnswerError> {
         let id = &response.request_id;
-        let Some(question) = self.questions.iter().find(|question| question.request.request_id() == id) else {
+        let Some(question) = self.questions.iter().find(|question| question.request.request_id() == id)
+        else {
             return Err(if self.settled_questions.contains(id) {
                 AnswerError::AlreadyAnswered(id.clone())
             } else {
@@ -103,7 +106,8 @@ impl Session {
     }
 
     pub(super) fn ask(&mut self, now: i64, request: InputRequest, out: &mut Outbox) {
-        let known = self.questions.iter().any(|question| question.request.request_id() == request.request_id());
+        let known =
+            self.questions.iter().any(|question| question.request.request_id() == request.request_id());
         if known || self.questions.len() >= QUESTIONS_MAX {
             return;
         }

@@ -1,5 +1,6 @@
 //! Recorded traffic through codec and session machine.
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
+#![allow(clippy::unwrap_used, reason = "a test helper that fails is a failing test")]
 
 use std::path::Path;
 

@@ -63,15 +63,26 @@ pub(crate) struct Attached {
 pub(crate) enum AttachFrame {
     Ready(Bytes),
     /// The newest messages go between the two halves of the text.
-    WithMessages { before: Vec<u8>, after: Vec<u8> },
+    WithMessages {
+        before: Vec<u8>,
+        after: Vec<u8>,
+    },
 }
 
 pub(crate) enum JobDone {
     Frames(Bytes),
     Snapshot(Box<Attached>),
-    Replayed { generation: u64, frames: Bytes, next: u64, until: u64 },
+    Replayed {
+        generation: u64,
+        frames: Bytes,
+        next: u64,
+        until: u64,
+    },
     /// Records after `after` could not be read.
-    Failed { generation: u64, after: u64 },
+    Failed {
+        generation: u64,
+        after: u64,
+    },
 }
 
 impl Mailbox {

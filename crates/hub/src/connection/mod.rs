@@ -192,7 +192,8 @@ impl Connection {
                 }
             }
             Message::Binary(_) => {
-                self.outgoing.push(reply::system_error(None, "Binary frames are not understood; send JSON text"));
+                self.outgoing
+                    .push(reply::system_error(None, "Binary frames are not understood; send JSON text"));
             }
             // The library has answered them, or there is nothing to answer.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}

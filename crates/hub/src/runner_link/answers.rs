@@ -66,7 +66,9 @@ impl Answer {
     pub(super) async fn deliver_stored(self, hub: &Hub, entry: &SessionEntry) {
         if self.deletes() {
             if let Err(error) = hub.store.delete_session(&entry.id).await {
-                let text = format!("The runner has deleted the session, but the hub cannot delete its copy: {error}");
+                let text = format!(
+                    "The runner has deleted the session, but the hub cannot delete its copy: {error}"
+                );
                 return self.pending.fail(&text, false);
             }
             hub.forget_session(&entry.id);
@@ -130,7 +132,8 @@ impl Answer {
         } else {
             AttachFrame::Ready(join(&before, &rest))
         };
-        let mail = Mail::Attached(Box::new(Attached { session: entry, subscription, frame, replay, resync_of }));
+        let mail =
+            Mail::Attached(Box::new(Attached { session: entry, subscription, frame, replay, resync_of }));
         match resync_of {
             Some(_) => self.pending.mailbox.put(mail),
             None => self.pending.mailbox.answer(mail),

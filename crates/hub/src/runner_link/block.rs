@@ -15,12 +15,28 @@ use crate::registry::{Hub, SessionEntry};
 /// One step of the stream, in order within its session.
 pub(super) enum Step {
     /// Frames to publish, after their records are stored.
-    Frames { entry: Arc<SessionEntry>, frames: Bytes, records: Vec<RecordIn>, notes: Vec<Note> },
+    Frames {
+        entry: Arc<SessionEntry>,
+        frames: Bytes,
+        records: Vec<RecordIn>,
+        notes: Vec<Note>,
+    },
     /// The runner has sent what the hub has: tell it how far that goes.
-    Ack { entry: Arc<SessionEntry>, seq: u64 },
-    Answer { id: String, session_id: Option<String>, success: bool, tail: String },
+    Ack {
+        entry: Arc<SessionEntry>,
+        seq: u64,
+    },
+    Answer {
+        id: String,
+        session_id: Option<String>,
+        success: bool,
+        tail: String,
+    },
     /// A line about the runner itself.
-    Runner { kind: String, line: String },
+    Runner {
+        kind: String,
+        line: String,
+    },
 }
 
 /// Frames of one session, as they are collected.

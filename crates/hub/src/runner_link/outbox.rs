@@ -70,7 +70,8 @@ impl Outbox {
                 for (session_id, seq) in std::mem::take(&mut state.acks) {
                     let session_id = json_string(&session_id);
                     block.extend_from_slice(
-                        format!("{{\"type\":\"ack\",\"session_id\":{session_id},\"seq\":{seq}}}\n").as_bytes(),
+                        format!("{{\"type\":\"ack\",\"session_id\":{session_id},\"seq\":{seq}}}\n")
+                            .as_bytes(),
                     );
                 }
                 if !block.is_empty() {

@@ -108,7 +108,7 @@ impl Attachment {
                 if let Some(key) = idempotency_key {
                     request = request.idempotency_key(key);
                 }
-                (session_id, Some(0), request)
+                (session_id, None, request)
             }
         };
         let awaited = client.post(&request).await?;
@@ -122,6 +122,8 @@ impl Attachment {
             }
         };
         let (attach, created) = read_answer(&answer)?;
+        // The answer to a create covers every record so far; they are not sent again.
+        let after = if created.is_some() { Some(attach.seq) } else { after };
         let session_id = created.or(session_id).unwrap_or_else(|| attach.state.session_id.clone());
         let mut attachment = Attachment {
             options,

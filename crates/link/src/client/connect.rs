@@ -145,8 +145,7 @@ fn handshake_error(address: &str, error: WebSocketError) -> ConnectError {
         WebSocketError::Io(source) => ConnectError::Unreachable { address: address.to_owned(), source },
         WebSocketError::Http(response) => {
             let status = response.status().as_u16();
-            let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-            let body: String = body.trim().chars().take(BODY_CHARS_MAX).collect();
+            let body = readable(response.body().as_deref().unwrap_or_default());
             match status {
                 401 | 403 => ConnectError::Denied { status, body },
                 502..=504 => ConnectError::Unreachable {
@@ -161,6 +160,19 @@ fn handshake_error(address: &str, error: WebSocketError) -> ConnectError {
         }
         other => ConnectError::NotQuarterdeck { address: address.to_owned(), reason: other.to_string() },
     }
+}
+
+/// An error page for a person: our hub sends `{"error":…}`, others send anything.
+fn readable(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Page {
+        error: String,
+    }
+    let text = match serde_json::from_slice::<Page>(body) {
+        Ok(page) => page.error,
+        Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
+    };
+    text.chars().take(BODY_CHARS_MAX).collect()
 }
 
 /// `host:port` of a URL; what follows the host is not looked at.

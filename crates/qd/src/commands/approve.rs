@@ -21,12 +21,17 @@ pub(crate) async fn approve(
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
     let answer = approval::approval(&request, arguments.value.as_deref()).map_err(|problem| {
-        CliError::usage(problem).hint(format!("qd approve {session_id} {} --value VALUE", request.request_id()))
+        CliError::usage(problem)
+            .hint(format!("qd approve {session_id} {} --value VALUE", request.request_id()))
     })?;
     send(&client, output, &session_id, answer, "approved").await
 }
 
-pub(crate) async fn deny(settings: &Settings, output: &Output, arguments: DenyArguments) -> Result<(), CliError> {
+pub(crate) async fn deny(
+    settings: &Settings,
+    output: &Output,
+    arguments: DenyArguments,
+) -> Result<(), CliError> {
     let (client, _frames) = server::connect(settings).await?;
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
@@ -47,7 +52,8 @@ async fn send(
 }
 
 async fn find(client: &MuxClient, session_id: &str, name: Option<&str>) -> Result<InputRequest, CliError> {
-    let state: SessionState = client.query(&Request::session(session_id, Command::GetState(NoParams {}))).await?;
+    let state: SessionState =
+        client.query(&Request::session(session_id, Command::GetState(NoParams {}))).await?;
     choose(&state.pending_input, session_id, name)
 }
 
@@ -65,8 +71,11 @@ fn choose(pending: &[InputRequest], session_id: &str, name: Option<&str>) -> Res
         (None, [only]) => only,
         (None, several) => {
             let shown: String = pending.iter().map(|request| approval::show(request, Style::PLAIN)).collect();
-            return Err(CliError::usage(format!("{} questions wait in {session_id}:\n{shown}", several.len()))
-                .hint(format!("name one: {}", several.join(", "))));
+            return Err(CliError::usage(format!(
+                "{} questions wait in {session_id}:\n{shown}",
+                several.len()
+            ))
+            .hint(format!("name one: {}", several.join(", "))));
         }
     };
     let found = pending.iter().find(|request| request.request_id() == id);
@@ -81,7 +90,8 @@ mod tests {
     #[test]
     fn the_only_question_needs_no_name() {
         let confirm = |id: &str| -> InputRequest {
-            serde_json::from_value(json!({"type":"confirm","request_id":id,"title":id,"message":"m"})).unwrap()
+            serde_json::from_value(json!({"type":"confirm","request_id":id,"title":id,"message":"m"}))
+                .unwrap()
         };
         let two = [confirm("q1"), confirm("q2")];
         assert_eq!(choose(&two[..1], "s", None).unwrap(), two[0]);

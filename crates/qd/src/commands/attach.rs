@@ -12,7 +12,11 @@ use crate::server;
 use crate::settings::Settings;
 
 /// Follows a session and talks to it.
-pub(crate) async fn run(settings: &Settings, output: &Output, arguments: AttachArguments) -> Result<(), CliError> {
+pub(crate) async fn run(
+    settings: &Settings,
+    output: &Output,
+    arguments: AttachArguments,
+) -> Result<(), CliError> {
     let options = server::locate(settings)?;
     let (client, frames) = MuxClient::connect_with(&options).await?;
     let session_id = server::resolve_session(&client, arguments.session.as_deref()).await?;

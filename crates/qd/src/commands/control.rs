@@ -10,7 +10,11 @@ use crate::output::Output;
 use crate::server;
 use crate::settings::Settings;
 
-pub(crate) async fn send(settings: &Settings, output: &Output, arguments: SendArguments) -> Result<(), CliError> {
+pub(crate) async fn send(
+    settings: &Settings,
+    output: &Output,
+    arguments: SendArguments,
+) -> Result<(), CliError> {
     let message = super::text_of(&arguments.message)?;
     let streaming_behavior = match (arguments.steer, arguments.follow_up) {
         (true, _) => Some(StreamingBehavior::Steer),
@@ -21,7 +25,11 @@ pub(crate) async fn send(settings: &Settings, output: &Output, arguments: SendAr
     say(settings, output, &arguments.session, Command::Prompt(params), "sent to").await
 }
 
-pub(crate) async fn steer(settings: &Settings, output: &Output, arguments: SteerArguments) -> Result<(), CliError> {
+pub(crate) async fn steer(
+    settings: &Settings,
+    output: &Output,
+    arguments: SteerArguments,
+) -> Result<(), CliError> {
     let message = super::text_of(&arguments.message)?;
     let params = SteerParams { message, images: None, client_id: None };
     say(settings, output, &arguments.session, Command::Steer(params), "steered").await

@@ -14,7 +14,11 @@ const DIRECTORY_CHARACTERS_MAX: usize = 40;
 const HEAD: [&str; 8] = ["ID", "STATE", "HARNESS", "MACHINE", "DIRECTORY", "TITLE", "AGE", "WAITING"];
 
 /// Prints the sessions.
-pub(crate) async fn run(settings: &Settings, output: &Output, arguments: ListArguments) -> Result<(), CliError> {
+pub(crate) async fn run(
+    settings: &Settings,
+    output: &Output,
+    arguments: ListArguments,
+) -> Result<(), CliError> {
     let (client, _frames) = server::connect(settings).await?;
     let mut sessions = server::sessions(&client).await?;
     if arguments.waiting {
@@ -42,7 +46,7 @@ fn table(sessions: &[SessionSummary], now_ms: i64, home: Option<&str>, style: St
     let mut text = style.bold(&line(&HEAD.map(str::to_owned), &widths)) + "\n";
     for row in &rows {
         let line = line(row, &widths);
-        let waits = row[7] != "";
+        let waits = !row[7].is_empty();
         text.push_str(&if waits { style.yellow(&line) } else { line });
         text.push('\n');
     }
@@ -50,7 +54,8 @@ fn table(sessions: &[SessionSummary], now_ms: i64, home: Option<&str>, style: St
 }
 
 fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
-    let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+    let padded: Vec<String> =
+        cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
     padded.join("  ").trim_end().to_owned()
 }
 
@@ -101,8 +106,14 @@ mod tests {
             serde_json::from_value::<SessionSummary>(value).unwrap()
         };
         let sessions = [
-            session("s2", json!({"state":"working","pending_input_count":2,"cwd":"/home/ada/deck","title":"Fix the\nhull"})),
-            session("s1", json!({"harness":"demo","cwd":"/very/long/path/that/goes/on/and/on/until/the/end","last_activity":59_000})),
+            session(
+                "s2",
+                json!({"state":"working","pending_input_count":2,"cwd":"/home/ada/deck","title":"Fix the\nhull"}),
+            ),
+            session(
+                "s1",
+                json!({"harness":"demo","cwd":"/very/long/path/that/goes/on/and/on/until/the/end","last_activity":59_000}),
+            ),
         ];
         insta::assert_snapshot!(table(&sessions, 60_000, Some("/home/ada"), Style::PLAIN));
     }

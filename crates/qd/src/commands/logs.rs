@@ -19,7 +19,11 @@ use crate::settings::Settings;
 const PAGE_MESSAGES: u64 = 200;
 
 /// Shows the conversation so far, and with `-f` what follows.
-pub(crate) async fn run(settings: &Settings, output: &Output, arguments: LogsArguments) -> Result<(), CliError> {
+pub(crate) async fn run(
+    settings: &Settings,
+    output: &Output,
+    arguments: LogsArguments,
+) -> Result<(), CliError> {
     let options = server::locate(settings)?;
     let (client, frames) = MuxClient::connect_with(&options).await?;
     let session_id = server::resolve_session(&client, arguments.session.as_deref()).await?;
@@ -47,7 +51,8 @@ async fn history(
     let mut missing = count.unwrap_or(u64::MAX);
     while missing > 0 && before != Some(0) {
         let params = GetMessagesParams { before, limit: Some(PAGE_MESSAGES.min(missing)) };
-        let page: MessagesData = client.query(&Request::session(session_id, Command::GetMessages(params))).await?;
+        let page: MessagesData =
+            client.query(&Request::session(session_id, Command::GetMessages(params))).await?;
         missing = missing.saturating_sub(page.messages.len() as u64);
         let finished = page.messages.is_empty() || page.before.is_none();
         before = page.before;
@@ -97,13 +102,20 @@ impl View<'_> {
                     }
                 }
                 Update::System(_) => {}
-                Update::Disconnected { reason, .. } => self.output.note(&format!("connection lost ({reason})\n")),
+                Update::Disconnected { reason, .. } => {
+                    self.output.note(&format!("connection lost ({reason})\n"))
+                }
             }
         }
     }
 
     /// What the snapshot of the attach leaves out.
-    async fn older(&mut self, attachment: &Attachment, newest: &[Message], last: Option<u64>) -> Result<(), CliError> {
+    async fn older(
+        &mut self,
+        attachment: &Attachment,
+        newest: &[Message],
+        last: Option<u64>,
+    ) -> Result<(), CliError> {
         let Some(client) = attachment.client() else { return Ok(()) };
         let missing = last.map(|last| last.saturating_sub(newest.len() as u64));
         let Some(before) = newest.first().map(|message| message.idx) else { return Ok(()) };

@@ -16,7 +16,11 @@ use crate::server;
 use crate::settings::Settings;
 
 /// Creates a session, prompts it, and follows the turn.
-pub(crate) async fn run(settings: &Settings, output: &Output, arguments: RunArguments) -> Result<(), CliError> {
+pub(crate) async fn run(
+    settings: &Settings,
+    output: &Output,
+    arguments: RunArguments,
+) -> Result<(), CliError> {
     let options = server::locate(settings)?;
     let prompt = super::text_of(&arguments.prompt)?;
     let start = Start::Create {
@@ -42,9 +46,8 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: RunArgu
     conversation.prompt(prompt);
     match conversation.follow().await? {
         Ending::Idle(None | Some(StopReason::Stop | StopReason::Length | StopReason::ToolUse)) => Ok(()),
-        Ending::Idle(Some(StopReason::Error)) => {
-            Err(CliError::failed("the turn ended with an error").hint(format!("see it whole: qd logs {session_id}")))
-        }
+        Ending::Idle(Some(StopReason::Error)) => Err(CliError::failed("the turn ended with an error")
+            .hint(format!("see it whole: qd logs {session_id}"))),
         Ending::Idle(Some(StopReason::Aborted)) => {
             Err(CliError::failed("the turn was aborted").hint(format!("go on: qd attach {session_id}")))
         }
@@ -82,7 +85,8 @@ fn session_config(arguments: &RunArguments, current: &Path) -> Result<SessionCon
         None => current.to_path_buf(),
     };
     let cwd = cwd.to_str().ok_or_else(|| {
-        CliError::usage(format!("the directory {} is not valid UTF-8", cwd.display())).hint("name another with --cwd")
+        CliError::usage(format!("the directory {} is not valid UTF-8", cwd.display()))
+            .hint("name another with --cwd")
     })?;
     let (provider, model) = match &arguments.model {
         None => (None, None),

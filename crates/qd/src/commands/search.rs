@@ -15,7 +15,11 @@ use crate::settings::Settings;
 const SNIPPET_CHARACTERS_MAX: usize = 160;
 
 /// Prints the messages found.
-pub(crate) async fn run(settings: &Settings, output: &Output, arguments: SearchArguments) -> Result<(), CliError> {
+pub(crate) async fn run(
+    settings: &Settings,
+    output: &Output,
+    arguments: SearchArguments,
+) -> Result<(), CliError> {
     let (client, _frames) = server::connect(settings).await?;
     let params = SearchParams {
         query: arguments.query.join(" "),

@@ -48,7 +48,12 @@ impl Questions {
     }
 
     /// A question ended, here or elsewhere.
-    pub(super) fn resolved(&mut self, request_id: &str, outcome: Option<InputOutcome>, asking: Asking) -> String {
+    pub(super) fn resolved(
+        &mut self,
+        request_id: &str,
+        outcome: Option<InputOutcome>,
+        asking: Asking,
+    ) -> String {
         let was_first = self.open.front().is_some_and(|open| open.request_id() == request_id);
         let was_open = self.open.iter().any(|open| open.request_id() == request_id);
         self.open.retain(|open| open.request_id() != request_id);
@@ -84,7 +89,9 @@ impl Questions {
     /// The first question, with what may be typed.
     fn put(&self, asking: Asking) -> String {
         match self.open.front() {
-            Some(request) => format!("{}[{}] ", approval::show(request, asking.style), approval::choices(request)),
+            Some(request) => {
+                format!("{}[{}] ", approval::show(request, asking.style), approval::choices(request))
+            }
             None => String::new(),
         }
     }
@@ -96,15 +103,18 @@ mod tests {
     use serde_json::json;
 
     fn confirm(id: &str) -> InputRequest {
-        serde_json::from_value(json!({"type":"confirm","request_id":id,"title":format!("Go {id}?"),"message":"now"}))
-            .unwrap()
+        serde_json::from_value(
+            json!({"type":"confirm","request_id":id,"title":format!("Go {id}?"),"message":"now"}),
+        )
+        .unwrap()
     }
 
     #[test]
     fn questions_are_put_one_after_the_other() {
         let asking = Asking { interactive: true, style: Style::PLAIN };
         let mut questions = Questions::default();
-        let mut shown = vec![questions.ask(&confirm("a"), "s1", asking), questions.ask(&confirm("b"), "s1", asking)];
+        let mut shown =
+            vec![questions.ask(&confirm("a"), "s1", asking), questions.ask(&confirm("b"), "s1", asking)];
         shown.push(questions.answer("what").unwrap_err());
         assert_eq!(questions.answer("y").unwrap().confirmed, Some(true));
         shown.push(questions.resolved("a", Some(InputOutcome::Answered), asking));

@@ -15,8 +15,7 @@ use crate::settings::{Environment, Words};
 const PI_VERSION_MIN: [u64; 3] = [0, 84, 3];
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 const TEXT_CHARACTERS_MAX: usize = 160;
-const INSTALL_ADVICE: &str =
-    "npm install -g @earendil-works/pi-coding-agent, or say where it is: --pi-command (the demo works without it)";
+const INSTALL_ADVICE: &str = "npm install -g @earendil-works/pi-coding-agent, or say where it is: --pi-command (the demo works without it)";
 
 pub(super) async fn pi(command: &Words) -> Check {
     let words = command.as_slice();
@@ -28,7 +27,9 @@ pub(super) async fn pi(command: &Words) -> Check {
 
 fn judge_pi(command: &str, text: &str) -> Check {
     match version_in(text) {
-        Some(version) if version >= PI_VERSION_MIN => Check::ok("pi", format!("{} (`{command}`)", dotted(version))),
+        Some(version) if version >= PI_VERSION_MIN => {
+            Check::ok("pi", format!("{} (`{command}`)", dotted(version)))
+        }
         Some(version) => Check::warning(
             "pi",
             format!("{} is too old; {} or newer is needed", dotted(version), dotted(PI_VERSION_MIN)),
@@ -45,7 +46,9 @@ fn judge_pi(command: &str, text: &str) -> Check {
 pub(super) async fn node() -> Check {
     match version_of(&["node".to_owned()]).await {
         Ok(text) => Check::ok("node", one_line(&text, TEXT_CHARACTERS_MAX)),
-        Err(problem) => Check::warning("node", problem, "pi runs on Node.js 22 or newer; the demo needs none"),
+        Err(problem) => {
+            Check::warning("node", problem, "pi runs on Node.js 22 or newer; the demo needs none")
+        }
     }
 }
 
@@ -55,7 +58,9 @@ pub(super) fn models(environment: &Environment) -> Check {
     let directory = match (environment.get("PI_CODING_AGENT_DIR"), environment.home()) {
         (Some(directory), _) => PathBuf::from(directory),
         (None, Some(home)) => home.join(".pi/agent"),
-        (None, None) => return Check::warning(NAME, "HOME is not set", "set it, so that pi finds its settings"),
+        (None, None) => {
+            return Check::warning(NAME, "HOME is not set", "set it, so that pi finds its settings");
+        }
     };
     // Names of providers only; what stands behind them is nobody's business here.
     let logins = names(&directory.join("auth.json"), None);
@@ -76,8 +81,10 @@ pub(super) fn models(environment: &Environment) -> Check {
 
 /// The keys of a JSON object in a file, or of one of its fields.
 fn names(path: &Path, field: Option<&str>) -> Vec<String> {
-    let value: Value =
-        std::fs::read_to_string(path).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let value: Value = std::fs::read_to_string(path)
+        .ok()
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
     let value = field.map_or(&value, |field| &value[field]);
     value.as_object().map(|object| object.keys().cloned().collect()).unwrap_or_default()
 }
@@ -94,7 +101,9 @@ async fn version_of(words: &[String]) -> Result<String, String> {
         .output();
     let output = match tokio::time::timeout(ANSWER_TIME_MAX, run).await {
         Ok(Ok(output)) => output,
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => return Err("is not installed".to_owned()),
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err("is not installed".to_owned());
+        }
         Ok(Err(error)) => return Err(format!("cannot be started: {error}")),
         Err(_) => return Err(format!("did not answer in {} s", ANSWER_TIME_MAX.as_secs())),
     };

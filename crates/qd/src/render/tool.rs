@@ -12,7 +12,8 @@ const SUMMARY_CHARACTERS_MAX: usize = 100;
 /// Tools remembered between start and end; agents that never end theirs must not fill the memory.
 const RUNNING_MAX: usize = 1024;
 /// Input fields that say best what a tool does, best first.
-const TELLING_FIELDS: [&str; 8] = ["command", "path", "file_path", "pattern", "query", "url", "prompt", "description"];
+const TELLING_FIELDS: [&str; 8] =
+    ["command", "path", "file_path", "pattern", "query", "url", "prompt", "description"];
 
 #[derive(Default)]
 pub(super) struct Tools {
@@ -38,7 +39,13 @@ impl Tools {
 }
 
 impl Renderer {
-    pub(super) fn tool_start(&mut self, id: &str, name: &str, input: Option<&Value>, started_ms: Option<i64>) {
+    pub(super) fn tool_start(
+        &mut self,
+        id: &str,
+        name: &str,
+        input: Option<&Value>,
+        started_ms: Option<i64>,
+    ) {
         if self.quiet {
             return;
         }
@@ -88,7 +95,10 @@ impl Renderer {
     pub(super) fn tool_message(&mut self, message: &Message) {
         let mut result = None;
         for part in &message.parts {
-            if let Part::Known(KnownPart::ToolResult { tool_call_id, output, is_error, duration_ms, .. }) = part {
+            if let Part::Known(KnownPart::ToolResult {
+                tool_call_id, output, is_error, duration_ms, ..
+            }) = part
+            {
                 result = Some((tool_call_id.as_str(), output.clone(), *is_error, *duration_ms));
             }
         }
@@ -96,7 +106,13 @@ impl Renderer {
         let (id, output, is_error, duration_ms) =
             result.unwrap_or_else(|| ("", text(), message.is_error.unwrap_or(false), None));
         let id = message.tool_call_id.as_deref().unwrap_or(id);
-        self.tool_end(id, message.tool_name.as_deref().unwrap_or("tool"), output.as_ref(), is_error, duration_ms);
+        self.tool_end(
+            id,
+            message.tool_name.as_deref().unwrap_or("tool"),
+            output.as_ref(),
+            is_error,
+            duration_ms,
+        );
     }
 }
 

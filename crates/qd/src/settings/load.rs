@@ -29,11 +29,16 @@ impl Environment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>, CliError> {
+    pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, CliError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match value.parse() {
             Ok(value) => Ok(Some(value)),
-            Err(error) => Err(CliError::usage(format!("the environment variable {name} is not usable: {error}"))),
+            Err(error) => {
+                Err(CliError::usage(format!("the environment variable {name} is not usable: {error}")))
+            }
         }
     }
 
@@ -71,9 +76,13 @@ pub(crate) fn load(
 fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError> {
     let data_dir = match layer.data_dir {
         Some(path) => expand_home(environment, path),
-        None => environment.base_directory("XDG_DATA_HOME", ".local/share").map(|base| base.join("qd")).ok_or_else(
-            || CliError::usage("HOME is not set, so there is no place for data").hint("name one with --data-dir"),
-        )?,
+        None => environment
+            .base_directory("XDG_DATA_HOME", ".local/share")
+            .map(|base| base.join("qd"))
+            .ok_or_else(|| {
+                CliError::usage("HOME is not set, so there is no place for data")
+                    .hint("name one with --data-dir")
+            })?,
     };
     Ok(Settings {
         data_dir,
@@ -91,11 +100,14 @@ fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError
 fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer, CliError> {
     let named = config.map(Path::to_path_buf).or_else(|| environment.get("QD_CONFIG").map(PathBuf::from));
     let must_exist = named.is_some();
-    let default = || environment.base_directory("XDG_CONFIG_HOME", ".config").map(|base| base.join("qd/qd.toml"));
+    let default =
+        || environment.base_directory("XDG_CONFIG_HOME", ".config").map(|base| base.join("qd/qd.toml"));
     let Some(path) = named.or_else(default) else { return Ok(Layer::default()) };
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => return Ok(Layer::default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => {
+            return Ok(Layer::default());
+        }
         Err(error) => {
             return Err(CliError::usage(format!("cannot read {}: {error}", path.display()))
                 .hint("name the file with --config or QD_CONFIG"));

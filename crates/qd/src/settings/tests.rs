@@ -2,7 +2,11 @@ use std::path::Path;
 
 use super::*;
 
-fn load_with(file: &str, environment: &[(&str, &str)], flags: UpFlags) -> Result<Settings, crate::error::CliError> {
+fn load_with(
+    file: &str,
+    environment: &[(&str, &str)],
+    flags: UpFlags,
+) -> Result<Settings, crate::error::CliError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("qd.toml");
     std::fs::write(&path, file).unwrap();
@@ -63,9 +67,15 @@ fn mistakes_are_named() {
     assert!(unknown.message.contains("lisen"), "{unknown}");
     let number = load_with("", &[("QD_MAX_SESSIONS", "many")], UpFlags::default()).unwrap_err();
     assert!(number.message.contains("QD_MAX_SESSIONS"), "{number}");
-    let missing = load(&[("HOME", "/x")].into(), Some(Path::new("/no/such.toml")), CommonFlags::default(), UpFlags::default());
+    let missing = load(
+        &[("HOME", "/x")].into(),
+        Some(Path::new("/no/such.toml")),
+        CommonFlags::default(),
+        UpFlags::default(),
+    );
     assert!(missing.unwrap_err().message.contains("/no/such.toml"));
-    let homeless = load(&Environment::default(), None, CommonFlags::default(), UpFlags::default()).unwrap_err();
+    let homeless =
+        load(&Environment::default(), None, CommonFlags::default(), UpFlags::default()).unwrap_err();
     assert!(homeless.hint.unwrap().contains("--data-dir"));
 }
 
@@ -91,6 +101,13 @@ fn words_are_split_as_a_shell_would() {
     ];
     for (text, expected) in cases {
         let words: Result<Words, String> = text.parse();
-        assert_eq!(words.as_ref().map(Words::as_slice).map_err(|_| ()), expected.map(|words| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()).as_deref().map_err(|_| ()), "{text}");
+        assert_eq!(
+            words.as_ref().map(Words::as_slice).map_err(|_| ()),
+            expected
+                .map(|words| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>())
+                .as_deref()
+                .map_err(|_| ()),
+            "{text}"
+        );
     }
 }

@@ -52,8 +52,9 @@ impl DataDir {
     /// The owner's token; made at the first start.
     pub(super) fn owner_token(&self) -> Result<String, CliError> {
         let path = server::token_path(&self.path);
-        let explain =
-            |error: std::io::Error| CliError::failed(format!("cannot use the token {}: {error}", path.display()));
+        let explain = |error: std::io::Error| {
+            CliError::failed(format!("cannot use the token {}: {error}", path.display()))
+        };
         match std::fs::read_to_string(&path) {
             Ok(token) if !token.trim().is_empty() => {
                 std::fs::set_permissions(&path, Permissions::from_mode(SECRET_MODE)).map_err(explain)?;

@@ -108,10 +108,9 @@ impl PiDriver {
             match self.reader.next_line() {
                 None => break,
                 Some(Ok(line)) => self.codec.line(line, now, &mut self.outputs),
-                Some(Err(too_long)) => self.outputs.push(PiOutput::Malformed {
-                    error: too_long.to_string(),
-                    preview: String::new(),
-                }),
+                Some(Err(too_long)) => self
+                    .outputs
+                    .push(PiOutput::Malformed { error: too_long.to_string(), preview: String::new() }),
             }
         }
         for output in self.outputs.drain(..) {

@@ -83,13 +83,20 @@ enum Wake {
 }
 
 /// Starts the task of a session that is being created; `first` is its `session.create`.
-pub(crate) fn spawn_new(shared: &Arc<Shared>, session_id: &str, config: SessionConfig) -> mpsc::Sender<SessionInput> {
+pub(crate) fn spawn_new(
+    shared: &Arc<Shared>,
+    session_id: &str,
+    config: SessionConfig,
+) -> mpsc::Sender<SessionInput> {
     let session = super::row::new_session(&shared.config, session_id, &config);
     spawn(SessionActor::new(shared, session, config, now_ms(), false))
 }
 
 /// Starts the task of a session known from before.
-pub(crate) fn spawn_restored(shared: &Arc<Shared>, restored: super::row::Restored) -> mpsc::Sender<SessionInput> {
+pub(crate) fn spawn_restored(
+    shared: &Arc<Shared>,
+    restored: super::row::Restored,
+) -> mpsc::Sender<SessionInput> {
     let mut actor = SessionActor::new(shared, restored.session, restored.config, restored.created_at, true);
     if restored.interrupted {
         actor.session.interrupted(now_ms(), restored.open_questions.clone(), &mut actor.out);
@@ -105,7 +112,13 @@ fn spawn(actor: SessionActor) -> mpsc::Sender<SessionInput> {
 }
 
 impl SessionActor {
-    fn new(shared: &Arc<Shared>, session: Session, config: SessionConfig, created_at: i64, exists: bool) -> Self {
+    fn new(
+        shared: &Arc<Shared>,
+        session: Session,
+        config: SessionConfig,
+        created_at: i64,
+        exists: bool,
+    ) -> Self {
         let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
         SessionActor {
             shared: Arc::clone(shared),

@@ -85,7 +85,8 @@ impl SessionActor {
     async fn dispatch(&mut self, admitted: Admitted) {
         let spec = admitted.command.spec();
         if spec.mutating
-            && let Some(submission) = admitted.submission.as_ref().filter(|submission| submission.key.is_some())
+            && let Some(submission) =
+                admitted.submission.as_ref().filter(|submission| submission.key.is_some())
         {
             // On disk before it runs: after a crash it is known to have been under way.
             self.outcomes.push(outcome_row(submission, now_ms(), None));
@@ -147,8 +148,13 @@ impl SessionActor {
         self.out.response(self.session.front(), now, &response);
         if let Some(submission) = &admitted.submission {
             let bytes = result.as_ref().map_or_else(String::len, |data| data.as_ref().map_or(0, rough_size));
-            let outcome =
-                Outcome { cmd: admitted.incoming.cmd.clone(), result, session_version, indeterminate: false, bytes };
+            let outcome = Outcome {
+                cmd: admitted.incoming.cmd.clone(),
+                result,
+                session_version,
+                indeterminate: false,
+                bytes,
+            };
             if spec.mutating || submission.key.is_some() {
                 self.outcomes.push(outcome_row(submission, now, Some(&outcome)));
             }
@@ -188,7 +194,10 @@ impl SessionActor {
 
     /// The command's identity; `None` for one that nobody can name again.
     fn submission(&self, incoming: &Incoming) -> Option<Submission> {
-        if incoming.client_command_id.is_none() && incoming.idempotency_key.is_none() && incoming.depends_on.is_empty() {
+        if incoming.client_command_id.is_none()
+            && incoming.idempotency_key.is_none()
+            && incoming.depends_on.is_empty()
+        {
             return None;
         }
         let principal = &incoming.principal;
@@ -197,7 +206,10 @@ impl SessionActor {
             scope: self.session.identity().session_id.clone(),
             key: key.clone(),
         });
-        let id = incoming.client_command_id.as_ref().map(|id| IdName { principal: principal.clone(), id: id.clone() });
+        let id = incoming
+            .client_command_id
+            .as_ref()
+            .map(|id| IdName { principal: principal.clone(), id: id.clone() });
         // Only a key is ever compared; hashing every read would cost more than answering it.
         let fingerprint = if key.is_some() { fingerprint(incoming.text()) } else { [0; 32] };
         Some(Submission {

@@ -42,7 +42,9 @@ impl SessionActor {
 
     pub(super) async fn agent_started(&mut self, generation: u32, result: Result<Driver, String>) {
         match result {
-            Ok(driver) if generation != self.generation || self.agent != AgentState::Starting => driver.close().await,
+            Ok(driver) if generation != self.generation || self.agent != AgentState::Starting => {
+                driver.close().await
+            }
             Ok(driver) => {
                 let handle = driver.handle();
                 self.driver = Some(driver);
@@ -113,7 +115,9 @@ impl SessionActor {
     }
 
     async fn answer_create(&mut self, result: Result<(), String>) {
-        let Some(admitted) = self.creating.take().and_then(|token| self.running.remove(&token)) else { return };
+        let Some(admitted) = self.creating.take().and_then(|token| self.running.remove(&token)) else {
+            return;
+        };
         let result = result.and_then(|()| {
             let data = SessionCreatedData {
                 session_id: self.session.identity().session_id.clone(),

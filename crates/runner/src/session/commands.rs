@@ -54,7 +54,8 @@ impl SessionActor {
             | Command::ListSessions(_)
             | Command::GetRunners(_)
             | Command::Search(_) => {
-                let error = format!("'{}' is answered by the hub, not by a runner", admitted.command.spec().name);
+                let error =
+                    format!("'{}' is answered by the hub, not by a runner", admitted.command.spec().name);
                 self.finish(admitted, Err(error)).await;
             }
             _ => self.ask_agent(admitted).await,
@@ -85,7 +86,10 @@ impl SessionActor {
 
     fn not_running(&self) -> String {
         let why = self.session.error().unwrap_or("it is not started");
-        format!("Session '{}' has no running agent ({why}); a prompt or session.restart starts it", self.session.identity().session_id)
+        format!(
+            "Session '{}' has no running agent ({why}); a prompt or session.restart starts it",
+            self.session.identity().session_id
+        )
     }
 
     async fn prompt(&mut self, admitted: Admitted, input: Input) {
@@ -228,7 +232,10 @@ impl SessionActor {
     }
 }
 
-async fn handle_tell(handle: &crate::driver::DriverHandle, request: AgentRequest) -> Result<Option<Value>, String> {
+async fn handle_tell(
+    handle: &crate::driver::DriverHandle,
+    request: AgentRequest,
+) -> Result<Option<Value>, String> {
     handle.tell(request).await.map(|()| None)
 }
 
@@ -243,7 +250,9 @@ fn input_of(command: &Command) -> Option<Input> {
             (&params.message, &params.images, &params.client_id, when_busy)
         }
         Command::Steer(params) => (&params.message, &params.images, &params.client_id, Some(WhenBusy::Steer)),
-        Command::FollowUp(params) => (&params.message, &params.images, &params.client_id, Some(WhenBusy::FollowUp)),
+        Command::FollowUp(params) => {
+            (&params.message, &params.images, &params.client_id, Some(WhenBusy::FollowUp))
+        }
         _ => return None,
     };
     Some(Input { message: message.clone(), images: images.clone(), client_id: client_id.clone(), when_busy })

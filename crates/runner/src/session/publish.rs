@@ -6,8 +6,8 @@ use bytes::Bytes;
 use qd_core::session::IndexChange;
 use qd_store::{ApprovalRow, RunnerBatch, StoreError};
 
-use super::{SessionInput, row};
 use super::actor::SessionActor;
+use super::{SessionInput, row};
 use crate::clock::now_ms;
 
 /// How long to wait before a full disk is tried again.

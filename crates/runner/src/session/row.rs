@@ -63,7 +63,11 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
 }
 
 /// Rebuilds a session; its agent is not running.
-pub(crate) fn restore(runner: &RunnerConfig, row: RunnerSession, open_questions: Vec<String>) -> Result<Restored, String> {
+pub(crate) fn restore(
+    runner: &RunnerConfig,
+    row: RunnerSession,
+    open_questions: Vec<String>,
+) -> Result<Restored, String> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
     let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;
     let memory = Memory {

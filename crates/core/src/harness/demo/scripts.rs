@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use qd_wire::message::{KnownPart, Part, Role, StopReason, ToolStatus, Usage};
 use qd_wire::InputRequest;
+use qd_wire::message::{KnownPart, Part, Role, StopReason, ToolStatus, Usage};
 use serde_json::{Value, json};
 
 use crate::agent::{AgentEvent, MessageHead, NativeMessage};
@@ -37,9 +37,14 @@ pub(super) const SCRIPTS: &[Script] = &[
 #[derive(Debug)]
 pub(super) enum Step {
     Event(Box<AgentEvent>),
-    Pause { ms: i64 },
+    Pause {
+        ms: i64,
+    },
     /// Pieces `next..count` of a long answer.
-    Long { next: u64, count: u64 },
+    Long {
+        next: u64,
+        count: u64,
+    },
 }
 
 impl Step {
@@ -90,7 +95,11 @@ fn friendly(steps: &mut VecDeque<Step>, time: i64) {
 }
 
 fn text(steps: &mut VecDeque<Step>, time: i64, _rest: &str) {
-    say(steps, time, "This is a short answer. It arrives word by word, as a model would give it, and ends here.");
+    say(
+        steps,
+        time,
+        "This is a short answer. It arrives word by word, as a model would give it, and ends here.",
+    );
 }
 
 fn thinking(steps: &mut VecDeque<Step>, time: i64, _rest: &str) {
@@ -114,7 +123,11 @@ fn tools(steps: &mut VecDeque<Step>, time: i64, _rest: &str) {
     answer.end(StopReason::ToolUse, None);
     for (position, (name, input, _)) in calls.iter().enumerate() {
         let (tool_call_id, name) = (call_id(position), (*name).to_owned());
-        steps.push_back(Step::event(AgentEvent::ToolStarted { tool_call_id, name, input: Some(input.clone()) }));
+        steps.push_back(Step::event(AgentEvent::ToolStarted {
+            tool_call_id,
+            name,
+            input: Some(input.clone()),
+        }));
     }
     for (position, (name, _, output)) in calls.iter().enumerate() {
         tool_run(steps, call_id(position), name, output);
@@ -275,5 +288,10 @@ fn native(head: MessageHead, parts: Vec<Part>) -> NativeMessage {
 }
 
 fn text_part(position: usize, text: &str) -> Part {
-    Part::Known(KnownPart::Text { id: format!("p{position}"), text: text.to_owned(), format: None, meta: None })
+    Part::Known(KnownPart::Text {
+        id: format!("p{position}"),
+        text: text.to_owned(),
+        format: None,
+        meta: None,
+    })
 }

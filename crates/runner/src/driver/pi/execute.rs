@@ -15,8 +15,12 @@ const THINKING_LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "x
 pub(in crate::driver) async fn execute(handle: &PiHandle, command: &Command) -> Result<Executed, String> {
     match command {
         Command::GetStats(_) => read(handle, AgentRequest::GetStats, |data| to_value(&pi::stats(data))).await,
-        Command::GetModels(_) => read(handle, AgentRequest::GetModels, |data| to_value(&pi::models(data))).await,
-        Command::GetCommands(_) => read(handle, AgentRequest::GetCommands, |data| to_value(&pi::commands(data))).await,
+        Command::GetModels(_) => {
+            read(handle, AgentRequest::GetModels, |data| to_value(&pi::models(data))).await
+        }
+        Command::GetCommands(_) => {
+            read(handle, AgentRequest::GetCommands, |data| to_value(&pi::commands(data))).await
+        }
         Command::GetForkPoints(_) => {
             read(handle, AgentRequest::GetForkPoints, |data| to_value(&pi::fork_points(data))).await
         }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 const CREDENTIALS: &str = "auth.json";
 
 /// Read by pi and never written by a session, so a link is enough.
-const LINKED: &[&str] = &["prompts", "skills", "themes", "bin", "AGENTS.md", "CLAUDE.md", "SYSTEM.md", "APPEND_SYSTEM.md"];
+const LINKED: &[&str] =
+    &["prompts", "skills", "themes", "bin", "AGENTS.md", "CLAUDE.md", "SYSTEM.md", "APPEND_SYSTEM.md"];
 
 /// The directories of one session's pi.
 pub(super) struct PrivateHome {

@@ -65,7 +65,8 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
     let bridge = match write_bridge(&runner.data_dir) {
         Ok(path) => Some(path),
         Err(error) => {
-            warnings.push(format!("The bridge extension could not be written ({error}); phases are less fine"));
+            warnings
+                .push(format!("The bridge extension could not be written ({error}); phases are less fine"));
             None
         }
     };

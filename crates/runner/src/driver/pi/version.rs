@@ -32,7 +32,9 @@ pub(super) async fn check(runner: &RunnerConfig) -> Result<(), String> {
         .env("PI_SKIP_VERSION_CHECK", "1")
         .output();
     let output = match tokio::time::timeout(VERSION_TIMEOUT, run).await {
-        Err(_) => return Err(format!("'{program} --version' did not answer in {} s", VERSION_TIMEOUT.as_secs())),
+        Err(_) => {
+            return Err(format!("'{program} --version' did not answer in {} s", VERSION_TIMEOUT.as_secs()));
+        }
         Ok(Err(error)) => return Err(launch::cannot_run(program, &error)),
         Ok(Ok(output)) => output,
     };

@@ -1,0 +1,94 @@
+use serde_json::Value;
+
+use crate::support::{TOKEN, World};
+
+const UPGRADE: [(&str, &str); 4] = [
+    ("Upgrade", "websocket"),
+    ("Connection", "Upgrade"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+
+async fn upgrade(world: &World, path: &str, more: &[(&str, &str)]) -> (u16, String) {
+    let headers: Vec<_> = UPGRADE.iter().chain(more).copied().collect();
+    let (status, head, body) = world.http(path, &headers).await;
+    (status, head + &body)
+}
+
+#[tokio::test]
+async fn bearer_cookie_and_query_open_the_socket_and_nothing_else_does() {
+    let (world, _runner) = World::start().await;
+    let bearer = format!("Bearer {TOKEN}");
+    let (status, text) = upgrade(&world, "/ws/mux", &[("Authorization", &bearer)]).await;
+    assert_eq!(status, 101);
+    assert!(text.to_lowercase().contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{text}");
+    assert_eq!(upgrade(&world, &format!("/ws/mux?token={TOKEN}"), &[]).await.0, 101);
+
+    let code = world.codes.issue().unwrap();
+    let (status, head, _) = world.http(&format!("/login?code={code}"), &[]).await;
+    assert_eq!(status, 303, "{head}");
+    assert!(head.contains("HttpOnly") && head.contains("SameSite=Strict"), "{head}");
+    let cookie = head.split("qd_login=").nth(1).unwrap().split(';').next().unwrap();
+    let cookie = format!("other=1; qd_login={cookie}");
+    assert_eq!(upgrade(&world, "/ws/mux", &[("Cookie", &cookie)]).await.0, 101);
+    assert_eq!(world.http(&format!("/login?code={code}"), &[]).await.0, 401, "a code works once");
+
+    for wrong in [vec![], vec![("Authorization", "Bearer wrong")], vec![("Cookie", "qd_login=wrong")]] {
+        let (status, text) = upgrade(&world, "/ws/mux", &wrong).await;
+        assert_eq!(status, 401, "{wrong:?}");
+        assert!(text.contains("login link"), "{text}");
+    }
+    assert_eq!(upgrade(&world, "/ws/mux?token=wrong", &[]).await.0, 401);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn other_names_and_origins_are_refused() {
+    let (world, _runner) = World::start().await;
+    let bearer = format!("Bearer {TOKEN}");
+    let own = format!("http://{}", world.address);
+    assert_eq!(upgrade(&world, "/ws/mux", &[("Authorization", &bearer), ("Origin", &own)]).await.0, 101);
+    let (status, text) =
+        upgrade(&world, "/ws/mux", &[("Authorization", &bearer), ("Origin", "http://evil.example")]).await;
+    assert_eq!(status, 403);
+    assert!(text.contains("evil.example"), "{text}");
+    let (status, _, body) = world.http("/healthz", &[("Host", "evil.example")]).await;
+    assert_eq!(status, 403);
+    assert!(body.contains("evil.example"), "{body}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_plain_routes_answer() {
+    let (world, _runner) = World::start().await;
+    let (status, _, body) = world.http("/healthz", &[]).await;
+    let health: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &health["status"], &health["runners"]), (200, &"ok".into(), &1.into()));
+    let (status, _, body) = world.http("/", &[]).await;
+    assert_eq!(status, 200);
+    assert!(body.contains("qd run") && !body.contains("http://") && !body.contains("https://"), "{body}");
+    let (status, _, body) = world.http("/nowhere", &[]).await;
+    assert_eq!(status, 404);
+    assert!(serde_json::from_str::<Value>(&body).unwrap()["error"].is_string());
+    assert_eq!(world.http("/api/sessions", &[]).await.0, 401);
+    assert_eq!(world.http(&format!("/api/sessions?token={TOKEN}"), &[]).await.0, 200);
+    assert_eq!(world.http(&format!("/ws/mux?token={TOKEN}"), &[]).await.0, 400, "no WebSocket");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_first_frame_says_who_we_are_and_the_last_that_we_go() {
+    let (world, _runner) = World::start().await;
+    let mut client = world.silent_client().await;
+    let connected = client.next().await;
+    assert_eq!(connected["channel"], "system");
+    assert_eq!(connected["type"], "connected");
+    assert_eq!(connected["protocol_version"], "1.0.0");
+    assert_eq!(connected["connection_id"], "c1");
+    world.shutdown.cancel();
+    let last = client.next().await;
+    assert_eq!((&last["channel"], &last["type"]), (&"system".into(), &"shutdown".into()));
+    assert_eq!(client.closed().await, 1001);
+    drop(client);
+    world.stop().await;
+}

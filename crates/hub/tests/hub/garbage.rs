@@ -1,0 +1,105 @@
+use futures_util::{SinkExt, StreamExt};
+use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+
+use crate::support::{Client, World, soon};
+
+async fn is_alive(client: &mut Client) {
+    client.send(&json!({"channel":"agent","id":"alive","cmd":"get_runners"})).await;
+    let response = client.next().await;
+    assert_eq!((&response["id"], &response["success"]), (&json!("alive"), &json!(true)));
+}
+
+#[tokio::test]
+async fn frames_that_are_no_command_get_an_error_and_the_connection_lives() {
+    let (world, _runner) = World::start().await;
+    let mut client = world.client().await;
+    let deep = format!(
+        "{{\"channel\":\"agent\",\"id\":\"d\",\"cmd\":\"prompt\",\"x\":{}{}}}",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    for (frame, error) in [
+        ("", "not a JSON object"),
+        ("nonsense", "not a JSON object"),
+        ("[1,2]", "not a JSON object"),
+        ("{\"channel\":", "not valid JSON"),
+        ("{\"channel\":\"agent\",\"cmd\":\"prompt\"} x", "not valid JSON"),
+        (&deep, "nested too deeply"),
+        ("{\"channel\":\"moon\",\"cmd\":\"x\"}", "Unknown channel 'moon'"),
+        ("{\"channel\":\"system\",\"cmd\":\"x\"}", "takes no commands"),
+        ("{\"channel\":\"files\",\"cmd\":\"x\"}", "not served"),
+        ("{\"channel\":\"agent\",\"cmd\":7}", "must be a string"),
+        ("{\"channel\":\"agent\",\"cmd\":\"prompt\",\"session_id\":{}}", "must be a string"),
+        (
+            "{\"channel\":\"agent\",\"cmd\":\"prompt\",\"session_id\":\"a\",\"session_id\":\"b\"}",
+            "comes twice",
+        ),
+    ] {
+        client.send_text(frame).await;
+        let answer = client.next().await;
+        assert_eq!((&answer["channel"], &answer["type"]), (&json!("system"), &json!("error")));
+        assert!(answer["error"].as_str().unwrap().contains(error), "{answer}");
+    }
+    client.send_text("{\"channel\":\"agent\",\"id\":\"me\",\"cmd\":7}").await;
+    assert_eq!(client.next().await["id"], "me");
+    client.socket.send(Message::binary(vec![0, 159, 146, 150])).await.unwrap();
+    assert!(client.next().await["error"].as_str().unwrap().contains("Binary"));
+    client.socket.send(Message::Ping("x".into())).await.unwrap();
+    is_alive(&mut client).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_frame_of_100_mb_is_refused_in_words() {
+    let (world, _runner) = World::start().await;
+    let mut client = world.client().await;
+    let (mut sink, stream) = client.socket.split();
+    let sending = tokio::spawn(async move {
+        // The hub hangs up before all of it is sent.
+        sink.send(Message::text("x".repeat(100 << 20))).await
+    });
+    let mut stream = stream;
+    let error = soon("an error", stream.next()).await.unwrap().unwrap().into_text().unwrap();
+    assert!(error.contains("too big"), "{error}");
+    let Some(Ok(Message::Close(Some(close)))) = soon("a close", stream.next()).await else {
+        panic!("no close")
+    };
+    assert_eq!(u16::from(close.code), 1009);
+    sending.abort();
+    is_alive(&mut world.client().await).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn broken_websocket_frames_end_only_their_own_connection() {
+    let (world, _runner) = World::start().await;
+    let mut other = world.client().await;
+    let mut client = world.client().await;
+    let bad = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
+    client.socket.send(Message::Frame(bad)).await.unwrap();
+    assert_eq!(client.closed().await, 1007);
+    let mut client = world.client().await;
+    let stray = Frame::message(vec![b'x'], OpCode::Data(Data::Continue), true);
+    client.socket.send(Message::Frame(stray)).await.unwrap();
+    assert_eq!(client.closed().await, 1002);
+    is_alive(&mut other).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn odd_lines_of_the_runner_are_skipped() {
+    let (world, mut runner) = World::start().await;
+    runner.say("nonsense\n\n{}\n{\"type\":\"event\"}\n{\"type\":\"weird\"}\n[1]").await;
+    runner
+        .link
+        .sender
+        .send(bytes::Bytes::from_static(b"\xff\xfe\n{\"type\":\"runner.heartbeat\"}\n"))
+        .await
+        .unwrap();
+    runner.say(&crate::support::created("s")).await;
+    assert_eq!(runner.line_of("ack").await["seq"], 1);
+    world.stop().await;
+}

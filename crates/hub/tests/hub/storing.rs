@@ -1,0 +1,139 @@
+use qd_hub::Limits;
+use qd_store::{HubStore, StoreOptions};
+use serde_json::json;
+
+use crate::support::{Client, World, created, delta, message_end, record, soon, world_with_session};
+
+#[tokio::test]
+async fn what_a_client_sees_of_records_is_stored_already() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    for seq in 2..200_u64 {
+        runner.say(&format!("{}\n{}", delta("s", 0), message_end("s", seq, seq - 2))).await;
+        loop {
+            let event = client.next().await;
+            if event["seq"] == seq {
+                break;
+            }
+            assert_eq!(event["event"], "stream.text_delta");
+        }
+        let session = world.store.session("s").await.unwrap().unwrap();
+        assert!(session.last_seq >= seq, "published before it was stored");
+    }
+    while runner.line_of("ack").await["seq"] != 199 {}
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_stored_body_is_the_frame_the_client_got() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    let line = record("s", 2, "x-pi.odd", r#", "a" : [1.50,"\u00e9"]"#);
+    runner.say(&line).await;
+    let frame = client.next_text().await;
+    assert_eq!(frame, line.replace("\"type\":\"event\"", "\"channel\":\"agent\""));
+    let stored = world.store.records_after("s", 1, 10, 1 << 20).await.unwrap();
+    assert_eq!((stored[0].0, &stored[0].1[..]), (2, frame.as_bytes()));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn repeated_records_are_acked_and_not_shown_again_and_a_hole_stops_the_session() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    runner.record("s", 2, "notify", "").await;
+    assert_eq!(client.next().await["seq"], 2);
+    assert_eq!(runner.line_of("ack").await["seq"], 2);
+    runner.say(&format!("{}\n{}", created("s"), record("s", 2, "notify", ""))).await;
+    assert_eq!(runner.line_of("ack").await["seq"], 2);
+    // Number 3 is missing: neither 4 nor the delta after it may pass, and the runner learns where we are.
+    runner.say(&format!("{}\n{}", record("s", 4, "notify", ""), delta("s", 1))).await;
+    assert_eq!(runner.line_of("ack").await["seq"], 2);
+    runner
+        .say(&format!(
+            "{}\n{}\n{}",
+            record("s", 3, "notify", ""),
+            record("s", 4, "notify", ""),
+            delta("s", 2)
+        ))
+        .await;
+    assert_eq!(client.next().await["seq"], 3);
+    assert_eq!(client.next().await["seq"], 4);
+    assert_eq!(client.next().await["delta"], "2");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_restarted_hub_tells_the_runner_what_it_has() {
+    let (world, runner) = world_with_session(Limits::default()).await;
+    let World { store, shutdown, server, directory, .. } = world;
+    shutdown.cancel();
+    soon("the end", server).await.unwrap();
+    store.close().await;
+    drop(runner);
+    let (world, mut runner) = World::start_silent(directory, Limits::default()).await;
+    runner.hello().await;
+    let welcome = runner.line_of("runner.welcome").await;
+    assert_eq!(welcome["sessions"], json!([{"session_id":"s","last_seq":1}]));
+    world.stop().await;
+}
+
+async fn told_of_the_disk(client: &mut Client) {
+    let told = client.next().await;
+    assert_eq!((&told["channel"], &told["type"]), (&json!("system"), &json!("error")));
+    assert!(told["error"].as_str().unwrap().contains("disk is full"), "{told}");
+}
+
+#[tokio::test]
+async fn a_full_disk_holds_records_back_and_loses_none() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    world.store.limit_pages_for_tests(1).await.unwrap();
+    let filler = "x".repeat(400_000);
+    runner.say(&record("s", 2, "notify", &format!(",\"message\":\"{filler}\""))).await;
+    told_of_the_disk(&mut client).await;
+    runner.say(&message_end("s", 3, 0)).await;
+    // Commands that need no store still work while the disk is full.
+    client.send(&json!({"channel":"agent","id":"r","cmd":"get_runners"})).await;
+    assert_eq!(client.next().await["id"], "r");
+    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    assert_eq!(client.next().await["seq"], 2);
+    assert_eq!(client.next().await["seq"], 3);
+    while runner.line_of("ack").await["seq"] != 3 {}
+    client.command("m", "s", "get_messages", json!({})).await;
+    assert_eq!(client.next().await["data"]["total"], 1, "the effect came with the second try");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_do_not_wait_for_each_others_commits() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    runner.say(&created("t")).await;
+    while runner.line_of("ack").await["session_id"] != "t" {}
+    world.store.limit_pages_for_tests(1).await.unwrap();
+    let filler = "x".repeat(400_000);
+    runner.say(&record("t", 2, "notify", &format!(",\"message\":\"{filler}\""))).await;
+    told_of_the_disk(&mut client).await;
+    runner.say(&delta("s", 5)).await;
+    assert_eq!(client.next().await["delta"], "5");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_store_can_be_opened_again_after_all_this() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    runner.say(&message_end("s", 2, 0)).await;
+    while runner.line_of("ack").await["seq"] != 2 {}
+    let World { store, shutdown, server, directory, .. } = world;
+    shutdown.cancel();
+    soon("the end", server).await.unwrap();
+    store.close().await;
+    let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
+    assert_eq!(store.messages_page("s", None, 10).await.unwrap().total, 1);
+}

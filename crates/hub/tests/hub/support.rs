@@ -1,0 +1,291 @@
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use qd_hub::{HubConfig, Limits, LoginCodes, OwnerToken, serve};
+use qd_link::memory::{LinkEnd, pair};
+use qd_store::{HubStore, StoreOptions};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const TOKEN: &str = "owner-token-of-the-tests";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("in vain: {what}"))
+}
+
+/// A running hub with its store.
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) store: HubStore,
+    pub(crate) codes: LoginCodes,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) server: JoinHandle<()>,
+    pub(crate) directory: tempfile::TempDir,
+}
+
+impl World {
+    /// A hub, and its runner `r1` after the welcome.
+    pub(crate) async fn start() -> (World, Runner) {
+        Self::start_with(Limits::default()).await
+    }
+
+    pub(crate) async fn start_with(limits: Limits) -> (World, Runner) {
+        Self::start_in(tempfile::tempdir().unwrap(), limits).await
+    }
+
+    pub(crate) async fn start_in(directory: tempfile::TempDir, limits: Limits) -> (World, Runner) {
+        let (world, mut runner) = Self::start_silent(directory, limits).await;
+        runner.hello().await;
+        let welcome = runner.line_of("runner.welcome").await;
+        assert_eq!(welcome["runner_id"], "r1");
+        (world, runner)
+    }
+
+    pub(crate) async fn start_silent(directory: tempfile::TempDir, limits: Limits) -> (World, Runner) {
+        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let codes = LoginCodes::default();
+        let mut config = HubConfig::new(OwnerToken::new(TOKEN), codes.clone());
+        config.limits = limits;
+        let (hub_end, link) = pair();
+        let shutdown = CancellationToken::new();
+        let server = tokio::spawn({
+            let (store, shutdown) = (store.clone(), shutdown.clone());
+            async move { serve(config, listener, store, hub_end, shutdown).await.unwrap() }
+        });
+        let world = World { address, store, codes, shutdown, server, directory };
+        (world, Runner { link, lines: VecDeque::new() })
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        let mut client = self.silent_client().await;
+        let connected = client.next().await;
+        assert_eq!(connected["type"], "connected");
+        client
+    }
+
+    /// A client that has not read its first frame.
+    pub(crate) async fn silent_client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let mut request = format!("ws://{}/ws/mux", self.address).into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
+        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let (socket, _) =
+            tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await.unwrap();
+        Client { socket }
+    }
+
+    /// One request on a connection of its own; gives status, head and body.
+    pub(crate) async fn http(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            request.push_str(&format!("Host: {}\r\n", self.address));
+        }
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        request.push_str("\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        if headers.iter().any(|(name, _)| *name == "Upgrade") {
+            // An accepted upgrade stays open: its head is enough.
+            let mut buffer = [0; 4096];
+            let length = soon("an answer", stream.read(&mut buffer)).await.unwrap();
+            answer.extend_from_slice(&buffer[..length]);
+        } else {
+            soon("an answer", stream.read_to_end(&mut answer)).await.unwrap();
+        }
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer[9..12].parse().unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (status, head.to_owned(), body.to_owned())
+    }
+
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        soon("the end", self.server).await.unwrap();
+    }
+}
+
+/// The other end of the link.
+pub(crate) struct Runner {
+    pub(crate) link: LinkEnd,
+    lines: VecDeque<Value>,
+}
+
+impl Runner {
+    pub(crate) async fn hello(&mut self) {
+        self.say(
+            &json!({"type":"runner.hello","runner_id":"r1","hostname":"h","harnesses":["demo"],
+            "max_sessions":4,"version":"1","os":"linux"})
+            .to_string(),
+        )
+        .await;
+    }
+
+    /// Sends one line, or several.
+    pub(crate) async fn say(&self, lines: &str) {
+        soon("room on the link", self.link.sender.send(Bytes::from(format!("{lines}\n")))).await.unwrap();
+    }
+
+    pub(crate) async fn record(&self, session: &str, seq: u64, event: &str, rest: &str) {
+        self.say(&record(session, seq, event, rest)).await;
+    }
+
+    /// The next line of the hub that is no ack.
+    pub(crate) async fn command(&mut self) -> Value {
+        self.line_of("command").await
+    }
+
+    /// The next line of this type; others before it are dropped.
+    pub(crate) async fn line_of(&mut self, kind: &str) -> Value {
+        loop {
+            while let Some(line) = self.lines.pop_front() {
+                if line["type"] == kind {
+                    return line;
+                }
+            }
+            let block = soon(kind, self.link.receiver.recv()).await.expect("the link is closed");
+            let text = std::str::from_utf8(&block).unwrap();
+            assert!(text.ends_with('\n'), "blocks are whole lines");
+            self.lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+        }
+    }
+
+    /// Answers a command with success.
+    pub(crate) async fn answer(&self, command: &Value, data: &str) {
+        self.say(&answer(command, data)).await;
+    }
+
+    /// Waits for an attach command and answers it.
+    pub(crate) async fn attach(&mut self, seq: u64, resume: &str) {
+        let command = self.command().await;
+        assert_eq!(command["cmd"], "session.attach");
+        self.answer(&command, &attach_data(seq, resume)).await;
+    }
+}
+
+pub(crate) fn record(session: &str, seq: u64, event: &str, rest: &str) -> String {
+    format!(
+        r#"{{"type":"event","session_id":"{session}","runner_id":"r1","ts":1,"seq":{seq},"event":"{event}"{rest}}}"#
+    )
+}
+
+pub(crate) fn delta(session: &str, number: usize) -> String {
+    format!(
+        r#"{{"type":"event","session_id":"{session}","runner_id":"r1","ts":1,"event":"stream.text_delta","message_id":"m","delta":"{number}","content_index":0}}"#
+    )
+}
+
+pub(crate) fn message_end(session: &str, seq: u64, idx: u64) -> String {
+    let message = format!(
+        r#"{{"id":"m{idx}","idx":{idx},"role":"user","parts":[{{"type":"text","id":"p","text":"word{idx} hello"}}],"created_at":{seq}}}"#
+    );
+    record(session, seq, "stream.message_end", &format!(r#","message":{message}"#))
+}
+
+pub(crate) fn created(session: &str) -> String {
+    record(session, 1, "session.created", r#","resumed":false,"harness":"demo","cwd":"/w""#)
+}
+
+pub(crate) fn answer(command: &Value, data: &str) -> String {
+    let session = command.get("session_id").cloned().unwrap_or(json!("_system"));
+    format!(
+        r#"{{"type":"response","id":{},"session_id":{session},"runner_id":"r1","ts":2,"cmd":{},"success":true,"data":{data}}}"#,
+        command["id"], command["cmd"]
+    )
+}
+
+pub(crate) fn attach_data(seq: u64, resume: &str) -> String {
+    format!(r#"{{"resume":"{resume}","seq":{seq},"state":{{"status":"idle"}},"pending_input":[]}}"#)
+}
+
+pub(crate) struct Client {
+    pub(crate) socket: WebSocketStream<TcpStream>,
+}
+
+impl Client {
+    pub(crate) async fn send(&mut self, frame: &Value) {
+        self.send_text(&frame.to_string()).await;
+    }
+
+    pub(crate) async fn send_text(&mut self, text: &str) {
+        soon("room to send", self.socket.send(Message::text(text))).await.unwrap();
+    }
+
+    /// The next frame, whatever it is.
+    pub(crate) async fn next_text(&mut self) -> String {
+        loop {
+            match soon("a frame", self.socket.next()).await {
+                Some(Ok(Message::Text(text))) => return text.as_str().to_owned(),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                other => panic!("no frame: {other:?}"),
+            }
+        }
+    }
+
+    /// The next frame that is no hint for lists.
+    pub(crate) async fn next(&mut self) -> Value {
+        loop {
+            let frame: Value = serde_json::from_str(&self.next_text().await).unwrap();
+            if frame["type"] != "session.changed" && frame["type"] != "runner.changed" {
+                return frame;
+            }
+        }
+    }
+
+    pub(crate) async fn command(&mut self, id: &str, session: &str, cmd: &str, rest: Value) {
+        let mut frame = json!({"channel":"agent","id":id,"session_id":session,"cmd":cmd});
+        frame.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        self.send(&frame).await;
+    }
+
+    /// Attaches to a session whose runner answers as told.
+    pub(crate) async fn attach(
+        &mut self,
+        runner: &mut Runner,
+        session: &str,
+        after: Option<u64>,
+        seq: u64,
+    ) -> Value {
+        let rest = after.map_or(json!({}), |after| json!({ "after": after }));
+        self.command("attach", session, "session.attach", rest).await;
+        runner.attach(seq, "ok").await;
+        let response = self.next().await;
+        assert_eq!(response["id"], "attach", "{response}");
+        response
+    }
+
+    /// The close frame that must come next.
+    pub(crate) async fn closed(&mut self) -> u16 {
+        loop {
+            match soon("a close", self.socket.next()).await {
+                Some(Ok(Message::Close(Some(close)))) => return close.code.into(),
+                Some(Ok(Message::Text(_) | Message::Ping(_))) => {}
+                other => panic!("no close: {other:?}"),
+            }
+        }
+    }
+}
+
+/// A hub with the session `s` in it, whose first record is stored.
+pub(crate) async fn world_with_session(limits: Limits) -> (World, Runner) {
+    let (world, mut runner) = World::start_with(limits).await;
+    runner.say(&created("s")).await;
+    let ack = runner.line_of("ack").await;
+    assert_eq!((&ack["session_id"], &ack["seq"]), (&json!("s"), &json!(1)));
+    (world, runner)
+}
