@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use qd_core::harness::lines::{Line, LineSplitter};
+use qd_core::harness::lines::{LineSplitter, LineTooLong};
 use qd_core::harness::pi::{PiCodec, PiOutput, conversation_from_file};
 
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -21,15 +21,19 @@ fn decode(bytes: &[u8], chunk: usize) -> Vec<PiOutput> {
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut codec = PiCodec::new();
     let mut out = Vec::new();
-    let mut each = |line: Line<'_>| {
-        if let Line::Whole(line) = line {
+    let mut each = |line: Result<&[u8], LineTooLong>| {
+        if let Ok(line) = line {
             codec.line(line, 0, &mut out);
         }
         assert!(codec.retained_bytes() < RETAINED_BYTES_MAX);
     };
-    for piece in bytes.chunks(chunk) {
-        splitter.push(piece, &mut each);
+    for mut piece in bytes.chunks(chunk) {
+        while let Some(line) = splitter.next_line(&mut piece) {
+            each(line);
+        }
     }
-    splitter.finish(&mut each);
+    if let Some(line) = splitter.finish() {
+        each(line);
+    }
     out
 }

@@ -12,7 +12,12 @@ use serde_json::Value;
 pub struct Outbox {
     bytes: Vec<u8>,
     records: Vec<RecordSpan>,
+    /// The size of the last hand-over: the next is likely as large, so a flood is written without regrowing.
+    expected_bytes: usize,
 }
+
+/// Room made at once at most.
+const EXPECTED_BYTES_MAX: usize = 128 * 1024;
 
 /// Where a record's line lies in the outbox (with its `\n`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +85,7 @@ impl Outbox {
 
     /// Hands over everything collected; the outbox is empty afterwards.
     pub fn take(&mut self) -> (Vec<u8>, Vec<RecordSpan>) {
+        self.expected_bytes = self.bytes.len().min(EXPECTED_BYTES_MAX);
         (std::mem::take(&mut self.bytes), std::mem::take(&mut self.records))
     }
 
@@ -95,6 +101,9 @@ impl Outbox {
 
     /// One delta, written by hand: no value is built and nothing is copied twice.
     pub fn delta(&mut self, front: &EventFront, ts: i64, delta: Delta<'_>) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(self.expected_bytes);
+        }
         let bytes = &mut self.bytes;
         bytes.extend_from_slice(&front.event);
         write_number(bytes, ts.unsigned_abs());

@@ -1,4 +1,5 @@
 //! Whatever bytes come, the codec lives; however they are cut, it says the same.
+#![allow(clippy::unwrap_used, reason = "a test helper that fails is a failing test")]
 #![allow(clippy::expect_used, reason = "a helper of a test fails the test")]
 
 #[allow(dead_code, reason = "each test binary uses a part of it")]
@@ -9,7 +10,7 @@ use std::sync::LazyLock;
 use pi_support::{Fixture, NOW_MS, decode, fixtures};
 use proptest::prelude::*;
 use qd_core::agent::AgentEvent;
-use qd_core::harness::lines::{Line, LineSplitter};
+use qd_core::harness::lines::LineSplitter;
 use qd_core::harness::pi::{PiCodec, PiOutput};
 
 static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(fixtures);
@@ -22,16 +23,17 @@ fn through_chunks(bytes: &[u8], cuts: &[usize]) -> Vec<PiOutput> {
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut codec = PiCodec::new();
     let mut out = Vec::new();
-    let mut each = |line: Line<'_>| match line {
-        Line::Whole(line) => codec.line(line, NOW_MS, &mut out),
-        Line::TooLong { bytes, .. } => panic!("{bytes} bytes in a line"),
-    };
     let mut from = 0;
     for cut in cuts.iter().copied().chain([bytes.len()]) {
-        splitter.push(&bytes[from..cut], &mut each);
+        let mut piece = &bytes[from..cut];
+        while let Some(line) = splitter.next_line(&mut piece) {
+            codec.line(line.unwrap(), NOW_MS, &mut out);
+        }
         from = cut;
     }
-    splitter.finish(&mut each);
+    if let Some(line) = splitter.finish() {
+        codec.line(line.unwrap(), NOW_MS, &mut out);
+    }
     out
 }
 

@@ -1,10 +1,15 @@
 //! The live events of one session, kept as long as a subscriber has yet to take them and never beyond a bound.
+//!
+//! When the bound is reached the publisher waits a moment for subscribers that keep up in general; one that does
+//! not even then, or has fallen behind not long ago, loses its place and is told so. Nobody waits for it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::{Duration, timeout};
 
 use crate::connection::{Mailbox, Outgoing};
 
@@ -13,10 +18,15 @@ const CHUNK_OVERHEAD_BYTES: usize = 64;
 /// An empty ring keeps room for no more chunks than this.
 const IDLE_CAPACITY_MAX: usize = 8;
 
+/// How long a full ring waits for a subscriber before it is left behind.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// Chunks of whole WebSocket frames in order, shared by all subscribers.
 pub(crate) struct Ring {
     state: Mutex<State>,
     bytes_max: usize,
+    /// A chunk has gone while someone waited for room.
+    room: Notify,
 }
 
 #[derive(Default)]
@@ -30,6 +40,7 @@ struct State {
     /// A subscription's key is its place here; places of those who left are used again.
     subscribers: Vec<Option<Subscriber>>,
     live: usize,
+    is_awaited: bool,
 }
 
 struct Chunk {
@@ -82,7 +93,36 @@ pub(crate) enum Taken {
 
 impl Ring {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { state: Mutex::default(), bytes_max }
+        Self { state: Mutex::default(), bytes_max, room: Notify::new() }
+    }
+
+    /// Waits, but not long, until there is room for a chunk of `bytes`.
+    pub(crate) async fn make_room(&self, bytes: usize) {
+        if !self.is_worth_waiting(bytes) {
+            return;
+        }
+        let waiting = timeout(PATIENCE, async {
+            while self.is_worth_waiting(bytes) {
+                self.room.notified().await;
+            }
+        });
+        // When the time is up the chunk is published all the same.
+        let _ = waiting.await;
+        self.lock().is_awaited = false;
+    }
+
+    /// Whether the ring is full because of subscribers that deserve patience.
+    fn is_worth_waiting(&self, bytes: usize) -> bool {
+        let mut state = self.lock();
+        if state.chunks.is_empty() || state.bytes + bytes <= self.bytes_max {
+            return false;
+        }
+        let first = state.first;
+        let is_worth_it = state.subscribers.iter().flatten().any(|subscriber| {
+            !subscriber.lagged && subscriber.next <= first && !subscriber.signal.mailbox.has_lagged_lately()
+        });
+        state.is_awaited = is_worth_it;
+        is_worth_it
     }
 
     /// Gives a chunk to every subscriber. `seq` is the last record in it, if it has one.
@@ -145,6 +185,7 @@ impl State {
             let Some(subscriber) = &mut self.subscribers[index] else { continue };
             if !subscriber.lagged && subscriber.next <= first {
                 subscriber.lagged = true;
+                subscriber.signal.mailbox.note_lag();
                 subscriber.signal.raise();
                 let next = subscriber.next;
                 self.release(next);
@@ -206,6 +247,11 @@ impl Subscription {
             index += 1;
         }
         state.drop_taken();
+        let is_awaited = state.is_awaited;
+        drop(guard);
+        if is_awaited {
+            ring.room.notify_one();
+        }
         taken
     }
 }

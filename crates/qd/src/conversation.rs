@@ -296,8 +296,11 @@ impl<'a> Conversation<'a> {
             return;
         }
         if self.manner.one_turn {
-            let session_id = self.attachment.session_id();
-            self.notice(&format!("no question waits; to steer the agent use `qd steer {session_id} …`"));
+            let text = format!(
+                "no question waits; steer the agent with `qd steer {} …`",
+                self.attachment.session_id()
+            );
+            self.notice(&text);
         } else {
             self.prompt(line);
         }
@@ -342,13 +345,15 @@ impl<'a> Conversation<'a> {
         questions::Asking { interactive: self.manner.interactive, style: self.output.style }
     }
 
-    fn notice(&self, text: &str) {
+    fn notice(&mut self, text: &str) {
         self.notice_text(&format!("{}\n", self.output.style.dim(text)));
     }
 
-    fn notice_text(&self, text: &str) {
-        if !text.is_empty() {
+    fn notice_text(&mut self, text: &str) {
+        if self.output.json {
             self.output.note(text);
+        } else if !text.is_empty() {
+            self.renderer.aside(text);
         }
     }
 

@@ -127,6 +127,12 @@ impl Renderer {
         self.rendered.err.push_str(&line);
     }
 
+    /// Text for stderr that is made for a terminal already.
+    pub(crate) fn aside(&mut self, text: &str) {
+        self.end_line();
+        self.rendered.err.push_str(text);
+    }
+
     /// Ends the line that is open, if any.
     pub(crate) fn end_line(&mut self) {
         if !self.at_line_start {

@@ -1,84 +1,142 @@
-//! Bytes to lines: `\n` ends a line and nothing else does (U+2028 occurs raw inside JSON strings).
+//! Cuts a byte stream into strict JSON lines: `\n` ends a line and nothing else does.
 
-/// Cuts a byte stream into lines, whatever the chunks were. A line that is whole within one chunk is not copied.
-#[derive(Debug)]
-pub struct LineSplitter {
-    partial: Vec<u8>,
-    line_bytes_max: usize,
-    /// Bytes of the current line thrown away because it is over the bound.
-    dropped: u64,
+/// The longest line accepted by default.
+pub const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A buffer larger than this is given back once its line was delivered.
+const PARTIAL_KEPT_BYTES_MAX: usize = 4 * 1024;
+
+/// A line was longer than the bound. It was skipped to its end; the next line is intact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LineTooLong {
+    /// Bytes of the whole line, without its `\n`.
+    pub length: u64,
+    /// The bound it broke.
+    pub max: usize,
 }
 
-/// How much of a line that is too long is shown in the error.
-pub const PREVIEW_BYTES_MAX: usize = 200;
+impl std::fmt::Display for LineTooLong {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let LineTooLong { length, max } = self;
+        write!(formatter, "a line of {length} bytes is longer than the {max} allowed and was skipped")
+    }
+}
 
-#[derive(Debug, PartialEq, Eq)]
-pub enum Line<'a> {
-    /// Without its `\n` and without a `\r` before it.
-    Whole(&'a [u8]),
-    /// Longer than the bound; the rest of it was dropped.
-    TooLong { bytes: u64, preview: String },
+impl std::error::Error for LineTooLong {}
+
+/// Splits on `\n` only, strips one `\r` before it, and keeps a partial line for the next chunk.
+///
+/// Unicode line separators and a lone `\r` are ordinary bytes of a line. The bound counts all bytes
+/// before the `\n`, the `\r` included.
+#[derive(Debug)]
+pub struct LineSplitter {
+    max_line_bytes: usize,
+    partial: Vec<u8>,
+    /// The partial line was delivered by the last call and is dropped by the next.
+    delivered: bool,
+    /// Length so far of a line that is too long, while its end is sought.
+    skipped: Option<u64>,
+}
+
+impl Default for LineSplitter {
+    fn default() -> Self {
+        Self::new(LINE_BYTES_MAX)
+    }
 }
 
 impl LineSplitter {
-    /// No line longer than `line_bytes_max` is kept in memory.
-    pub fn new(line_bytes_max: usize) -> Self {
-        LineSplitter { partial: Vec::new(), line_bytes_max, dropped: 0 }
+    /// A splitter that skips lines of more than `max_line_bytes`.
+    pub fn new(max_line_bytes: usize) -> Self {
+        Self { max_line_bytes, partial: Vec::new(), delivered: false, skipped: None }
     }
 
-    /// Takes the next bytes and hands out every line they complete.
-    pub fn push(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
-        let mut rest = chunk;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            let (head, tail) = rest.split_at(end);
-            rest = tail.get(1..).unwrap_or_default();
-            if self.partial.is_empty() && self.dropped == 0 && head.len() <= self.line_bytes_max {
-                each(Line::Whole(without_carriage_return(head)));
+    /// The next complete line, taken from the front of `input`.
+    ///
+    /// `None` means that `input` is used up; call again with the next chunk. A line that lies in one
+    /// chunk is a slice of it, without a copy.
+    pub fn next_line<'line, 'input: 'line>(
+        &'line mut self,
+        input: &mut &'input [u8],
+    ) -> Option<Result<&'line [u8], LineTooLong>> {
+        self.forget_delivered();
+        let Some(end) = memchr::memchr(b'\n', input) else {
+            let rest = std::mem::take(input);
+            self.keep(rest);
+            return None;
+        };
+        let head = &input[..end];
+        *input = &input[end + 1..];
+        if self.skipped.is_none() && self.partial.is_empty() {
+            return Some(if head.len() > self.max_line_bytes {
+                Err(LineTooLong { length: head.len() as u64, max: self.max_line_bytes })
             } else {
-                self.keep(head);
-                self.hand_out(&mut each);
+                Ok(without_carriage_return(head))
+            });
+        }
+        self.keep(head);
+        Some(self.deliver())
+    }
+
+    /// The line that the end of the stream left without its `\n`, if any.
+    pub fn finish(&mut self) -> Option<Result<&[u8], LineTooLong>> {
+        self.forget_delivered();
+        (self.has_partial()).then(|| self.deliver())
+    }
+
+    /// Whether the last chunk ended within a line.
+    pub fn has_partial(&self) -> bool {
+        self.skipped.is_some() || (!self.delivered && !self.partial.is_empty())
+    }
+
+    /// Heap bytes held now.
+    pub fn buffered_bytes(&self) -> usize {
+        self.partial.capacity()
+    }
+
+    fn forget_delivered(&mut self) {
+        if std::mem::take(&mut self.delivered) {
+            if self.partial.capacity() > PARTIAL_KEPT_BYTES_MAX {
+                self.partial = Vec::new();
+            } else {
+                self.partial.clear();
             }
         }
-        self.keep(rest);
     }
 
-    /// The stream ended: hands out a last line that has no `\n`.
-    pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
-        if !self.partial.is_empty() {
-            self.hand_out(&mut each);
-        }
-    }
-
-    /// Bytes waiting for the end of their line.
-    pub fn pending_bytes(&self) -> usize {
-        self.partial.len()
-    }
-
+    /// Appends to the partial line, or to the length of the line being skipped.
     fn keep(&mut self, bytes: &[u8]) {
-        let room = self.line_bytes_max.saturating_sub(self.partial.len());
-        let kept = bytes.len().min(room);
-        self.partial.extend_from_slice(bytes.get(..kept).unwrap_or_default());
-        self.dropped += (bytes.len() - kept) as u64;
+        if let Some(length) = &mut self.skipped {
+            *length += bytes.len() as u64;
+            return;
+        }
+        let length = self.partial.len() + bytes.len();
+        if length > self.max_line_bytes {
+            self.skipped = Some(length as u64);
+            self.partial = Vec::new();
+            return;
+        }
+        if length > self.partial.capacity() {
+            // Doubling keeps the copying linear; the bound keeps it from overshooting.
+            let capacity = length.max(self.partial.capacity() * 2).min(self.max_line_bytes);
+            self.partial.reserve_exact(capacity - self.partial.len());
+        }
+        self.partial.extend_from_slice(bytes);
     }
 
-    fn hand_out(&mut self, each: &mut impl FnMut(Line<'_>)) {
-        if self.dropped == 0 {
-            each(Line::Whole(without_carriage_return(&self.partial)));
-        } else {
-            let bytes = self.partial.len() as u64 + self.dropped;
-            each(Line::TooLong { bytes, preview: preview(&self.partial) });
+    fn deliver(&mut self) -> Result<&[u8], LineTooLong> {
+        if let Some(length) = self.skipped.take() {
+            return Err(LineTooLong { length, max: self.max_line_bytes });
         }
-        // One huge line must not pin its memory for the life of the session.
-        if self.partial.capacity() > KEPT_CAPACITY_MAX {
-            self.partial = Vec::new();
-        } else {
-            self.partial.clear();
-        }
-        self.dropped = 0;
+        self.delivered = true;
+        Ok(without_carriage_return(&self.partial))
     }
 }
 
-const KEPT_CAPACITY_MAX: usize = 256 * 1024;
+fn without_carriage_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Bytes of a line shown when it makes no sense.
+const PREVIEW_BYTES_MAX: usize = 200;
 
 /// The beginning of a line, readable.
 pub(crate) fn preview(line: &[u8]) -> String {
@@ -86,38 +144,6 @@ pub(crate) fn preview(line: &[u8]) -> String {
     String::from_utf8_lossy(head).into_owned()
 }
 
-fn without_carriage_return(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lines_of(chunks: &[&[u8]], max: usize) -> Vec<String> {
-        let mut splitter = LineSplitter::new(max);
-        let mut lines = Vec::new();
-        let mut each = |line: Line<'_>| match line {
-            Line::Whole(bytes) => lines.push(String::from_utf8_lossy(bytes).into_owned()),
-            Line::TooLong { bytes, .. } => lines.push(format!("too long: {bytes}")),
-        };
-        for chunk in chunks {
-            splitter.push(chunk, &mut each);
-        }
-        splitter.finish(&mut each);
-        lines
-    }
-
-    #[test]
-    fn only_newline_ends_a_line() {
-        assert_eq!(lines_of(&["a\u{2028}b\r\nc".as_bytes(), b"d\n\ne"], 100), ["a\u{2028}b", "cd", "", "e"]);
-    }
-
-    #[test]
-    fn a_long_line_is_dropped_and_the_next_is_read() {
-        assert_eq!(
-            lines_of(&[b"01234", b"56789\nok\n", b"0123456789\n"], 6),
-            ["too long: 10", "ok", "too long: 10"]
-        );
-    }
-}
+#[path = "lines_tests.rs"]
+mod tests;

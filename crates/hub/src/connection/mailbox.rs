@@ -1,11 +1,12 @@
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
+use crate::clock::now_ms;
 use crate::reads::HubCommand;
 use crate::registry::SessionEntry;
 use crate::ring::Subscription;
@@ -13,6 +14,9 @@ use crate::ring::Subscription;
 /// Frames that may wait in a mailbox. Answers are bounded by the commands in flight, so only a client that
 /// does not read can have this many.
 pub(crate) const MAILBOX_BYTES_MAX: usize = 64 << 20;
+
+/// How long a client that fell behind counts as slow.
+const LAG_MEMORY_MS: i64 = 30_000;
 
 /// What the rest of the hub knows of a connection: where to put things for it.
 pub(crate) struct Mailbox {
@@ -23,6 +27,8 @@ pub(crate) struct Mailbox {
     state: Mutex<MailState>,
     /// Commands that wait for their answer.
     in_flight: AtomicUsize,
+    /// When one of its subscriptions last fell behind, in unix milliseconds.
+    lagged_at: AtomicI64,
 }
 
 #[derive(Default)]
@@ -93,7 +99,18 @@ impl Mailbox {
             full: AtomicBool::new(false),
             state: Mutex::default(),
             in_flight: AtomicUsize::new(0),
+            lagged_at: AtomicI64::new(0),
         })
+    }
+
+    pub(crate) fn note_lag(&self) {
+        self.lagged_at.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// A client that fell behind a short while ago is not waited for again.
+    pub(crate) fn has_lagged_lately(&self) -> bool {
+        let lagged_at = self.lagged_at.load(Ordering::Relaxed);
+        lagged_at != 0 && now_ms().saturating_sub(lagged_at) < LAG_MEMORY_MS
     }
 
     pub(crate) fn register(&self, waker: &Waker) {

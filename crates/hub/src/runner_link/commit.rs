@@ -128,6 +128,7 @@ fn shallow(record: &RecordIn) -> RecordIn {
 async fn announce(hub: &Hub, outbox: &Outbox, piece: Stored) {
     let entry = match piece {
         Stored::Frames { entry, frames, seq, notes } => {
+            entry.ring.make_room(frames.len()).await;
             entry.ring.publish(frames, seq);
             effects::apply_notes(hub, &entry, &notes);
             if let Some(seq) = seq {

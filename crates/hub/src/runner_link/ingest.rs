@@ -87,6 +87,7 @@ impl Ingest {
         match step {
             Step::Frames { entry, frames, records, notes } => {
                 if records.is_empty() && entry.uncommitted.load(Ordering::Acquire) == 0 {
+                    entry.ring.make_room(frames.len()).await;
                     entry.ring.publish(frames, None);
                     apply_notes(&self.hub, &entry, &notes);
                     return Ok(());

@@ -55,7 +55,7 @@ async fn frames_that_are_no_command_get_an_error_and_the_connection_lives() {
 #[tokio::test]
 async fn a_frame_of_100_mb_is_refused_in_words() {
     let (world, _runner) = World::start().await;
-    let mut client = world.client().await;
+    let client = world.client().await;
     let (mut sink, stream) = client.socket.split();
     let sending = tokio::spawn(async move {
         // The hub hangs up before all of it is sent.

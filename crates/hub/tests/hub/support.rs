@@ -58,7 +58,8 @@ impl World {
         let address = listener.local_addr().unwrap();
         let codes = LoginCodes::default();
         let mut config = HubConfig::new(OwnerToken::new(TOKEN), codes.clone());
-        config.limits = limits;
+        // Clients of the tests do not answer a close, since nobody reads them any more.
+        config.limits = Limits { shutdown_grace: Duration::from_millis(300), ..limits };
         let (hub_end, link) = pair();
         let shutdown = CancellationToken::new();
         let server = tokio::spawn({

@@ -1,9 +1,6 @@
-//! Strict JSON lines: `\n` ends a line and nothing else does.
+//! Strict JSON lines from an agent's output.
 
 mod reader;
-mod splitter;
-#[cfg(test)]
-mod splitter_tests;
 
+pub use qd_core::harness::lines::{LINE_BYTES_MAX, LineSplitter, LineTooLong};
 pub use reader::{LineReader, READ_BUFFER_BYTES};
-pub use splitter::{LINE_BYTES_MAX, LineSplitter, LineTooLong};

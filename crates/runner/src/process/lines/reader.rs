@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::splitter::{LineSplitter, LineTooLong};
+use super::{LineSplitter, LineTooLong};
 
 /// Size of the read buffer, which is that of a pipe.
 pub const READ_BUFFER_BYTES: usize = 64 * 1024;

@@ -1,0 +1,250 @@
+//! A running `qd up`, as a person would start it, in a world of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::llm::LlmServer;
+use crate::mux::Mux;
+use crate::pi;
+
+/// How long a start may take on a loaded machine.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How long a clean stop may take; this one is a promise to users.
+const STOP_MAX: Duration = Duration::from_secs(10);
+/// What is kept of a child's stderr.
+const STDERR_BYTES_MAX: usize = 1 << 20;
+
+/// Everything outside the process: directories and environment. Survives restarts, ends with the last `Qd`.
+pub struct World {
+    root: TempDir,
+    binary: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    arguments: Vec<OsString>,
+}
+
+/// A running server. Killed when dropped.
+pub struct Qd {
+    world: World,
+    child: Child,
+    url: String,
+    token: String,
+    stderr: Arc<Mutex<String>>,
+}
+
+impl World {
+    /// A clean home without any agent. `binary` is `env!("CARGO_BIN_EXE_qd")`.
+    pub fn new(binary: &str) -> World {
+        let root = TempDir::new().unwrap();
+        let mut world = World { root, binary: binary.into(), environment: Vec::new(), arguments: Vec::new() };
+        for directory in
+            [world.home(), world.pi_dir(), world.work(), world.path("tmp"), world.data_dir().join("cache")]
+        {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        // All tests share one cache of compiled scripts, which is worth 100 ms of every start of Node.
+        std::fs::create_dir_all(pi::compile_cache()).unwrap();
+        std::os::unix::fs::symlink(pi::compile_cache(), world.data_dir().join("cache/node")).unwrap();
+        world.set("HOME", world.home());
+        world.set("PI_CODING_AGENT_DIR", world.pi_dir());
+        world.set("TMPDIR", world.path("tmp"));
+        world.set("NODE_COMPILE_CACHE", pi::compile_cache());
+        world.set("PATH", std::env::var_os("PATH").unwrap());
+        world.set("QD_PI_COMMAND", world.path("no-such-pi"));
+        world
+    }
+
+    /// The same with the real pi, whose models are all the scripted one.
+    pub fn with_pi(binary: &str, llm: &LlmServer) -> World {
+        let mut world = World::new(binary);
+        pi::pi_home(&world.pi_dir(), llm).unwrap();
+        world.set("QD_PI_COMMAND", pi::pi_command().unwrap().join(" "));
+        world
+    }
+
+    /// Sets a variable of the server's environment; the last one counts.
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> &mut World {
+        self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds an argument to `qd up`.
+    pub fn argument(&mut self, argument: impl AsRef<OsStr>) -> &mut World {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.path("home")
+    }
+
+    /// The user's own agent directory.
+    pub fn pi_dir(&self) -> PathBuf {
+        self.path("pi")
+    }
+
+    /// Where sessions work.
+    pub fn work(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// `qd` with this world's environment and data directory, not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
+            .args(arguments)
+            .current_dir(self.work())
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env("QD_DATA_DIR", self.data_dir())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs `qd` to its end.
+    pub async fn run(&self, arguments: &[&str]) -> Output {
+        let run = self.command(arguments).output();
+        let output = tokio::time::timeout(START_MAX, run).await;
+        output.unwrap_or_else(|_| panic!("`qd {}` does not end", arguments.join(" "))).unwrap()
+    }
+
+    /// Starts the server and waits until it says that it is ready.
+    pub async fn up(self) -> Qd {
+        let (child, ready, stderr) = start(&self).await;
+        let text = |name: &str| ready[name].as_str().unwrap().to_owned();
+        Qd { url: text("url"), token: text("token"), world: self, child, stderr }
+    }
+}
+
+impl Qd {
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id().expect("the server runs")).unwrap()
+    }
+
+    /// What the server has written to stderr.
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A new connection; its first frame has been read.
+    pub async fn connect(&self) -> Mux {
+        Mux::connect(&self.url, &self.token).await
+    }
+
+    /// Runs `qd` as a client of this server.
+    pub async fn cli(&self, arguments: &[&str]) -> Output {
+        self.world.run(arguments).await
+    }
+
+    /// SIGKILL, as the kernel does it when memory is short.
+    pub async fn kill9(mut self) -> World {
+        self.child.kill().await.unwrap();
+        self.world
+    }
+
+    /// SIGKILL, then a new start on the same data.
+    pub async fn restart(self) -> Qd {
+        self.kill9().await.up().await
+    }
+
+    /// SIGTERM: the server must end by itself, in time and with success.
+    pub async fn terminate(mut self) -> World {
+        kill_process(Pid::from_raw(self.pid()).unwrap(), Signal::TERM).unwrap();
+        let status: ExitStatus = tokio::time::timeout(STOP_MAX, self.child.wait())
+            .await
+            .unwrap_or_else(|_| panic!("the server did not stop within {STOP_MAX:?}: {}", self.stderr()))
+            .unwrap();
+        assert_eq!(status.code(), Some(0), "{}", self.stderr());
+        self.world
+    }
+
+    /// Whether the server still runs.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+async fn start(world: &World) -> (Child, Value, Arc<Mutex<String>>) {
+    let mut child = world
+        .command(&["up", "--ready-json", "--listen", "127.0.0.1:0"])
+        .args(&world.arguments)
+        .spawn()
+        .unwrap();
+    let stderr = Arc::new(Mutex::new(String::new()));
+    tokio::spawn(collect(child.stderr.take().unwrap(), stderr.clone()));
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let read = tokio::time::timeout(START_MAX, stdout.read_line(&mut line)).await;
+    let ready = read.ok().and_then(|_| serde_json::from_str(&line).ok());
+    let Some(ready) = ready else {
+        // Its last words may still be on their way.
+        let status = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
+        panic!("qd up did not become ready ({status:?}): {line}\n{}", stderr.lock().unwrap());
+    };
+    (child, ready, stderr)
+}
+
+async fn collect(mut source: impl tokio::io::AsyncRead + Unpin, text: Arc<Mutex<String>>) {
+    let mut buffer = [0u8; 4096];
+    while let Ok(count) = source.read(&mut buffer).await {
+        if count == 0 {
+            return;
+        }
+        let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+        if text.len() < STDERR_BYTES_MAX {
+            text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+    }
+}
+
+/// Reads every file below a directory, as path and content; for tests that nothing there has changed.
+pub fn files_below(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let content = std::fs::read(&path).unwrap_or_default();
+                found.push((path, content));
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,123 @@
+//! What a careful client makes of the frames of one session: the conversation, the message being generated, the cursor.
+//! It panics on anything a client could not make sense of: a hole, a repetition, a delta at the wrong place.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken promise is a failed test")]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// One session as a client sees it.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Replica {
+    /// The last record seen.
+    pub seq: u64,
+    pub messages: Vec<Value>,
+    pub is_idle: bool,
+    partial: Option<Partial>,
+    /// How many streamed messages were compared with their end.
+    pub compared: usize,
+}
+
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Partial {
+    message_id: String,
+    blocks: BTreeMap<u64, String>,
+}
+
+impl Replica {
+    /// The command that attaches again where this client stands.
+    pub fn attach(&self, session_id: &str) -> Value {
+        match self.seq {
+            0 => json!({"cmd": "session.attach", "session_id": session_id}),
+            after => json!({"cmd": "session.attach", "session_id": session_id, "after": after}),
+        }
+    }
+
+    /// Takes one frame of the session, in the order it came.
+    pub fn take(&mut self, frame: &Value) {
+        match frame["event"].as_str() {
+            Some("response") if frame["cmd"] == "session.attach" || frame["cmd"] == "session.create" => {
+                assert_eq!(frame["success"], true, "{frame}");
+                self.attached(&frame["data"], frame["cmd"] == "session.create");
+            }
+            Some("session.resync") => self.attached(frame, false),
+            Some("response") | None => {}
+            Some(name) => self.event(name, frame),
+        }
+    }
+
+    fn attached(&mut self, data: &Value, is_new: bool) {
+        if data["resume"] == "gap" || self.seq == 0 || is_new {
+            self.messages = data["messages"].as_array().cloned().unwrap_or_default();
+            self.seq = data["seq"].as_u64().unwrap();
+        }
+        self.is_idle = data["state"]["status"] == "idle";
+        self.partial = data["partial"]["message"].as_object().map(|message| {
+            let block = |block: &Value| {
+                let text = block["text"].as_str().unwrap().to_owned();
+                assert_eq!(block["offset"], text.chars().count(), "{block}");
+                (block["content_index"].as_u64().unwrap(), text)
+            };
+            let blocks = message["blocks"].as_array().unwrap().iter().map(block).collect();
+            Partial { message_id: message["message_id"].as_str().unwrap().to_owned(), blocks }
+        });
+    }
+
+    fn event(&mut self, name: &str, frame: &Value) {
+        if let Some(seq) = frame["seq"].as_u64() {
+            assert_eq!(seq, self.seq + 1, "records come one after the other: {frame}");
+            self.seq = seq;
+        }
+        match name {
+            "stream.message_start" => {
+                let message_id = frame["message_id"].as_str().unwrap().to_owned();
+                self.partial = Some(Partial { message_id, blocks: BTreeMap::new() });
+            }
+            "stream.text_delta" | "stream.thinking_delta" | "stream.tool_call_delta" => self.delta(frame),
+            "stream.message_end" => self.message_end(&frame["message"]),
+            "messages" => self.messages = frame["messages"].as_array().unwrap().clone(),
+            "agent.working" => self.is_idle = false,
+            "agent.idle" => self.is_idle = true,
+            _ => {}
+        }
+    }
+
+    fn delta(&mut self, frame: &Value) {
+        let partial = self.partial.as_mut().unwrap_or_else(|| panic!("a delta without a message: {frame}"));
+        assert_eq!(frame["message_id"], partial.message_id.as_str(), "{frame}");
+        let block = partial.blocks.entry(frame["content_index"].as_u64().unwrap()).or_default();
+        assert_eq!(frame["offset"], block.chars().count(), "a delta at the wrong place: {frame}");
+        block.push_str(frame["delta"].as_str().unwrap());
+    }
+
+    fn message_end(&mut self, message: &Value) {
+        assert_eq!(message["idx"], self.messages.len(), "messages come one after the other: {message}");
+        if let Some(partial) = self.partial.take_if(|partial| message["id"] == partial.message_id.as_str()) {
+            self.compare(&partial, message);
+        }
+        self.messages.push(message.clone());
+    }
+
+    /// The streamed texts must be those of the finished message.
+    fn compare(&mut self, partial: &Partial, message: &Value) {
+        let streamed: Vec<&str> = partial.blocks.values().map(String::as_str).collect();
+        if streamed.is_empty() {
+            return;
+        }
+        let parts = message["parts"].as_array().unwrap();
+        let whole: Vec<String> = parts
+            .iter()
+            .map(|part| match part["type"].as_str() {
+                Some("tool_call") => part["input"].to_string(),
+                _ => part["text"].as_str().unwrap_or_default().to_owned(),
+            })
+            .collect();
+        let same = |(streamed, whole): (&&str, &String)| {
+            *streamed == whole.as_str()
+                || serde_json::from_str::<Value>(streamed).is_ok_and(|value| value.to_string() == *whole)
+        };
+        assert_eq!(streamed.len(), whole.len(), "{partial:?}\n{message}");
+        assert!(streamed.iter().zip(&whole).all(same), "{streamed:?}\n{whole:?}");
+        self.compared += 1;
+    }
+}
