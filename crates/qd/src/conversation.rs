@@ -86,7 +86,10 @@ impl<'a> Conversation<'a> {
         let client_name = clock::random_hex(6)
             .map(|random| format!("cli-{random}"))
             .map_err(|error| CliError::failed(format!("no randomness from the system: {error}")))?;
-        let renderer = Renderer::new(output.style).quiet(manner.quiet).own_client(&client_name);
+        let renderer = Renderer::new(output.style).quiet(manner.quiet);
+        // What a person typed stands on the terminal already; what a pipe said does not.
+        let typed = manner.interactive || manner.one_turn;
+        let renderer = if typed { renderer.own_client(&client_name) } else { renderer };
         Ok(Conversation {
             output,
             attachment,

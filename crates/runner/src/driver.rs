@@ -49,6 +49,8 @@ pub struct StartRequest {
     /// The agent's own conversation to go on with.
     pub native_session_id: Option<String>,
     pub native_session_file: Option<String>,
+    /// Load our own extension; without it native events have to do.
+    pub bridge: bool,
 }
 
 /// An agent at work.
@@ -159,7 +161,7 @@ impl DriverHandle {
     pub async fn tell(&self, request: AgentRequest) -> Result<(), String> {
         match self {
             DriverHandle::Pi(handle) => handle.tell(request).await,
-            DriverHandle::Demo(handle) => handle.request(request).await.map(|_| ()),
+            DriverHandle::Demo(handle) => handle.tell(request),
         }
     }
 

@@ -67,7 +67,14 @@ impl Runner {
         let submissions = Submissions::restore(store.load_outcomes().await?);
         let (ended_sender, ended) = mpsc::channel(64);
         let LinkEnd { sender, mut receiver } = link;
-        let shared = Arc::new(Shared { config, store, link: sender, submissions, ended: ended_sender });
+        let shared = Arc::new(Shared {
+            config,
+            store,
+            link: sender,
+            submissions,
+            agents: Arc::default(),
+            ended: ended_sender,
+        });
         let welcome = hello(&shared, &mut receiver).await?;
         resend(&shared, &welcome).await?;
         let sessions = restore_sessions(&shared).await?;
@@ -187,11 +194,6 @@ impl Task {
             Ok(_) => return,
             Err(error) => return self.respond(&session_id, &incoming, Err(&error.to_string())).await,
         };
-        let max = self.shared.config.max_sessions;
-        if self.sessions.len() >= max {
-            let error = format!("Session limit reached ({max} sessions); delete one or raise max_sessions");
-            return self.respond(&session_id, &incoming, Err(&error)).await;
-        }
         let sender = spawn_new(&self.shared, &session_id, config);
         self.sessions.insert(session_id.clone(), sender.clone());
         self.forward(&sender, &session_id, incoming).await;

@@ -105,6 +105,14 @@ impl DemoHandle {
         answer.await.map_err(|_| gone())?
     }
 
+    /// Asks without waiting: whoever tells may be the one who lets the demo work.
+    pub fn tell(&self, request: AgentRequest) -> Result<(), String> {
+        let (reply, _unread) = oneshot::channel();
+        self.0
+            .try_send(DemoRequest { request, reply })
+            .map_err(|error| format!("The demo agent takes nothing: {error}"))
+    }
+
     /// Runs a command of a client.
     pub(super) async fn execute(&self, command: &Command) -> Result<Executed, String> {
         let data = match command {

@@ -27,7 +27,7 @@ use crate::process::{AgentProcess, Close};
 pub(super) use execute::execute;
 pub use handle::PiHandle;
 pub use home::session_directory;
-pub use launch::is_installed;
+pub use launch::{BRIDGE_FILE, is_installed};
 
 /// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
 const LINES_PER_BATCH_MAX: usize = 512;

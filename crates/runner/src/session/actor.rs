@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use qd_core::agent::AgentEvent;
@@ -32,8 +33,32 @@ pub(crate) struct Shared {
     pub(crate) store: RunnerStore,
     pub(crate) link: LinkSender,
     pub(crate) submissions: Submissions,
+    /// Agents running or starting, for `max_sessions`.
+    pub(crate) agents: Arc<AtomicUsize>,
     /// Told when a session's task ends for good.
     pub(crate) ended: mpsc::Sender<String>,
+}
+
+/// One of the `max_sessions` agents a runner may have at once; given back on drop.
+pub(super) struct AgentSlot(Arc<AtomicUsize>);
+
+impl AgentSlot {
+    pub(super) fn take(shared: &Shared) -> Result<AgentSlot, String> {
+        let max = shared.config.max_sessions;
+        let taken = shared
+            .agents
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < max).then_some(count + 1));
+        match taken {
+            Ok(_) => Ok(AgentSlot(Arc::clone(&shared.agents))),
+            Err(_) => Err(format!("Session limit reached ({max} sessions); close one or raise max_sessions")),
+        }
+    }
+}
+
+impl Drop for AgentSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Where the agent stands.
@@ -54,8 +79,11 @@ pub(crate) struct SessionActor {
     pub(super) exists: bool,
     pub(super) driver: Option<Driver>,
     pub(super) agent: AgentState,
+    pub(super) slot: Option<AgentSlot>,
     /// Raised with every start and stop, so that late news of an old agent is recognised.
     pub(super) generation: u32,
+    /// Cleared when our own extension keeps the agent from starting.
+    pub(super) bridge: bool,
     pub(super) mailbox: mpsc::Receiver<SessionInput>,
     pub(super) sender: mpsc::Sender<SessionInput>,
     pub(super) out: Outbox,
@@ -128,7 +156,9 @@ impl SessionActor {
             exists,
             driver: None,
             agent: AgentState::None,
+            slot: None,
             generation: 0,
+            bridge: true,
             mailbox,
             sender,
             out: Outbox::default(),
@@ -158,10 +188,33 @@ impl SessionActor {
             }
             self.publish().await;
         }
+        self.refuse_the_rest().await;
         let session_id = self.session.identity().session_id.clone();
         if self.shared.ended.send(session_id).await.is_err() {
             tracing::debug!("the runner is gone already");
         }
+    }
+
+    /// Every command gets an answer, also one that came too late.
+    async fn refuse_the_rest(&mut self) {
+        self.mailbox.close();
+        let error = format!("Session '{}' not found", self.session.identity().session_id);
+        while let Ok(input) = self.mailbox.try_recv() {
+            if let SessionInput::Command(incoming) = input {
+                self.refuse(&incoming, &error);
+            }
+        }
+        let held = std::mem::take(&mut self.held).into_values().map(|(_, admitted)| admitted);
+        let running = std::mem::take(&mut self.running).into_values();
+        let unfinished: Vec<Admitted> = held
+            .chain(running)
+            .chain(std::mem::take(&mut self.parked))
+            .chain(std::mem::take(&mut self.lane))
+            .collect();
+        for admitted in unfinished {
+            self.finish(admitted, Err("The session ended before the command did".to_owned())).await;
+        }
+        self.publish().await;
     }
 
     async fn wait(&mut self, events: &mut Vec<AgentEvent>) -> Wake {

@@ -163,6 +163,8 @@ impl SessionActor {
         }
         if self.lane_busy == Some(token) {
             self.lane_busy = None;
+        }
+        if self.lane_busy.is_none() && !self.lane.is_empty() && !self.finished {
             Box::pin(self.pump_lane()).await;
         }
     }

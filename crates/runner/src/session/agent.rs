@@ -7,10 +7,11 @@ use qd_core::harness::pi::has_stable_id;
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
 
-use super::actor::{AgentState, SessionActor};
+use super::actor::{AgentSlot, AgentState, SessionActor};
 use super::admit::Admitted;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
+use crate::driver::pi::BRIDGE_FILE;
 use crate::driver::{self, Driver, Progress};
 
 impl SessionActor {
@@ -22,7 +23,13 @@ impl SessionActor {
         self.agent = AgentState::Starting;
         self.generation += 1;
         self.session.starting(now_ms(), &mut self.out);
-        let request = row::start_request(&self.session, &self.config);
+        let request = match AgentSlot::take(&self.shared) {
+            Ok(slot) => {
+                self.slot = Some(slot);
+                row::start_request(&self.session, &self.config, self.bridge)
+            }
+            Err(error) => Err(error),
+        };
         let (shared, sender, generation) = (self.shared.clone(), self.sender.clone(), self.generation);
         tokio::spawn(async move {
             let result = match request {
@@ -71,7 +78,7 @@ impl SessionActor {
                 if let Some(driver) = self.driver.take() {
                     driver.close().await;
                 }
-                return self.agent_failed(error).await;
+                return self.try_without_bridge(error).await;
             }
         };
         let known = match self.shared.store.message_index(&self.session.identity().session_id).await {
@@ -95,9 +102,23 @@ impl SessionActor {
         }
     }
 
+    /// Our own extension must never keep an agent from starting: once more without it.
+    async fn try_without_bridge(&mut self, error: String) {
+        if !self.bridge || !error.contains(BRIDGE_FILE) {
+            return self.agent_failed(error).await;
+        }
+        self.bridge = false;
+        self.agent = AgentState::None;
+        self.slot = None;
+        let message = format!("The bridge extension failed, so phases are less fine: {error}");
+        tracing::warn!(message);
+        self.start_agent();
+    }
+
     /// The agent could not be started.
     async fn agent_failed(&mut self, error: String) {
         self.agent = AgentState::None;
+        self.slot = None;
         self.generation += 1;
         if self.exists {
             self.session.gone(now_ms(), Gone::Died { error: error.clone() }, &mut self.out);
@@ -148,6 +169,7 @@ impl SessionActor {
             // While it is coming up, the failed preparation tells the whole story.
             if self.agent == AgentState::Ready {
                 self.agent = AgentState::None;
+                self.slot = None;
                 self.generation += 1;
                 self.session.gone(now, Gone::Died { error }, &mut self.out);
             }
@@ -189,11 +211,19 @@ impl SessionActor {
     pub(super) async fn stop_agent(&mut self, gone: Gone) {
         self.generation += 1;
         self.agent = AgentState::None;
+        self.slot = None;
         self.next_heartbeat = 0;
         if let Some(driver) = self.driver.take() {
             driver.close().await;
         }
-        self.session.gone(now_ms(), gone, &mut self.out);
+        if self.exists {
+            self.session.gone(now_ms(), gone, &mut self.out);
+        } else {
+            // Nobody but the creator knows of it yet.
+            self.answer_create(Err("The session was closed before its agent was ready".to_owned())).await;
+            self.forget_directory();
+            self.finished = true;
+        }
         let parked = std::mem::take(&mut self.parked);
         for admitted in parked {
             self.finish(admitted, Err("The session was closed before its agent was ready".to_owned())).await;

@@ -212,18 +212,16 @@ impl SessionActor {
 
     async fn delete(&mut self, admitted: Admitted) {
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
+        self.finished = true;
         self.finish(admitted, Ok(None)).await;
-        let lane = std::mem::take(&mut self.lane);
-        for waiting in lane {
-            self.finish(waiting, Err("The session was deleted".to_owned())).await;
-        }
         self.publish().await;
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
             tracing::error!(%error, session_id, "a deleted session is still in the store");
         }
         self.forget_directory();
-        self.finished = true;
+        // What still waits is refused without a trace: the session is gone from the store.
+        self.exists = false;
     }
 
     async fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {

@@ -88,7 +88,11 @@ pub(crate) fn restore(
 }
 
 /// What the driver needs to start this session's agent; a missing directory is a clear error.
-pub(super) fn start_request(session: &Session, config: &SessionConfig) -> Result<StartRequest, String> {
+pub(super) fn start_request(
+    session: &Session,
+    config: &SessionConfig,
+    bridge: bool,
+) -> Result<StartRequest, String> {
     let cwd = PathBuf::from(session.identity().cwd.clone().unwrap_or_else(|| "/".to_owned()));
     if !cwd.is_absolute() {
         return Err(format!("cwd: Must be an absolute path, not '{}'", cwd.display()));
@@ -103,6 +107,7 @@ pub(super) fn start_request(session: &Session, config: &SessionConfig) -> Result
         cwd,
         native_session_id: memory.native_session_id.clone(),
         native_session_file: memory.native_session_file.clone(),
+        bridge,
     })
 }
 

@@ -3,17 +3,27 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
 /// Files of this process, with the session that has each.
-static CLAIMED: Mutex<Option<HashMap<PathBuf, String>>> = Mutex::new(None);
+static CLAIMED: Mutex<Option<HashMap<PathBuf, Holder>>> = Mutex::new(None);
+
+static NEXT_CLAIM: AtomicU64 = AtomicU64::new(0);
+
+struct Holder {
+    session_id: String,
+    claim: u64,
+}
 
 /// The right to run pi on a file; given back on drop.
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
+    /// A session that starts again takes its file before the old claim is dropped.
+    number: u64,
     /// Keeps other Quarterdecks of this machine away; pi itself does not look at locks.
     _lock: Option<File>,
 }
@@ -24,9 +34,10 @@ impl Claim {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut claimed = claimed();
         let files = claimed.get_or_insert_with(HashMap::new);
-        if let Some(owner) = files.get(&path)
-            && owner != session_id
+        if let Some(holder) = files.get(&path)
+            && holder.session_id != session_id
         {
+            let owner = &holder.session_id;
             return Err(format!("{} is open in session '{owner}'; close that session first", path.display()));
         }
         let lock = match File::open(&path) {
@@ -40,8 +51,9 @@ impl Claim {
             // pi writes the file with the first message; until then there is nothing to lock.
             Err(_) => None,
         };
-        files.insert(path.clone(), session_id.to_owned());
-        Ok(Claim { path, _lock: lock })
+        let number = NEXT_CLAIM.fetch_add(1, Ordering::Relaxed);
+        files.insert(path.clone(), Holder { session_id: session_id.to_owned(), claim: number });
+        Ok(Claim { path, number, _lock: lock })
     }
 
     pub(super) fn is_for(&self, path: &Path) -> bool {
@@ -51,13 +63,15 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(files) = claimed().as_mut() {
+        let mut claimed = claimed();
+        let Some(files) = claimed.as_mut() else { return };
+        if files.get(&self.path).is_some_and(|holder| holder.claim == self.number) {
             files.remove(&self.path);
         }
     }
 }
 
-fn claimed() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, String>>> {
+fn claimed() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, Holder>>> {
     CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -73,7 +87,10 @@ mod tests {
         let first = Claim::take(&path, "s1").unwrap();
         let error = Claim::take(&directory.path().join("./s.jsonl"), "s2").unwrap_err();
         assert!(error.contains("open in session 's1'"), "{error}");
+        let again = Claim::take(&path, "s1").unwrap();
         drop(first);
+        assert!(Claim::take(&path, "s2").is_err(), "the late end of an old claim changes nothing");
+        drop(again);
         Claim::take(&path, "s2").unwrap();
     }
 }

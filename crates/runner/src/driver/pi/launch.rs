@@ -16,6 +16,9 @@ use crate::process::{AgentProcess, Environment, Inherit, Spawn};
 /// Our extension, written beside the agents' directories at start.
 const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
 
+/// The name under which pi reports it when it fails.
+pub const BRIDGE_FILE: &str = "qd-bridge.ts";
+
 /// A pi that runs.
 pub(super) struct Launched {
     pub(super) process: AgentProcess,
@@ -63,6 +66,7 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
     };
     let mut warnings = Vec::new();
     let bridge = match write_bridge(&runner.data_dir) {
+        Ok(_) if !request.bridge => None,
         Ok(path) => Some(path),
         Err(error) => {
             warnings
@@ -182,7 +186,7 @@ fn environment(runner: &RunnerConfig, home: &home::PrivateHome) -> Environment {
 fn write_bridge(data_dir: &Path) -> io::Result<PathBuf> {
     let directory = data_dir.join("extensions");
     fs::create_dir_all(&directory)?;
-    let path = directory.join("qd-bridge.ts");
+    let path = directory.join(BRIDGE_FILE);
     let current = fs::read_to_string(&path).unwrap_or_default();
     if current != BRIDGE {
         // Renamed into place, so that an agent starting now never reads half of it.
