@@ -25,15 +25,22 @@ fn main() {
     if arguments.get(1).is_some_and(|mode| mode == "clients") {
         runtime.worker_threads(1);
         let runtime = runtime.enable_all().build().unwrap();
-        runtime.block_on(clients(&arguments[2], arguments[3].parse().unwrap(), arguments[4].parse().unwrap()));
+        runtime.block_on(clients(
+            &arguments[2],
+            arguments[3].parse().unwrap(),
+            arguments[4].parse().unwrap(),
+        ));
         return;
     }
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
+        // First, while the process is fresh: later it would fill memory freed by the other measurements.
+        idle(1000).await;
         for (clients, events) in [(1, 4_000_000), (1, 4_000_000), (100, 100_000), (100, 100_000)] {
             measure(clients, events).await;
         }
-        idle(1000).await;
+        records(200_000).await;
+        commands(200_000).await;
     });
 }
 
@@ -103,6 +110,90 @@ async fn measure(clients: usize, events: usize) {
     script.abort();
 }
 
+/// Records that are stored and acked, while nobody listens.
+async fn records(count: usize) {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, mut link, shutdown) = start(directory.path()).await;
+    let began = Instant::now();
+    let sender = link.sender.clone();
+    tokio::spawn(async move {
+        for first in (0..count).step_by(EVENTS_PER_BLOCK) {
+            let lines: String = (first..count.min(first + EVENTS_PER_BLOCK))
+                .map(|number| {
+                    EVENT.replace(
+                        "\"event\":\"stream.text_delta\"",
+                        &format!("\"seq\":{},\"event\":\"tool.end\"", number + 2),
+                    ) + "\n"
+                })
+                .collect();
+            sender.send(Bytes::from(lines)).await.unwrap();
+        }
+    });
+    let last = format!("\"seq\":{}}}", count + 1);
+    while let Some(block) = link.receiver.recv().await {
+        if std::str::from_utf8(&block).unwrap().contains(&last) {
+            break;
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
+    let rest = store.records_after("s1", count as u64 - 1, 10, 1 << 20).await.unwrap();
+    assert_eq!(rest.len(), 2, "acked but not stored");
+    println!("{count} records with ack: {:.0} records/s", count as f64 / seconds);
+    shutdown.cancel();
+}
+
+/// Reads answered by the runner, 32 in flight on one connection.
+async fn commands(count: usize) {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, link, shutdown) = start(directory.path()).await;
+    let script = tokio::spawn(answer_reads(link));
+    let mut stream = connect(&address.to_string()).await;
+    let (mut reader, mut writer) = stream.split();
+    let text = br#"{"channel":"agent","id":"a1234","session_id":"s1","cmd":"get_state"}"#;
+    let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
+    frame.extend_from_slice(text);
+    let began = Instant::now();
+    writer.write_all(&frame.repeat(32)).await.unwrap();
+    let (mut sent, mut seen, mut buffer) = (32, 0, vec![0; 64 << 10]);
+    while seen < count {
+        let length = reader.read(&mut buffer).await.unwrap();
+        assert!(length > 0, "the hub hung up");
+        // Each answer has the id once; one that is cut by the end of the buffer is not counted twice.
+        let answers = buffer[..length].windows(4).filter(|window| *window == b"a123").count();
+        seen += answers;
+        let more = answers.min(count.saturating_sub(sent));
+        sent += more;
+        writer.write_all(&frame.repeat(more)).await.unwrap();
+        if sent >= count && seen + 32 >= count {
+            break;
+        }
+    }
+    println!(
+        "{count} reads of the runner, 32 in flight: {:.0} commands/s",
+        count as f64 / began.elapsed().as_secs_f64()
+    );
+    shutdown.cancel();
+    script.abort();
+}
+
+async fn answer_reads(mut link: LinkEnd) {
+    while let Some(block) = link.receiver.recv().await {
+        let mut out = String::new();
+        for line in std::str::from_utf8(&block).unwrap().lines() {
+            if let Some(rest) = line.strip_prefix("{\"type\":\"command\",\"id\":") {
+                let id = rest.split(',').next().unwrap();
+                out.push_str(&format!(
+                    "{{\"type\":\"response\",\"id\":{id},\"session_id\":\"s1\",\"runner_id\":\"local\",\"ts\":1,\"cmd\":\"get_state\",\"success\":true,\"data\":{{}}}}\n"
+                ));
+            }
+        }
+        if !out.is_empty() {
+            link.sender.send(Bytes::from(out)).await.unwrap();
+        }
+    }
+}
+
 async fn idle(clients: usize) {
     let directory = tempfile::tempdir().unwrap();
     let (address, link, _shutdown) = start(directory.path()).await;
@@ -133,13 +224,7 @@ async fn idle(clients: usize) {
 async fn clients(address: &str, count: usize, events: usize) {
     let mut streams = Vec::new();
     for _ in 0..count {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!(
-            "GET /ws/mux?token=t HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        read_until(&mut stream, b"connected").await;
+        let mut stream = connect(address).await;
         let attach = br#"{"channel":"agent","id":"a","session_id":"s1","cmd":"session.attach","after":1}"#;
         let mut frame = vec![0x81, 0x80 | attach.len() as u8, 0, 0, 0, 0];
         frame.extend_from_slice(attach);
@@ -165,6 +250,18 @@ async fn clients(address: &str, count: usize, events: usize) {
         reader.await.unwrap();
     }
     println!("done");
+}
+
+/// A WebSocket that has had its first frame.
+async fn connect(address: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "GET /ws/mux?token=t HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read_until(&mut stream, b"connected").await;
+    stream
 }
 
 /// Reads until the text has come. What comes after it is a ping at most, since nothing streams yet.

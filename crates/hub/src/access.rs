@@ -59,10 +59,9 @@ impl LoginCodes {
         let life = i64::try_from(LOGIN_CODE_LIFE.as_millis()).unwrap_or(i64::MAX);
         let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         codes.retain(|_, end| *end > now);
-        if codes.len() >= LOGIN_CODES_MAX {
-            if let Some(oldest) = codes.iter().min_by_key(|(_, end)| **end).map(|(code, _)| *code) {
-                codes.remove(&oldest);
-            }
+        let oldest = codes.iter().min_by_key(|(_, end)| **end).map(|(code, _)| *code);
+        if let Some(oldest) = oldest.filter(|_| codes.len() >= LOGIN_CODES_MAX) {
+            codes.remove(&oldest);
         }
         codes.insert(hash(&code), now + life);
         Some(code)

@@ -161,14 +161,13 @@ fn dispatch(
     reply: &mut ReplyTo,
 ) -> Result<Handled, String> {
     let spec = spec(&parsed.cmd).ok_or_else(|| format!("Unknown command '{}'", parsed.cmd))?;
+    if let ("session.detach", Some(session_id)) = (spec.name, &reply.session_id) {
+        return Ok(Handled::Detach { session_id: Arc::clone(session_id), reply: reply.clone() });
+    }
     let session = find_session(sender.hub, spec, parsed)?;
     if let Some(session) = &session {
         reply.session_id = Some(Arc::clone(&session.id));
         reply.runner_id = Some(session.runner_id());
-    }
-    if spec.name == "session.detach" {
-        let session_id = session.map(|session| Arc::clone(&session.id)).unwrap_or_default();
-        return Ok(Handled::Detach { session_id, reply: reply.clone() });
     }
     let read = match spec.answerer {
         Answerer::Hub => Some(hub_read(spec, text, parsed)?),

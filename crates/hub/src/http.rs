@@ -7,7 +7,9 @@ use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{any, get};
-use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderMap, StatusCode, Uri};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -84,7 +86,7 @@ async fn serve_stream(stream: TcpStream, router: Router, stop: CancellationToken
 
 fn routes(hub: Arc<Hub>) -> Router {
     Router::new()
-        .route("/", get(|| async { Html(include_str!("page.html")) }))
+        .route("/", get(page))
         .route("/healthz", get(healthz))
         .route("/login", get(login))
         .route("/ws/mux", any(mux))
@@ -158,12 +160,23 @@ async fn login(State(hub): State<Arc<Hub>>, uri: Uri) -> Response {
         Ok(Some(token)) => {
             let cookie =
                 format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000");
-            let headers = [(SET_COOKIE, cookie.as_str()), (LOCATION, "/"), (CACHE_CONTROL, "no-store")];
+            let headers = [
+                (SET_COOKIE, cookie.as_str()),
+                (LOCATION, "/"),
+                (CACHE_CONTROL, "no-store"),
+                (REFERRER_POLICY, "no-referrer"),
+            ];
             (StatusCode::SEE_OTHER, headers).into_response()
         }
         Ok(None) => failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again"),
         Err(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
+}
+
+async fn page() -> Response {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+    let headers = [(CONTENT_SECURITY_POLICY, policy), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (headers, Html(include_str!("page.html"))).into_response()
 }
 
 async fn healthz(State(hub): State<Arc<Hub>>) -> Json<serde_json::Value> {

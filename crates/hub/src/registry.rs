@@ -31,6 +31,7 @@ pub(crate) struct Hub {
     runners: RwLock<BTreeMap<Arc<str>, Arc<Runner>>>,
     connections: Mutex<HashMap<u64, Arc<Mailbox>>>,
     last_connection: AtomicU64,
+    is_stopping: AtomicBool,
 }
 
 /// One session: where it lives, its live events, and what lists show of it.
@@ -76,6 +77,7 @@ impl Hub {
             runners: RwLock::default(),
             connections: Mutex::default(),
             last_connection: AtomicU64::new(0),
+            is_stopping: AtomicBool::new(false),
         }
     }
 
@@ -152,7 +154,8 @@ impl Hub {
     /// A new connection's number and mailbox; `None` when there are too many.
     pub(crate) fn add_connection(&self) -> Option<(u64, Arc<Mailbox>)> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if connections.len() >= self.config.limits.connections_max {
+        let is_full = connections.len() >= self.config.limits.connections_max;
+        if is_full || self.is_stopping.load(Ordering::Relaxed) {
             return None;
         }
         let number = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
@@ -170,13 +173,19 @@ impl Hub {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    pub(crate) fn broadcast(&self, frames: &Bytes) {
-        self.each_connection(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+    /// Closes every connection and takes no more.
+    pub(crate) fn say_goodbye(&self, frames: &Bytes) {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        // Set under the lock: who is not in the list yet will not get in.
+        self.is_stopping.store(true, Ordering::Relaxed);
+        for mailbox in connections.values() {
+            mailbox.put(Mail::Close { frames: frames.clone(), code: 1001, reason: "the hub stops" });
+        }
     }
 
-    pub(crate) fn each_connection(&self, act: impl Fn(&Mailbox)) {
+    pub(crate) fn broadcast(&self, frames: &Bytes) {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.values().for_each(|mailbox| act(mailbox));
+        connections.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
     }
 }
 

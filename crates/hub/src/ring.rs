@@ -1,7 +1,7 @@
 //! The live events of one session, kept as long as a subscriber has yet to take them and never beyond a bound.
 //!
 //! When the bound is reached the publisher waits a moment for subscribers that keep up in general; one that does
-//! not even then, or has fallen behind not long ago, loses its place and is told so. Nobody waits for it.
+//! not even then, or has fallen behind not long ago, loses its place and is told so. Nobody waits for it long.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::connection::{Mailbox, Outgoing};
 
@@ -18,8 +18,13 @@ const CHUNK_OVERHEAD_BYTES: usize = 64;
 /// An empty ring keeps room for no more chunks than this.
 const IDLE_CAPACITY_MAX: usize = 8;
 
-/// How long a full ring waits for a subscriber before it is left behind.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How old the oldest chunk of a full ring may get before those who have not taken it are left behind: when
+/// most have taken it, and when most have not.
+const PATIENCE_WITH_SLOW: Duration = Duration::from_millis(100);
+const PATIENCE_WITH_ALL: Duration = Duration::from_millis(500);
+/// A ring makes its publisher wait no longer than this in each window.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+const WAIT_WINDOW: Duration = Duration::from_secs(30);
 
 /// Chunks of whole WebSocket frames in order, shared by all subscribers.
 pub(crate) struct Ring {
@@ -29,7 +34,6 @@ pub(crate) struct Ring {
     room: Notify,
 }
 
-#[derive(Default)]
 struct State {
     chunks: VecDeque<Chunk>,
     /// The number of the first chunk in `chunks`; numbers never repeat.
@@ -41,10 +45,14 @@ struct State {
     subscribers: Vec<Option<Subscriber>>,
     live: usize,
     is_awaited: bool,
+    window_began: Instant,
+    /// Time the publisher has waited in this window.
+    waited: Duration,
 }
 
 struct Chunk {
     bytes: Bytes,
+    published_at: Instant,
     /// The last record up to the end of this chunk.
     seq: u64,
     /// Subscribers that have yet to take it.
@@ -93,36 +101,59 @@ pub(crate) enum Taken {
 
 impl Ring {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { state: Mutex::default(), bytes_max, room: Notify::new() }
+        let state = State {
+            chunks: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            seq: 0,
+            subscribers: Vec::new(),
+            live: 0,
+            is_awaited: false,
+            window_began: Instant::now(),
+            waited: Duration::ZERO,
+        };
+        Self { state: Mutex::new(state), bytes_max, room: Notify::new() }
     }
 
     /// Waits, but not long, until there is room for a chunk of `bytes`.
     pub(crate) async fn make_room(&self, bytes: usize) {
-        if !self.is_worth_waiting(bytes) {
-            return;
-        }
-        let waiting = timeout(PATIENCE, async {
-            while self.is_worth_waiting(bytes) {
-                self.room.notified().await;
+        let Some(mut deadline) = self.wait_until(bytes) else { return };
+        let began = Instant::now();
+        while timeout_at(deadline, self.room.notified()).await.is_ok() {
+            match self.wait_until(bytes) {
+                Some(later) => deadline = later,
+                None => break,
             }
-        });
-        // When the time is up the chunk is published all the same.
-        let _ = waiting.await;
-        self.lock().is_awaited = false;
+        }
+        let mut state = self.lock();
+        state.is_awaited = false;
+        state.waited += began.elapsed();
     }
 
-    /// Whether the ring is full because of subscribers that deserve patience.
-    fn is_worth_waiting(&self, bytes: usize) -> bool {
+    /// How long those who keep the ring full may be waited for; `None` if there is room, or nobody is worth it.
+    fn wait_until(&self, bytes: usize) -> Option<Instant> {
         let mut state = self.lock();
-        if state.chunks.is_empty() || state.bytes + bytes <= self.bytes_max {
-            return false;
+        state.is_awaited = false;
+        let has_room = |state: &State| state.chunks.is_empty() || state.bytes + bytes <= self.bytes_max;
+        if has_room(&state) {
+            return None;
         }
-        let first = state.first;
-        let is_worth_it = state.subscribers.iter().flatten().any(|subscriber| {
-            !subscriber.lagged && subscriber.next <= first && !subscriber.signal.mailbox.has_lagged_lately()
-        });
-        state.is_awaited = is_worth_it;
-        is_worth_it
+        // Only those at the oldest chunk keep the ring full, and of them those who were slow before go first.
+        state.leave_behind(|signal| signal.mailbox.has_lagged_lately());
+        let front = state.chunks.front().filter(|_| !has_room(&state))?;
+        let (published_at, first) = (front.published_at, state.first);
+        let now = Instant::now();
+        if now.duration_since(state.window_began) >= WAIT_WINDOW {
+            state.window_began = now;
+            state.waited = Duration::ZERO;
+        }
+        let blockers = state.subscribers.iter().flatten().filter(|it| !it.lagged && it.next <= first).count();
+        // Where most keep up, the rest is slow; where most do not, the publisher is too fast for anyone.
+        let is_slow = blockers * 2 <= state.live;
+        let patience = if is_slow { PATIENCE_WITH_SLOW } else { PATIENCE_WITH_ALL };
+        let deadline = (published_at + patience).min(now + WAIT_MAX.saturating_sub(state.waited));
+        state.is_awaited = deadline > now;
+        state.is_awaited.then_some(deadline)
     }
 
     /// Gives a chunk to every subscriber. `seq` is the last record in it, if it has one.
@@ -137,9 +168,9 @@ impl Ring {
         }
         state.bytes += bytes.len() + CHUNK_OVERHEAD_BYTES;
         let seq = state.seq;
-        state.chunks.push_back(Chunk { bytes, seq, waiting });
+        state.chunks.push_back(Chunk { bytes, published_at: Instant::now(), seq, waiting });
         while state.bytes > self.bytes_max && state.chunks.len() > 1 {
-            state.evict_first();
+            state.leave_behind(|_| true);
         }
         for subscriber in state.subscribers.iter().flatten().filter(|subscriber| !subscriber.lagged) {
             subscriber.signal.raise();
@@ -178,12 +209,13 @@ impl Ring {
 }
 
 impl State {
-    /// Drops the oldest chunk; whoever had not taken it is told, and holds nothing from then on.
-    fn evict_first(&mut self) {
+    /// Takes the place of subscribers that have not taken the oldest chunk, if `who` says so. They are told, and
+    /// hold nothing from then on.
+    fn leave_behind(&mut self, who: impl Fn(&Signal) -> bool) {
         let first = self.first;
         for index in 0..self.subscribers.len() {
             let Some(subscriber) = &mut self.subscribers[index] else { continue };
-            if !subscriber.lagged && subscriber.next <= first {
+            if !subscriber.lagged && subscriber.next <= first && who(&subscriber.signal) {
                 subscriber.lagged = true;
                 subscriber.signal.mailbox.note_lag();
                 subscriber.signal.raise();

@@ -68,3 +68,53 @@ fn leaving_frees_what_only_the_leaver_waited_for() {
     assert_eq!(drain(&mut late), (Taken::All, vec![2]));
     assert_eq!(drain(&mut stays), (Taken::All, vec![2]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_full_ring_waits_for_who_keeps_up_and_not_long_for_who_does_not() {
+    let ring = Arc::new(Ring::new(1000));
+    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    ring.publish(chunk(1, 900), None);
+    let began = Instant::now();
+    let waiting = tokio::spawn({
+        let ring = Arc::clone(&ring);
+        async move { ring.make_room(900).await }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(drain(&mut quick), (Taken::All, vec![1]));
+    waiting.await.unwrap();
+    assert_eq!(began.elapsed(), Duration::from_millis(20));
+
+    // One of two that does not move is waited for once, and then not for a long while.
+    let mut slow = ring.subscribe(Mailbox::for_tests(), 0);
+    ring.publish(chunk(2, 900), None);
+    assert_eq!(drain(&mut quick), (Taken::All, vec![2]));
+    let began = Instant::now();
+    ring.make_room(900).await;
+    assert_eq!(began.elapsed(), PATIENCE_WITH_SLOW);
+    ring.publish(chunk(3, 900), None);
+    assert_eq!(drain(&mut slow), (Taken::Lagged, vec![]));
+    let mut again = ring.subscribe(Arc::clone(&slow.signal.mailbox), 0);
+    drop(slow);
+    assert_eq!(drain(&mut quick), (Taken::All, vec![3]));
+    ring.publish(chunk(4, 900), None);
+    assert_eq!(drain(&mut quick), (Taken::All, vec![4]));
+    let began = Instant::now();
+    ring.make_room(900).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    ring.publish(chunk(5, 900), None);
+    assert_eq!(drain(&mut again), (Taken::Lagged, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_waiting_together_is_bounded() {
+    let ring = Arc::new(Ring::new(1000));
+    let began = Instant::now();
+    for byte in 0..20 {
+        let stuck = ring.subscribe(Mailbox::for_tests(), 0);
+        ring.publish(chunk(byte, 900), None);
+        ring.make_room(900).await;
+        ring.publish(chunk(byte, 900), None);
+        drop(stuck);
+    }
+    assert_eq!(began.elapsed(), WAIT_MAX);
+}

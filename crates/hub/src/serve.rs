@@ -8,7 +8,6 @@ use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::HubConfig;
-use crate::connection::Mail;
 use crate::http;
 use crate::registry::Hub;
 use crate::reply;
@@ -48,9 +47,7 @@ pub async fn serve(
     hub.tasks.close();
     let goodbye =
         reply::system(SystemEvent::Shutdown { reason: "the hub stops; reconnect later".to_owned() });
-    hub.each_connection(|mailbox| {
-        mailbox.put(Mail::Close { frames: goodbye.clone(), code: 1001, reason: "the hub stops" });
-    });
+    hub.say_goodbye(&goodbye);
     if timeout(grace, hub.tasks.wait()).await.is_err() {
         tracing::warn!(connections = hub.connection_count(), "some clients did not take their last frames");
     }

@@ -21,7 +21,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no server.";
 
 /// Control plane for coding agents: start them, watch them, steer them, answer them.
 #[derive(Debug, Parser)]
-#[command(name = "qd", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "qd", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -71,7 +71,7 @@ Examples:
   qd up --listen 127.0.0.1:8000 --data-dir ~/deck
   qd up --ready-json --listen 127.0.0.1:0     for scripts: one JSON line with url, token and pid")]
 pub(crate) struct UpArguments {
-    /// When ready, print exactly one JSON line {\"url\",\"token\",\"pid\"} on stdout; everything else goes to stderr
+    /// When ready, print exactly one JSON line with url, token and pid on stdout; everything else goes to stderr
     #[arg(long)]
     pub(crate) ready_json: bool,
     /// Listen on an address other machines can reach, without encryption

@@ -9,6 +9,7 @@ use qd_wire::command::{NoParams, PromptParams, StreamingBehavior};
 use qd_wire::data::{AttachData, Resume, SessionStatus};
 use qd_wire::message::StopReason;
 use qd_wire::{Command, CommandResponse, Event, EventEnvelope, EventPayload};
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
@@ -145,15 +146,15 @@ impl<'a> Conversation<'a> {
     async fn wake(&mut self) -> Result<Wake, CliError> {
         let lines = self.manner.lines.as_mut().filter(|_| !self.input_ended);
         tokio::select! {
-            // What happened before a key was pressed is shown before it takes effect.
+            // A fast stream must not keep a person from being heard.
             biased;
-            update = self.attachment.next() => Ok(Wake::Update(Box::new(update?))),
+            Some(()) = self.interrupts.recv() => Ok(Wake::Interrupt),
             Some(finished) = self.calls.join_next() => match finished {
                 Ok(finished) => Ok(Wake::Finished(Box::new(finished))),
                 Err(error) => Err(CliError::failed(format!("a call broke: {error}"))),
             },
             line = input::next_line(lines) => Ok(Wake::Line(line)),
-            Some(()) = self.interrupts.recv() => Ok(Wake::Interrupt),
+            update = self.attachment.next() => Ok(Wake::Update(Box::new(update?))),
         }
     }
 
@@ -182,7 +183,11 @@ impl<'a> Conversation<'a> {
 
     fn take_attach(&mut self, attach: &AttachData) -> Result<(), CliError> {
         if self.output.json {
-            self.output.json_line(attach)?;
+            // As the server's own frame would look, so that every line is one of the protocol.
+            let (session_id, runner_id) = (&attach.state.session_id, &attach.state.runner_id);
+            self.output
+                .json_line(&json!({"channel": "agent", "event": "response", "session_id": session_id,
+                "runner_id": runner_id, "cmd": "session.attach", "success": true, "data": attach}))?;
         }
         let working = match attach.state.status {
             SessionStatus::Working | SessionStatus::Starting => true,
@@ -255,9 +260,19 @@ impl<'a> Conversation<'a> {
                 self.unanswered.push((purpose, request));
                 return Ok(());
             }
+            Err(CallError::Closed(_)) => {
+                self.notice("the connection was lost before the answer came; try again");
+                self.abort_asked = false;
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
         if response.success {
+            // A command of an extension may be done without any turn; then no idle will come.
+            let disposition = response.data.as_ref().and_then(|data| data.get("disposition"));
+            if purpose == Purpose::Prompt && !self.turn_seen && disposition.is_some_and(|word| word == "handled") {
+                self.turn_ended(None);
+            }
             return Ok(());
         }
         let error = CliError::from(CallError::Refused(Box::new(response)));

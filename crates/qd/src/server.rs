@@ -63,6 +63,13 @@ pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
     };
     let token = match &settings.token {
         Some(token) => token.clone(),
+        // The owner's token is for the owner's machine; it must not travel to whatever --url names.
+        None if !is_local(&url) => {
+            return Err(CliError::usage(format!(
+                "{url} is on another machine, so it needs a token of its own"
+            ))
+            .hint("give it with --token or QD_TOKEN"));
+        }
         None => {
             let path = token_path(&settings.data_dir);
             let text = std::fs::read_to_string(&path).map_err(|error| {
@@ -73,6 +80,17 @@ pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
         }
     };
     Ok(ConnectOptions::new(&url, &token))
+}
+
+/// Whether a URL names this machine by its loopback address.
+fn is_local(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Connects to the server of the settings.
@@ -135,6 +153,21 @@ mod tests {
         assert_eq!(find("s1"), Ok("s1"));
         assert_eq!(find("s123"), Ok("s123"));
         insta::assert_snapshot!([find("s"), find("x"), find("")].map(Result::unwrap_err).join("\n"));
+    }
+
+    #[test]
+    fn the_owners_token_stays_on_this_machine() {
+        for url in ["http://127.0.0.1:1", "ws://localhost:1/ws/mux", "http://[::1]:2", "127.9.9.9"] {
+            assert!(is_local(url), "{url}");
+        }
+        for url in [
+            "http://deck.example",
+            "http://127.0.0.1.evil.example:1",
+            "http://localhost@evil.example",
+            "10.0.0.1:1",
+        ] {
+            assert!(!is_local(url), "{url}");
+        }
     }
 
     #[test]

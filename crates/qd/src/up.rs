@@ -5,7 +5,7 @@ mod data_dir;
 mod spine;
 
 use std::io::ErrorKind as IoErrorKind;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -66,7 +66,7 @@ async fn serve(
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
     let mut hangups = signal(SignalKind::hangup())?;
-    let url = format!("http://{}", listener.local_addr()?);
+    let url = format!("http://{}", reachable(listener.local_addr()?));
     let stop = CancellationToken::new();
     let mut spine = Spine::start(settings, environment, token, listener, &stop).await?;
     data_dir.write_endpoint(&Endpoint { url: url.clone(), pid: std::process::id() })?;
@@ -142,6 +142,15 @@ fn listen_address(listen: &str, insecure_bind: bool) -> Result<SocketAddr, CliEr
     Ok(address)
 }
 
+/// Where clients on this machine find a listener; "everywhere" is not an address to connect to.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V4(_) | IpAddr::V6(_) => address,
+    }
+}
+
 fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
     let explain = |error: std::io::Error| {
         let message = format!("cannot listen on {address}: {error}");
@@ -175,6 +184,9 @@ mod tests {
         assert!(refused.message.contains("TLS") && refused.hint.unwrap().contains("--insecure-bind"));
         assert!(listen_address("0.0.0.0:7433", true).is_ok());
         assert!(listen_address("7433", false).is_err());
+        assert_eq!(reachable("0.0.0.0:5".parse().unwrap()).to_string(), "127.0.0.1:5");
+        assert_eq!(reachable("[::]:5".parse().unwrap()).to_string(), "[::1]:5");
+        assert_eq!(reachable("10.1.1.1:5".parse().unwrap()).to_string(), "10.1.1.1:5");
     }
 
     #[test]

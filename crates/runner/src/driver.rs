@@ -68,6 +68,30 @@ pub enum Progress {
     Gone { error: String },
 }
 
+/// What became of an accepted prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    Started,
+    Queued,
+    /// A command of an extension that needed no turn.
+    Handled,
+}
+
+impl Disposition {
+    fn accepted(busy: bool) -> Self {
+        if busy { Disposition::Queued } else { Disposition::Started }
+    }
+
+    /// The word in the response.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Disposition::Started => "started",
+            Disposition::Queued => "queued",
+            Disposition::Handled => "handled",
+        }
+    }
+}
+
 /// The way to ask an agent something; clones speak to the same agent.
 #[derive(Clone)]
 pub enum DriverHandle {
@@ -171,6 +195,19 @@ impl DriverHandle {
             DriverHandle::Pi(handle) => handle.prepare().await,
             DriverHandle::Demo(_) => Ok(AgentUp { facts: demo::facts(), conversation: Vec::new() }),
         }
+    }
+
+    /// Gives the agent a prompt; the answer says whether it started a turn, waits, or was done at once.
+    pub async fn prompt(&self, prompt: AgentRequest, busy: bool) -> Result<Executed, String> {
+        let disposition = match self {
+            DriverHandle::Pi(handle) => handle.prompt(prompt, busy).await?,
+            DriverHandle::Demo(handle) => {
+                handle.request(prompt).await?;
+                Disposition::accepted(busy)
+            }
+        };
+        let data = serde_json::json!({ "disposition": disposition.as_str() });
+        Ok(Executed { data: Some(data), effects: Vec::new() })
     }
 
     /// Runs a command that only the agent can carry out.

@@ -14,6 +14,9 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 /// No answer of a scripted session takes this long, even on a loaded machine.
 pub const WAIT_MAX: Duration = Duration::from_secs(40);
 
+/// How long to wait for something that may well not come.
+const PATIENCE: Duration = Duration::from_millis(300);
+
 /// One connection.
 pub struct Mux {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
@@ -106,17 +109,22 @@ impl Mux {
         self.frames[at].clone()
     }
 
+    /// The same, giving up after a short while.
+    pub async fn try_response(&mut self, from: usize, id: &Value) -> Option<Value> {
+        tokio::time::timeout(PATIENCE, self.response(from, id)).await.ok()
+    }
+
     /// The same, for a command that must succeed: its data.
     pub async fn ok(&mut self, command: Value) -> Value {
         let response = self.call(command.clone()).await;
-        assert_eq!(response["success"], true, "{command}\n→ {response}");
+        assert_eq!(response["success"], true, "{}\n→ {}", short(&command), short(&response));
         response["data"].clone()
     }
 
     /// The same, for a command that must fail: its error.
     pub async fn refused(&mut self, command: Value) -> String {
         let response = self.call(command.clone()).await;
-        assert_eq!(response["success"], false, "{command}\n→ {response}");
+        assert_eq!(response["success"], false, "{}\n→ {}", short(&command), short(&response));
         response["error"].as_str().expect("a refusal says why").to_owned()
     }
 
@@ -132,21 +140,31 @@ impl Mux {
         self.wait_for(name, |frame| frame["event"] == name).await
     }
 
+    /// The first frame from number `from` on that satisfies the condition, seen before or not.
+    pub async fn wait_since(&mut self, from: usize, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let at = self.find(from, what, condition).await;
+        self.frames[at].clone()
+    }
+
     async fn find(&mut self, from: usize, what: &str, condition: impl Fn(&Value) -> bool) -> usize {
+        let found = tokio::time::timeout(WAIT_MAX, self.search(from, condition)).await;
+        match found {
+            Ok(Some(at)) => at,
+            Ok(None) => panic!("the connection ended while waiting for {what}, after\n{}", self.tail()),
+            Err(_) => panic!("waited {WAIT_MAX:?} in vain for {what}, after\n{}", self.tail()),
+        }
+    }
+
+    async fn search(&mut self, from: usize, condition: impl Fn(&Value) -> bool) -> Option<usize> {
         let mut at = from;
         loop {
             while at < self.frames.len() {
                 if condition(&self.frames[at]) {
-                    return at;
+                    return Some(at);
                 }
                 at += 1;
             }
-            let frame = tokio::time::timeout(WAIT_MAX, self.next()).await;
-            match frame {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("the connection ended while waiting for {what}, after\n{}", self.tail()),
-                Err(_) => panic!("waited {WAIT_MAX:?} in vain for {what}, after\n{}", self.tail()),
-            }
+            self.next().await?;
         }
     }
 
@@ -165,12 +183,24 @@ impl Mux {
         self.until_idle(session_id, from).await
     }
 
-    /// The session's events from frame `from` to the next `agent.idle`.
+    /// Attaches to a session known from before, then the same.
+    pub async fn attach_and_prompt(&mut self, session_id: &str, message: &str) -> Vec<Value> {
+        self.ok(json!({"cmd": "session.attach", "session_id": session_id})).await;
+        self.prompt(session_id, message).await
+    }
+
+    /// The session's events from frame `from` to the next end of a turn: an `agent.idle` that says how it ended. (One
+    /// without a reason says that the agent has come up.)
     pub async fn until_idle(&mut self, session_id: &str, from: usize) -> Vec<Value> {
-        let is_idle = |frame: &Value| frame["event"] == "agent.idle" && frame["session_id"] == session_id;
-        let end = self.find(from, "agent.idle", is_idle).await;
+        let is_end = |frame: &Value| {
+            frame["event"] == "agent.idle" && frame["reason"].is_string() && frame["session_id"] == session_id
+        };
+        let end = self.find(from, "the end of the turn", is_end).await;
         self.cursor = end + 1;
-        let own = |frame: &&Value| frame["session_id"] == session_id && frame["event"] != "response";
+        let own = |frame: &&Value| {
+            let is_event = frame["channel"] == "agent" && frame["event"] != "response";
+            is_event && frame["session_id"] == session_id
+        };
         self.frames[from..=end].iter().filter(own).cloned().collect()
     }
 
@@ -186,10 +216,14 @@ impl Mux {
 
     /// The last frames, for the message of a failed test.
     fn tail(&self) -> String {
-        let short = |frame: &Value| frame.to_string().chars().take(300).collect::<String>();
         let start = self.frames.len().saturating_sub(12);
         self.frames[start..].iter().map(short).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The beginning of a frame, for the message of a failed test.
+pub fn short(frame: &Value) -> String {
+    frame.to_string().chars().take(600).collect()
 }
 
 /// The names of events, in order, without those that come in any number (deltas, progress, phases, heartbeats).

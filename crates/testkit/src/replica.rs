@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::mux::short;
+
 /// One session as a client sees it.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Replica {
@@ -13,6 +15,8 @@ pub struct Replica {
     pub seq: u64,
     pub messages: Vec<Value>,
     pub is_idle: bool,
+    /// Records up to here were promised by the last answer to an attach.
+    promised: u64,
     partial: Option<Partial>,
     /// How many streamed messages were compared with their end.
     pub compared: usize,
@@ -33,11 +37,16 @@ impl Replica {
         }
     }
 
+    /// Whether the agent waits, and everything that was promised has come.
+    pub fn is_settled(&self) -> bool {
+        self.is_idle && self.seq >= self.promised
+    }
+
     /// Takes one frame of the session, in the order it came.
     pub fn take(&mut self, frame: &Value) {
         match frame["event"].as_str() {
             Some("response") if frame["cmd"] == "session.attach" || frame["cmd"] == "session.create" => {
-                assert_eq!(frame["success"], true, "{frame}");
+                assert_eq!(frame["success"], true, "{}", short(frame));
                 self.attached(&frame["data"], frame["cmd"] == "session.create");
             }
             Some("session.resync") => self.attached(frame, false),
@@ -51,6 +60,7 @@ impl Replica {
             self.messages = data["messages"].as_array().cloned().unwrap_or_default();
             self.seq = data["seq"].as_u64().unwrap();
         }
+        self.promised = data["seq"].as_u64().unwrap();
         self.is_idle = data["state"]["status"] == "idle";
         self.partial = data["partial"]["message"].as_object().map(|message| {
             let block = |block: &Value| {
@@ -65,7 +75,7 @@ impl Replica {
 
     fn event(&mut self, name: &str, frame: &Value) {
         if let Some(seq) = frame["seq"].as_u64() {
-            assert_eq!(seq, self.seq + 1, "records come one after the other: {frame}");
+            assert_eq!(seq, self.seq + 1, "records come one after the other: {}", short(frame));
             self.seq = seq;
         }
         match name {
@@ -83,15 +93,15 @@ impl Replica {
     }
 
     fn delta(&mut self, frame: &Value) {
-        let partial = self.partial.as_mut().unwrap_or_else(|| panic!("a delta without a message: {frame}"));
-        assert_eq!(frame["message_id"], partial.message_id.as_str(), "{frame}");
+        let partial = self.partial.as_mut().unwrap_or_else(|| panic!("a delta without a message: {}", short(frame)));
+        assert_eq!(frame["message_id"], partial.message_id.as_str(), "{}", short(frame));
         let block = partial.blocks.entry(frame["content_index"].as_u64().unwrap()).or_default();
-        assert_eq!(frame["offset"], block.chars().count(), "a delta at the wrong place: {frame}");
+        assert_eq!(frame["offset"], block.chars().count(), "a delta at the wrong place: {}", short(frame));
         block.push_str(frame["delta"].as_str().unwrap());
     }
 
     fn message_end(&mut self, message: &Value) {
-        assert_eq!(message["idx"], self.messages.len(), "messages come one after the other: {message}");
+        assert_eq!(message["idx"], self.messages.len(), "messages come one after the other: {}", short(message));
         if let Some(partial) = self.partial.take_if(|partial| message["id"] == partial.message_id.as_str()) {
             self.compare(&partial, message);
         }
@@ -116,8 +126,8 @@ impl Replica {
             *streamed == whole.as_str()
                 || serde_json::from_str::<Value>(streamed).is_ok_and(|value| value.to_string() == *whole)
         };
-        assert_eq!(streamed.len(), whole.len(), "{partial:?}\n{message}");
-        assert!(streamed.iter().zip(&whole).all(same), "{streamed:?}\n{whole:?}");
+        assert_eq!(streamed.len(), whole.len(), "{streamed:.200?}\n{}", short(message));
+        assert!(streamed.iter().zip(&whole).all(same), "{}\n{}", short(&json!(streamed)), short(&json!(whole)));
         self.compared += 1;
     }
 }

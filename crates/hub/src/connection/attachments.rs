@@ -100,11 +100,9 @@ impl Connection {
     }
 
     fn on_attached(&mut self, attached: Box<Attached>) {
-        if let Some(generation) = attached.resync_of {
-            if self.attachment(generation).is_none() {
-                // The client has detached, or attached anew, in the meantime.
-                return;
-            }
+        // The client may have detached, or attached anew, while the runner was asked.
+        if attached.resync_of.is_some_and(|generation| self.attachment(generation).is_none()) {
+            return;
         }
         match attached.frame {
             AttachFrame::Ready(ref frame) => {

@@ -145,8 +145,11 @@ impl Connection {
     /// Reads and acts on what has come. An error ends the connection at once.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, ()> {
         let mut has_progress = false;
+        let mut is_waiting = false;
         for _ in 0..READS_PER_TURN_MAX {
             if self.closing.is_some() || self.outgoing.bytes() > READ_PAUSE_BYTES {
+                // What wakes us next is room to write.
+                is_waiting = true;
                 break;
             }
             let message = self.socket.read();
@@ -160,7 +163,10 @@ impl Connection {
                     match self.socket.stream().poll_read_ready(cx) {
                         Poll::Ready(Ok(())) => continue,
                         Poll::Ready(Err(_)) => return Err(()),
-                        Poll::Pending => break,
+                        Poll::Pending => {
+                            is_waiting = true;
+                            break;
+                        }
                     }
                 }
                 Err(error) => {
@@ -173,7 +179,7 @@ impl Connection {
             self.last_heard = Instant::now();
             self.is_pinged = false;
         }
-        Ok(has_progress)
+        Ok(has_progress || !is_waiting)
     }
 
     fn on_message(&mut self, message: Message) {
@@ -254,13 +260,13 @@ impl Connection {
                     self.is_write_blocked = true;
                     match self.socket.stream().poll_write_ready(cx) {
                         Poll::Ready(result) => result?,
-                        Poll::Pending => break,
+                        Poll::Pending => return Ok(has_progress),
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(has_progress)
+        Ok(has_progress || !self.outgoing.is_empty())
     }
 
     /// Ends our side and throws away what still comes, until the peer ends too.

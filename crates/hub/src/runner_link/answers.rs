@@ -155,16 +155,16 @@ fn join(before: &[u8], after: &[u8]) -> Bytes {
     frame::text(&[before, after].concat())
 }
 
-/// A `session.resync` event without its closing brace: the runner's account, told as a gap.
+/// A `session.resync` event without its closing brace: the runner's account. With `resume: ok` the records that
+/// were missed follow it; the client must not take its `seq` for its cursor.
 fn resync_text(session_id: &str, runner_id: &str, ts: i64, data: &RawValue) -> Vec<u8> {
     let mut text = format!(
-        "{{\"channel\":\"agent\",\"session_id\":{},\"runner_id\":{},\"ts\":{ts},\"event\":\"session.resync\",\
-         \"resume\":\"gap\"",
+        "{{\"channel\":\"agent\",\"session_id\":{},\"runner_id\":{},\"ts\":{ts},\"event\":\"session.resync\"",
         json_string(session_id),
         json_string(runner_id),
     );
     if let Ok(fields) = serde_json::from_str::<Fields<'_>>(data.get()) {
-        for (name, value) in fields.0.iter().filter(|(name, _)| name != "resume" && name != "session_id") {
+        for (name, value) in fields.0.iter().filter(|(name, _)| name != "session_id") {
             text.push(',');
             text.push_str(&json_string(name));
             text.push(':');

@@ -120,7 +120,9 @@ impl Splitter<'_> {
     }
 
     fn event(&mut self, head: &EventHead<'_>) {
-        self.select(&head.session_id);
+        if !self.select(&head.session_id, head.seq) {
+            return;
+        }
         let group = &mut self.groups[self.current];
         if !group.admit(head.seq) {
             return;
@@ -137,32 +139,41 @@ impl Splitter<'_> {
         group.notes.extend(effects::note(&head.event, &head.tail));
     }
 
-    /// Makes the group of a session the current one; events of one session mostly follow each other.
-    fn select(&mut self, session_id: &str) {
+    /// Makes the group of a session the current one; events of one session mostly follow each other. False for
+    /// a session nobody knows: it starts with its first record, or it was deleted.
+    fn select(&mut self, session_id: &str, seq: Option<u64>) -> bool {
         if self.groups.get(self.current).is_some_and(|group| &*group.entry.id == session_id) {
-            return;
+            return true;
         }
         if let Some(index) = self.by_session.get(session_id) {
             self.current = *index;
-            return;
+            return true;
         }
-        let entry = self.hub.session_or_new(session_id, self.runner_id);
+        let entry = match self.hub.session(session_id) {
+            Some(entry) => entry,
+            None if seq == Some(1) => self.hub.session_or_new(session_id, self.runner_id),
+            None => {
+                tracing::debug!(session = session_id, "an event of a session nobody knows; skipped");
+                return false;
+            }
+        };
         self.current = self.groups.len();
         self.by_session.insert(Arc::clone(&entry.id), self.current);
         // The first session of a block usually has all of it.
         let capacity = if self.groups.is_empty() { self.capacity } else { 0 };
         let out = BytesMut::with_capacity(capacity);
         self.groups.push(Group { entry, out, records: Vec::new(), notes: Vec::new(), ack: None });
+        true
     }
 
     /// Turns what is collected into steps.
     fn flush(&mut self) {
         for group in self.groups.drain(..) {
             let Group { entry, out, records, notes, ack } = group;
-            if let Some(seq) = ack {
-                self.steps.push(Step::Ack { entry: Arc::clone(&entry), seq });
-            }
+            // An ack names records of this very block too, so it comes after their commit.
+            let ack = ack.map(|seq| Step::Ack { entry: Arc::clone(&entry), seq });
             if out.is_empty() {
+                self.steps.extend(ack);
                 continue;
             }
             let frames = out.freeze();
@@ -173,6 +184,7 @@ impl Splitter<'_> {
             });
             let records = records.collect();
             self.steps.push(Step::Frames { entry, frames, records, notes });
+            self.steps.extend(ack);
         }
         self.by_session.clear();
         self.current = 0;

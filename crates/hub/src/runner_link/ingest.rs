@@ -15,6 +15,7 @@ use super::block::{Step, split};
 use super::commit::Commit;
 use super::{Outbox, answers};
 use crate::effects::apply_notes;
+use crate::head::{self, Line};
 use crate::registry::{Hub, Runner};
 
 struct Ingest {
@@ -23,8 +24,6 @@ struct Ingest {
     commits: mpsc::Sender<Commit>,
     /// Known after its hello.
     runner: Option<Arc<Runner>>,
-    /// Stands for the runner's id until its hello.
-    unknown: Arc<str>,
 }
 
 /// The committing task is gone: there is nothing more to do.
@@ -37,7 +36,7 @@ pub(super) async fn run(
     commits: mpsc::Sender<Commit>,
     stop: CancellationToken,
 ) {
-    let mut ingest = Ingest { hub, outbox, commits, runner: None, unknown: Arc::from("") };
+    let mut ingest = Ingest { hub, outbox, commits, runner: None };
     loop {
         let block = tokio::select! {
             biased;
@@ -45,7 +44,7 @@ pub(super) async fn run(
             block = ingest.next(&mut link) => block,
         };
         let Some(block) = block else { break };
-        if ingest.block(&block).await.is_err() {
+        if ingest.block(block).await.is_err() {
             break;
         }
     }
@@ -71,13 +70,19 @@ impl Ingest {
         }
     }
 
-    async fn block(&mut self, block: &Bytes) -> Result<(), Stopped> {
-        let runner_id = Arc::clone(self.runner.as_ref().map_or(&self.unknown, |runner| &runner.id));
-        for step in split(&self.hub, &runner_id, block) {
-            if self.runner.is_none() && !matches!(step, Step::Runner { .. }) {
-                tracing::warn!("a runner speaks before its hello; skipped");
-                continue;
+    async fn block(&mut self, mut block: Bytes) -> Result<(), Stopped> {
+        // Whose events they are is known after the hello, which may share its block with them.
+        while self.runner.is_none() && !block.is_empty() {
+            let length = memchr::memchr(b'\n', &block).map_or(block.len(), |end| end + 1);
+            let line = block.split_to(length);
+            match std::str::from_utf8(&line).ok().and_then(|line| head::parse(line.trim_end(), "").ok()) {
+                Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)),
+                _ => tracing::warn!("a runner speaks before its hello; skipped"),
             }
+        }
+        let Some(runner) = &self.runner else { return Ok(()) };
+        let runner_id = Arc::clone(&runner.id);
+        for step in split(&self.hub, &runner_id, &block) {
             self.step(step).await?;
         }
         Ok(())

@@ -1,4 +1,5 @@
 //! The hub as its clients and its runner see it: a real server and a real store; the runner is a script.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 mod access;
 mod attach;

@@ -81,6 +81,59 @@ async fn a_restarted_hub_tells_the_runner_what_it_has() {
     world.stop().await;
 }
 
+#[tokio::test]
+async fn a_hello_may_share_its_block_with_events() {
+    let (world, mut runner) = World::start_silent(tempfile::tempdir().unwrap(), Limits::default()).await;
+    let hello = r#"{"type":"runner.hello","runner_id":"r1","hostname":"h","harnesses":[],"max_sessions":1,"version":"1","os":"linux"}"#;
+    runner.say(&format!("{}\n{hello}\n{}", created("early"), created("s"))).await;
+    let ack = runner.line_of("ack").await;
+    assert_eq!(
+        (&ack["session_id"], &ack["seq"]),
+        (&json!("s"), &json!(1)),
+        "only what follows the hello counts"
+    );
+    assert!(world.store.session("early").await.unwrap().is_none());
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_record_twice_in_one_block_is_acked_after_its_commit() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    world.store.limit_pages_for_tests(1).await.unwrap();
+    let line = record("s", 2, "notify", &format!(",\"message\":\"{}\"", "x".repeat(400_000)));
+    let mut client = world.client().await;
+    runner.say(&format!("{line}\n{line}")).await;
+    told_of_the_disk(&mut client).await;
+    // The answer to a command comes after anything the hub had to say before it.
+    client.command("p", "s", "prompt", json!({"message":"m"})).await;
+    let kinds = runner.kinds_until("command").await;
+    assert_eq!(kinds, ["command"], "acked before it was stored");
+    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    assert_eq!(runner.line_of("ack").await["seq"], 2);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn events_of_an_unknown_session_are_dropped() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    runner
+        .say(&format!(
+            "{}\n{}\n{}",
+            delta("gone", 1),
+            record("gone", 9, "notify", ""),
+            message_end("s", 2, 0)
+        ))
+        .await;
+    let ack = runner.line_of("ack").await;
+    assert_eq!((&ack["session_id"], &ack["seq"]), (&json!("s"), &json!(2)));
+    let mut client = world.client().await;
+    client.command("p", "gone", "prompt", json!({"message":"m"})).await;
+    assert_eq!(client.next().await["error"], "Session gone not found");
+    world.stop().await;
+}
+
 async fn told_of_the_disk(client: &mut Client) {
     let told = client.next().await;
     assert_eq!((&told["channel"], &told["type"]), (&json!("system"), &json!("error")));

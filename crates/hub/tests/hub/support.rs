@@ -159,11 +159,29 @@ impl Runner {
                     return line;
                 }
             }
-            let block = soon(kind, self.link.receiver.recv()).await.expect("the link is closed");
-            let text = std::str::from_utf8(&block).unwrap();
-            assert!(text.ends_with('\n'), "blocks are whole lines");
-            self.lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+            self.receive(kind).await;
         }
+    }
+
+    /// The types of the lines up to the first of this type.
+    pub(crate) async fn kinds_until(&mut self, kind: &str) -> Vec<String> {
+        let mut kinds = Vec::new();
+        loop {
+            while let Some(line) = self.lines.pop_front() {
+                kinds.push(line["type"].as_str().unwrap().to_owned());
+                if line["type"] == kind {
+                    return kinds;
+                }
+            }
+            self.receive(kind).await;
+        }
+    }
+
+    async fn receive(&mut self, what: &str) {
+        let block = soon(what, self.link.receiver.recv()).await.expect("the link is closed");
+        let text = std::str::from_utf8(&block).unwrap();
+        assert!(text.ends_with('\n'), "blocks are whole lines");
+        self.lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
     }
 
     /// Answers a command with success.

@@ -77,13 +77,20 @@ struct State {
     closed: Option<String>,
 }
 
+impl State {
+    fn has_room(&self) -> bool {
+        self.frames.len() < FRAMES_MAX || !self.pending.is_empty() || self.closed.is_some()
+    }
+}
+
 impl Queue {
     pub(super) fn new() -> Arc<Queue> {
         Arc::new(Queue { state: Mutex::default(), arrival: Notify::new(), room: Notify::new() })
     }
 
-    /// Puts a frame where it belongs; an error says why the connection must be given up.
-    pub(super) fn accept(&self, frame: Frame) -> Result<(), String> {
+    /// Puts a frame where it belongs and says whether there is room for the next one; an error says why the
+    /// connection must be given up.
+    pub(super) fn accept(&self, frame: Frame) -> Result<bool, String> {
         let kind = frame.kind();
         let mut state = self.lock();
         if let FrameKind::Response(Some(id)) = kind
@@ -92,7 +99,7 @@ impl Queue {
             drop(state);
             // A caller that gave up does not want the answer any more.
             let _unwanted = sender.send(frame);
-            return Ok(());
+            return Ok(true);
         }
         state.bytes += frame.text().len();
         if state.bytes > OVERFLOW_BYTES_MAX && state.frames.len() >= FRAMES_MAX {
@@ -100,11 +107,12 @@ impl Queue {
         }
         let was_empty = state.frames.is_empty();
         state.frames.push_back(frame);
+        let room = state.has_room();
         drop(state);
         if was_empty {
             self.arrival.notify_one();
         }
-        Ok(())
+        Ok(room)
     }
 
     /// Waits until the reader may read on.
@@ -119,8 +127,7 @@ impl Queue {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        let state = self.lock();
-        state.frames.len() < FRAMES_MAX || !state.pending.is_empty() || state.closed.is_some()
+        self.lock().has_room()
     }
 
     pub(super) fn expect_answer(&self, id: u64, sender: oneshot::Sender<Frame>) -> Result<(), CallError> {

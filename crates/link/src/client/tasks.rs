@@ -52,17 +52,14 @@ async fn read(
     received: Arc<AtomicU64>,
 ) {
     let reason = loop {
-        if !queue.has_room() {
-            queue.wait_for_room().await;
-        }
         let Some(message) = stream.next().await else { break "the server closed the connection".to_owned() };
         received.fetch_add(1, Ordering::Relaxed);
         match message {
-            Ok(Message::Text(text)) => {
-                if let Err(reason) = queue.accept(Frame::new(text)) {
-                    break reason;
-                }
-            }
+            Ok(Message::Text(text)) => match queue.accept(Frame::new(text)) {
+                Ok(true) => {}
+                Ok(false) => queue.wait_for_room().await,
+                Err(reason) => break reason,
+            },
             Ok(Message::Close(Some(close))) if !close.reason.is_empty() => {
                 break format!("the server closed the connection: {}", close.reason);
             }

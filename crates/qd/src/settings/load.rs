@@ -9,6 +9,7 @@ use crate::error::CliError;
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:7433";
 const RUNNER_ID_DEFAULT: &str = "local";
+const RUNNER_ID_BYTES_MAX: usize = 64;
 const MAX_SESSIONS_DEFAULT: u64 = 1000;
 
 /// The environment as it was at the start.
@@ -84,6 +85,18 @@ fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError
                     .hint("name one with --data-dir")
             })?,
     };
+    let runner_id = layer.runner_id.unwrap_or_else(|| RUNNER_ID_DEFAULT.to_owned());
+    let plain = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
+    if runner_id.is_empty() || runner_id.len() > RUNNER_ID_BYTES_MAX || !runner_id.chars().all(plain) {
+        return Err(CliError::usage(format!("runner_id '{runner_id}' is not usable"))
+            .hint(format!("take up to {RUNNER_ID_BYTES_MAX} letters, digits, '.', '_' and '-'")));
+    }
+    let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
+    if max_sessions == 0 {
+        return Err(
+            CliError::usage("max_sessions is 0, so no session could ever start").hint("take 1 or more")
+        );
+    }
     Ok(Settings {
         data_dir,
         url: layer.url,
@@ -92,8 +105,8 @@ fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError
         listen: layer.listen.unwrap_or_else(|| LISTEN_DEFAULT.to_owned()),
         allowed_hosts: layer.allowed_hosts.unwrap_or_else(HostList::none),
         pi_command: layer.pi_command.unwrap_or_else(|| Words::one("pi")),
-        runner_id: layer.runner_id.unwrap_or_else(|| RUNNER_ID_DEFAULT.to_owned()),
-        max_sessions: layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT),
+        runner_id,
+        max_sessions,
     })
 }
 

@@ -67,6 +67,11 @@ fn mistakes_are_named() {
     assert!(unknown.message.contains("lisen"), "{unknown}");
     let number = load_with("", &[("QD_MAX_SESSIONS", "many")], UpFlags::default()).unwrap_err();
     assert!(number.message.contains("QD_MAX_SESSIONS"), "{number}");
+    for file in
+        ["max_sessions = 0", "runner_id = \"two words\"", "runner_id = \"\"", "pi_command = \"'open\""]
+    {
+        assert!(load_with(file, &[], UpFlags::default()).is_err(), "{file}");
+    }
     let missing = load(
         &[("HOME", "/x")].into(),
         Some(Path::new("/no/such.toml")),

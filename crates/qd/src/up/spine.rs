@@ -48,7 +48,9 @@ impl Spine {
         let login_codes = LoginCodes::default();
         let hub_stop = CancellationToken::new();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let config = hub_config(settings, token, &login_codes);
+        let mut config = hub_config(settings, token, &login_codes);
+        // A bare address cannot be a name made to point here, so the one we listen on is safe to allow.
+        config.allowed_hosts.push(listener.local_addr()?.ip().to_string());
         let hub = tokio::spawn(qd_hub::serve(config, listener, hub_store.clone(), hub_end, hub_stop.clone()));
         let config = runner_config(settings, environment)?;
         let runner = Runner::start(config, runner_store, runner_end, stop.clone())

@@ -32,7 +32,8 @@ async fn a_prompt_gives_the_events_in_order_and_the_same_ids_as_the_history() {
     assert_eq!(started, ended);
     assert_eq!(started, stored);
     assert!(of(&events, "stream.text_delta").iter().all(|delta| delta["message_id"] == started[1]));
-    let whole: Vec<Value> = of(&events, "stream.message_end").iter().map(|event| event["message"].clone()).collect();
+    let whole: Vec<Value> =
+        of(&events, "stream.message_end").iter().map(|event| event["message"].clone()).collect();
     assert_eq!(whole, messages);
     assert_eq!(messages[0]["role"], "user");
     assert_eq!(text_of(&messages[0]), "/text");
@@ -105,7 +106,8 @@ async fn tools_start_progress_and_end_with_their_results_in_the_conversation() {
     assert_eq!(messages[1]["stop_reason"], "tool_use");
     assert_eq!(messages[2]["tool_call_id"], *calls[0]);
     assert_eq!(messages[3]["parts"][0]["type"], "tool_result");
-    let ids: std::collections::HashSet<String> = messages.iter().map(|message| message["id"].to_string()).collect();
+    let ids: std::collections::HashSet<String> =
+        messages.iter().map(|message| message["id"].to_string()).collect();
     assert_eq!(ids.len(), messages.len(), "every message has an id of its own");
 }
 
@@ -174,8 +176,12 @@ async fn the_scripts_are_listed_as_commands() {
     let (_qd, mut mux) = demo().await;
     let session = demo_session(&mut mux).await;
     let data = mux.ok(json!({"cmd": "get_commands", "session_id": session})).await;
-    let names: Vec<&str> =
-        data["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = data["commands"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|command| command["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["text", "thinking", "tools", "question", "error", "long"]);
     let models = mux.ok(json!({"cmd": "get_models", "session_id": session})).await;
     assert_eq!(models["models"][0]["model_id"], "demo-1");
@@ -216,9 +222,11 @@ async fn a_prompt_while_working_needs_to_say_when_it_is_read_and_the_queue_is_se
     mux.ok(json!({"cmd": "steer", "session_id": session, "message": "/text sooner"})).await;
     let queue = json!({"steering": ["/text sooner"], "follow_up": ["/text later"]});
     assert_eq!(mux.state(&session).await["queue"], queue);
-    mux.wait_for("the whole queue", |frame| frame["event"] == "queue.changed" && frame["queue"] == queue).await;
+    mux.wait_for("the whole queue", |frame| frame["event"] == "queue.changed" && frame["queue"] == queue)
+        .await;
     let request_id = &asked["request"]["request_id"];
-    mux.ok(json!({"cmd": "input_response", "session_id": session, "request_id": request_id, "value": "red"})).await;
+    mux.ok(json!({"cmd": "input_response", "session_id": session, "request_id": request_id, "value": "red"}))
+        .await;
     mux.wait_for("an empty queue", |frame| {
         frame["event"] == "queue.changed" && frame["queue"] == json!({"steering": [], "follow_up": []})
     })

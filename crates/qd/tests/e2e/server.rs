@@ -1,1 +1,165 @@
-//! later
+//! `qd up` itself: one server per data directory, clear errors, a clean stop.
+
+use std::path::Path;
+use std::process::Command;
+
+use qd_testkit::process::eventually;
+use serde_json::json;
+
+use crate::{demo, demo_session, pi, pi_session, world};
+
+#[tokio::test]
+async fn two_servers_cannot_share_a_data_directory() {
+    let (qd, mut mux) = demo().await;
+    let output = qd.world().run(&["up", "--ready-json", "--listen", "127.0.0.1:0"]).await;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains(&format!("pid {}", qd.pid())) && error.contains("--data-dir"), "{error}");
+    assert!(output.stdout.is_empty());
+    // The first one has not noticed.
+    let session = demo_session(&mut mux).await;
+    mux.prompt(&session, "/text").await;
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named_with_what_to_do() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = world().run(&["up", "--listen", &address]).await;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains(&address) && error.contains("--listen"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_a_clear_error() {
+    let (qd, mut mux) = demo().await;
+    let session = demo_session(&mut mux).await;
+    mux.prompt(&session, "/text").await;
+    let world = qd.terminate().await;
+    std::fs::write(world.data_dir().join("hub.db"), "this is no database, but it is long enough to look like a file").unwrap();
+    for leftover in ["hub.db-wal", "hub.db-shm"] {
+        // It is there only while a server runs.
+        let _absent = std::fs::remove_file(world.data_dir().join(leftover));
+    }
+    let output = world.run(&["up", "--listen", "127.0.0.1:0"]).await;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("hub.db"), "{error}");
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_server_in_time_with_work_going_on() {
+    let (qd, mut mux) = demo().await;
+    let working = demo_session(&mut mux).await;
+    mux.ok(json!({"cmd": "prompt", "session_id": working, "message": "/long 1000000"})).await;
+    mux.wait_event("stream.text_delta").await;
+    let asking = demo_session(&mut mux).await;
+    mux.ok(json!({"cmd": "prompt", "session_id": asking, "message": "/question"})).await;
+    mux.wait_event("agent.input_needed").await;
+    let _silent = qd.connect().await;
+    let world = qd.terminate().await;
+    // Clients are told; then the connection ends.
+    mux.wait_for("the goodbye", |frame| frame["channel"] == "system" && frame["type"] == "shutdown").await;
+    while mux.next().await.is_some() {}
+    let qd = world.up().await;
+    let mut mux = qd.connect().await;
+    for session in [working, asking] {
+        let state = mux.state(&session).await;
+        assert_eq!((&state["status"], &state["pending_input"]), (&json!("dormant"), &json!([])));
+        let last = mux.messages(&session).await.pop().unwrap();
+        assert_eq!(last["role"], "assistant");
+    }
+}
+
+#[tokio::test]
+async fn sigterm_ends_pi_and_its_tools_too() {
+    let (qd, mut mux, _llm) = pi().await;
+    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let marker = format!("31{}", std::process::id());
+    let prompt = format!("@@bash command=\"sleep {marker}\"");
+    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": prompt})).await;
+    mux.wait_event("tool.start").await;
+    eventually("the tool runs", || !qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty()).await;
+    qd.terminate().await;
+    eventually("no tool is left", || qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_address_others_can_reach_needs_a_word() {
+    let output = world().run(&["up", "--listen", "0.0.0.0:0"]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--insecure-bind"));
+}
+
+/// A small file system of its own; unmounted when dropped.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// `None` where mounting is not allowed.
+    fn mount(at: &'a Path, size: &str) -> Option<Self> {
+        std::fs::create_dir_all(at).unwrap();
+        let options = format!("size={size},mode=700");
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "qd-test"]).arg(at).status();
+        status.is_ok_and(|status| status.success()).then_some(SmallDisk(at))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_a_clear_error_and_nothing_is_lost() {
+    let mut world = world();
+    let place = world.path("small");
+    // Only root can make a file system; elsewhere the store's own tests speak for this.
+    let Some(_disk) = SmallDisk::mount(&place, "6m") else { return };
+    world.argument("--data-dir").argument(place.join("data"));
+    let mut qd = world.up().await;
+    let mut mux = qd.connect().await;
+    let session = demo_session(&mut mux).await;
+    mux.prompt(&session, "/text").await;
+    let ballast = place.join("ballast");
+    fill(&ballast);
+    // What was under way waits for the disk; whoever comes later is told.
+    let from = mux.frames().len();
+    let mut waiting = Vec::new();
+    let mut error = None;
+    for number in 0..200 {
+        let rename = json!({"cmd": "set_session_name", "session_id": session, "name": format!("name {number}")});
+        waiting.push(mux.send(rename).await);
+        if let Some(answer) = mux.try_response(from, waiting.last().unwrap()).await
+            && answer["success"] == false
+        {
+            error = answer["error"].as_str().map(str::to_owned);
+            break;
+        }
+    }
+    let error = error.expect("a full disk is noticed");
+    assert!(error.contains("disk is full"), "{error}");
+    assert!(qd.is_alive());
+    assert_eq!(mux.ok(json!({"cmd": "get_messages", "session_id": session})).await["total"], 2);
+    std::fs::remove_file(&ballast).unwrap();
+    for id in &waiting {
+        mux.response(from, id).await;
+    }
+    // The session takes commands again as soon as its records are stored.
+    mux.ok(json!({"cmd": "set_session_name", "session_id": session, "name": "after"})).await;
+    mux.prompt(&session, "/text").await;
+    assert_eq!(mux.messages(&session).await.len(), 4);
+    assert_eq!(mux.state(&session).await["title"], "after");
+    qd.kill9().await;
+}
+
+/// Writes until the disk is full.
+fn fill(path: &Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path).unwrap();
+    for size in [65536, 4096, 512, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}

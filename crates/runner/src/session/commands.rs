@@ -116,9 +116,11 @@ impl SessionActor {
     fn run_on_agent(&mut self, admitted: Admitted, request: Option<AgentRequest>) {
         let Some(handle) = self.handle() else { return self.park(admitted) };
         let (token, sender, command) = (admitted.token(), self.sender.clone(), admitted.command.clone());
+        let busy = self.session.is_working();
         self.running.insert(token, admitted);
         tokio::spawn(async move {
             let result = match request {
+                Some(prompt @ AgentRequest::Prompt { .. }) => handle.prompt(prompt, busy).await,
                 Some(request) => handle.request(request).await.map(|_| Executed::default()),
                 None => handle.execute(&command).await,
             };

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::files::Claim;
 use super::{Waiting, launch, lock};
+use crate::driver::Disposition;
 use crate::process::AgentStdin;
 
 /// How long pi may take from spawn to its first answer.
@@ -83,6 +84,22 @@ impl PiHandle {
         let result = receiver.await.map_err(|_| "The agent is gone".to_owned())?;
         drop(guard);
         result
+    }
+
+    /// Sends a prompt. Older versions do not say what became of it: a slash command that left pi idle was handled.
+    pub async fn prompt(&self, prompt: AgentRequest, busy: bool) -> Result<Disposition, String> {
+        let is_command = matches!(&prompt, AgentRequest::Prompt { message, .. } if message.starts_with('/'));
+        let reply = self.request(prompt).await?;
+        match reply.get("disposition").and_then(Value::as_str) {
+            Some("handled") => Ok(Disposition::Handled),
+            Some("queued") => Ok(Disposition::Queued),
+            Some(_) => Ok(Disposition::Started),
+            None if is_command && !busy => {
+                let state = pi::state(&self.request(AgentRequest::GetState).await?);
+                Ok(if state.is_streaming { Disposition::Started } else { Disposition::Handled })
+            }
+            None => Ok(Disposition::accepted(busy)),
+        }
     }
 
     /// Sends something pi does not answer.
