@@ -210,3 +210,21 @@ fn head(bytes: &[u8]) -> Option<(u8, usize, usize)> {
         length => Some((opcode, 2, usize::from(length))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_of_all_lengths_are_read_and_partial_ones_wait() {
+        for length in [0, 125, 126, 65_535, 65_536] {
+            let mut frame = Vec::new();
+            put_frame(&mut frame, OPCODE_TEXT, &vec![b'x'; length]);
+            // A server's frame has no mask: neither its bit nor its four bytes.
+            frame[1] &= 0x7f;
+            let header = frame.len() - 4 - length;
+            assert_eq!(head(&frame), Some((OPCODE_TEXT, header, length)));
+            assert_eq!(head(&frame[..header - 1]), None);
+        }
+    }
+}

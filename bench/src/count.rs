@@ -97,3 +97,27 @@ pub(crate) fn delta_text(frame: &[u8]) -> Option<&[u8]> {
     let rest = &frame[find(frame, b"\"delta\":\"")? + 9..];
     Some(&rest[..memchr::memchr(b'"', rest)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub_alone::delta_line;
+
+    #[test]
+    fn frames_of_both_sides_are_counted_alike() {
+        let mut counts = Counts::default();
+        counts.frame(&delta_line("{\"channel\":\"agent\",", 24));
+        counts.frame(
+            br#"{"type":"message_update","assistantMessageEvent":{"delta":"Hello, worldHello, world"}}"#,
+        );
+        assert_eq!(counts.deltas, 3, "a merged delta counts as those it carries");
+        for seq in [4, 5, 5] {
+            let text =
+                format!(r#"{{"channel":"agent","session_id":"s","ts":1,"seq":{seq},"event":"agent.idle"}}"#);
+            counts.frame(text.as_bytes());
+        }
+        counts.frame(br#"{"type":"agent_settled"}"#);
+        counts.frame(br#"{"channel":"agent","session_id":"s","ts":1,"event":"session.resync","seq":9}"#);
+        assert_eq!((counts.records, counts.last_seq, counts.settled, counts.resyncs), (2, 5, 4, 1));
+    }
+}

@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: &[String]) -> Outcome<()> {
     let hub_store = HubStore::open(&directory.join("hub.db"), StoreOptions::default())?;
     let store = RunnerStore::open(&directory.join("runner.db"), StoreOptions::default())?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    announce(&listener)?;
+    let address = listener.local_addr()?;
     let (hub_end, link) = pair();
     let config = HubConfig::new(OwnerToken::new("token"), LoginCodes::default());
     let stop = CancellationToken::new();
@@ -52,6 +52,8 @@ pub(crate) async fn run(arguments: &[String]) -> Outcome<()> {
     let row = RunnerSession { session_id: SESSION.to_owned(), ..RunnerSession::default() };
     store.put_session(row).await?;
     let mut runner = ScriptedRunner { link, store, seq: 0, acked: 0, left: 0, unseen: 0, wanted: Vec::new() };
+    runner.introduce().await?;
+    announce(address)?;
     runner.serve().await?;
     hub.await??;
     Ok(())
@@ -70,13 +72,22 @@ struct ScriptedRunner {
 }
 
 impl ScriptedRunner {
-    async fn serve(&mut self) -> Outcome<()> {
+    /// Says hello and waits until the hub knows the session.
+    async fn introduce(&mut self) -> Outcome<()> {
         let hello = json!({"type": "runner.hello", "runner_id": "local", "hostname": "h", "harnesses": ["pi"],
             "max_sessions": 4, "version": "1", "os": "linux"});
         self.say(format!("{hello}\n")).await?;
         self.seq = 1;
         let created = event_line("session.created", 1, r#""resumed":false,"harness":"pi","cwd":"/w"}"#);
         self.say(String::from_utf8(created)?).await?;
+        while self.acked < self.seq {
+            let Some(block) = self.link.receiver.recv().await else { return failed("the hub is gone") };
+            self.take(&block).await?;
+        }
+        Ok(())
+    }
+
+    async fn serve(&mut self) -> Outcome<()> {
         let block = Bytes::from(delta_line("{\"type\":\"event\",", 0).repeat(BLOCK_LINES));
         loop {
             while let Some(block) = self.link.receiver.try_recv() {

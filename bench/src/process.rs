@@ -1,12 +1,12 @@
 //! Child processes and what /proc says of them.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 
 use crate::error::{Outcome, failed};
 
@@ -23,8 +23,8 @@ struct Ready {
 }
 
 /// Says where a server of ours listens.
-pub(crate) fn announce(listener: &TcpListener) -> Outcome<()> {
-    let ready = Ready { url: format!("http://{}", listener.local_addr()?), token: "token".to_owned() };
+pub(crate) fn announce(address: SocketAddr) -> Outcome<()> {
+    let ready = Ready { url: format!("http://{address}"), token: "token".to_owned() };
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(&ready)?)?;
     out.flush()?;

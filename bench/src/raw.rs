@@ -50,7 +50,7 @@ pub(crate) async fn forwarder(arguments: &[String]) -> Outcome<()> {
     let flush = Flush::parse(arguments.first())?;
     let count: usize = arguments.get(1).map_or("1", String::as_str).parse()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    announce(&listener)?;
+    announce(listener.local_addr()?)?;
     let mut clients = Vec::new();
     for _ in 0..count {
         clients.push(accept(&listener).await?);
@@ -75,7 +75,7 @@ pub(crate) async fn forwarder(arguments: &[String]) -> Outcome<()> {
 pub(crate) async fn echo(arguments: &[String]) -> Outcome<()> {
     let flush = Flush::parse(arguments.first())?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    announce(&listener)?;
+    announce(listener.local_addr()?)?;
     loop {
         let mut client = accept(&listener).await?;
         tokio::spawn(async move {

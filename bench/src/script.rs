@@ -20,3 +20,17 @@ impl<'a> Script<'a> {
         pairs.find(|(name, _)| *name == key).and_then(|(_, value)| value.parse().ok()).unwrap_or(default)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_have_a_name_and_numbers() {
+        let script = Script::parse("@@deltas n=20 per=x").map(|script| {
+            (script.name, script.number("n", 1), script.number("per", 7), script.number("other", 9))
+        });
+        assert_eq!(script, Some(("deltas", 20, 7, 9)));
+        assert!(Script::parse("hello").is_none());
+    }
+}

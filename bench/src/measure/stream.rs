@@ -147,5 +147,14 @@ async fn many(plan: &Plan, report: &mut Report) -> Outcome<()> {
         .add(GROUP, "  CPU of the server", ours.cpu_microseconds(), "us/delivery")
         .raw("coalescing", idle.cpu_microseconds())
         .target(Target::AtMost(0.3));
+    let count = plan.size(100_000);
+    let message = format!("@@deltas n={count} per={ANSWER_DELTAS}");
+    let idle = Audience::at_forwarder("idle", MANY).await?.run(&message, 1).await?;
+    let ours = Audience::at_qd(&plan.qd, MANY).await?.run(&message, 1).await?;
+    let missed = 1.0 - ours.deliveries / (count * MANY) as f64;
+    report
+        .add(GROUP, "without a pause to 100 clients", ours.rate(), "deliveries/s")
+        .raw("coalescing", idle.rate())
+        .note(format!("{:.1} % not seen live, {} gaps told", 100.0 * missed, ours.resyncs));
     Ok(())
 }

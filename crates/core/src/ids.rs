@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 
 use qd_wire::Role;
 
-/// How many ids back a clash is looked for; messages of one millisecond are neighbours.
+/// How many role-and-time pairs back a clash is looked for; messages of one millisecond are neighbours.
 const RECENT_MAX: usize = 32;
 
 /// Mints ids that are unique within one conversation.
 #[derive(Debug, Clone, Default)]
 pub struct MessageIds {
-    recent: VecDeque<String>,
+    /// The last ids without their number, each with how often it was given.
+    recent: VecDeque<(String, u32)>,
 }
 
 impl MessageIds {
@@ -24,17 +25,15 @@ impl MessageIds {
             Role::Tool => 't',
         };
         let base = format!("{letter}{}", base36(created_at.unsigned_abs()));
-        let mut id = base.clone();
-        let mut copy = 2u32;
-        while self.recent.contains(&id) {
-            id = format!("{base}-{copy}");
-            copy += 1;
+        if let Some((_, copies)) = self.recent.iter_mut().find(|(known, _)| *known == base) {
+            *copies += 1;
+            return format!("{base}-{copies}");
         }
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back(id.clone());
-        id
+        self.recent.push_back((base.clone(), 1));
+        base
     }
 }
 
@@ -76,6 +75,9 @@ mod tests {
         };
         assert_eq!(mint(), ["u5", "u5-2", "a5", "u6"]);
         assert_eq!(mint(), mint());
+        let mut ids = MessageIds::default();
+        let many: std::collections::HashSet<String> = (0..100).map(|_| ids.mint(Role::Tool, 7)).collect();
+        assert_eq!(many.len(), 100);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Bounded in count and bytes: finished entries leave oldest first, entries in flight never do; when only
 //! those are left, new ones are rejected.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use sha2::{Digest, Sha256};
 
@@ -13,6 +13,9 @@ pub type Token = u64;
 
 /// Digest of what a command means: all its fields but identity and routing, whatever their order.
 pub type Fingerprint = [u8; 32];
+
+/// Repeats of one running command that may wait for its outcome.
+const JOINED_MAX: usize = 64;
 
 /// Bounds of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,13 +114,13 @@ struct KeyEntry {
 #[derive(Debug)]
 enum KeyState {
     InFlight { joined: Vec<Token> },
-    Done(Outcome),
+    Done(Token, Outcome),
 }
 
 #[derive(Debug, Clone)]
 enum IdState {
     InFlight(Token),
-    Done(Result<(), String>),
+    Done(Token, Result<(), String>),
 }
 
 #[derive(Debug)]
@@ -126,11 +129,8 @@ struct Running {
     id: Option<IdName>,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    id: Option<IdName>,
-    missing: HashSet<IdName>,
-}
+/// What a dependent still waits for: the very command that had the name when it asked.
+type Missing = HashMap<IdName, Token>;
 
 /// The ledger of one runner.
 #[derive(Debug, Default)]
@@ -139,9 +139,10 @@ pub struct Ledger {
     keys: HashMap<KeyName, KeyEntry>,
     ids: HashMap<IdName, IdState>,
     running: HashMap<Token, Running>,
-    waiting: HashMap<Token, Waiting>,
-    done_keys: VecDeque<KeyName>,
-    done_ids: VecDeque<IdName>,
+    waiting: HashMap<Token, Missing>,
+    /// Oldest first. A name may have been taken again since; the token tells.
+    done_keys: VecDeque<(KeyName, Token)>,
+    done_ids: VecDeque<(IdName, Token)>,
     done_bytes: usize,
 }
 
@@ -155,30 +156,25 @@ impl Ledger {
         self.running.len()
     }
 
-    /// Puts back an outcome that survived a restart.
-    pub fn restore(
-        &mut self,
-        key: Option<KeyName>,
-        id: Option<IdName>,
-        fingerprint: Fingerprint,
-        at: i64,
-        outcome: Outcome,
-    ) {
-        if let Some(id) = id {
+    /// Puts back an outcome that survived a restart, under a token of its own.
+    pub fn restore(&mut self, submission: Submission, at: i64, outcome: Outcome) {
+        let token = submission.token;
+        if let Some(id) = submission.id {
             let result = outcome.result.clone().map(|_| ());
-            self.ids.insert(id.clone(), IdState::Done(result));
-            self.done_ids.push_back(id);
+            self.ids.insert(id.clone(), IdState::Done(token, result));
+            self.done_ids.push_back((id, token));
         }
-        if let Some(key) = key {
+        if let Some(key) = submission.key {
+            self.forget_key(&key);
             self.done_bytes += outcome.bytes;
             let entry = KeyEntry {
-                fingerprint,
+                fingerprint: submission.fingerprint,
                 cmd: outcome.cmd.clone(),
                 created_at: at,
-                state: KeyState::Done(outcome),
+                state: KeyState::Done(token, outcome),
             };
             self.keys.insert(key.clone(), entry);
-            self.done_keys.push_back(key);
+            self.done_keys.push_back((key, token));
         }
         self.trim();
     }
@@ -201,7 +197,7 @@ impl Ledger {
         if missing.is_empty() {
             return Verdict::Run;
         }
-        self.waiting.insert(submission.token, Waiting { id: submission.id, missing });
+        self.waiting.insert(submission.token, missing);
         Verdict::Wait
     }
 
@@ -211,7 +207,7 @@ impl Ledger {
         let Some(running) = self.running.remove(&token) else { return Released::default() };
         let mut released = Released::default();
         if let Some(key) = running.key {
-            released.joined = self.finish_key(now, key, outcome);
+            released.joined = self.finish_key(now, token, key, outcome);
         }
         if let Some(id) = running.id {
             self.finish_id(&id, token, outcome, &mut released);
@@ -222,12 +218,13 @@ impl Ledger {
 
     fn known_key(&mut self, now: i64, key: &KeyName, submission: &Submission) -> Option<Verdict> {
         let ttl = self.limits.key_ttl_ms;
-        let entry = self.keys.get_mut(key)?;
-        let expired = matches!(entry.state, KeyState::Done(_)) && now.saturating_sub(entry.created_at) > ttl;
+        let entry = self.keys.get(key)?;
+        let expired = matches!(entry.state, KeyState::Done(..)) && now.saturating_sub(entry.created_at) > ttl;
         if expired {
-            self.keys.remove(key);
+            self.forget_key(key);
             return None;
         }
+        let entry = self.keys.get_mut(key)?;
         if entry.fingerprint != submission.fingerprint {
             return Some(Verdict::Reject(format!(
                 "Conflicting idempotency_key '{}': previously used for '{}', now used for '{}'",
@@ -235,16 +232,19 @@ impl Ledger {
             )));
         }
         Some(match &mut entry.state {
+            KeyState::InFlight { joined } if joined.len() >= JOINED_MAX => {
+                Verdict::Reject(format!("Too many repeats of one command wait for it (max {JOINED_MAX})"))
+            }
             KeyState::InFlight { joined } => {
                 joined.push(submission.token);
                 Verdict::Join
             }
-            KeyState::Done(outcome) => Verdict::Replay(outcome.clone()),
+            KeyState::Done(_, outcome) => Verdict::Replay(outcome.clone()),
         })
     }
 
-    fn missing_dependencies(&self, submission: &Submission) -> Result<HashSet<IdName>, String> {
-        let mut missing = HashSet::new();
+    fn missing_dependencies(&self, submission: &Submission) -> Result<Missing, String> {
+        let mut missing = Missing::new();
         let Some(own) = &submission.id else {
             return if submission.depends_on.is_empty() {
                 Ok(missing)
@@ -259,10 +259,10 @@ impl Ledger {
             let name = IdName { principal: own.principal.clone(), id: dependency.clone() };
             match self.ids.get(&name) {
                 None => return Err(format!("Dependency '{dependency}' is unknown")),
-                Some(IdState::Done(Err(error))) => return Err(dependency_failed(dependency, error)),
-                Some(IdState::Done(Ok(()))) => {}
-                Some(IdState::InFlight(_)) => {
-                    missing.insert(name);
+                Some(IdState::Done(_, Err(error))) => return Err(dependency_failed(dependency, error)),
+                Some(IdState::Done(_, Ok(()))) => {}
+                Some(IdState::InFlight(token)) => {
+                    missing.insert(name, *token);
                 }
             }
         }
@@ -287,29 +287,30 @@ impl Ledger {
         self.running.insert(submission.token, running);
     }
 
-    fn finish_key(&mut self, now: i64, key: KeyName, outcome: &Outcome) -> Vec<Token> {
+    fn finish_key(&mut self, now: i64, token: Token, key: KeyName, outcome: &Outcome) -> Vec<Token> {
         let Some(entry) = self.keys.get_mut(&key) else { return Vec::new() };
         entry.created_at = now;
-        let before = std::mem::replace(&mut entry.state, KeyState::Done(outcome.clone()));
+        let before = std::mem::replace(&mut entry.state, KeyState::Done(token, outcome.clone()));
         self.done_bytes += outcome.bytes;
-        self.done_keys.push_back(key);
+        self.done_keys.push_back((key, token));
         match before {
             KeyState::InFlight { joined } => joined,
-            KeyState::Done(_) => Vec::new(),
+            KeyState::Done(..) => Vec::new(),
         }
     }
 
     fn finish_id(&mut self, id: &IdName, token: Token, outcome: &Outcome, released: &mut Released) {
         // A newer command may have taken the name meanwhile; then it speaks for it.
         if matches!(self.ids.get(id), Some(IdState::InFlight(current)) if *current == token) {
-            self.ids.insert(id.clone(), IdState::Done(outcome.result.clone().map(|_| ())));
-            self.done_ids.push_back(id.clone());
+            self.ids.insert(id.clone(), IdState::Done(token, outcome.result.clone().map(|_| ())));
+            self.done_ids.push_back((id.clone(), token));
         }
+        let waits = |missing: &Missing| missing.get(id) == Some(&token);
         let dependents: Vec<Token> = self
             .waiting
             .iter()
-            .filter(|(_, waiting)| waiting.missing.contains(id))
-            .map(|(token, _)| *token)
+            .filter(|(_, missing)| waits(missing))
+            .map(|(dependent, _)| *dependent)
             .collect();
         for dependent in dependents {
             match &outcome.result {
@@ -318,9 +319,9 @@ impl Ledger {
                     released.failed.push((dependent, dependency_failed(&id.id, error)));
                 }
                 Ok(_) => {
-                    let Some(waiting) = self.waiting.get_mut(&dependent) else { continue };
-                    waiting.missing.remove(id);
-                    if waiting.missing.is_empty() {
+                    let Some(missing) = self.waiting.get_mut(&dependent) else { continue };
+                    missing.remove(id);
+                    if missing.is_empty() {
                         self.waiting.remove(&dependent);
                         released.ready.push(dependent);
                     }
@@ -330,35 +331,36 @@ impl Ledger {
         released.ready.sort_unstable();
     }
 
+    fn forget_key(&mut self, key: &KeyName) {
+        if let Some(KeyEntry { state: KeyState::Done(_, outcome), .. }) = self.keys.remove(key) {
+            self.done_bytes = self.done_bytes.saturating_sub(outcome.bytes);
+        }
+    }
+
     fn trim(&mut self) {
         while self.done_keys.len() > self.limits.outcomes_max
             || self.done_bytes > self.limits.outcome_bytes_max
         {
-            let Some(key) = self.done_keys.pop_front() else { break };
-            if let Some(KeyEntry { state: KeyState::Done(outcome), .. }) = self.keys.get(&key) {
-                self.done_bytes = self.done_bytes.saturating_sub(outcome.bytes);
-                self.keys.remove(&key);
+            let Some((key, token)) = self.done_keys.pop_front() else { break };
+            let state = self.keys.get(&key).map(|entry| &entry.state);
+            if matches!(state, Some(KeyState::Done(current, _)) if *current == token) {
+                self.forget_key(&key);
             }
         }
         while self.done_ids.len() > self.limits.outcomes_max {
-            let Some(id) = self.done_ids.pop_front() else { break };
-            if matches!(self.ids.get(&id), Some(IdState::Done(_))) {
+            let Some((id, token)) = self.done_ids.pop_front() else { break };
+            if matches!(self.ids.get(&id), Some(IdState::Done(current, _)) if *current == token) {
                 self.ids.remove(&id);
             }
         }
     }
 
-    /// The ids a waiting command still waits for, for the error when its time is over.
+    /// The ids a command still waits for, for the error when its time is over.
     pub fn missing(&self, token: Token) -> Vec<String> {
-        let Some(waiting) = self.waiting.get(&token) else { return Vec::new() };
-        let mut missing: Vec<String> = waiting.missing.iter().map(|name| name.id.clone()).collect();
-        missing.sort();
-        missing
-    }
-
-    /// The dependent's own name, if it has one.
-    pub fn waiting_id(&self, token: Token) -> Option<&str> {
-        self.waiting.get(&token)?.id.as_ref().map(|name| name.id.as_str())
+        let Some(missing) = self.waiting.get(&token) else { return Vec::new() };
+        let mut names: Vec<String> = missing.keys().map(|name| name.id.clone()).collect();
+        names.sort();
+        names
     }
 }
 

@@ -82,3 +82,13 @@ fn what_is_in_flight_is_never_evicted() {
     assert_eq!(ledger.submit(0, submission(33, "v", Some("3"), "{}", &[])), Verdict::Run);
     assert!(matches!(ledger.submit(0, submission(34, "w", Some("4"), "{}", &[])), Verdict::Reject(_)));
 }
+
+#[test]
+fn a_dependent_waits_for_the_command_that_had_the_name() {
+    let mut ledger = Ledger::default();
+    assert_eq!(ledger.submit(0, submission(1, "1", None, "{}", &[])), Verdict::Run);
+    assert_eq!(ledger.submit(0, submission(2, "1", None, "{}", &[])), Verdict::Run);
+    assert_eq!(ledger.submit(0, submission(3, "x", None, "{}", &["1"])), Verdict::Wait);
+    assert_eq!(ledger.finish(1, 1, &outcome(Err("of another tab"))), Released::default());
+    assert_eq!(ledger.finish(1, 2, &outcome(Ok(()))).ready, [3]);
+}

@@ -87,11 +87,14 @@ pub struct Session {
     expected_prompts: VecDeque<ExpectedPrompt>,
     index_changes: Vec<IndexChange>,
     unknown_events: u64,
+    turns: u64,
 }
 
 /// A prompt on its way into the agent; found again when it comes back as a user message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedPrompt {
+    /// The command it came by, to forget it when it fails.
+    pub token: u64,
     pub text: String,
     pub client_id: Option<String>,
     pub user_id: Option<String>,
@@ -122,6 +125,7 @@ impl Session {
             expected_prompts: VecDeque::new(),
             index_changes: Vec::new(),
             unknown_events: 0,
+            turns: 0,
         }
     }
 
@@ -180,6 +184,16 @@ impl Session {
             self.expected_prompts.pop_front();
         }
         self.expected_prompts.push_back(prompt);
+    }
+
+    /// The prompt will not become a message.
+    pub fn forget_prompt(&mut self, token: u64) {
+        self.expected_prompts.retain(|prompt| prompt.token != token);
+    }
+
+    /// How many turns have begun since the start of this process.
+    pub fn turns(&self) -> u64 {
+        self.turns
     }
 
     /// Everything `get_state` tells.

@@ -97,7 +97,7 @@ pub(crate) enum Refusal {
     )]
     Origin(String),
     #[error(
-        "Not logged in. Send the owner token (the file 'token' in the data directory) as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints"
+        "Not logged in. Send the owner token (the file 'owner-token' in the data directory) as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints"
     )]
     NotLoggedIn,
     #[error("The login cannot be checked: {0}")]

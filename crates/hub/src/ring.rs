@@ -20,7 +20,7 @@ const IDLE_CAPACITY_MAX: usize = 8;
 
 /// How old the oldest chunk of a full ring may get before those who have not taken it are left behind: when
 /// most have taken it, and when most have not.
-const PATIENCE_WITH_SLOW: Duration = Duration::from_millis(100);
+const PATIENCE_WITH_SLOW: Duration = Duration::from_millis(250);
 const PATIENCE_WITH_ALL: Duration = Duration::from_millis(500);
 /// A ring makes its publisher wait no longer than this in each window.
 const WAIT_MAX: Duration = Duration::from_secs(2);

@@ -32,11 +32,17 @@ pub enum Effect {
 pub struct Executed {
     pub data: Option<Value>,
     pub effects: Vec<Effect>,
+    /// Of a prompt.
+    pub disposition: Option<Disposition>,
 }
 
 impl Executed {
-    fn titled(title: String) -> Self {
-        Executed { data: None, effects: vec![Effect::Title(title)] }
+    fn with_effect(effect: Effect) -> Self {
+        Executed { effects: vec![effect], ..Executed::default() }
+    }
+
+    fn with_data(data: Value) -> Self {
+        Executed { data: Some(data), ..Executed::default() }
     }
 }
 
@@ -66,6 +72,32 @@ pub enum Progress {
     Events,
     /// The agent is gone; the text says how, with its last words.
     Gone { error: String },
+}
+
+/// Why an agent did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentFailure {
+    pub error: String,
+    /// The request was written and no reply came: whether it took effect is unknown.
+    pub lost: bool,
+}
+
+impl AgentFailure {
+    /// The agent (or we) said no: nothing happened.
+    pub fn refused(error: impl Into<String>) -> Self {
+        AgentFailure { error: error.into(), lost: false }
+    }
+
+    /// The agent died before it answered.
+    pub fn lost(error: impl Into<String>) -> Self {
+        AgentFailure { error: error.into(), lost: true }
+    }
+}
+
+impl From<String> for AgentFailure {
+    fn from(error: String) -> Self {
+        AgentFailure::refused(error)
+    }
 }
 
 /// What became of an accepted prompt.
@@ -172,20 +204,41 @@ impl Driver {
     }
 }
 
+/// A request that the agent has, in the order it was asked.
+pub enum Begun {
+    Pi(pi::PiReceiver),
+    Demo(demo::DemoReceiver),
+}
+
 impl DriverHandle {
-    /// Asks the agent and waits for its answer.
-    pub async fn request(&self, request: AgentRequest) -> Result<Value, String> {
+    /// Gives the agent a request without waiting for anything.
+    pub fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
         match self {
-            DriverHandle::Pi(handle) => handle.request(request).await,
-            DriverHandle::Demo(handle) => handle.request(request).await,
+            DriverHandle::Pi(handle) => handle.begin(&request).map(Begun::Pi),
+            DriverHandle::Demo(handle) => handle.begin(request).map(Begun::Demo),
         }
     }
 
+    /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.
+    pub async fn prompted(
+        &self,
+        begun: Begun,
+        is_command: bool,
+        busy: bool,
+    ) -> Result<Executed, AgentFailure> {
+        let reply = begun.reply().await?;
+        let disposition = match self {
+            DriverHandle::Pi(handle) => handle.disposition(&reply, is_command, busy).await,
+            DriverHandle::Demo(_) => Disposition::accepted(busy),
+        };
+        Ok(Executed { disposition: Some(disposition), ..Executed::default() })
+    }
+
     /// Tells the agent something that has no answer.
-    pub async fn tell(&self, request: AgentRequest) -> Result<(), String> {
+    pub fn tell(&self, request: AgentRequest) -> Result<(), String> {
         match self {
-            DriverHandle::Pi(handle) => handle.tell(request).await,
-            DriverHandle::Demo(handle) => handle.tell(request),
+            DriverHandle::Pi(handle) => handle.tell(&request),
+            DriverHandle::Demo(handle) => handle.begin(request).map(drop).map_err(|failure| failure.error),
         }
     }
 
@@ -197,32 +250,35 @@ impl DriverHandle {
         }
     }
 
-    /// Gives the agent a prompt; the answer says whether it started a turn, waits, or was done at once.
-    pub async fn prompt(&self, prompt: AgentRequest, busy: bool) -> Result<Executed, String> {
-        let disposition = match self {
-            DriverHandle::Pi(handle) => handle.prompt(prompt, busy).await?,
-            DriverHandle::Demo(handle) => {
-                handle.request(prompt).await?;
-                Disposition::accepted(busy)
-            }
-        };
-        let data = serde_json::json!({ "disposition": disposition.as_str() });
-        Ok(Executed { data: Some(data), effects: Vec::new() })
-    }
-
     /// Runs a command that only the agent can carry out.
-    pub async fn execute(&self, command: &Command) -> Result<Executed, String> {
+    pub async fn execute(&self, command: &Command) -> Result<Executed, AgentFailure> {
         match self {
             DriverHandle::Pi(handle) => pi::execute(handle, command).await,
             DriverHandle::Demo(handle) => handle.execute(command).await,
         }
     }
 
-    /// What may have changed without an event.
-    pub async fn facts(&self) -> Result<AgentFacts, String> {
+    /// What may have changed without an event. `known` is the conversation we think the agent is in.
+    pub async fn changes(&self, known: Option<&str>) -> Result<Vec<Effect>, AgentFailure> {
         match self {
-            DriverHandle::Pi(handle) => handle.facts().await,
-            DriverHandle::Demo(_) => Ok(demo::facts()),
+            DriverHandle::Pi(handle) => {
+                let facts = handle.facts().await?;
+                if known.is_some() && facts.native_session_id.as_deref() != known {
+                    return pi::where_now(handle).await;
+                }
+                Ok(vec![Effect::Facts(facts)])
+            }
+            DriverHandle::Demo(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Begun {
+    /// The agent's answer.
+    pub async fn reply(self) -> Result<Value, AgentFailure> {
+        match self {
+            Begun::Pi(receiver) => receiver.reply().await,
+            Begun::Demo(receiver) => receiver.reply().await,
         }
     }
 }

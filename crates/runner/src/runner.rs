@@ -31,6 +31,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// Old outcomes are removed every hour.
+const BEATS_PER_PRUNE: u64 = 360;
+
 /// Records sent again after a restart, per read.
 const RESEND_ROWS: usize = 1000;
 
@@ -77,8 +80,8 @@ impl Runner {
         });
         let welcome = hello(&shared, &mut receiver).await?;
         resend(&shared, &welcome).await?;
-        let sessions = restore_sessions(&shared).await?;
-        let task = Task { shared, sessions, ended, started_at: now_ms() };
+        let sessions = restore_sessions(&shared, &welcome).await?;
+        let task = Task { shared, sessions, ended, started_at: now_ms(), beats: 0 };
         Ok(Runner { task: tokio::spawn(task.run(receiver, shutdown)) })
     }
 
@@ -95,6 +98,7 @@ struct Task {
     sessions: HashMap<String, mpsc::Sender<SessionInput>>,
     ended: mpsc::Receiver<String>,
     started_at: i64,
+    beats: u64,
 }
 
 impl Task {
@@ -251,13 +255,19 @@ impl Task {
         respond(&self.shared, session_id, incoming, result).await;
     }
 
-    async fn heartbeat(&self) {
+    async fn heartbeat(&mut self) {
         let beat = RunnerHeartbeat {
             runner_id: self.shared.config.runner_id.clone(),
             uptime_s: u64::try_from((now_ms() - self.started_at) / 1000).unwrap_or(0),
             sessions: Vec::new(),
         };
         send_line(&self.shared, &LinkLine::Heartbeat(beat)).await;
+        self.beats += 1;
+        if self.beats.is_multiple_of(BEATS_PER_PRUNE)
+            && let Err(error) = self.shared.store.prune_outcomes(outcome_limits()).await
+        {
+            tracing::warn!(%error, "old outcomes could not be removed");
+        }
     }
 
     /// Stops all sessions at once, each in its own time, and closes the store.
@@ -314,12 +324,16 @@ async fn hello(shared: &Shared, receiver: &mut LinkReceiver) -> Result<RunnerWel
     }
 }
 
+/// The last record the hub has of a session.
+fn head_of(welcome: &RunnerWelcome, session_id: &str) -> u64 {
+    let session = welcome.sessions.iter().find(|session| session.session_id == session_id);
+    session.map_or(0, |session| session.last_seq)
+}
+
 /// Sends what the hub does not have; what it has is done with.
 async fn resend(shared: &Shared, welcome: &RunnerWelcome) -> Result<(), RunnerError> {
-    let heads: HashMap<&str, u64> =
-        welcome.sessions.iter().map(|session| (session.session_id.as_str(), session.last_seq)).collect();
     for row in shared.store.sessions().await? {
-        let mut after = heads.get(row.session_id.as_str()).copied().unwrap_or(0);
+        let mut after = head_of(welcome, &row.session_id);
         shared.store.ack(&row.session_id, after);
         loop {
             let lines = shared.store.spool_after(&row.session_id, after, RESEND_ROWS).await?;
@@ -336,6 +350,7 @@ async fn resend(shared: &Shared, welcome: &RunnerWelcome) -> Result<(), RunnerEr
 
 async fn restore_sessions(
     shared: &Arc<Shared>,
+    welcome: &RunnerWelcome,
 ) -> Result<HashMap<String, mpsc::Sender<SessionInput>>, RunnerError> {
     let mut questions: HashMap<String, Vec<String>> = HashMap::new();
     for approval in shared.store.approvals().await? {
@@ -345,7 +360,8 @@ async fn restore_sessions(
     for row in shared.store.sessions().await? {
         let session_id = row.session_id.clone();
         let open = questions.remove(&session_id).unwrap_or_default();
-        match restore(&shared.config, row, open) {
+        let hub_seq = head_of(welcome, &session_id);
+        match restore(&shared.config, row, open, hub_seq) {
             Ok(restored) => {
                 sessions.insert(session_id, spawn_restored(shared, restored));
             }

@@ -7,18 +7,19 @@ mod actor;
 mod admit;
 mod agent;
 mod commands;
+mod prompts;
 mod publish;
 mod row;
 
 use bytes::Bytes;
 use qd_core::ledger::Token;
-use qd_core::session::{AgentFacts, AgentUp};
+use qd_core::session::AgentUp;
 use tokio::sync::oneshot;
 
 pub(crate) use actor::{Shared, spawn_new, spawn_restored};
 pub(crate) use row::restore;
 
-use crate::driver::{Driver, Executed};
+use crate::driver::{AgentFailure, Driver, Effect, Executed};
 use crate::submissions::Release;
 
 /// Inputs a session may have waiting; when full, new commands are refused at once.
@@ -44,12 +45,12 @@ pub(crate) enum SessionInput {
     /// The agent has carried out a command.
     Executed {
         token: Token,
-        result: Box<Result<Executed, String>>,
+        result: Box<Result<Executed, AgentFailure>>,
     },
-    /// What the agent says of itself after a turn.
-    Facts {
+    /// What changed at the agent without an event.
+    Changes {
         generation: u32,
-        facts: Box<AgentFacts>,
+        effects: Vec<Effect>,
     },
     /// The runner stops.
     Shutdown(oneshot::Sender<()>),

@@ -63,6 +63,7 @@ impl Submissions {
     /// Takes up what survived a restart.
     pub(crate) fn restore(rows: Vec<OutcomeRow>) -> Self {
         let mut ledger = Ledger::new(Limits::default());
+        let mut next_token = 0;
         for row in rows {
             let Ok(fingerprint) = <[u8; 32]>::try_from(row.fingerprint.as_ref()) else { continue };
             let outcome = stored_outcome(&row);
@@ -72,12 +73,13 @@ impl Submissions {
                 key,
             });
             let id = (!row.id.is_empty()).then_some(IdName { principal: row.principal, id: row.id });
-            ledger.restore(key, id, fingerprint, row.created_at, outcome);
+            next_token += 1;
+            let submission =
+                Submission { token: next_token, cmd: row.cmd, key, id, fingerprint, depends_on: Vec::new() };
+            ledger.restore(submission, row.created_at, outcome);
         }
-        Submissions {
-            inner: Mutex::new(Inner { ledger, owners: HashMap::new() }),
-            next_token: AtomicU64::new(1),
-        }
+        let inner = Mutex::new(Inner { ledger, owners: HashMap::new() });
+        Submissions { inner, next_token: AtomicU64::new(next_token + 1) }
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -166,7 +168,11 @@ pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Ou
         cmd: submission.cmd.clone(),
         response_json: stored.and_then(|stored| serde_json::to_vec(&stored).ok()).map(Bytes::from),
         created_at: now,
-        status: if outcome.is_some() { OutcomeStatus::Done } else { OutcomeStatus::InFlight },
+        status: match outcome {
+            None => OutcomeStatus::InFlight,
+            Some(outcome) if outcome.indeterminate => OutcomeStatus::Indeterminate,
+            Some(_) => OutcomeStatus::Done,
+        },
     }
 }
 
@@ -175,11 +181,11 @@ fn stored_outcome(row: &OutcomeRow) -> Outcome {
         row.response_json.as_ref().and_then(|json| serde_json::from_slice(json).ok());
     let bytes = row.response_json.as_ref().map_or(0, Bytes::len);
     match stored {
-        Some(stored) if row.status == OutcomeStatus::Done => Outcome {
+        Some(stored) if row.status != OutcomeStatus::InFlight => Outcome {
             cmd: row.cmd.clone(),
             result: if stored.success { Ok(stored.data) } else { Err(stored.error.unwrap_or_default()) },
             session_version: stored.session_version,
-            indeterminate: false,
+            indeterminate: row.status == OutcomeStatus::Indeterminate,
             bytes,
         },
         _ => Outcome {

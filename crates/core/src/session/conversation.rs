@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use qd_wire::JsonObject;
 use qd_wire::event::Event;
 use qd_wire::message::{Message, Sender, SenderKind};
-use qd_wire::{JsonObject, Role};
 use serde_json::Value;
 
 use super::{IndexChange, Session};
@@ -31,7 +31,7 @@ impl Session {
         let mut list = Vec::with_capacity(messages.len());
         for native in messages {
             let id = self.ids.mint(native.head.role, native.head.created_at);
-            let mut message = self.canonical(id, native);
+            let mut message = Self::canonical(id, native);
             message.idx = self.memory.next_idx;
             self.memory.next_idx += 1;
             self.index_changes.push(IndexChange::Add { idx: message.idx, message_id: message.id.clone() });
@@ -56,7 +56,7 @@ impl Session {
             if known.contains(&id) {
                 continue;
             }
-            let message = self.canonical(id, native);
+            let message = Self::canonical(id, native);
             self.append_message(now, message, out);
             added += 1;
         }
@@ -64,12 +64,12 @@ impl Session {
     }
 
     /// A message with its id; the position is given when it is appended.
-    pub(super) fn canonical(&mut self, id: String, native: NativeMessage) -> Message {
+    pub(super) fn canonical(id: String, native: NativeMessage) -> Message {
         let mut metadata = native.metadata;
         if let Some(error) = native.error {
             metadata.get_or_insert_with(JsonObject::new).insert("error".into(), Value::String(error));
         }
-        let mut message = Message {
+        Message {
             id,
             idx: 0,
             role: native.head.role,
@@ -85,14 +85,11 @@ impl Session {
             client_id: None,
             sender: None,
             metadata,
-        };
-        if message.role == Role::User {
-            self.recognise_prompt(&mut message);
         }
-        message
     }
 
-    fn recognise_prompt(&mut self, message: &mut Message) {
+    /// A user message that came by one of our prompts carries the client's own id and the sender.
+    pub(super) fn recognise_prompt(&mut self, message: &mut Message) {
         if self.expected_prompts.is_empty() {
             return;
         }

@@ -12,6 +12,9 @@ use crate::outbox::{Delta, Outbox};
 /// Tools one turn may run at once, in our books; more run unseen until they end.
 const TOOLS_MAX: usize = 256;
 
+/// Status texts kept for clients that attach later.
+const STATUS_TEXTS_MAX: usize = 256;
+
 impl Session {
     /// Takes one event of the agent.
     pub fn agent_event(&mut self, now: i64, event: AgentEvent, out: &mut Outbox) {
@@ -57,7 +60,9 @@ impl Session {
         match event {
             AgentEvent::RetryStarted { attempt, max_attempts, delay_ms, error } => {
                 self.emit(now, &Event::RetryStart { attempt, max_attempts, delay_ms, error }, out);
-                self.set_phase(now, AgentPhase::Retrying, None, out);
+                if self.turn.is_some() {
+                    self.set_phase(now, AgentPhase::Retrying, None, out);
+                }
             }
             AgentEvent::RetryEnded { success, attempt, final_error } => {
                 self.emit(now, &Event::RetryEnd { success, attempt, final_error }, out);
@@ -99,6 +104,7 @@ impl Session {
     fn turn_started(&mut self, now: i64, out: &mut Outbox) {
         if self.turn.is_none() {
             self.turn = Some(Turn::default());
+            self.turns += 1;
         }
         self.set_phase(now, AgentPhase::Generating, None, out);
     }
@@ -159,6 +165,10 @@ impl Session {
     fn message_started(&mut self, now: i64, head: MessageHead, out: &mut Outbox) {
         // A start while another message is open means its end was lost.
         self.close_assembly(now, out);
+        // An answer outside any turn means its start was lost, or the agent settled too early.
+        if head.role == Role::Assistant && self.turn.is_none() {
+            self.turn_started(now, out);
+        }
         let message_id = self.ids.mint(head.role, head.created_at);
         let role = head.role.as_str().to_owned();
         self.emit(now, &Event::MessageStart { message_id: message_id.clone(), role }, out);
@@ -179,7 +189,10 @@ impl Session {
             turn.last_stop = native.stop_reason;
             turn.last_error.clone_from(&native.error);
         }
-        let message = self.canonical(assembly.message_id, native);
+        let mut message = Self::canonical(assembly.message_id, native);
+        if message.role == Role::User {
+            self.recognise_prompt(&mut message);
+        }
         self.append_message(now, message, out);
     }
 
@@ -307,6 +320,9 @@ impl Session {
 
     /// With tools running the phase names them; without it is generating again.
     fn tool_phase(&mut self, now: i64, out: &mut Outbox) {
+        if self.turn.is_none() {
+            return;
+        }
         match self.tools.as_slice() {
             [] => self.set_phase(now, AgentPhase::Generating, None, out),
             [tool] => {
@@ -345,9 +361,15 @@ impl Session {
 
     fn status_text(&mut self, now: i64, key: String, text: Option<String>, out: &mut Outbox) {
         match &text {
-            Some(text) => self.status_texts.insert(key.clone(), text.clone()),
-            None => self.status_texts.remove(&key),
-        };
+            None => drop(self.status_texts.remove(&key)),
+            Some(text)
+                if self.status_texts.len() < STATUS_TEXTS_MAX || self.status_texts.contains_key(&key) =>
+            {
+                self.status_texts.insert(key.clone(), text.clone());
+            }
+            // Shown live, but not kept for those who come later.
+            Some(_) => {}
+        }
         self.emit(now, &Event::Status { key, text }, out);
     }
 
@@ -384,7 +406,7 @@ impl Session {
 
     /// A delta proves what the model does; while tools run the tools are what matters.
     fn streaming(&mut self, now: i64, phase: AgentPhase, out: &mut Outbox) {
-        if self.phase != Some(phase) && self.tools.is_empty() {
+        if self.turn.is_some() && self.phase != Some(phase) && self.tools.is_empty() {
             self.set_phase(now, phase, None, out);
         }
     }

@@ -100,6 +100,7 @@ impl Session {
         self.phase = None;
         self.detail = None;
         self.status_texts.clear();
+        self.expected_prompts.clear();
         if self.queue != qd_wire::data::QueueState::default() {
             self.queue = qd_wire::data::QueueState::default();
             self.emit(now, &Event::QueueChanged { queue: self.queue.clone() }, out);

@@ -42,7 +42,8 @@ async fn an_outcome_survives_the_death_of_the_server() {
     let session = mux.ok(created.clone()).await["session_id"].as_str().unwrap().to_owned();
     let from = mux.frames().len();
     let first = mux.call(keyed(&session, "k1", "/text")).await;
-    let failed = json!({"cmd": "set_session_name", "session_id": session, "name": " ", "idempotency_key": "k2"});
+    let failed =
+        json!({"cmd": "set_session_name", "session_id": session, "name": " ", "idempotency_key": "k2"});
     let error = mux.refused(failed.clone()).await;
     mux.until_idle(&session, from).await;
     let qd = qd.restart().await;
@@ -52,7 +53,11 @@ async fn an_outcome_survives_the_death_of_the_server() {
     assert_eq!(again["session_version"], first["session_version"]);
     assert_eq!(mux.refused(failed).await, error);
     let again = mux.call(created).await;
-    assert_eq!((&again["replayed"], &again["data"]["session_id"]), (&json!(true), &json!(session)), "{again}");
+    assert_eq!(
+        (&again["replayed"], &again["data"]["session_id"]),
+        (&json!(true), &json!(session)),
+        "{again}"
+    );
     assert!(mux.refused(keyed(&session, "k1", "/error")).await.contains("Conflicting"));
     assert_eq!(prompts(&mut mux, &session).await, ["/text"]);
     let data = mux.ok(json!({"cmd": "list_sessions"})).await;
@@ -84,9 +89,8 @@ async fn a_command_waits_for_those_it_depends_on() {
     let (_qd, mut mux) = demo().await;
     let session = demo_session(&mut mux).await;
     let name = |id: &str, name: &str| json!({"id": id, "cmd": "set_session_name", "session_id": session, "name": name});
-    let depending = |id: &str, on: &str| {
-        json!({"id": id, "cmd": "get_state", "session_id": session, "depends_on": [on]})
-    };
+    let depending =
+        |id: &str, on: &str| json!({"id": id, "cmd": "get_state", "session_id": session, "depends_on": [on]});
     let from = mux.frames().len();
     mux.send(name("a", "first")).await;
     mux.send(depending("b", "a")).await;
@@ -127,9 +131,7 @@ async fn a_dependency_is_known_after_a_restart_and_across_sessions() {
 async fn a_version_guards_against_what_others_did() {
     let (qd, mut mux) = demo().await;
     let session = demo_session(&mut mux).await;
-    let rename = |version: u64| {
-        json!({"cmd": "set_session_name", "session_id": session, "name": format!("v{version}"), "if_session_version": version})
-    };
+    let rename = |version: u64| json!({"cmd": "set_session_name", "session_id": session, "name": format!("v{version}"), "if_session_version": version});
     assert_eq!(mux.state(&session).await["session_version"], 0);
     let answer = mux.call(rename(0)).await;
     assert_eq!((&answer["success"], &answer["session_version"]), (&json!(true), &json!(1)));

@@ -24,7 +24,10 @@ async fn everything_is_there_after_kill_9() {
     assert_eq!(state["status"], "dormant");
     let list = mux.ok(json!({"cmd": "list_sessions"})).await;
     let row = &list["sessions"][0];
-    assert_eq!((&row["state"], &row["title"], &row["message_count"]), (&json!("dormant"), &json!("Ship"), &json!(9)));
+    assert_eq!(
+        (&row["state"], &row["title"], &row["message_count"]),
+        (&json!("dormant"), &json!("Ship"), &json!(9))
+    );
     // The next prompt starts the agent again and the numbers go on.
     mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     let events = mux.prompt(&session, "/text").await;
@@ -33,7 +36,8 @@ async fn everything_is_there_after_kill_9() {
     let messages = mux.messages(&session).await;
     assert_eq!(messages.len(), before.0.len() + 2);
     assert_eq!(messages[..before.0.len()], before.0);
-    let ids: std::collections::HashSet<String> = messages.iter().map(|message| message["id"].to_string()).collect();
+    let ids: std::collections::HashSet<String> =
+        messages.iter().map(|message| message["id"].to_string()).collect();
     assert_eq!(ids.len(), messages.len());
 }
 
@@ -90,7 +94,8 @@ async fn a_session_is_closed_restarted_and_deleted() {
     let mut mux = qd.connect().await;
     assert_eq!(mux.ok(json!({"cmd": "list_sessions"})).await["sessions"], json!([]));
     // The name is free again.
-    let data = mux.ok(json!({"cmd": "session.create", "session_id": session, "config": {"harness": "demo"}})).await;
+    let data =
+        mux.ok(json!({"cmd": "session.create", "session_id": session, "config": {"harness": "demo"}})).await;
     assert_eq!((&data["session_id"], &data["messages"]), (&json!(session), &json!([])));
 }
 
@@ -102,8 +107,11 @@ async fn closing_and_deleting_a_working_session_ends_its_turn() {
         mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
         mux.wait_event("stream.text_delta").await;
         mux.ok(json!({"cmd": cmd, "session_id": session})).await;
-        let ended = mux.wait_for("the aborted answer", |frame| frame["event"] == "stream.message_end"
-            && frame["message"]["role"] == "assistant").await;
+        let ended = mux
+            .wait_for("the aborted answer", |frame| {
+                frame["event"] == "stream.message_end" && frame["message"]["role"] == "assistant"
+            })
+            .await;
         assert_eq!(ended["message"]["stop_reason"], "aborted");
         assert_eq!(mux.wait_event("agent.idle").await["reason"], "aborted");
     }
@@ -119,7 +127,8 @@ async fn sessions_and_runners_are_listed() {
     let mut watcher = qd.connect().await;
     let cwd = qd.world().work();
     let first = mux.create(json!({"harness": "demo", "cwd": cwd, "title": "One"})).await;
-    let second = mux.ok(json!({"cmd": "session.create", "session_id": "mine", "config": {"harness": "demo"}})).await;
+    let second =
+        mux.ok(json!({"cmd": "session.create", "session_id": "mine", "config": {"harness": "demo"}})).await;
     assert_eq!(second["session_id"], "mine");
     let changed = |id: &str, change: &str, frame: &Value| {
         frame["type"] == "session.changed" && frame["session_id"] == id && frame["change"] == change

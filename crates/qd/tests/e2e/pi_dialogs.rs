@@ -27,18 +27,48 @@ async fn each_dialog_is_asked_and_its_answer_reaches_the_extension() {
     let (qd, mut mux, _llm) = pi().await;
     let session = with_extension(&qd, &mut mux, "dialogs.ts").await;
     let cases = [
-        ("/dlg-select", json!({"type": "select", "title": "Pick one", "options": ["Allow", "Block"]}),
-            json!({"value": "Block"}), "dlg-select: \"Block\"", "answered"),
-        ("/dlg-confirm", json!({"type": "confirm", "title": "Sure?", "message": "All will be lost"}),
-            json!({"confirmed": true}), "dlg-confirm: true", "answered"),
-        ("/dlg-input", json!({"type": "input", "title": "Name?", "placeholder": "type here"}),
-            json!({"value": "Bob"}), "dlg-input: \"Bob\"", "answered"),
-        ("/dlg-editor", json!({"type": "editor", "title": "Edit text", "prefill": "line 1\nline 2"}),
-            json!({"value": "a\nb"}), "dlg-editor: \"a\\nb\"", "answered"),
-        ("/dlg-select", json!({"type": "select", "title": "Pick one", "options": ["Allow", "Block"]}),
-            json!({"cancelled": true}), "dlg-select: null", "cancelled"),
-        ("/dlg-confirm", json!({"type": "confirm", "title": "Sure?", "message": "All will be lost"}),
-            json!({"confirmed": false}), "dlg-confirm: false", "answered"),
+        (
+            "/dlg-select",
+            json!({"type": "select", "title": "Pick one", "options": ["Allow", "Block"]}),
+            json!({"value": "Block"}),
+            "dlg-select: \"Block\"",
+            "answered",
+        ),
+        (
+            "/dlg-confirm",
+            json!({"type": "confirm", "title": "Sure?", "message": "All will be lost"}),
+            json!({"confirmed": true}),
+            "dlg-confirm: true",
+            "answered",
+        ),
+        (
+            "/dlg-input",
+            json!({"type": "input", "title": "Name?", "placeholder": "type here"}),
+            json!({"value": "Bob"}),
+            "dlg-input: \"Bob\"",
+            "answered",
+        ),
+        (
+            "/dlg-editor",
+            json!({"type": "editor", "title": "Edit text", "prefill": "line 1\nline 2"}),
+            json!({"value": "a\nb"}),
+            "dlg-editor: \"a\\nb\"",
+            "answered",
+        ),
+        (
+            "/dlg-select",
+            json!({"type": "select", "title": "Pick one", "options": ["Allow", "Block"]}),
+            json!({"cancelled": true}),
+            "dlg-select: null",
+            "cancelled",
+        ),
+        (
+            "/dlg-confirm",
+            json!({"type": "confirm", "title": "Sure?", "message": "All will be lost"}),
+            json!({"confirmed": false}),
+            "dlg-confirm: false",
+            "answered",
+        ),
     ];
     for (command, mut expected, with, told, outcome) in cases {
         mux.send(prompt(&session, command)).await;
@@ -64,7 +94,10 @@ async fn a_dialog_times_out_for_everybody() {
     let asked = mux.wait_event("agent.input_needed").await;
     assert_eq!(asked["request"]["timeout"], 200);
     let resolved = mux.wait_event("agent.input_resolved").await;
-    assert_eq!((&resolved["outcome"], &resolved["request_id"]), (&json!("timed_out"), &asked["request"]["request_id"]));
+    assert_eq!(
+        (&resolved["outcome"], &resolved["request_id"]),
+        (&json!("timed_out"), &asked["request"]["request_id"])
+    );
     // pi has a clock of its own, so its word may come first.
     mux.wait_since(from, "the extension's word", |frame| frame["message"] == "dlg-timeout: null").await;
     let late = json!({"cmd": "input_response", "session_id": session, "request_id": resolved["request_id"], "value": "Yes"});
@@ -115,10 +148,14 @@ async fn a_turn_that_waits_at_a_gate_can_be_aborted() {
     let asked = mux.wait_event("agent.input_needed").await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     let resolved = mux.wait_event("agent.input_resolved").await;
-    assert_eq!((&resolved["request_id"], &resolved["outcome"]), (&asked["request"]["request_id"], &json!("withdrawn")));
+    assert_eq!(
+        (&resolved["request_id"], &resolved["outcome"]),
+        (&asked["request"]["request_id"], &json!("withdrawn"))
+    );
     let events = mux.until_idle(&session, from).await;
     assert_eq!(events.last().unwrap()["reason"], "aborted");
-    let (asked, resolved) = (of(&events, "agent.input_needed").len(), of(&events, "agent.input_resolved").len());
+    let (asked, resolved) =
+        (of(&events, "agent.input_needed").len(), of(&events, "agent.input_resolved").len());
     assert_eq!(asked, resolved);
     assert_eq!(mux.state(&session).await["pending_input"], json!([]));
     assert_eq!(mux.prompt(&session, "@@text text=on").await.last().unwrap()["reason"], "stop");

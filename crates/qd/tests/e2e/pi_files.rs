@@ -34,7 +34,11 @@ async fn plain_pi(world: &World, arguments: &[&str]) -> String {
 
 fn session_files(world: &World) -> Vec<PathBuf> {
     let files = qd_testkit::qd::files_below(&world.pi_dir().join("sessions"));
-    files.into_iter().map(|(path, _)| path).filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect()
+    files
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
+        .collect()
 }
 
 /// What people and model said, without the rest.
@@ -59,26 +63,28 @@ fn last_context(llm: &LlmServer) -> Vec<String> {
 #[tokio::test]
 async fn a_session_of_plain_pi_goes_on_here_and_comes_back() {
     let (qd, mut mux, llm) = pi().await;
-    plain_pi(qd.world(), &["-p", "@@text text=\"from plain pi\""]).await;
+    plain_pi(qd.world(), &["-p", "words for plain pi"]).await;
     let file = session_files(qd.world()).pop().expect("plain pi wrote a session");
     let session = pi_session(&qd, &mut mux, json!({"continue_session": file})).await;
-    let expected = said(&[("user", "@@text text=\"from plain pi\""), ("assistant", "from plain pi")]);
+    let hello = "Hello from the scripted model. This is a plain answer.";
+    let expected = said(&[("user", "words for plain pi"), ("assistant", hello)]);
     assert_eq!(dialogue(&mut mux, &session).await, expected);
     assert_eq!(native_file(&mut mux, &session).await, file);
     mux.prompt(&session, "@@text text=\"from qd\"").await;
-    assert!(last_context(&llm).iter().any(|text| text == "from plain pi"), "the old context is there");
+    assert!(last_context(&llm).iter().any(|text| text == "words for plain pi"), "the old context is there");
     mux.ok(json!({"cmd": "session.close", "session_id": session})).await;
 
     let path = file.to_str().unwrap();
-    let printed = plain_pi(qd.world(), &["-p", "--session", path, "@@text text=\"plain again\""]).await;
-    assert!(printed.contains("plain again"), "{printed}");
+    let printed = plain_pi(qd.world(), &["-p", "--session", path, "plain words again"]).await;
+    assert!(printed.contains(hello), "{printed}");
     assert!(last_context(&llm).iter().any(|text| text == "from qd"), "plain pi knows what was said here");
     assert_eq!(session_files(qd.world()), [file.clone()]);
 
     mux.ok(json!({"cmd": "session.restart", "session_id": session})).await;
     let lines = dialogue(&mut mux, &session).await;
-    let answers: Vec<&str> = lines.iter().filter(|(role, _)| role == "assistant").map(|(_, text)| text.as_str()).collect();
-    assert_eq!(answers, ["from plain pi", "from qd", "plain again"]);
+    let answers: Vec<&str> =
+        lines.iter().filter(|(role, _)| role == "assistant").map(|(_, text)| text.as_str()).collect();
+    assert_eq!(answers, [hello, "from qd", hello]);
 }
 
 #[tokio::test]
@@ -96,7 +102,9 @@ async fn a_session_is_continued_by_its_id_and_a_missing_one_refused() {
         let error = mux.refused(create(named)).await;
         assert!(error.contains(&format!("open in session '{first}'")), "one process per file: {error}");
     }
-    for (named, expected) in [("/no/such/file.jsonl", "/no/such/file.jsonl"), ("deadbeef", "no pi session 'deadbeef'")] {
+    for (named, expected) in
+        [("/no/such/file.jsonl", "/no/such/file.jsonl"), ("deadbeef", "no pi session 'deadbeef'")]
+    {
         let error = mux.refused(create(named)).await;
         assert!(error.contains(expected), "{error}");
     }
@@ -125,14 +133,23 @@ async fn a_fork_goes_back_to_an_earlier_prompt() {
     let moved = mux.wait_event("session.native_changed").await;
     assert_ne!(moved["native_session_file"], json!(before));
     let listed = mux.wait_event("messages").await["messages"].as_array().unwrap().clone();
-    assert_eq!(dialogue(&mut mux, &session).await, said(&[("user", "@@text text=one"), ("assistant", "one")]));
+    assert_eq!(
+        dialogue(&mut mux, &session).await,
+        said(&[("user", "@@text text=one"), ("assistant", "one")])
+    );
     assert_eq!(mux.messages(&session).await, listed);
     // Messages that both have keep their ids.
-    let ids = |messages: &[Value]| -> Vec<Value> { messages.iter().map(|message| message["id"].clone()).collect() };
+    let ids =
+        |messages: &[Value]| -> Vec<Value> { messages.iter().map(|message| message["id"].clone()).collect() };
     assert!(ids(&old).starts_with(&ids(&listed)));
     mux.prompt(&session, "@@text text=\"other two\"").await;
     assert!(!last_context(&llm).iter().any(|text| text == "two"));
-    let answers: Vec<String> = dialogue(&mut mux, &session).await.into_iter().filter(|(role, _)| role == "assistant").map(|(_, text)| text).collect();
+    let answers: Vec<String> = dialogue(&mut mux, &session)
+        .await
+        .into_iter()
+        .filter(|(role, _)| role == "assistant")
+        .map(|(_, text)| text)
+        .collect();
     assert_eq!(answers, ["one", "other two"]);
     let now = native_file(&mut mux, &session).await;
     assert!(before.is_file() && now.is_file() && now != before);
@@ -147,7 +164,12 @@ async fn after_restart(qd: Qd, session: &str, answers: &[&str]) {
     let mut mux = qd.connect().await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     mux.prompt(session, "@@text text=last").await;
-    let found: Vec<String> = dialogue(&mut mux, session).await.into_iter().filter(|(role, _)| role == "assistant").map(|(_, text)| text).collect();
+    let found: Vec<String> = dialogue(&mut mux, session)
+        .await
+        .into_iter()
+        .filter(|(role, _)| role == "assistant")
+        .map(|(_, text)| text)
+        .collect();
     assert_eq!(found, [answers, &["last"]].concat());
 }
 
@@ -159,7 +181,15 @@ async fn a_new_conversation_begins_and_an_old_one_is_switched_to() {
     let first = native_file(&mut mux, &session).await;
     mux.skip();
     mux.ok(json!({"cmd": "session.new", "session_id": session})).await;
-    assert_eq!(mux.wait_event("messages").await["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "user").count(), 0);
+    assert_eq!(
+        mux.wait_event("messages").await["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|m| m["role"] == "user")
+            .count(),
+        0
+    );
     assert!(dialogue(&mut mux, &session).await.is_empty());
     mux.prompt(&session, "@@text text=new").await;
     assert!(!last_context(&llm).iter().any(|text| text == "one"));
@@ -173,7 +203,10 @@ async fn a_new_conversation_begins_and_an_old_one_is_switched_to() {
     mux.skip();
     mux.ok(switch(&first)).await;
     mux.wait_event("session.native_changed").await;
-    assert_eq!(dialogue(&mut mux, &session).await, said(&[("user", "@@text text=one"), ("assistant", "one")]));
+    assert_eq!(
+        dialogue(&mut mux, &session).await,
+        said(&[("user", "@@text text=one"), ("assistant", "one")])
+    );
     mux.prompt(&session, "@@text text=more").await;
     assert!(last_context(&llm).iter().any(|text| text == "one"));
     // The file that was left is free for others.

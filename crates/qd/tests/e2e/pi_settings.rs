@@ -21,7 +21,8 @@ async fn the_model_is_chosen_changed_and_everybody_is_told() {
     let (qd, mut mux, llm) = pi().await;
     let session = pi_session(&qd, &mut mux, json!({"model": "fake/fake-2"})).await;
     assert_eq!(model_of(&mut mux, &session).await, "fake-2");
-    let data = mux.ok(on(&session, "set_model", json!({"provider": "fakeanth", "model_id": "fake-anth"}))).await;
+    let data =
+        mux.ok(on(&session, "set_model", json!({"provider": "fakeanth", "model_id": "fake-anth"}))).await;
     assert_eq!(data, json!({"provider": "fakeanth", "model_id": "fake-anth"}));
     let changed = mux.wait_event("config.model_changed").await;
     assert_eq!((&changed["provider"], &changed["model_id"]), (&json!("fakeanth"), &json!("fake-anth")));
@@ -34,11 +35,13 @@ async fn the_model_is_chosen_changed_and_everybody_is_told() {
     assert_eq!(changed["model_id"], data["model_id"]);
     assert_ne!(changed["model_id"], "fake-anth");
     assert_eq!(model_of(&mut mux, &session).await, data["model_id"]);
-    let error = mux.refused(on(&session, "set_model", json!({"provider": "fake", "model_id": "nobody"}))).await;
+    let error =
+        mux.refused(on(&session, "set_model", json!({"provider": "fake", "model_id": "nobody"}))).await;
     assert!(error.contains("nobody"), "{error}");
     assert_eq!(model_of(&mut mux, &session).await, data["model_id"]);
     let list = mux.ok(on(&session, "get_models", json!({}))).await;
-    let mut ids: Vec<&str> = list["models"].as_array().unwrap().iter().map(|m| m["model_id"].as_str().unwrap()).collect();
+    let mut ids: Vec<&str> =
+        list["models"].as_array().unwrap().iter().map(|m| m["model_id"].as_str().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, ["fake-1", "fake-2", "fake-anth", "fake-small"]);
     let list = mux.ok(json!({"cmd": "list_sessions"})).await;
@@ -68,7 +71,9 @@ async fn nothing_a_session_sets_changes_the_users_files() {
     let user = qd.world().pi_dir();
     let mut before = files_below(&user);
     let session = pi_session(&qd, &mut mux, json!({})).await;
-    for (cmd, enabled, field) in [("set_auto_compaction", false, "auto_compaction"), ("set_auto_retry", false, "auto_retry")] {
+    for (cmd, enabled, field) in
+        [("set_auto_compaction", false, "auto_compaction"), ("set_auto_retry", false, "auto_retry")]
+    {
         mux.ok(on(&session, cmd, json!({"enabled": enabled}))).await;
         assert_eq!(mux.state(&session).await[field], enabled, "{field}");
     }
@@ -104,11 +109,18 @@ async fn a_session_is_named_and_its_figures_are_told() {
     let stats = mux.ok(on(&session, "get_stats", json!({}))).await;
     assert_eq!((&stats["user_messages"], &stats["assistant_messages"]), (&json!(1), &json!(2)));
     assert_eq!((&stats["tool_calls"], &stats["tool_results"]), (&json!(1), &json!(1)));
-    assert!(stats["tokens"]["total"].as_u64() > Some(50) && stats["cost_usd"].as_f64() > Some(0.0), "{stats}");
+    assert!(
+        stats["tokens"]["total"].as_u64() > Some(50) && stats["cost_usd"].as_f64() > Some(0.0),
+        "{stats}"
+    );
     let commands = mux.ok(on(&session, "get_commands", json!({}))).await;
     assert!(commands["commands"].is_array());
     let process = &mux.state(&session).await["process"];
-    assert!(process["alive"] == true && process["pid"].as_u64() > Some(1) && process["rss_bytes"].as_u64() > Some(1 << 20));
+    assert!(
+        process["alive"] == true
+            && process["pid"].as_u64() > Some(1)
+            && process["rss_bytes"].as_u64() > Some(1 << 20)
+    );
     let qd = qd.restart().await;
     let mut mux = qd.connect().await;
     assert_eq!(mux.state(&session).await["title"], "Harbour");

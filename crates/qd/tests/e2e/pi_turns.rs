@@ -37,8 +37,10 @@ async fn a_prompt_gives_the_events_in_order_and_everything_is_there_after_kill_9
     let names = names(&events);
     assert_eq!(names[names.len() - 4..], end, "{names:?}");
     assert_eq!((reason(&events), phases(&events)), ("stop", vec!["generating".to_owned()]));
-    let started: Vec<&Value> = of(&events, "stream.message_start").iter().map(|event| &event["message_id"]).collect();
-    let ended: Vec<&Value> = of(&events, "stream.message_end").iter().map(|event| &event["message"]["id"]).collect();
+    let started: Vec<&Value> =
+        of(&events, "stream.message_start").iter().map(|event| &event["message_id"]).collect();
+    let ended: Vec<&Value> =
+        of(&events, "stream.message_end").iter().map(|event| &event["message"]["id"]).collect();
     assert_eq!(started, ended);
     let messages = check_replica(&mut mux, &session).await;
     assert_eq!(messages.iter().map(|message| &message["id"]).collect::<Vec<_>>(), started);
@@ -54,7 +56,9 @@ async fn a_prompt_gives_the_events_in_order_and_everything_is_there_after_kill_9
     assert_eq!(mux.messages(&session).await, messages);
     let data = mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     assert_eq!(data["messages"], Value::Array(messages.clone()));
-    for field in ["seq", "session_version", "message_count", "model", "native_session_id", "native_session_file"] {
+    for field in
+        ["seq", "session_version", "message_count", "model", "native_session_id", "native_session_file"]
+    {
         assert_eq!(data["state"][field], state[field], "{field}");
     }
     // Ids made anew from pi's own file are the same: nothing comes twice.
@@ -62,10 +66,10 @@ async fn a_prompt_gives_the_events_in_order_and_everything_is_there_after_kill_9
     assert_eq!(reason(&events), "stop");
     let after = mux.messages(&session).await;
     assert_eq!(after[..messages.len()], messages);
-    assert_eq!(transcript(&after[messages.len()..]), [
-        ("user".to_owned(), "@@text text=again".to_owned()),
-        ("assistant".to_owned(), "again".to_owned()),
-    ]);
+    assert_eq!(
+        transcript(&after[messages.len()..]),
+        [("user".to_owned(), "@@text text=again".to_owned()), ("assistant".to_owned(), "again".to_owned()),]
+    );
 }
 
 #[tokio::test]
@@ -74,12 +78,15 @@ async fn thinking_and_text_of_both_kinds_of_provider() {
     for model in ["fake/fake-2", "fakeanth/fake-anth"] {
         let session = pi_session(&qd, &mut mux, json!({"model": model, "thinking_level": "high"})).await;
         let events = mux.prompt(&session, "@@thinking thinking=\"hm hm hm hm hm\" text=so").await;
-        let joined: String =
-            of(&events, "stream.thinking_delta").iter().map(|event| event["delta"].as_str().unwrap()).collect();
+        let joined: String = of(&events, "stream.thinking_delta")
+            .iter()
+            .map(|event| event["delta"].as_str().unwrap())
+            .collect();
         assert_eq!(joined, "hm hm hm hm hm", "{model}");
         assert!(phases(&events).contains(&"thinking".to_owned()), "{model}");
         let answer = check_replica(&mut mux, &session).await.pop().unwrap();
-        let parts: Vec<&Value> = answer["parts"].as_array().unwrap().iter().map(|part| &part["type"]).collect();
+        let parts: Vec<&Value> =
+            answer["parts"].as_array().unwrap().iter().map(|part| &part["type"]).collect();
         assert_eq!(parts, ["thinking", "text"], "{model}");
     }
 }
@@ -96,7 +103,10 @@ async fn tools_run_alone_and_in_parallel() {
     assert_eq!((&end["tool_call_id"], &end["is_error"]), (&start["tool_call_id"], &json!(false)));
     assert!(end["output"].to_string().contains("a b") && end["duration_ms"].is_u64(), "{end}");
     assert!(phases(&events).contains(&"tool_running:bash".to_owned()));
-    let order: Vec<&str> = names(&events).into_iter().filter(|name| name.starts_with("tool") || *name == "stream.done").collect();
+    let order: Vec<&str> = names(&events)
+        .into_iter()
+        .filter(|name| name.starts_with("tool") || *name == "stream.done")
+        .collect();
     assert_eq!(order, ["stream.done", "tool.start", "tool.end", "stream.done"]);
 
     let events = mux.prompt(&session, "@@parallel n=3 command=\"echo number {i}\"").await;
@@ -110,20 +120,33 @@ async fn tools_run_alone_and_in_parallel() {
     let first_tool = phases.iter().position(|phase| phase.starts_with("tool_running")).unwrap();
     let ends = of(&events, "tool.end");
     let last_end = events.iter().rposition(|event| event["event"] == "tool.end").unwrap();
-    let generating = events.iter().enumerate().skip_while(|(_, event)| event["event"] != "tool.start")
-        .find(|(_, event)| event["event"] == "agent.working" && event["phase"] == "generating").unwrap().0;
+    let generating = events
+        .iter()
+        .enumerate()
+        .skip_while(|(_, event)| event["event"] != "tool.start")
+        .find(|(_, event)| event["event"] == "agent.working" && event["phase"] == "generating")
+        .unwrap()
+        .0;
     assert!(ends.len() == 3 && first_tool > 0 && generating > last_end, "{phases:?}");
     let messages = check_replica(&mut mux, &session).await;
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert!(roles.ends_with(&["assistant", "tool", "tool", "tool", "assistant"]), "{roles:?}");
-    let calls: Vec<&Value> =
-        messages[roles.len() - 5]["parts"].as_array().unwrap().iter().map(|part| &part["tool_call_id"]).collect();
-    let results: Vec<&Value> = messages[roles.len() - 4..].iter().take(3).map(|message| &message["tool_call_id"]).collect();
+    let calls: Vec<&Value> = messages[roles.len() - 5]["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| &part["tool_call_id"])
+        .collect();
+    let results: Vec<&Value> =
+        messages[roles.len() - 4..].iter().take(3).map(|message| &message["tool_call_id"]).collect();
     assert_eq!(calls, results);
     std::fs::write(qd.world().work().join("a.txt"), "alpha").unwrap();
     let events = mux.prompt(&session, "@@read path=missing.txt").await;
     assert_eq!(of(&events, "tool.end")[0]["is_error"], true);
-    assert_eq!(mux.messages(&session).await.iter().rev().find(|m| m["role"] == "tool").unwrap()["is_error"], true);
+    assert_eq!(
+        mux.messages(&session).await.iter().rev().find(|m| m["role"] == "tool").unwrap()["is_error"],
+        true
+    );
     let events = mux.prompt(&session, "@@write path=b.txt content=beta").await;
     assert_eq!(reason(&events), "stop");
     assert_eq!(std::fs::read_to_string(qd.world().work().join("b.txt")).unwrap(), "beta");
@@ -160,8 +183,12 @@ async fn steering_and_following_up_are_read_in_their_turn() {
     llm.release("a");
     let events = mux.until_idle(&session, from).await;
     assert_eq!((reason(&events), of(&events, "agent.idle").len()), ("stop", 1));
-    let answers: Vec<String> = check_replica(&mut mux, &session).await.iter()
-        .filter(|message| message["role"] == "assistant").map(text_of).collect();
+    let answers: Vec<String> = check_replica(&mut mux, &session)
+        .await
+        .iter()
+        .filter(|message| message["role"] == "assistant")
+        .map(text_of)
+        .collect();
     assert_eq!(answers, ["Before the gate. After it.", "steered", "followed"]);
     assert_eq!(mux.state(&session).await["queue"], json!({"steering": [], "follow_up": []}));
     // Steering an agent that waits is a prompt.
@@ -197,7 +224,9 @@ async fn a_turn_is_aborted_in_the_middle_of_a_tool_and_the_tool_is_gone() {
     let marker = format!("sleep\x0032{}", std::process::id());
     let prompt = format!("@@bash command=\"echo begun; {}\"", marker.replace('\0', " "));
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": prompt})).await;
-    let progress = mux.wait_for("output", |frame| frame["event"] == "tool.progress" && frame.to_string().contains("begun")).await;
+    let progress = mux
+        .wait_for("output", |frame| frame["event"] == "tool.progress" && frame.to_string().contains("begun"))
+        .await;
     assert_eq!(progress["name"], "bash");
     eventually("the tool runs", || !with_marker(&marker).is_empty()).await;
     let mut late = qd.connect().await;
@@ -247,7 +276,11 @@ async fn retries_that_give_up_end_in_one_error() {
     assert_eq!(end["success"], false);
     let errors = of(&events, "agent.error");
     assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0]["error"].as_str().unwrap().contains("on strike") && errors[0]["recoverable"] == true, "{}", errors[0]);
+    assert!(
+        errors[0]["error"].as_str().unwrap().contains("on strike") && errors[0]["recoverable"] == true,
+        "{}",
+        errors[0]
+    );
     assert_eq!(llm.requests().len(), 4);
     check_replica(&mut mux, &session).await;
     assert_eq!(reason(&mux.prompt(&session, "@@text").await), "stop");
@@ -327,10 +360,14 @@ async fn images_reach_the_model() {
     let session = pi_session(&qd, &mut mux, json!({})).await;
     let from = mux.frames().len();
     let image = json!({"data": PIXEL, "media_type": "image/png"});
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@text look", "images": [image]})).await;
+    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@text look", "images": [image]}))
+        .await;
     mux.until_idle(&session, from).await;
     let images = llm.requests()[0].images();
-    assert_eq!((images.len(), images[0].mime_type.as_str(), images[0].data.as_str()), (1, "image/png", PIXEL));
+    assert_eq!(
+        (images.len(), images[0].mime_type.as_str(), images[0].data.as_str()),
+        (1, "image/png", PIXEL)
+    );
     let messages = check_replica(&mut mux, &session).await;
     let user = messages.iter().find(|message| message["role"] == "user").unwrap();
     let part = user["parts"].as_array().unwrap().iter().find(|part| part["type"] == "image").unwrap();

@@ -37,7 +37,11 @@ async fn a_damaged_database_is_a_clear_error() {
     let session = demo_session(&mut mux).await;
     mux.prompt(&session, "/text").await;
     let world = qd.terminate().await;
-    std::fs::write(world.data_dir().join("hub.db"), "this is no database, but it is long enough to look like a file").unwrap();
+    std::fs::write(
+        world.data_dir().join("hub.db"),
+        "this is no database, but it is long enough to look like a file",
+    )
+    .unwrap();
     for leftover in ["hub.db-wal", "hub.db-shm"] {
         // It is there only while a server runs.
         let _absent = std::fs::remove_file(world.data_dir().join(leftover));
@@ -80,9 +84,13 @@ async fn sigterm_ends_pi_and_its_tools_too() {
     let prompt = format!("@@bash command=\"sleep {marker}\"");
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": prompt})).await;
     mux.wait_event("tool.start").await;
-    eventually("the tool runs", || !qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty()).await;
+    eventually("the tool runs", || !qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty())
+        .await;
     qd.terminate().await;
-    eventually("no tool is left", || qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty()).await;
+    eventually("no tool is left", || {
+        qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -130,7 +138,8 @@ async fn a_full_disk_is_a_clear_error_and_nothing_is_lost() {
     let mut waiting = Vec::new();
     let mut error = None;
     for number in 0..200 {
-        let rename = json!({"cmd": "set_session_name", "session_id": session, "name": format!("name {number}")});
+        let rename =
+            json!({"cmd": "set_session_name", "session_id": session, "name": format!("name {number}")});
         waiting.push(mux.send(rename).await);
         if let Some(answer) = mux.try_response(from, waiting.last().unwrap()).await
             && answer["success"] == false

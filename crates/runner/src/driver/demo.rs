@@ -10,15 +10,15 @@ use qd_wire::data::{ModelInfo, ModelRef, ModelsData, StatsData};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Executed, Progress, to_value};
+use super::{AgentFailure, Effect, Executed, Progress, to_value};
 use crate::clock::now_ms;
 
 /// Requests that may wait for the demo; it answers at once, so few are enough.
-const REQUESTS_MAX: usize = 16;
+const REQUESTS_MAX: usize = 256;
 
 struct DemoRequest {
     request: AgentRequest,
-    reply: oneshot::Sender<Result<Value, String>>,
+    reply: oneshot::Sender<Result<Value, AgentFailure>>,
 }
 
 /// The demo agent and its mailbox.
@@ -64,7 +64,7 @@ impl DemoDriver {
         if let Some(DemoRequest { request, reply }) = request {
             let result = self.take(request, events);
             // The asker may have given up; the request has taken effect all the same.
-            let _ = reply.send(result);
+            let _ = reply.send(result.map_err(AgentFailure::refused));
         }
         self.agent.advance(now_ms(), events);
         Progress::Events
@@ -97,36 +97,42 @@ impl DemoDriver {
     }
 }
 
-impl DemoHandle {
-    pub async fn request(&self, request: AgentRequest) -> Result<Value, String> {
-        let (reply, answer) = oneshot::channel();
-        let gone = || "The demo agent is gone".to_owned();
-        self.0.send(DemoRequest { request, reply }).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
-    }
+/// An answer on its way.
+pub struct DemoReceiver(oneshot::Receiver<Result<Value, AgentFailure>>);
 
-    /// Asks without waiting: whoever tells may be the one who lets the demo work.
-    pub fn tell(&self, request: AgentRequest) -> Result<(), String> {
-        let (reply, _unread) = oneshot::channel();
-        self.0
-            .try_send(DemoRequest { request, reply })
-            .map_err(|error| format!("The demo agent takes nothing: {error}"))
+impl DemoReceiver {
+    pub async fn reply(self) -> Result<Value, AgentFailure> {
+        self.0.await.unwrap_or_else(|_| Err(AgentFailure::lost("The demo agent is gone")))
+    }
+}
+
+impl DemoHandle {
+    pub fn begin(&self, request: AgentRequest) -> Result<DemoReceiver, AgentFailure> {
+        let (reply, answer) = oneshot::channel();
+        match self.0.try_send(DemoRequest { request, reply }) {
+            Ok(()) => Ok(DemoReceiver(answer)),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(AgentFailure::refused("The demo agent is busy")),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(AgentFailure::refused("The demo agent is gone")),
+        }
     }
 
     /// Runs a command of a client.
-    pub(super) async fn execute(&self, command: &Command) -> Result<Executed, String> {
+    pub(super) async fn execute(&self, command: &Command) -> Result<Executed, AgentFailure> {
         let data = match command {
             Command::GetCommands(_) => to_value(&demo::commands())?,
             Command::GetModels(_) => to_value(&models())?,
-            Command::GetStats(_) => self.request(AgentRequest::GetStats).await?,
+            Command::GetStats(_) => self.begin(AgentRequest::GetStats)?.reply().await?,
             Command::GetForkPoints(_) => json!({ "fork_points": [] }),
             Command::AbortRetry(_) => return Ok(Executed::default()),
             Command::SetSessionName(params) => {
-                return Ok(Executed::titled(super::session_name(&params.name)?));
+                return Ok(Executed::with_effect(Effect::Title(super::session_name(&params.name)?)));
             }
-            other => return Err(format!("The demo agent does not support '{}'", other.spec().name)),
+            other => {
+                let error = format!("The demo agent does not support '{}'", other.spec().name);
+                return Err(AgentFailure::refused(error));
+            }
         };
-        Ok(Executed { data: Some(data), effects: Vec::new() })
+        Ok(Executed::with_data(data))
     }
 }
 

@@ -18,24 +18,24 @@ use serde_json::Value;
 use tokio::process::ChildStdout;
 use tokio::sync::oneshot;
 
-use super::{Progress, StartRequest};
+use super::{AgentFailure, Progress, StartRequest};
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::process::lines::{LINE_BYTES_MAX, LineReader};
 use crate::process::{AgentProcess, Close};
 
-pub(super) use execute::execute;
-pub use handle::PiHandle;
+pub(super) use execute::{execute, where_now};
+pub use handle::{PiHandle, PiReceiver};
 pub use home::session_directory;
 pub use launch::{BRIDGE_FILE, is_installed};
 
 /// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
 const LINES_PER_BATCH_MAX: usize = 512;
 
-type Reply = oneshot::Sender<Result<Value, String>>;
+type Reply = oneshot::Sender<Result<Value, AgentFailure>>;
 
-/// Requests that wait for pi's answer, by the id we gave them.
-type Waiting = Arc<Mutex<HashMap<String, Reply>>>;
+/// Requests that wait for pi's answer, by the id we gave them; `None` once pi is gone, so that none waits in vain.
+type Waiting = Arc<Mutex<Option<HashMap<String, Reply>>>>;
 
 /// A running pi.
 pub struct PiDriver {
@@ -56,7 +56,7 @@ impl PiDriver {
         let launched = launch::launch(runner, &request).await?;
         let mut process = launched.process;
         let stdout = process.take_stdout().ok_or("The agent's output is already taken")?;
-        let waiting: Waiting = Arc::default();
+        let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let handle = PiHandle::new(process.stdin().clone(), Arc::clone(&waiting), launched.place);
         Ok(PiDriver {
             process,
@@ -117,10 +117,10 @@ impl PiDriver {
             match output {
                 PiOutput::Event(event) => events.push(event),
                 PiOutput::Reply(reply) => {
-                    let waiting = reply.id.and_then(|id| lock(&self.waiting).remove(&id));
+                    let waiting = reply.id.and_then(|id| lock(&self.waiting).as_mut()?.remove(&id));
                     if let Some(waiting) = waiting {
                         // Nobody listens any more when the asker gave up; that is its right.
-                        let _ = waiting.send(reply.result);
+                        let _ = waiting.send(reply.result.map_err(AgentFailure::refused));
                     }
                 }
                 PiOutput::Malformed { error, preview } => {
@@ -145,23 +145,37 @@ impl PiDriver {
             error.push_str(". Its last words:\n");
             error.push_str(&last_words.join("\n"));
         }
-        // Whoever still waits for an answer gets this one.
-        for (_, waiting) in lock(&self.waiting).drain() {
-            let _ = waiting.send(Err(error.clone()));
-        }
+        self.fail_waiting(&error);
         Progress::Gone { error }
     }
 
-    pub async fn close(self) {
-        for (_, waiting) in lock(&self.waiting).drain() {
-            // As above: the asker may have given up.
-            let _ = waiting.send(Err("The session was closed before the agent answered".to_owned()));
+    /// Whoever still waits for an answer gets this one; nobody waits after that.
+    fn fail_waiting(&self, error: &str) {
+        let waiting = lock(&self.waiting).take().unwrap_or_default();
+        for (_, waiting) in waiting {
+            // The asker may have given up.
+            let _ = waiting.send(Err(AgentFailure::lost(error)));
         }
-        drop(self.reader);
-        self.process.close(Close::Graceful).await;
+    }
+
+    pub async fn close(mut self) {
+        self.fail_waiting("The session was closed before the agent answered");
+        let process = self.process;
+        // pi ends by itself when its input ends; what it still prints must not block it.
+        let reader = &mut self.reader;
+        let drain = async {
+            while let Ok(true) = reader.fill().await {
+                while reader.next_line().is_some() {}
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = process.close(Close::Graceful) => {}
+            () = drain => {}
+        }
     }
 }
 
-fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, HashMap<String, Reply>> {
+fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, Option<HashMap<String, Reply>>> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,19 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use qd_core::agent::AgentEvent;
-use qd_core::ledger::Token;
+use qd_core::ledger::{Outcome, Token};
 use qd_core::outbox::Outbox;
-use qd_core::session::Session;
+use qd_core::session::{Memory, Session};
 use qd_link::memory::LinkSender;
 use qd_store::{OutcomeRow, RunnerStore};
 use qd_wire::command::SessionConfig;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::admit::Admitted;
+use super::admit::{Admitted, Held};
+use super::prompts::Door;
 use super::{Incoming, MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::driver::{Driver, DriverHandle, Progress};
+use crate::driver::{AgentFailure, Driver, DriverHandle, Progress};
 use crate::submissions::Submissions;
 
 /// Inputs taken before the results are published.
@@ -88,19 +89,27 @@ pub(crate) struct SessionActor {
     pub(super) sender: mpsc::Sender<SessionInput>,
     pub(super) out: Outbox,
     pub(super) outcomes: Vec<OutcomeRow>,
+    /// Commands whose outcome goes out with this round; whoever waits for them is told after the commit.
+    pub(super) settled: Vec<(Token, Outcome)>,
+    /// What the store has of the session, besides its counters.
+    pub(super) stored: Option<Memory>,
+    /// What the agent did before the session was ready; told after `session.created`.
+    pub(super) early: Vec<AgentEvent>,
     /// The questions the store knows of.
     pub(super) stored_questions: HashSet<String>,
     pub(super) lane: VecDeque<Admitted>,
     pub(super) lane_busy: Option<Token>,
     /// Commands that wait for the agent to be ready.
     pub(super) parked: Vec<Admitted>,
-    /// Commands that wait for other commands, with the moment they give up.
-    pub(super) held: HashMap<Token, (i64, Admitted)>,
+    /// Commands that wait for other commands.
+    pub(super) held: HashMap<Token, Held>,
+    pub(super) door: Door,
     pub(super) running: HashMap<Token, Admitted>,
     pub(super) creating: Option<Token>,
     pub(super) aborts: u32,
     pub(super) next_heartbeat: i64,
     pub(super) finished: bool,
+    stopping: Option<oneshot::Sender<()>>,
 }
 
 /// What woke the session.
@@ -163,16 +172,21 @@ impl SessionActor {
             sender,
             out: Outbox::default(),
             outcomes: Vec::new(),
+            settled: Vec::new(),
+            stored: None,
+            early: Vec::new(),
             stored_questions: HashSet::new(),
             lane: VecDeque::new(),
             lane_busy: None,
             parked: Vec::new(),
             held: HashMap::new(),
+            door: Door::default(),
             running: HashMap::new(),
             creating: None,
             aborts: 0,
             next_heartbeat: 0,
             finished: false,
+            stopping: None,
         }
     }
 
@@ -186,13 +200,29 @@ impl SessionActor {
                 Wake::Agent(progress) => self.agent_progress(progress, &mut events).await,
                 Wake::Timer => self.timers().await,
             }
+            self.pump_lane().await;
+            self.finished |= self.is_phantom();
             self.publish().await;
         }
         self.refuse_the_rest().await;
+        if let Some(done) = self.stopping.take() {
+            // The runner may have stopped waiting; the session is down all the same.
+            let _ = done.send(());
+        }
         let session_id = self.session.identity().session_id.clone();
         if self.shared.ended.send(session_id).await.is_err() {
             tracing::debug!("the runner is gone already");
         }
+    }
+
+    /// A session whose creation was refused at the door: there is nothing to keep.
+    fn is_phantom(&self) -> bool {
+        !self.exists
+            && self.agent == AgentState::None
+            && self.held.is_empty()
+            && self.running.is_empty()
+            && self.parked.is_empty()
+            && self.lane.is_empty()
     }
 
     /// Every command gets an answer, also one that came too late.
@@ -204,15 +234,22 @@ impl SessionActor {
                 self.refuse(&incoming, &error);
             }
         }
-        let held = std::mem::take(&mut self.held).into_values().map(|(_, admitted)| admitted);
-        let running = std::mem::take(&mut self.running).into_values();
-        let unfinished: Vec<Admitted> = held
-            .chain(running)
-            .chain(std::mem::take(&mut self.parked))
-            .chain(std::mem::take(&mut self.lane))
-            .collect();
-        for admitted in unfinished {
-            self.finish(admitted, Err("The session ended before the command did".to_owned())).await;
+        let ended = "The session ended before the command did";
+        for admitted in std::mem::take(&mut self.running).into_values() {
+            // The agent had it: nobody can know how far it came.
+            self.finish(admitted, Err(AgentFailure::lost(ended)));
+        }
+        let held = std::mem::take(&mut self.held).into_values();
+        for Held { admitted, joined, .. } in held {
+            if joined {
+                self.refuse(&admitted.incoming, ended);
+            } else {
+                self.finish(admitted, Err(AgentFailure::refused(ended)));
+            }
+        }
+        let parked = std::mem::take(&mut self.parked);
+        for admitted in parked.into_iter().chain(std::mem::take(&mut self.lane)).chain(self.door.empty()) {
+            self.finish(admitted, Err(AgentFailure::refused(ended)));
         }
         self.publish().await;
     }
@@ -247,6 +284,7 @@ impl SessionActor {
         for _ in 0..INPUTS_PER_ROUND_MAX {
             let Some(input) = next.take() else { break };
             self.take_input(input).await;
+            self.pump_lane().await;
             if self.finished {
                 break;
             }
@@ -264,16 +302,15 @@ impl SessionActor {
             SessionInput::Released { token, release } => self.released(token, *release).await,
             SessionInput::Started { generation, result } => self.agent_started(generation, *result).await,
             SessionInput::Prepared { generation, result } => self.agent_prepared(generation, *result).await,
-            SessionInput::Executed { token, result } => self.executed(token, *result).await,
-            SessionInput::Facts { generation, facts } => {
+            SessionInput::Executed { token, result } => self.executed(token, *result),
+            SessionInput::Changes { generation, effects } => {
                 if generation == self.generation {
-                    self.session.learn(now_ms(), *facts, &mut self.out);
+                    effects.into_iter().for_each(|effect| self.apply(effect));
                 }
             }
             SessionInput::Shutdown(done) => {
+                self.stopping = Some(done);
                 self.shutdown().await;
-                // The runner may have stopped waiting; the session is down all the same.
-                let _ = done.send(());
             }
         }
     }
@@ -286,21 +323,21 @@ impl SessionActor {
         } else if let Some(driver) = self.driver.take() {
             driver.close().await;
         }
-        self.publish().await;
         self.finished = true;
     }
 
     fn next_deadline(&self) -> Option<i64> {
         let questions = self.session.next_question_deadline();
-        let held = self.held.values().map(|(at, _)| *at).min();
+        let held = self.held.values().filter_map(|held| held.deadline).min();
         let heartbeat = (self.next_heartbeat > 0).then_some(self.next_heartbeat);
-        [questions, held, heartbeat].into_iter().flatten().min()
+        [questions, held, heartbeat, self.door.deadline()].into_iter().flatten().min()
     }
 
     async fn timers(&mut self) {
         let now = now_ms();
         self.session.expire_questions(now, &mut self.out);
-        self.expire_held(now).await;
+        self.expire_held(now);
+        self.door_timer(now);
         if self.next_heartbeat > 0 && self.next_heartbeat <= now {
             self.next_heartbeat = now + HEARTBEAT_MS;
             if let Some(process) = self.driver.as_ref().and_then(Driver::stats) {

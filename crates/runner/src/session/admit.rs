@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::Incoming;
 use super::actor::SessionActor;
 use crate::clock::now_ms;
+use crate::driver::AgentFailure;
 use crate::submissions::{Owner, Release, outcome_row};
 
 /// How long a command waits for those it depends on.
@@ -24,6 +25,16 @@ pub(crate) struct Admitted {
     pub(super) incoming: Box<Incoming>,
     pub(super) command: Command,
     pub(super) submission: Option<Submission>,
+    /// Turns begun before the agent got it; of prompts only.
+    pub(super) turns_before: u64,
+}
+
+/// A command that waits for others.
+pub(crate) struct Held {
+    pub(super) admitted: Admitted,
+    /// A repeat of a running command waits as long as that takes, and never has an outcome of its own.
+    pub(super) joined: bool,
+    pub(super) deadline: Option<i64>,
 }
 
 impl Admitted {
@@ -44,16 +55,20 @@ impl SessionActor {
         }
         let submission = self.submission(&incoming);
         let Some(submission) = submission else {
-            return self.dispatch(Admitted { incoming, command, submission: None }).await;
+            return self.dispatch(Admitted { incoming, command, submission: None, turns_before: 0 }).await;
         };
         let sender = &self.sender;
         let owner = || Owner::Session(sender.clone());
         let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
-        let admitted = Admitted { incoming, command, submission: Some(submission) };
+        let admitted = Admitted { incoming, command, submission: Some(submission), turns_before: 0 };
         match verdict {
             Verdict::Run => self.dispatch(admitted).await,
-            Verdict::Wait | Verdict::Join => {
-                self.held.insert(admitted.token(), (now_ms() + DEPENDENCY_WAIT_MS, admitted));
+            Verdict::Wait => {
+                let deadline = Some(now_ms() + DEPENDENCY_WAIT_MS);
+                self.held.insert(admitted.token(), Held { admitted, joined: false, deadline });
+            }
+            Verdict::Join => {
+                self.held.insert(admitted.token(), Held { admitted, joined: true, deadline: None });
             }
             Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
             Verdict::Reject(error) => self.refuse(&admitted.incoming, &error),
@@ -62,23 +77,24 @@ impl SessionActor {
 
     /// A command that waited goes on.
     pub(super) async fn released(&mut self, token: Token, release: Release) {
-        let Some((_, admitted)) = self.held.remove(&token) else { return };
+        let Some(Held { admitted, .. }) = self.held.remove(&token) else { return };
         match release {
             Release::Ready => self.dispatch(admitted).await,
             Release::Joined(outcome) => self.replay(&admitted.incoming, &outcome),
-            Release::Failed(error) => self.finish(admitted, Err(error)).await,
+            Release::Failed(error) => self.finish(admitted, Err(error.into())),
         }
     }
 
     /// Fails the commands that have waited long enough for others.
-    pub(super) async fn expire_held(&mut self, now: i64) {
+    pub(super) fn expire_held(&mut self, now: i64) {
+        let is_over = |held: &Held| held.deadline.is_some_and(|deadline| deadline <= now);
         let expired: Vec<Token> =
-            self.held.iter().filter(|(_, (deadline, _))| *deadline <= now).map(|(token, _)| *token).collect();
+            self.held.iter().filter(|(_, held)| is_over(held)).map(|(token, _)| *token).collect();
         for token in expired {
-            let Some((_, admitted)) = self.held.remove(&token) else { continue };
+            let Some(Held { admitted, .. }) = self.held.remove(&token) else { continue };
             let missing = self.shared.submissions.missing(token).join(", ");
             let error = format!("Command 'depends_on:{missing}' timed out after {DEPENDENCY_WAIT_MS}ms");
-            self.finish(admitted, Err(error)).await;
+            self.finish(admitted, Err(error.into()));
         }
     }
 
@@ -94,25 +110,21 @@ impl SessionActor {
         }
         match spec.lane {
             Lane::Read | Lane::Control => self.begin(admitted).await,
-            Lane::Session if self.lane_busy.is_none() && self.lane.is_empty() => {
-                self.lane_busy = Some(admitted.token());
-                self.begin(admitted).await;
-            }
             Lane::Session if self.lane.len() >= LANE_MAX => {
                 let error = format!("Too many commands wait for this session (max {LANE_MAX})");
-                self.finish(admitted, Err(error)).await;
+                self.finish(admitted, Err(error.into()));
             }
             Lane::Session => self.lane.push_back(admitted),
         }
     }
 
-    /// Starts the next command of the lane, if none runs.
-    async fn pump_lane(&mut self) {
-        while self.lane_busy.is_none() {
+    /// Starts the commands of the lane, one after the other. Called between inputs only: a command that ends at
+    /// once must not start the next from within itself.
+    pub(super) async fn pump_lane(&mut self) {
+        while !self.finished && self.lane_busy.is_none() {
             let Some(admitted) = self.lane.pop_front() else { return };
             self.lane_busy = Some(admitted.token());
-            // Boxed because beginning a command can end it, which pumps the lane again.
-            Box::pin(self.begin(admitted)).await;
+            self.begin(admitted).await;
         }
     }
 
@@ -122,13 +134,13 @@ impl SessionActor {
             && expected != version
         {
             let error = format!("Session version mismatch: expected {expected}, got {version}");
-            return self.finish(admitted, Err(error)).await;
+            return self.finish(admitted, Err(error.into()));
         }
         self.execute(admitted).await;
     }
 
-    /// The one end of a command: outcome stored, response sent, whoever waited goes on.
-    pub(super) async fn finish(&mut self, admitted: Admitted, result: Result<Option<Value>, String>) {
+    /// The one end of a command: its outcome is stored, then its response sent, then whoever waited goes on.
+    pub(super) fn finish(&mut self, admitted: Admitted, result: Result<Option<Value>, AgentFailure>) {
         let now = now_ms();
         let token = admitted.token();
         let spec = admitted.command.spec();
@@ -137,35 +149,28 @@ impl SessionActor {
             self.session.bump_version();
         }
         let session_version = self.exists.then(|| self.session.memory().version);
+        let indeterminate = spec.mutating && result.as_ref().is_err_and(|failure| failure.lost);
+        let result = result.map_err(|failure| failure.error);
         let response = Response {
             id: &admitted.incoming.link_id,
             cmd: &admitted.incoming.cmd,
             result: result.as_ref().map(Option::as_ref).map_err(String::as_str),
             session_version,
             replayed: false,
-            indeterminate: false,
+            indeterminate,
         };
         self.out.response(self.session.front(), now, &response);
         if let Some(submission) = &admitted.submission {
             let bytes = result.as_ref().map_or_else(String::len, |data| data.as_ref().map_or(0, rough_size));
-            let outcome = Outcome {
-                cmd: admitted.incoming.cmd.clone(),
-                result,
-                session_version,
-                indeterminate: false,
-                bytes,
-            };
+            let cmd = admitted.incoming.cmd.clone();
+            let outcome = Outcome { cmd, result, session_version, indeterminate, bytes };
             if spec.mutating || submission.key.is_some() {
                 self.outcomes.push(outcome_row(submission, now, Some(&outcome)));
             }
-            // Waiters are told through their mailboxes, which are read after this round is published.
-            self.shared.submissions.finish(now, token, &outcome);
+            self.settled.push((token, outcome));
         }
         if self.lane_busy == Some(token) {
             self.lane_busy = None;
-        }
-        if self.lane_busy.is_none() && !self.lane.is_empty() && !self.finished {
-            Box::pin(self.pump_lane()).await;
         }
     }
 

@@ -6,13 +6,20 @@ use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::harness::pi::has_stable_id;
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
+use qd_wire::event::NotifyLevel;
 
 use super::actor::{AgentSlot, AgentState, SessionActor};
 use super::admit::Admitted;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
 use crate::driver::pi::BRIDGE_FILE;
-use crate::driver::{self, Driver, Progress};
+use crate::driver::{self, AgentFailure, Driver, Progress};
+
+/// Events kept from before the session is ready.
+const EARLY_EVENTS_MAX: usize = 1024;
+
+/// Commands that may wait for an agent to start.
+const PARKED_MAX: usize = 256;
 
 impl SessionActor {
     /// Starts the agent unless it is there or on its way.
@@ -81,6 +88,9 @@ impl SessionActor {
                 return self.try_without_bridge(error).await;
             }
         };
+        if self.driver.is_none() {
+            return self.agent_failed("The agent ended as soon as it had started".to_owned()).await;
+        }
         let known = match self.shared.store.message_index(&self.session.identity().session_id).await {
             Ok(index) => index.into_iter().map(|(_, id)| id).collect::<HashSet<_>>(),
             Err(error) => return self.agent_failed(error.to_string()).await,
@@ -92,11 +102,14 @@ impl SessionActor {
         self.exists = true;
         self.agent = AgentState::Ready;
         self.session.ready(now_ms(), resumed, up, &known, &mut self.out);
+        for event in std::mem::take(&mut self.early) {
+            self.session.agent_event(now_ms(), event, &mut self.out);
+        }
         if let Some(title) = self.config.title.clone().filter(|_| self.session.memory().title.is_none()) {
             self.session.title_changed(now_ms(), title, &mut self.out);
         }
         self.start_heartbeat();
-        self.answer_create(Ok(())).await;
+        self.answer_create(Ok(()));
         for admitted in std::mem::take(&mut self.parked) {
             self.execute(admitted).await;
         }
@@ -113,6 +126,7 @@ impl SessionActor {
         let message = format!("The bridge extension failed, so phases are less fine: {error}");
         tracing::warn!(message);
         self.start_agent();
+        self.early.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
     }
 
     /// The agent could not be started.
@@ -120,22 +134,33 @@ impl SessionActor {
         self.agent = AgentState::None;
         self.slot = None;
         self.generation += 1;
+        self.early.clear();
+        if let Some(driver) = self.driver.take() {
+            driver.close().await;
+        }
         if self.exists {
             self.session.gone(now_ms(), Gone::Died { error: error.clone() }, &mut self.out);
         }
-        let parked = std::mem::take(&mut self.parked);
-        self.answer_create(Err(error.clone())).await;
-        for admitted in parked {
-            self.finish(admitted, Err(error.clone())).await;
-        }
-        // A session that never came up leaves nothing behind but the answer.
-        self.finished = !self.exists;
-        if self.finished {
+        self.answer_create(Err(error.clone()));
+        self.fail_waiting(&error);
+    }
+
+    /// Fails what waits for an agent that will not come. A session that never came up leaves nothing behind but
+    /// these answers.
+    fn fail_waiting(&mut self, error: &str) {
+        let mut waiting = std::mem::take(&mut self.parked);
+        waiting.extend(self.door.empty());
+        if !self.exists {
+            self.finished = true;
             self.forget_directory();
+            waiting.extend(std::mem::take(&mut self.lane));
+        }
+        for admitted in waiting {
+            self.finish(admitted, Err(AgentFailure::refused(error)));
         }
     }
 
-    async fn answer_create(&mut self, result: Result<(), String>) {
+    fn answer_create(&mut self, result: Result<(), String>) {
         let Some(admitted) = self.creating.take().and_then(|token| self.running.remove(&token)) else {
             return;
         };
@@ -146,22 +171,29 @@ impl SessionActor {
             };
             serde_json::to_value(&data).map(Some).map_err(|error| error.to_string())
         });
-        self.finish(admitted, result).await;
+        self.finish(admitted, result.map_err(AgentFailure::refused));
     }
 
     /// Takes what the agent did.
     pub(super) async fn agent_progress(&mut self, progress: Progress, events: &mut Vec<AgentEvent>) {
         let now = now_ms();
-        let mut settled = false;
-        for event in events.drain(..) {
-            settled |= matches!(event, AgentEvent::TurnSettled { .. });
-            self.session.agent_event(now, event, &mut self.out);
-        }
-        if self.aborts > 0 {
-            self.cancel_questions().await;
-        }
-        if settled {
-            self.refresh_facts();
+        if self.exists {
+            let mut settled = false;
+            for event in events.drain(..) {
+                settled |= matches!(event, AgentEvent::TurnSettled { .. });
+                self.session.agent_event(now, event, &mut self.out);
+            }
+            if self.aborts > 0 {
+                self.cancel_questions();
+            }
+            self.door_check();
+            if settled {
+                self.look_for_changes();
+            }
+        } else {
+            // A record of a session that may never come to be would take a number that is not its own.
+            let room = EARLY_EVENTS_MAX.saturating_sub(self.early.len());
+            self.early.extend(events.drain(..).take(room));
         }
         if let Progress::Gone { error } = progress {
             self.driver = None;
@@ -171,13 +203,14 @@ impl SessionActor {
                 self.agent = AgentState::None;
                 self.slot = None;
                 self.generation += 1;
-                self.session.gone(now, Gone::Died { error }, &mut self.out);
+                self.session.gone(now, Gone::Died { error: error.clone() }, &mut self.out);
+                self.fail_waiting(&error);
             }
         }
     }
 
     /// An agent that waits for an answer cannot be aborted: every open question is cancelled first.
-    pub(super) async fn cancel_questions(&mut self) {
+    pub(super) fn cancel_questions(&mut self) {
         let ids = self.session.open_question_ids();
         if ids.is_empty() {
             return;
@@ -186,23 +219,23 @@ impl SessionActor {
         let Some(handle) = self.handle() else { return };
         for request_id in ids {
             let answer = AgentRequest::Answer { request_id, answer: Answer::Cancelled };
-            if let Err(error) = handle.tell(answer).await {
+            if let Err(error) = handle.tell(answer) {
                 tracing::warn!(%error, "a question could not be cancelled");
             }
         }
     }
 
-    /// Some changes have no event (model, name, file); a finished turn is a good moment to look.
-    fn refresh_facts(&self) {
+    /// Some changes have no event (model, name, conversation); a finished turn or command is the moment to look.
+    pub(super) fn look_for_changes(&self) {
         let Some(handle) = self.handle() else { return };
         let (sender, generation) = (self.sender.clone(), self.generation);
+        let known = self.session.memory().native_session_id.clone();
         tokio::spawn(async move {
             // An agent that is gone by now has reported that itself.
-            if let Ok(facts) = handle.facts().await {
-                let facts = Box::new(facts);
-                if sender.send(SessionInput::Facts { generation, facts }).await.is_err() {
-                    tracing::debug!("a session ended while its agent was asked");
-                }
+            if let Ok(effects) = handle.changes(known.as_deref()).await
+                && sender.send(SessionInput::Changes { generation, effects }).await.is_err()
+            {
+                tracing::debug!("a session ended while its agent was asked");
             }
         });
     }
@@ -216,21 +249,20 @@ impl SessionActor {
         if let Some(driver) = self.driver.take() {
             driver.close().await;
         }
+        self.early.clear();
         if self.exists {
             self.session.gone(now_ms(), gone, &mut self.out);
-        } else {
-            // Nobody but the creator knows of it yet.
-            self.answer_create(Err("The session was closed before its agent was ready".to_owned())).await;
-            self.forget_directory();
-            self.finished = true;
         }
-        let parked = std::mem::take(&mut self.parked);
-        for admitted in parked {
-            self.finish(admitted, Err("The session was closed before its agent was ready".to_owned())).await;
-        }
+        let error = "The session was stopped while its agent was starting; session.restart starts it again";
+        self.answer_create(Err(error.to_owned()));
+        self.fail_waiting(error);
     }
 
     pub(super) fn park(&mut self, admitted: Admitted) {
+        if self.parked.len() >= PARKED_MAX {
+            let error = format!("Too many commands wait for the agent to start (max {PARKED_MAX})");
+            return self.finish(admitted, Err(error.into()));
+        }
         self.parked.push(admitted);
         self.start_agent();
     }
@@ -238,10 +270,13 @@ impl SessionActor {
     /// Removes the agent's private directory.
     pub(super) fn forget_directory(&self) {
         let directory = self.shared.config.session_dir(&self.session.identity().session_id);
-        if let Err(error) = std::fs::remove_dir_all(&directory)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(directory = %directory.display(), %error, "a private directory could not be removed");
-        }
+        // An agent's temporary files can be many.
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = std::fs::remove_dir_all(&directory)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(directory = %directory.display(), %error, "a private directory could not be removed");
+            }
+        });
     }
 }

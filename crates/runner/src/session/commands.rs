@@ -2,18 +2,18 @@
 
 use qd_core::agent::{AgentRequest, Image, WhenBusy};
 use qd_core::ledger::Token;
-use qd_core::session::{ExpectedPrompt, Gone};
+use qd_core::session::Gone;
 use qd_wire::Command;
 use qd_wire::command::{ImageAttachment, InputResponseParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::SessionInput;
 use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
+use super::prompts::Prompt;
 use crate::clock::now_ms;
-use crate::driver::{Effect, Executed};
+use crate::driver::{AgentFailure, Effect, Executed};
 
 /// A prompt for the agent, whatever command it came by.
 struct Input {
@@ -27,27 +27,27 @@ impl SessionActor {
     /// Carries out a command whose turn it is.
     pub(super) async fn execute(&mut self, admitted: Admitted) {
         match &admitted.command {
-            Command::SessionCreate(_) => self.create(admitted).await,
+            Command::SessionCreate(_) => self.create(admitted),
             Command::SessionAttach(params) => {
                 let attach = self.session.attach(params.after);
-                self.answer_with(admitted, &attach).await;
+                self.answer_with(admitted, &attach);
             }
             Command::GetState(_) => {
                 let mut state = self.session.state();
                 state.process = self.driver.as_ref().and_then(crate::driver::Driver::stats);
-                self.answer_with(admitted, &state).await;
+                self.answer_with(admitted, &state);
             }
             Command::InputResponse(params) => {
                 let params = params.clone();
-                self.input_response(admitted, &params).await;
+                self.input_response(admitted, &params);
             }
             Command::SessionClose(_) => self.close(admitted).await,
             Command::SessionDelete(_) => self.delete(admitted).await,
             Command::SessionRestart(_) => self.restart(admitted).await,
-            Command::Abort(_) => self.abort(admitted).await,
+            Command::Abort(_) => self.abort(admitted),
             Command::Delegate(_) | Command::DelegateCancel(_) => {
                 let error = "Delegation is not available on this runner yet".to_owned();
-                self.finish(admitted, Err(error)).await;
+                self.finish(admitted, Err(error.into()));
             }
             Command::SessionDetach(_)
             | Command::GetMessages(_)
@@ -56,14 +56,14 @@ impl SessionActor {
             | Command::Search(_) => {
                 let error =
                     format!("'{}' is answered by the hub, not by a runner", admitted.command.spec().name);
-                self.finish(admitted, Err(error)).await;
+                self.finish(admitted, Err(error.into()));
             }
-            _ => self.ask_agent(admitted).await,
+            _ => self.ask_agent(admitted),
         }
     }
 
     /// Commands that need a living agent; it is started for them where that makes sense.
-    async fn ask_agent(&mut self, admitted: Admitted) {
+    fn ask_agent(&mut self, admitted: Admitted) {
         match (self.agent, self.session.status()) {
             (AgentState::Ready, _) => {}
             (AgentState::None, SessionStatus::Closed) => {
@@ -71,20 +71,20 @@ impl SessionActor {
                     "Session '{}' is closed; session.restart opens it again",
                     self.session.identity().session_id
                 );
-                return self.finish(admitted, Err(error)).await;
+                return self.finish(admitted, Err(error.into()));
             }
             (AgentState::None, _) if matches!(admitted.command, Command::AbortRetry(_)) => {
-                return self.finish(admitted, Err(self.not_running())).await;
+                return self.finish(admitted, Err(self.not_running().into()));
             }
             _ => return self.park(admitted),
         }
         match input_of(&admitted.command) {
-            Some(input) => self.prompt(admitted, input).await,
+            Some(input) => self.prompt(admitted, input),
             None => self.run_on_agent(admitted, None),
         }
     }
 
-    fn not_running(&self) -> String {
+    pub(super) fn not_running(&self) -> String {
         let why = self.session.error().unwrap_or("it is not started");
         format!(
             "Session '{}' has no running agent ({why}); a prompt or session.restart starts it",
@@ -92,36 +92,32 @@ impl SessionActor {
         )
     }
 
-    async fn prompt(&mut self, admitted: Admitted, input: Input) {
-        if self.session.is_working() && input.when_busy.is_none() {
-            let error = "The agent is working. Set streaming_behavior to \"steer\" (read before its next step) or \
-                         \"follow_up\" (read when it is done), or abort first.";
-            return self.finish(admitted, Err(error.to_owned())).await;
-        }
+    fn prompt(&mut self, admitted: Admitted, input: Input) {
         let images = input.images.unwrap_or_default().into_iter();
         let request = AgentRequest::Prompt {
-            message: input.message.clone(),
+            message: input.message,
             images: images.map(|image| Image { data: image.data, media_type: image.media_type }).collect(),
             when_busy: input.when_busy,
         };
-        self.session.expect_prompt(ExpectedPrompt {
-            text: input.message,
-            client_id: input.client_id,
-            user_id: Some(admitted.incoming.principal.clone()).filter(|user| !user.is_empty()),
-        });
-        self.run_on_agent(admitted, Some(request));
+        self.offer_prompt(Prompt { admitted, request, client_id: input.client_id });
     }
 
     /// Lets the agent work on it; the result comes back as an input.
     fn run_on_agent(&mut self, admitted: Admitted, request: Option<AgentRequest>) {
-        let Some(handle) = self.handle() else { return self.park(admitted) };
+        let Some(handle) = self.handle() else {
+            let error = self.not_running();
+            return self.finish(admitted, Err(error.into()));
+        };
+        // Written here and not in the task, so that commands reach the agent in the order they came.
+        let begun = match request.map(|request| handle.begin(request)).transpose() {
+            Ok(begun) => begun,
+            Err(failure) => return self.finish(admitted, Err(failure)),
+        };
         let (token, sender, command) = (admitted.token(), self.sender.clone(), admitted.command.clone());
-        let busy = self.session.is_working();
         self.running.insert(token, admitted);
         tokio::spawn(async move {
-            let result = match request {
-                Some(prompt @ AgentRequest::Prompt { .. }) => handle.prompt(prompt, busy).await,
-                Some(request) => handle.request(request).await.map(|_| Executed::default()),
+            let result = match begun {
+                Some(begun) => begun.reply().await.map(|_| Executed::default()),
                 None => handle.execute(&command).await,
             };
             if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
@@ -131,21 +127,22 @@ impl SessionActor {
     }
 
     /// The agent is done with a command.
-    pub(super) async fn executed(&mut self, token: Token, result: Result<Executed, String>) {
+    pub(super) fn executed(&mut self, token: Token, result: Result<Executed, AgentFailure>) {
         let Some(admitted) = self.running.remove(&token) else { return };
+        if input_of(&admitted.command).is_some() {
+            return self.prompt_answered(admitted, result);
+        }
         if matches!(admitted.command, Command::Abort(_)) {
             self.aborts = self.aborts.saturating_sub(1);
         }
         let result = result.map(|executed| {
-            for effect in executed.effects {
-                self.apply(effect);
-            }
+            executed.effects.into_iter().for_each(|effect| self.apply(effect));
             executed.data
         });
-        self.finish(admitted, result).await;
+        self.finish(admitted, result);
     }
 
-    fn apply(&mut self, effect: Effect) {
+    pub(super) fn apply(&mut self, effect: Effect) {
         let now = now_ms();
         match effect {
             Effect::Facts(facts) => self.session.learn(now, facts, &mut self.out),
@@ -158,49 +155,49 @@ impl SessionActor {
         }
     }
 
-    async fn create(&mut self, admitted: Admitted) {
+    fn create(&mut self, admitted: Admitted) {
         if self.exists || self.creating.is_some() {
             let error = format!(
                 "Session '{}' already exists; session.attach joins it",
                 self.session.identity().session_id
             );
-            return self.finish(admitted, Err(error)).await;
+            return self.finish(admitted, Err(error.into()));
         }
         self.creating = Some(admitted.token());
         self.running.insert(admitted.token(), admitted);
         self.start_agent();
     }
 
-    async fn input_response(&mut self, admitted: Admitted, params: &InputResponseParams) {
+    fn input_response(&mut self, admitted: Admitted, params: &InputResponseParams) {
         let user = admitted.incoming.principal.clone();
         let answer = match self.session.answer(now_ms(), params, Some(&user), &mut self.out) {
             Ok(answer) => answer,
-            Err(error) => return self.finish(admitted, Err(error.to_string())).await,
+            Err(error) => return self.finish(admitted, Err(error.to_string().into())),
         };
         let Some(handle) = self.handle() else {
-            return self.finish(admitted, Err(self.not_running())).await;
+            return self.finish(admitted, Err(self.not_running().into()));
         };
         let request = AgentRequest::Answer { request_id: params.request_id.clone(), answer };
-        let result = handle_tell(&handle, request).await;
-        self.finish(admitted, result).await;
+        let result = handle.tell(request).map(|()| None).map_err(AgentFailure::refused);
+        self.finish(admitted, result);
     }
 
-    async fn abort(&mut self, admitted: Admitted) {
+    fn abort(&mut self, admitted: Admitted) {
         if self.agent != AgentState::Ready {
-            return self.finish(admitted, Err(self.not_running())).await;
+            return self.finish(admitted, Err(self.not_running().into()));
         }
         self.aborts += 1;
-        self.cancel_questions().await;
+        self.cancel_questions();
         self.session.abort_requested();
         self.run_on_agent(admitted, Some(AgentRequest::Abort));
     }
 
     async fn close(&mut self, admitted: Admitted) {
         if self.session.status() == SessionStatus::Closed {
-            return self.finish(admitted, Ok(None)).await;
+            return self.finish(admitted, Ok(None));
         }
         self.stop_agent(Gone::Closed { reason: "closed by a client".to_owned() }).await;
-        self.finish(admitted, Ok(None)).await;
+        self.finish(admitted, Ok(None));
     }
 
     async fn restart(&mut self, admitted: Admitted) {
@@ -214,29 +211,24 @@ impl SessionActor {
 
     async fn delete(&mut self, admitted: Admitted) {
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
-        self.finished = true;
-        self.finish(admitted, Ok(None)).await;
         self.publish().await;
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
-            tracing::error!(%error, session_id, "a deleted session is still in the store");
+            let error = format!("The session could not be deleted: {error}");
+            return self.finish(admitted, Err(error.into()));
         }
-        self.forget_directory();
-        // What still waits is refused without a trace: the session is gone from the store.
+        // Gone from the store before it is confirmed; what still waits is refused without a trace.
         self.exists = false;
+        self.finished = true;
+        self.forget_directory();
+        self.finish(admitted, Ok(None));
     }
 
-    async fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {
-        let result = serde_json::to_value(data).map(Some).map_err(|error| error.to_string());
-        self.finish(admitted, result).await;
+    fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {
+        let result =
+            serde_json::to_value(data).map(Some).map_err(|error| AgentFailure::refused(error.to_string()));
+        self.finish(admitted, result);
     }
-}
-
-async fn handle_tell(
-    handle: &crate::driver::DriverHandle,
-    request: AgentRequest,
-) -> Result<Option<Value>, String> {
-    handle.tell(request).await.map(|()| None)
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.

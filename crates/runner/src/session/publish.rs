@@ -18,14 +18,23 @@ impl SessionActor {
     pub(super) async fn publish(&mut self) {
         let (bytes, records) = self.out.take();
         let block = Bytes::from(bytes);
-        let durable = !records.is_empty() || !self.outcomes.is_empty();
-        if durable {
+        let stored_version = self.stored.as_ref().map_or(0, |stored| stored.version);
+        let has_new_version = self.exists && self.session.memory().version != stored_version;
+        if !records.is_empty() || !self.outcomes.is_empty() || has_new_version {
             let spool = records.into_iter().map(|record| (record.seq, block.slice(record.range))).collect();
             let batch = self.batch(spool);
-            self.commit(batch).await;
+            if !self.commit(batch).await {
+                // What is not stored was never said; the next start goes on from what is.
+                self.finished = true;
+                self.settled.clear();
+                return;
+            }
         }
         if !block.is_empty() && self.shared.link.send(block).await.is_err() {
             tracing::debug!("the hub is gone; records wait in the spool");
+        }
+        for (token, outcome) in self.settled.drain(..) {
+            self.shared.submissions.finish(now_ms(), token, &outcome);
         }
     }
 
@@ -39,7 +48,13 @@ impl SessionActor {
         if !self.exists {
             return batch;
         }
-        batch.session_row = Some(row::session_row(self, now_ms()));
+        let memory = self.session.memory();
+        if self.stored.as_ref().is_some_and(|stored| row::differs_in_counters_only(stored, memory)) {
+            batch.counters = Some(row::counters(self, now_ms()));
+        } else {
+            batch.session_row = Some(row::session_row(self, now_ms()));
+        }
+        self.stored = Some(memory.clone());
         for change in self.session.take_index_changes() {
             match change {
                 IndexChange::Clear => {
@@ -74,14 +89,15 @@ impl SessionActor {
     }
 
     /// Tries until it is stored: nothing durable is dropped. Commands that come meanwhile are told why they fail.
-    async fn commit(&mut self, batch: RunnerBatch) {
+    /// False when the store is closed.
+    async fn commit(&mut self, batch: RunnerBatch) -> bool {
         let mut reported = false;
         loop {
             let error = match self.shared.store.commit(batch.clone()).await {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(StoreError::Closed) => {
                     tracing::warn!("the store closed before a session's last records");
-                    return;
+                    return false;
                 }
                 Err(error) => error,
             };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use qd_core::session::{Identity, Memory, Session};
-use qd_store::RunnerSession;
+use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ModelRef, SessionStatus};
 use serde::{Deserialize, Serialize};
@@ -62,16 +62,49 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
     }
 }
 
-/// Rebuilds a session; its agent is not running.
+/// The part of the row that changes all the time.
+pub(super) fn counters(actor: &SessionActor, now: i64) -> SessionCounters {
+    let memory = actor.session.memory();
+    SessionCounters {
+        version: memory.version,
+        next_seq: memory.last_seq + 1,
+        next_idx: memory.next_idx,
+        state: actor.session.status().as_str().to_owned(),
+        updated_at: now,
+    }
+}
+
+/// Whether the counters are all that has to be written.
+pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool {
+    let Memory {
+        last_seq: _,
+        next_idx: _,
+        version: _,
+        title,
+        model,
+        thinking_level,
+        native_session_id,
+        native_session_file,
+    } = memory;
+    stored.title == *title
+        && stored.model == *model
+        && stored.thinking_level == *thinking_level
+        && stored.native_session_id == *native_session_id
+        && stored.native_session_file == *native_session_file
+}
+
+/// Rebuilds a session; its agent is not running. `hub_seq` is the last record the hub has of it.
 pub(crate) fn restore(
     runner: &RunnerConfig,
     row: RunnerSession,
     open_questions: Vec<String>,
+    hub_seq: u64,
 ) -> Result<Restored, String> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
     let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;
     let memory = Memory {
-        last_seq: row.next_seq.saturating_sub(1),
+        // A number the hub has seen is never given again, whatever became of our own records.
+        last_seq: row.next_seq.saturating_sub(1).max(hub_seq),
         next_idx: row.next_idx,
         version: row.version,
         title: row.title,

@@ -6,13 +6,16 @@ use qd_wire::Command;
 use serde_json::{Value, json};
 
 use super::PiHandle;
-use crate::driver::{Effect, Executed, session_name, to_value};
+use crate::driver::{AgentFailure, Effect, Executed, session_name, to_value};
 
 /// Levels pi knows; it would turn any other word into `off` without saying so.
 const THINKING_LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
 
 /// Runs one command.
-pub(in crate::driver) async fn execute(handle: &PiHandle, command: &Command) -> Result<Executed, String> {
+pub(in crate::driver) async fn execute(
+    handle: &PiHandle,
+    command: &Command,
+) -> Result<Executed, AgentFailure> {
     match command {
         Command::GetStats(_) => read(handle, AgentRequest::GetStats, |data| to_value(&pi::stats(data))).await,
         Command::GetModels(_) => {
@@ -40,18 +43,18 @@ pub(in crate::driver) async fn execute(handle: &PiHandle, command: &Command) -> 
         }
         Command::SetAutoCompaction(params) => {
             handle.request(AgentRequest::SetAutoCompaction { enabled: params.enabled }).await?;
-            Ok(Executed { data: None, effects: vec![Effect::AutoCompaction(params.enabled)] })
+            Ok(Executed::with_effect(Effect::AutoCompaction(params.enabled)))
         }
         Command::SetAutoRetry(params) => {
             handle.request(AgentRequest::SetAutoRetry { enabled: params.enabled }).await?;
-            Ok(Executed { data: None, effects: vec![Effect::AutoRetry(params.enabled)] })
+            Ok(Executed::with_effect(Effect::AutoRetry(params.enabled)))
         }
         Command::Compact(params) => {
             let request = AgentRequest::Compact { instructions: params.instructions.clone() };
             let reply = handle.request(request).await?;
             let data = json!({ "summary": reply.get("summary"), "tokens_before": reply.get("tokensBefore"),
                 "tokens_after": reply.get("estimatedTokensAfter") });
-            Ok(Executed { data: Some(data), effects: Vec::new() })
+            Ok(Executed::with_data(data))
         }
         Command::AbortRetry(_) => {
             handle.request(AgentRequest::AbortRetry).await?;
@@ -60,8 +63,18 @@ pub(in crate::driver) async fn execute(handle: &PiHandle, command: &Command) -> 
         Command::SetSessionName(params) => {
             let name = session_name(&params.name)?;
             handle.request(AgentRequest::SetSessionName { name: name.clone() }).await?;
-            Ok(Executed::titled(name))
+            Ok(Executed::with_effect(Effect::Title(name)))
         }
+        Command::Fork(_) | Command::SessionNew(_) | Command::SessionSwitch(_) => {
+            move_to(handle, command).await
+        }
+        other => Err(AgentFailure::refused(format!("pi does not support '{}'", other.spec().name))),
+    }
+}
+
+/// Commands that take pi to another conversation.
+async fn move_to(handle: &PiHandle, command: &Command) -> Result<Executed, AgentFailure> {
+    match command {
         Command::Fork(params) => {
             let request = AgentRequest::Fork { entry_id: params.entry_id.clone() };
             let reply = handle.request(request).await?;
@@ -74,12 +87,14 @@ pub(in crate::driver) async fn execute(handle: &PiHandle, command: &Command) -> 
             moved(handle, &reply, json!({ "cancelled": pi::is_cancelled(&reply) })).await
         }
         Command::SessionSwitch(params) => {
-            let path = handle.claim_existing(&params.session_path)?;
+            let (path, claim) = handle.claim_existing(&params.session_path)?;
             let session_path = path.to_string_lossy().into_owned();
             let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
-            moved(handle, &reply, json!({ "cancelled": pi::is_cancelled(&reply) })).await
+            let result = moved(handle, &reply, json!({ "cancelled": pi::is_cancelled(&reply) })).await;
+            drop(claim);
+            result
         }
-        other => Err(format!("pi does not support '{}'", other.spec().name)),
+        other => Err(AgentFailure::refused(format!("'{}' does not move pi", other.spec().name))),
     }
 }
 
@@ -87,52 +102,66 @@ async fn read(
     handle: &PiHandle,
     request: AgentRequest,
     shape: fn(&Value) -> Result<Value, String>,
-) -> Result<Executed, String> {
+) -> Result<Executed, AgentFailure> {
     let reply = handle.request(request).await?;
-    Ok(Executed { data: Some(shape(&reply)?), effects: Vec::new() })
+    Ok(Executed::with_data(shape(&reply)?))
 }
 
 fn nothing_to_cycle() -> Executed {
-    Executed { data: Some(Value::Null), effects: Vec::new() }
+    Executed::with_data(Value::Null)
 }
 
 /// pi sends no event for a changed model, so we ask what it is now.
-async fn model_now(handle: &PiHandle) -> Result<Executed, String> {
+async fn model_now(handle: &PiHandle) -> Result<Executed, AgentFailure> {
     let facts = handle.facts().await?;
     let model = facts.model.clone();
     let data = model.map(|model| json!({ "provider": model.provider, "model_id": model.model_id }));
-    Ok(Executed { data, effects: vec![Effect::Facts(facts)] })
+    Ok(Executed { data, effects: vec![Effect::Facts(facts)], disposition: None })
 }
 
-async fn set_thinking_level(handle: &PiHandle, level: &str) -> Result<Executed, String> {
+async fn set_thinking_level(handle: &PiHandle, level: &str) -> Result<Executed, AgentFailure> {
     if !THINKING_LEVELS.contains(&level) {
-        return Err(format!("level: Must be one of: {}", THINKING_LEVELS.join(", ")));
+        // A newer pi may know more words than we do.
+        let known = pi::thinking_levels(&handle.request(AgentRequest::GetThinkingLevels).await?);
+        if !known.iter().any(|known| known == level) {
+            let error = format!("level: Must be one of: {}", THINKING_LEVELS.join(", "));
+            return Err(AgentFailure::refused(error));
+        }
     }
     handle.request(AgentRequest::SetThinkingLevel { level: level.to_owned() }).await?;
     level_now(handle).await
 }
 
 /// pi clamps a level the model does not have; the answer says what it became.
-async fn level_now(handle: &PiHandle) -> Result<Executed, String> {
+async fn level_now(handle: &PiHandle) -> Result<Executed, AgentFailure> {
     let facts = handle.facts().await?;
     let data = facts.thinking_level.clone().map(|level| json!({ "level": level }));
-    Ok(Executed { data, effects: vec![Effect::Facts(facts)] })
+    Ok(Executed { data, effects: vec![Effect::Facts(facts)], disposition: None })
 }
 
 /// New, switch and fork change session id and file without an event.
-async fn moved(handle: &PiHandle, reply: &Value, mut data: Value) -> Result<Executed, String> {
+async fn moved(handle: &PiHandle, reply: &Value, mut data: Value) -> Result<Executed, AgentFailure> {
     if pi::is_cancelled(reply) {
-        return Ok(Executed { data: Some(data), effects: Vec::new() });
+        return Ok(Executed::with_data(data));
     }
-    let facts = handle.facts().await?;
-    let messages = handle.conversation().await?;
-    let native_session_id = facts.native_session_id.clone().unwrap_or_default();
-    let native_session_file = facts.native_session_file.clone();
-    handle.claim_current(native_session_file.as_deref());
-    if let Some(data) = data.as_object_mut() {
+    let effects = where_now(handle).await?;
+    if let Some(Effect::Conversation { native_session_id, native_session_file, .. }) = effects.first()
+        && let Some(data) = data.as_object_mut()
+    {
         data.insert("native_session_id".to_owned(), native_session_id.clone().into());
         data.insert("native_session_file".to_owned(), native_session_file.clone().into());
     }
-    let conversation = Effect::Conversation { native_session_id, native_session_file, messages };
-    Ok(Executed { data: Some(data), effects: vec![conversation, Effect::Facts(facts)] })
+    Ok(Executed { data: Some(data), effects, disposition: None })
+}
+
+/// The conversation pi is in, whole.
+pub(in crate::driver) async fn where_now(handle: &PiHandle) -> Result<Vec<Effect>, AgentFailure> {
+    let facts = handle.facts().await?;
+    let messages = handle.conversation().await?;
+    let conversation = Effect::Conversation {
+        native_session_id: facts.native_session_id.clone().unwrap_or_default(),
+        native_session_file: facts.native_session_file.clone(),
+        messages,
+    };
+    Ok(vec![conversation, Effect::Facts(facts)])
 }

@@ -25,7 +25,7 @@ pub(super) struct Claim {
     /// A session that starts again takes its file before the old claim is dropped.
     number: u64,
     /// Keeps other Quarterdecks of this machine away; pi itself does not look at locks.
-    _lock: Option<File>,
+    lock: Option<File>,
 }
 
 impl Claim {
@@ -40,24 +40,44 @@ impl Claim {
             let owner = &holder.session_id;
             return Err(format!("{} is open in session '{owner}'; close that session first", path.display()));
         }
-        let lock = match File::open(&path) {
-            Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Err(rustix::io::Errno::WOULDBLOCK) if !files.contains_key(&path) => {
-                    return Err(format!("{} is open in another qd on this machine", path.display()));
-                }
-                // Some file systems have no locks; the list above still guards this process.
-                _ => Some(file),
-            },
-            // pi writes the file with the first message; until then there is nothing to lock.
-            Err(_) => None,
+        let lock = match lock_file(&path) {
+            Locked::Elsewhere if !files.contains_key(&path) => {
+                return Err(format!("{} is open in another qd on this machine", path.display()));
+            }
+            Locked::Elsewhere | Locked::NoFile => None,
+            Locked::Here(file) => Some(file),
         };
         let number = NEXT_CLAIM.fetch_add(1, Ordering::Relaxed);
         files.insert(path.clone(), Holder { session_id: session_id.to_owned(), claim: number });
-        Ok(Claim { path, number, _lock: lock })
+        Ok(Claim { path, number, lock })
+    }
+
+    /// Locks the file if that was not possible before: pi writes it with the first message.
+    pub(super) fn lock_when_written(&mut self) {
+        if self.lock.is_none()
+            && let Locked::Here(file) = lock_file(&self.path)
+        {
+            self.lock = Some(file);
+        }
     }
 
     pub(super) fn is_for(&self, path: &Path) -> bool {
         self.path == path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    }
+}
+
+enum Locked {
+    Here(File),
+    Elsewhere,
+    NoFile,
+}
+
+fn lock_file(path: &Path) -> Locked {
+    let Ok(file) = File::open(path) else { return Locked::NoFile };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Locked::Elsewhere,
+        // Some file systems have no locks; the list of claims still guards this process.
+        _ => Locked::Here(file),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::agent::AgentRequest;
+use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, AgentUp};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::files::Claim;
 use super::{Waiting, launch, lock};
-use crate::driver::Disposition;
+use crate::driver::{AgentFailure, Disposition};
 use crate::process::AgentStdin;
 
 /// How long pi may take from spawn to its first answer.
@@ -45,105 +45,131 @@ impl PiHandle {
         PiHandle { stdin, waiting, counter: Arc::default(), place: Arc::new(place) }
     }
 
-    /// Finds an existing session file and takes it for this session.
-    pub(super) fn claim_existing(&self, named: &str) -> Result<PathBuf, String> {
+    /// Finds an existing session file and holds it for this session while pi moves there. The file pi is in now
+    /// stays claimed until it has.
+    pub(super) fn claim_existing(&self, named: &str) -> Result<(PathBuf, Claim), String> {
         let path = launch::find_session(named, &self.place.cwd, &self.place.sessions)?;
-        let mut current = self.place.claim.lock().unwrap_or_else(PoisonError::into_inner);
-        if !current.as_ref().is_some_and(|claim| claim.is_for(&path)) {
-            *current = Some(Claim::take(&path, &self.place.session_id)?);
-        }
-        Ok(path)
+        let claim = Claim::take(&path, &self.place.session_id)?;
+        Ok((path, claim))
     }
 
-    /// Takes the file pi is in now. Only pi itself makes new ones, so nobody else can have it.
-    pub(super) fn claim_current(&self, file: Option<&str>) {
-        let Some(path) = file.map(Path::new) else { return };
+    /// Takes the file pi is in now.
+    pub(super) fn claim_current(&self, file: Option<&str>) -> Result<(), String> {
+        let Some(path) = file.map(Path::new) else { return Ok(()) };
         let mut current = self.place.claim.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_some_and(|claim| claim.is_for(path)) {
-            return;
+        if let Some(claim) = current.as_mut().filter(|claim| claim.is_for(path)) {
+            claim.lock_when_written();
+            return Ok(());
         }
-        match Claim::take(path, &self.place.session_id) {
-            Ok(claim) => *current = Some(claim),
-            Err(error) => tracing::warn!(%error, "a session file could not be claimed"),
-        }
+        *current = Some(Claim::take(path, &self.place.session_id)?);
+        Ok(())
     }
 
-    /// Sends one request and waits for pi's reply.
-    pub async fn request(&self, request: AgentRequest) -> Result<Value, String> {
+    /// Writes one request; the receiver gets pi's reply. In the order of the calls, which matters for prompts.
+    pub fn begin(&self, request: &AgentRequest) -> Result<PiReceiver, AgentFailure> {
         let id = format!("q{}", self.counter.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = lock(&self.waiting);
+            let Some(waiting) = waiting.as_mut() else { return Err(AgentFailure::refused(GONE)) };
             if waiting.len() >= WAITING_MAX {
-                return Err(format!("The agent has {WAITING_MAX} unanswered requests; wait or abort"));
+                let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
+                return Err(AgentFailure::refused(error));
             }
             waiting.insert(id.clone(), sender);
         }
-        let guard = Forget { waiting: &self.waiting, id: &id };
-        self.stdin.send(Bytes::from(pi::encode(&id, &request))).await.map_err(|error| error.to_string())?;
-        let result = receiver.await.map_err(|_| "The agent is gone".to_owned())?;
-        drop(guard);
-        result
+        let line = Bytes::from(pi::encode(&id, request));
+        let pending = PiReceiver { receiver, waiting: Arc::clone(&self.waiting), id };
+        self.stdin.try_send(line).map_err(|error| AgentFailure::refused(error.to_string()))?;
+        Ok(pending)
     }
 
-    /// Sends a prompt. Older versions do not say what became of it: a slash command that left pi idle was handled.
-    pub async fn prompt(&self, prompt: AgentRequest, busy: bool) -> Result<Disposition, String> {
-        let is_command = matches!(&prompt, AgentRequest::Prompt { message, .. } if message.starts_with('/'));
-        let reply = self.request(prompt).await?;
+    /// Sends one request and waits for pi's reply.
+    pub async fn request(&self, request: AgentRequest) -> Result<Value, AgentFailure> {
+        self.begin(&request)?.reply().await
+    }
+
+    /// What became of a prompt. Older versions do not say: a slash command that left pi idle was handled.
+    pub async fn disposition(&self, reply: &Value, is_command: bool, busy: bool) -> Disposition {
         match reply.get("disposition").and_then(Value::as_str) {
-            Some("handled") => Ok(Disposition::Handled),
-            Some("queued") => Ok(Disposition::Queued),
-            Some(_) => Ok(Disposition::Started),
-            None if is_command && !busy => {
-                let state = pi::state(&self.request(AgentRequest::GetState).await?);
-                Ok(if state.is_streaming { Disposition::Started } else { Disposition::Handled })
-            }
-            None => Ok(Disposition::accepted(busy)),
+            Some("handled") => Disposition::Handled,
+            Some("queued") => Disposition::Queued,
+            Some(_) => Disposition::Started,
+            None if is_command && !busy => match self.request(AgentRequest::GetState).await {
+                Ok(state) if !pi::state(&state).is_streaming => Disposition::Handled,
+                // A pi that died meanwhile reports that itself; the prompt was accepted.
+                Ok(_) | Err(_) => Disposition::Started,
+            },
+            None => Disposition::accepted(busy),
         }
     }
 
-    /// Sends something pi does not answer.
-    pub async fn tell(&self, request: AgentRequest) -> Result<(), String> {
-        self.stdin.send(Bytes::from(pi::encode("", &request))).await.map_err(|error| error.to_string())
+    /// Sends something pi does not answer. It never waits: a pi that does not read must not stop its session.
+    pub fn tell(&self, request: &AgentRequest) -> Result<(), String> {
+        self.stdin.try_send(Bytes::from(pi::encode("", request))).map_err(|error| error.to_string())
     }
 
     /// The first answer proves that pi is up; the entries are its conversation.
     pub async fn prepare(&self) -> Result<AgentUp, String> {
-        let state = tokio::time::timeout(READY_TIMEOUT, self.request(AgentRequest::GetState));
-        let Ok(state) = state.await else {
-            return Err(format!(
-                "pi did not answer within {} s of its start. An extension that asks a question in session_start \
-                 blocks pi for good; check the session's extensions.",
-                READY_TIMEOUT.as_secs()
-            ));
+        let prepared = async {
+            let state = self.request(AgentRequest::GetState).await?;
+            let conversation = self.conversation().await?;
+            Ok(AgentUp { facts: facts_of(&state), conversation })
         };
-        let facts = facts_of(&state?);
-        self.claim_current(facts.native_session_file.as_deref());
-        let conversation = self.conversation().await?;
-        Ok(AgentUp { facts, conversation })
+        let up = match tokio::time::timeout(READY_TIMEOUT, prepared).await {
+            Ok(prepared) => prepared.map_err(|failure: AgentFailure| failure.error)?,
+            Err(_) => {
+                return Err(format!(
+                    "pi did not answer within {} s of its start. An extension that asks a question in session_start \
+                     blocks pi for good; check the session's extensions.",
+                    READY_TIMEOUT.as_secs()
+                ));
+            }
+        };
+        self.claim_current(up.facts.native_session_file.as_deref())?;
+        Ok(up)
     }
 
     /// All messages on the way from the leaf to the root of pi's tree.
-    pub async fn conversation(&self) -> Result<Vec<qd_core::agent::NativeMessage>, String> {
+    pub async fn conversation(&self) -> Result<Vec<NativeMessage>, AgentFailure> {
         let entries = self.request(AgentRequest::GetEntries { since: None }).await?;
-        let conversation = pi::conversation_from_reply(&entries).map_err(|error| error.to_string())?;
+        let conversation = pi::conversation_from_reply(&entries)
+            .map_err(|error| AgentFailure::refused(error.to_string()))?;
         Ok(conversation.messages)
     }
 
-    pub async fn facts(&self) -> Result<AgentFacts, String> {
-        Ok(facts_of(&self.request(AgentRequest::GetState).await?))
+    pub async fn facts(&self) -> Result<AgentFacts, AgentFailure> {
+        let facts = facts_of(&self.request(AgentRequest::GetState).await?);
+        if let Err(error) = self.claim_current(facts.native_session_file.as_deref()) {
+            tracing::warn!(error, "a session file could not be claimed");
+        }
+        Ok(facts)
     }
 }
 
-/// Takes the request out of the list however the wait ends.
-struct Forget<'a> {
-    waiting: &'a Waiting,
-    id: &'a str,
+const GONE: &str = "The agent is gone; a prompt or session.restart starts it again";
+
+/// A request on its way; forgotten however the wait for it ends.
+pub struct PiReceiver {
+    receiver: oneshot::Receiver<Result<Value, AgentFailure>>,
+    waiting: Waiting,
+    id: String,
 }
 
-impl Drop for Forget<'_> {
+impl PiReceiver {
+    pub async fn reply(mut self) -> Result<Value, AgentFailure> {
+        match (&mut self.receiver).await {
+            Ok(result) => result,
+            Err(_) => Err(AgentFailure::lost(GONE)),
+        }
+    }
+}
+
+impl Drop for PiReceiver {
     fn drop(&mut self) {
-        lock(self.waiting).remove(self.id);
+        if let Some(waiting) = lock(&self.waiting).as_mut() {
+            waiting.remove(&self.id);
+        }
     }
 }
 

@@ -77,6 +77,7 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
     let mut program: Vec<OsString> = runner.pi_command.iter().map(OsString::from).collect();
     program.extend(["--mode", "rpc", "--session-dir"].map(OsString::from));
     program.push(sessions.clone().into_os_string());
+    let resumes = matches!(conversation, Conversation::File(_)) && request.native_session_id.is_some();
     program.extend(match conversation {
         Conversation::File(path) => ["--session".into(), path.into_os_string()],
         Conversation::Id(id) => ["--session-id".into(), OsString::from(id)],
@@ -87,7 +88,10 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
         program.push("-e".into());
         program.push(extension);
     }
-    program.extend(model_arguments(request));
+    // A conversation that goes on has its own model and level in its file.
+    if !resumes {
+        program.extend(model_arguments(request));
+    }
     let spawn = Spawn {
         program,
         cwd: request.cwd.clone(),
@@ -146,13 +150,9 @@ pub(super) fn find_session(named: &str, cwd: &Path, sessions: &Path) -> Result<P
     Err(format!("There is no pi session '{named}' in {}", sessions.display()))
 }
 
-/// Hints for a new conversation; one that goes on has its own model and level in its file.
+/// Model and thinking level as the client wished.
 fn model_arguments(request: &StartRequest) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::new();
-    let resumed = request.native_session_id.is_some() || request.config.continue_session.is_some();
-    if resumed {
-        return arguments;
-    }
     if let Some(model) = &request.config.model {
         if let Some(provider) = &request.config.provider {
             arguments.extend(["--provider".into(), provider.into()]);

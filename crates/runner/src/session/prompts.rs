@@ -1,0 +1,158 @@
+//! The door to the agent's ears: one prompt at a time.
+//!
+//! pi loses a prompt that comes before it has acknowledged the one before and begun its turn, even when it says
+//! yes to both. So the next goes through when the last one is accepted and its turn has begun (or it needed none).
+
+use std::collections::VecDeque;
+
+use qd_core::agent::AgentRequest;
+use qd_core::ledger::Token;
+use qd_core::session::ExpectedPrompt;
+use serde_json::json;
+
+use super::SessionInput;
+use super::actor::SessionActor;
+use super::admit::Admitted;
+use crate::clock::now_ms;
+use crate::driver::{AgentFailure, Disposition, Executed};
+
+/// Prompts that may wait at the door.
+const WAITING_MAX: usize = 256;
+
+/// The door opens after this in any case: an extension's command may ask a person before it is accepted.
+const CLOSED_MS_MAX: i64 = 2_000;
+
+const BUSY: &str = "The agent is working. Set streaming_behavior to \"steer\" (read before its next step) or \
+                    \"follow_up\" (read when it is done), or abort first.";
+
+/// A prompt with everything needed to send it.
+pub(super) struct Prompt {
+    pub(super) admitted: Admitted,
+    pub(super) request: AgentRequest,
+    pub(super) client_id: Option<String>,
+}
+
+/// Who may speak to the agent next.
+#[derive(Default)]
+pub(super) struct Door {
+    waiting: VecDeque<Prompt>,
+    closed: Option<Closed>,
+}
+
+struct Closed {
+    token: Token,
+    turns_before: u64,
+    is_accepted: bool,
+    until: i64,
+}
+
+impl Door {
+    pub(super) fn deadline(&self) -> Option<i64> {
+        self.closed.as_ref().map(|closed| closed.until)
+    }
+
+    /// Gives up on everybody who waits, and opens.
+    pub(super) fn empty(&mut self) -> Vec<Admitted> {
+        self.closed = None;
+        self.waiting.drain(..).map(|prompt| prompt.admitted).collect()
+    }
+}
+
+impl SessionActor {
+    /// Takes a prompt to the agent, now or when it is its turn.
+    pub(super) fn offer_prompt(&mut self, prompt: Prompt) {
+        if self.door.waiting.len() >= WAITING_MAX {
+            let error = format!("Too many prompts wait for the agent (max {WAITING_MAX})");
+            return self.finish(prompt.admitted, Err(error.into()));
+        }
+        self.door.waiting.push_back(prompt);
+        self.pump_door();
+    }
+
+    /// The agent has answered a prompt.
+    pub(super) fn prompt_answered(&mut self, admitted: Admitted, result: Result<Executed, AgentFailure>) {
+        let token = admitted.token();
+        let has_begun = self.session.turns() > admitted.turns_before;
+        let disposition = result.as_ref().ok().and_then(|executed| executed.disposition).map(|disposition| {
+            // The agent's own word is old by now if its turn began meanwhile.
+            if has_begun && disposition == Disposition::Handled { Disposition::Started } else { disposition }
+        });
+        if !matches!(disposition, Some(Disposition::Started | Disposition::Queued)) {
+            self.session.forget_prompt(token);
+        }
+        if disposition == Some(Disposition::Handled) {
+            self.look_for_changes();
+        }
+        if let Some(closed) = self.door.closed.as_mut().filter(|closed| closed.token == token) {
+            closed.is_accepted = true;
+            if has_begun || disposition != Some(Disposition::Started) {
+                self.door.closed = None;
+            }
+        }
+        let data = disposition.map(|disposition| json!({ "disposition": disposition.as_str() }));
+        self.finish(admitted, result.map(|_| data));
+        self.pump_door();
+    }
+
+    /// A turn may have begun.
+    pub(super) fn door_check(&mut self) {
+        let turns = self.session.turns();
+        if self.door.closed.as_ref().is_some_and(|closed| closed.is_accepted && turns > closed.turns_before) {
+            self.door.closed = None;
+            self.pump_door();
+        }
+    }
+
+    pub(super) fn door_timer(&mut self, now: i64) {
+        if self.door.closed.as_ref().is_some_and(|closed| closed.until <= now) {
+            self.door.closed = None;
+            self.pump_door();
+        }
+    }
+
+    fn pump_door(&mut self) {
+        while self.door.closed.is_none() {
+            let Some(prompt) = self.door.waiting.pop_front() else { return };
+            self.send_prompt(prompt);
+        }
+    }
+
+    fn send_prompt(&mut self, prompt: Prompt) {
+        let Prompt { mut admitted, request, client_id } = prompt;
+        let AgentRequest::Prompt { message, when_busy, .. } = &request else { return };
+        let busy = self.session.is_working();
+        if busy && when_busy.is_none() {
+            return self.finish(admitted, Err(AgentFailure::refused(BUSY)));
+        }
+        let Some(handle) = self.handle() else {
+            let error = self.not_running();
+            return self.finish(admitted, Err(error.into()));
+        };
+        let (token, is_command) = (admitted.token(), message.starts_with('/'));
+        self.session.expect_prompt(ExpectedPrompt {
+            token,
+            text: message.clone(),
+            client_id,
+            user_id: Some(admitted.incoming.principal.clone()).filter(|user| !user.is_empty()),
+        });
+        let begun = match handle.begin(request) {
+            Ok(begun) => begun,
+            Err(failure) => {
+                self.session.forget_prompt(token);
+                return self.finish(admitted, Err(failure));
+            }
+        };
+        let turns_before = self.session.turns();
+        admitted.turns_before = turns_before;
+        let until = now_ms() + CLOSED_MS_MAX;
+        self.door.closed = Some(Closed { token, turns_before, is_accepted: false, until });
+        self.running.insert(token, admitted);
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let result = Box::new(handle.prompted(begun, is_command, busy).await);
+            if sender.send(SessionInput::Executed { token, result }).await.is_err() {
+                tracing::debug!(token, "a session ended while its agent took a prompt");
+            }
+        });
+    }
+}
