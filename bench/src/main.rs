@@ -49,13 +49,9 @@ fn serve(server: impl Future<Output = Outcome<()>>) -> Outcome<()> {
 }
 
 fn plan(arguments: &[String]) -> Outcome<Plan> {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let mut plan = Plan {
-        qd: PathBuf::new(),
-        is_quick: false,
-        only: Vec::new(),
-        out: root.join("bench/out/latest.json"),
-    };
+    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let out = own.join("out/latest.json");
+    let mut plan = Plan { qd: PathBuf::new(), is_quick: false, only: Vec::new(), out };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().cloned().ok_or(format!("{word} needs a value"));
@@ -73,19 +69,19 @@ fn plan(arguments: &[String]) -> Outcome<Plan> {
         }
     }
     if plan.qd.as_os_str().is_empty() {
-        plan.qd = build(&root)?;
+        plan.qd = build(own)?;
     }
     Ok(plan)
 }
 
 /// Builds the program that is measured.
-fn build(root: &std::path::Path) -> Outcome<PathBuf> {
+fn build(directory: &std::path::Path) -> Outcome<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).current_dir(root).args(["build", "--release", "-p", "qd"]).status()?;
+    let status =
+        Command::new(cargo).current_dir(directory).args(["build", "--release", "-p", "qd"]).status()?;
     if !status.success() {
         return failed("qd could not be built");
     }
     // Cargo put this program there too, wherever the target directory is.
-    let own = std::env::current_exe()?;
-    Ok(own.with_file_name("qd"))
+    Ok(std::env::current_exe()?.with_file_name("qd"))
 }

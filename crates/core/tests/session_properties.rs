@@ -200,3 +200,50 @@ fn a_late_answer_is_told_so() {
     );
     assert_eq!(answer(json!({"request_id": "z"})), Err("No pending input request with id 'z'".into()));
 }
+
+#[test]
+fn what_comes_after_the_turn_does_not_start_another() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    let tool = |tool_call_id: &str| AgentEvent::ToolStarted {
+        tool_call_id: tool_call_id.into(),
+        name: "bash".into(),
+        input: None,
+    };
+    session.agent_event(0, AgentEvent::TurnStarted, &mut out);
+    session.agent_event(1, tool("t1"), &mut out);
+    session.agent_event(2, AgentEvent::TurnSettled { aborted: false }, &mut out);
+    let late = AgentEvent::ToolEnded {
+        tool_call_id: "t1".into(),
+        name: "bash".into(),
+        output: Value::Null,
+        is_error: false,
+        duration_ms: None,
+    };
+    session.agent_event(3, late, &mut out);
+    session.agent_event(
+        4,
+        AgentEvent::RetryStarted { attempt: 1, max_attempts: 3, delay_ms: 1, error: "x".into() },
+        &mut out,
+    );
+    assert!(!session.is_working());
+}
+
+#[test]
+fn a_prompt_that_failed_names_no_later_message() {
+    use qd_core::session::ExpectedPrompt;
+    let (mut session, mut out) = (session(), Outbox::default());
+    let expect = |token, client_id: &str| ExpectedPrompt {
+        token,
+        text: String::new(),
+        client_id: Some(client_id.into()),
+        user_id: None,
+    };
+    session.expect_prompt(expect(1, "A"));
+    session.forget_prompt(1);
+    session.expect_prompt(expect(2, "B"));
+    let head = MessageHead { role: Role::User, created_at: 1, tool_call_id: None };
+    session.agent_event(0, AgentEvent::MessageEnded(native(head, None)), &mut out);
+    let end =
+        events_of(out.bytes()).into_iter().find(|event| event["event"] == "stream.message_end").unwrap();
+    assert_eq!(end["message"]["client_id"], "B");
+}

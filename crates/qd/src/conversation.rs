@@ -7,6 +7,7 @@ mod questions;
 use qd_link::client::{Attachment, CallError, Request, Update};
 use qd_wire::command::{NoParams, PromptParams, StreamingBehavior};
 use qd_wire::data::{AttachData, Resume, SessionStatus};
+use qd_wire::event::AgentPhase;
 use qd_wire::message::StopReason;
 use qd_wire::{Command, CommandResponse, Event, EventEnvelope, EventPayload};
 use serde_json::json;
@@ -226,6 +227,8 @@ impl<'a> Conversation<'a> {
         let EventPayload::Known(event) = &envelope.payload else { return };
         match event {
             Event::AgentIdle { reason, .. } if reason.is_some() || self.turn_seen => self.turn_ended(*reason),
+            // An agent that comes up is idle before it reads the prompt it was started for.
+            Event::AgentWorking { phase: AgentPhase::Initializing, .. } => self.busy = true,
             Event::AgentWorking { .. } | Event::ToolStart { .. } | Event::MessageStart { .. } => {
                 self.busy = true;
                 self.turn_seen = true;
@@ -270,7 +273,10 @@ impl<'a> Conversation<'a> {
         if response.success {
             // A command of an extension may be done without any turn; then no idle will come.
             let disposition = response.data.as_ref().and_then(|data| data.get("disposition"));
-            if purpose == Purpose::Prompt && !self.turn_seen && disposition.is_some_and(|word| word == "handled") {
+            if purpose == Purpose::Prompt
+                && !self.turn_seen
+                && disposition.is_some_and(|word| word == "handled")
+            {
                 self.turn_ended(None);
             }
             return Ok(());

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::session::{Incoming, SessionInput, Shared, restore, spawn_new, spawn_restored};
+use crate::session::{Ended, Incoming, SessionInput, Shared, restore, spawn_new, spawn_restored};
 use crate::submissions::{Owner, Release, Submissions};
 use crate::{driver, process};
 
@@ -96,7 +96,7 @@ impl Runner {
 struct Task {
     shared: Arc<Shared>,
     sessions: HashMap<String, mpsc::Sender<SessionInput>>,
-    ended: mpsc::Receiver<String>,
+    ended: mpsc::Receiver<Ended>,
     started_at: i64,
     beats: u64,
 }
@@ -111,16 +111,22 @@ impl Task {
                     Some(block) => self.take_block(&block).await,
                     None => break,
                 },
-                Some(session_id) = self.ended.recv() => {
-                    // A new session may have taken the name already.
-                    if self.sessions.get(&session_id).is_some_and(mpsc::Sender::is_closed) {
-                        self.sessions.remove(&session_id);
-                    }
-                }
+                Some(ended) = self.ended.recv() => self.session_ended(ended).await,
                 _ = heartbeat.tick() => self.heartbeat().await,
             }
         }
         self.stop().await;
+    }
+
+    async fn session_ended(&mut self, ended: Ended) {
+        let Ended { session_id, creations } = ended;
+        // A new session may have taken the name already.
+        if self.sessions.get(&session_id).is_some_and(mpsc::Sender::is_closed) {
+            self.sessions.remove(&session_id);
+        }
+        for incoming in creations {
+            self.create(Some(session_id.clone()), incoming).await;
+        }
     }
 
     async fn take_block(&mut self, block: &Bytes) {

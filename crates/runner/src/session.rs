@@ -23,7 +23,7 @@ use crate::driver::{AgentFailure, Driver, Effect, Executed};
 use crate::submissions::Release;
 
 /// Inputs a session may have waiting; when full, new commands are refused at once.
-pub(crate) const MAILBOX_MAX: usize = 256;
+pub(crate) const MAILBOX_MAX: usize = 4096;
 
 /// Everything that wakes a session, besides its agent and its timers.
 pub(crate) enum SessionInput {
@@ -54,6 +54,13 @@ pub(crate) enum SessionInput {
     },
     /// The runner stops.
     Shutdown(oneshot::Sender<()>),
+}
+
+/// A session's task has ended.
+pub(crate) struct Ended {
+    pub(crate) session_id: String,
+    /// Creations that came while it was ending: they want a new session.
+    pub(crate) creations: Vec<Incoming>,
 }
 
 /// A command from the link, its head read.

@@ -1,16 +1,20 @@
 //! The whole binary, end to end: `qd up` as a person starts it, clients on `/ws/mux`, the demo agent and real pi.
 //! One module per theme; each test is named by what a user gets.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of this is test code, helpers included")]
 
 mod access;
 mod cli;
+mod crashes;
 mod demo;
 mod garbage;
 mod identity;
+mod interleavings;
 mod lifecycle;
 mod people;
 mod pi_dialogs;
 mod pi_failures;
 mod pi_files;
+mod pi_races;
 mod pi_settings;
 mod pi_turns;
 mod reconnect;

@@ -78,7 +78,7 @@ async fn a_session_of_plain_pi_goes_on_here_and_comes_back() {
     let printed = plain_pi(qd.world(), &["-p", "--session", path, "plain words again"]).await;
     assert!(printed.contains(hello), "{printed}");
     assert!(last_context(&llm).iter().any(|text| text == "from qd"), "plain pi knows what was said here");
-    assert_eq!(session_files(qd.world()), [file.clone()]);
+    assert_eq!(session_files(qd.world()), std::slice::from_ref(&file));
 
     mux.ok(json!({"cmd": "session.restart", "session_id": session})).await;
     let lines = dialogue(&mut mux, &session).await;

@@ -34,8 +34,15 @@ const LINES_PER_BATCH_MAX: usize = 512;
 
 type Reply = oneshot::Sender<Result<Value, AgentFailure>>;
 
-/// Requests that wait for pi's answer, by the id we gave them; `None` once pi is gone, so that none waits in vain.
-type Waiting = Arc<Mutex<Option<HashMap<String, Reply>>>>;
+type Waiting = Arc<Mutex<Requests>>;
+
+/// Requests that wait for pi's answer.
+enum Requests {
+    /// By the id we gave them.
+    Open(HashMap<String, Reply>),
+    /// pi is gone, for this reason: none waits in vain.
+    Gone(String),
+}
 
 /// A running pi.
 pub struct PiDriver {
@@ -56,7 +63,7 @@ impl PiDriver {
         let launched = launch::launch(runner, &request).await?;
         let mut process = launched.process;
         let stdout = process.take_stdout().ok_or("The agent's output is already taken")?;
-        let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
+        let waiting: Waiting = Arc::new(Mutex::new(Requests::Open(HashMap::new())));
         let handle = PiHandle::new(process.stdin().clone(), Arc::clone(&waiting), launched.place);
         Ok(PiDriver {
             process,
@@ -117,7 +124,7 @@ impl PiDriver {
             match output {
                 PiOutput::Event(event) => events.push(event),
                 PiOutput::Reply(reply) => {
-                    let waiting = reply.id.and_then(|id| lock(&self.waiting).as_mut()?.remove(&id));
+                    let waiting = reply.id.and_then(|id| forget(&self.waiting, &id));
                     if let Some(waiting) = waiting {
                         // Nobody listens any more when the asker gave up; that is its right.
                         let _ = waiting.send(reply.result.map_err(AgentFailure::refused));
@@ -151,10 +158,12 @@ impl PiDriver {
 
     /// Whoever still waits for an answer gets this one; nobody waits after that.
     fn fail_waiting(&self, error: &str) {
-        let waiting = lock(&self.waiting).take().unwrap_or_default();
-        for (_, waiting) in waiting {
-            // The asker may have given up.
-            let _ = waiting.send(Err(AgentFailure::lost(error)));
+        let before = std::mem::replace(&mut *lock(&self.waiting), Requests::Gone(error.to_owned()));
+        if let Requests::Open(requests) = before {
+            for (_, waiting) in requests {
+                // The asker may have given up.
+                let _ = waiting.send(Err(AgentFailure::lost(error)));
+            }
         }
     }
 
@@ -176,6 +185,14 @@ impl PiDriver {
     }
 }
 
-fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, Option<HashMap<String, Reply>>> {
+fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, Requests> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a request out of the list.
+fn forget(waiting: &Waiting, id: &str) -> Option<Reply> {
+    match &mut *lock(waiting) {
+        Requests::Open(requests) => requests.remove(id),
+        Requests::Gone(_) => None,
+    }
 }

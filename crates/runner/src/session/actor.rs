@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::admit::{Admitted, Held};
 use super::prompts::Door;
-use super::{Incoming, MAILBOX_MAX, SessionInput};
+use super::{Ended, Incoming, MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::driver::{AgentFailure, Driver, DriverHandle, Progress};
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     /// Agents running or starting, for `max_sessions`.
     pub(crate) agents: Arc<AtomicUsize>,
     /// Told when a session's task ends for good.
-    pub(crate) ended: mpsc::Sender<String>,
+    pub(crate) ended: mpsc::Sender<Ended>,
 }
 
 /// One of the `max_sessions` agents a runner may have at once; given back on drop.
@@ -204,13 +204,13 @@ impl SessionActor {
             self.finished |= self.is_phantom();
             self.publish().await;
         }
-        self.refuse_the_rest().await;
+        let creations = self.refuse_the_rest().await;
         if let Some(done) = self.stopping.take() {
             // The runner may have stopped waiting; the session is down all the same.
             let _ = done.send(());
         }
         let session_id = self.session.identity().session_id.clone();
-        if self.shared.ended.send(session_id).await.is_err() {
+        if self.shared.ended.send(Ended { session_id, creations }).await.is_err() {
             tracing::debug!("the runner is gone already");
         }
     }
@@ -225,13 +225,18 @@ impl SessionActor {
             && self.lane.is_empty()
     }
 
-    /// Every command gets an answer, also one that came too late.
-    async fn refuse_the_rest(&mut self) {
+    /// Every command gets an answer, also one that came too late. Creations are handed back.
+    async fn refuse_the_rest(&mut self) -> Vec<Incoming> {
         self.mailbox.close();
+        let mut creations = Vec::new();
         let error = format!("Session '{}' not found", self.session.identity().session_id);
         while let Ok(input) = self.mailbox.try_recv() {
-            if let SessionInput::Command(incoming) = input {
-                self.refuse(&incoming, &error);
+            match input {
+                SessionInput::Command(incoming) if incoming.cmd == "session.create" => {
+                    creations.push(*incoming)
+                }
+                SessionInput::Command(incoming) => self.refuse(&incoming, &error),
+                _ => {}
             }
         }
         let ended = "The session ended before the command did";
@@ -252,6 +257,7 @@ impl SessionActor {
             self.finish(admitted, Err(AgentFailure::refused(ended)));
         }
         self.publish().await;
+        creations
     }
 
     async fn wait(&mut self, events: &mut Vec<AgentEvent>) -> Wake {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::files::Claim;
-use super::{Waiting, launch, lock};
+use super::{Requests, Waiting, forget, launch, lock};
 use crate::driver::{AgentFailure, Disposition};
 use crate::process::AgentStdin;
 
@@ -71,7 +71,10 @@ impl PiHandle {
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = lock(&self.waiting);
-            let Some(waiting) = waiting.as_mut() else { return Err(AgentFailure::refused(GONE)) };
+            let waiting = match &mut *waiting {
+                Requests::Open(requests) => requests,
+                Requests::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
+            };
             if waiting.len() >= WAITING_MAX {
                 let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
                 return Err(AgentFailure::refused(error));
@@ -167,9 +170,8 @@ impl PiReceiver {
 
 impl Drop for PiReceiver {
     fn drop(&mut self) {
-        if let Some(waiting) = lock(&self.waiting).as_mut() {
-            waiting.remove(&self.id);
-        }
+        // Nobody waits for it any more; usually it is answered and gone already.
+        drop(forget(&self.waiting, &self.id));
     }
 }
 

@@ -1,0 +1,179 @@
+//! Commands that come too early, too late, too many or in each other's way: every one gets its one answer, and
+//! nothing is lost. Each test is a fault that a review found.
+
+use qd_testkit::llm::LlmServer;
+use qd_testkit::mux::{of, text_of};
+use qd_testkit::pi::test_extension;
+use serde_json::{Value, json};
+
+use crate::{demo, demo_session, pi, pi_session};
+
+#[tokio::test]
+async fn hundreds_of_commands_that_fail_at_once_do_no_harm() {
+    let (qd, mut mux, _llm) = pi().await;
+    let session = pi_session(&qd, &mut mux, json!({})).await;
+    mux.skip();
+    let from = mux.frames().len();
+    mux.send(json!({"cmd": "session.restart", "session_id": session})).await;
+    mux.wait_for("the new start", |frame| frame["phase"] == "initializing").await;
+    let mut ids = Vec::new();
+    for _ in 0..900 {
+        let command = json!({"cmd": "set_auto_retry", "session_id": session, "enabled": true, "if_session_version": 999});
+        ids.push(mux.send(command).await);
+    }
+    for id in ids {
+        let response = mux.response(from, &id).await;
+        assert!(response["error"].as_str().unwrap().contains("version mismatch"), "{response}");
+    }
+    assert_eq!(mux.state(&session).await["status"], "idle");
+}
+
+#[tokio::test]
+async fn a_session_that_never_came_up_takes_no_numbers_from_the_next() {
+    let (qd, mut mux, _llm) = pi().await;
+    let extension = qd.world().path("early.ts");
+    std::fs::write(
+        &extension,
+        "export default function (pi) { pi.on('session_start', (_event, ctx) => ctx.ui.notify('early', 'info')); }",
+    )
+    .unwrap();
+    let create = |extensions: Value| {
+        json!({"cmd": "session.create", "session_id": "again", "config":
+            {"harness": "pi", "cwd": qd.world().work(), "extensions": extensions}})
+    };
+    let error = mux.refused(create(json!([extension, test_extension("broken.ts")]))).await;
+    assert!(error.contains("broken.ts"), "{error}");
+    let list = mux.ok(json!({"cmd": "list_sessions"})).await;
+    assert_eq!(list["sessions"], json!([]));
+    mux.ok(create(json!([extension]))).await;
+    mux.skip();
+    mux.ok(json!({"cmd": "session.attach", "session_id": "again", "after": 0})).await;
+    let notify = mux.wait_event("notify").await;
+    let created = mux.frames().iter().find(|frame| frame["event"] == "session.created").unwrap();
+    assert_eq!(created["seq"], 1);
+    assert!(notify["seq"].as_u64() > Some(1), "{notify}");
+}
+
+#[tokio::test]
+async fn a_restart_that_is_closed_meanwhile_is_answered_and_blocks_nobody() {
+    let (qd, mut mux, _llm) = pi().await;
+    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let from = mux.frames().len();
+    let restart = mux.send(json!({"cmd": "session.restart", "session_id": session})).await;
+    let close = mux.send(json!({"cmd": "session.close", "session_id": session})).await;
+    assert_eq!(mux.response(from, &close).await["success"], true);
+    assert_eq!(mux.response(from, &restart).await["success"], false);
+    mux.ok(json!({"cmd": "session.restart", "session_id": session})).await;
+    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    mux.prompt(&session, "@@text text=\"fine\"").await;
+}
+
+#[tokio::test]
+async fn a_prompt_and_a_follow_up_in_one_breath_are_both_answered() {
+    let (qd, mut mux, _llm) = pi().await;
+    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let from = mux.frames().len();
+    mux.send(json!({"cmd": "prompt", "session_id": session, "message": "@@text text=\"one\""})).await;
+    mux.send(json!({"cmd": "follow_up", "session_id": session, "message": "@@text text=\"two\""})).await;
+    let events = mux.until_idle(&session, from).await;
+    let answers: Vec<String> = of(&events, "stream.message_end")
+        .into_iter()
+        .filter(|event| event["message"]["role"] == "assistant")
+        .map(|event| text_of(&event["message"]))
+        .collect();
+    assert_eq!(answers, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn follow_ups_keep_their_order() {
+    let (_qd, mut mux) = demo().await;
+    let session = demo_session(&mut mux).await;
+    let from = mux.frames().len();
+    mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/text"})).await;
+    let wanted: Vec<String> = (0..12).map(|number| format!("/long {number}")).collect();
+    for message in &wanted {
+        mux.send(json!({"cmd": "follow_up", "session_id": session, "message": message})).await;
+    }
+    let events = mux.until_idle(&session, from).await;
+    let asked: Vec<String> = of(&events, "stream.message_end")
+        .into_iter()
+        .filter(|event| event["message"]["role"] == "user")
+        .map(|event| text_of(&event["message"]))
+        .collect();
+    assert_eq!(asked[1..], wanted);
+}
+
+#[tokio::test]
+async fn a_refused_create_leaves_nothing_behind() {
+    let (_qd, mut mux) = demo().await;
+    let create = |cwd: &str| json!({"cmd": "session.create", "session_id": "here", "config": {"harness": "demo", "cwd": cwd}});
+    let mut early = create("/tmp");
+    early["depends_on"] = json!(["nobody"]);
+    assert_eq!(mux.refused(early).await, "Dependency 'nobody' is unknown");
+    mux.ok(create("/usr")).await;
+    assert_eq!(mux.state("here").await["cwd"], "/usr");
+}
+
+#[tokio::test]
+async fn versions_survive_kill_9_whatever_raised_them() {
+    let (qd, mut mux) = demo().await;
+    let session = demo_session(&mut mux).await;
+    for _ in 0..3 {
+        // Without an id: nothing but the version is left of such a command.
+        mux.send_text(&json!({"channel": "agent", "cmd": "abort", "session_id": session}).to_string()).await;
+    }
+    mux.wait_for("the third abort", |frame| frame["session_version"] == 3).await;
+    let qd = qd.restart().await;
+    assert_eq!(qd.connect().await.state(&session).await["session_version"], 3);
+}
+
+#[tokio::test]
+async fn a_chosen_model_survives_a_restart_before_the_first_prompt() {
+    let (qd, mut mux, _llm) = pi().await;
+    let session = pi_session(&qd, &mut mux, json!({"model": "fake/fake-2"})).await;
+    mux.ok(json!({"cmd": "session.restart", "session_id": session})).await;
+    assert_eq!(mux.state(&session).await["model"]["model_id"], "fake-2");
+}
+
+#[tokio::test]
+async fn a_command_cut_off_by_a_shutdown_is_indeterminate() {
+    let llm = LlmServer::start().await.unwrap();
+    let world = qd_testkit::qd::World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    let qd = world.up().await;
+    let mut mux = qd.connect().await;
+    let session = pi_session(&qd, &mut mux, json!({"extensions": [test_extension("dialogs.ts")]})).await;
+    let prompt =
+        json!({"cmd": "prompt", "session_id": session, "message": "/dlg-select", "idempotency_key": "k"});
+    mux.send(prompt.clone()).await;
+    mux.wait_event("agent.input_needed").await;
+    let qd = qd.terminate().await.up().await;
+    let mut mux = qd.connect().await;
+    let response = mux.call(prompt).await;
+    assert_eq!(
+        (&response["success"], &response["replayed"], &response["indeterminate"]),
+        (&json!(false), &json!(true), &json!(true)),
+        "{response}"
+    );
+}
+
+#[tokio::test]
+async fn our_own_extension_never_keeps_pi_from_starting() {
+    let llm = LlmServer::start().await.unwrap();
+    let mut world = qd_testkit::qd::World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    let real = qd_testkit::pi::pi_command().unwrap().join(" ");
+    let wrapper = world.path("pi-that-hates-bridges");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *qd-bridge.ts*) echo 'Failed to load extension qd-bridge.ts' >&2; exit 1;; esac\nexec {real} \"$@\"\n"
+    );
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    world.set("QD_PI_COMMAND", &wrapper);
+    let qd = world.up().await;
+    let mut mux = qd.connect().await;
+    let session = pi_session(&qd, &mut mux, json!({})).await;
+    mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": 0})).await;
+    let warning = mux.wait_event("notify").await;
+    assert!(warning["message"].as_str().unwrap().contains("bridge"), "{warning}");
+    let events = mux.prompt(&session, "@@text text=\"all the same\"").await;
+    assert_eq!(of(&events, "agent.working")[0]["phase"], "generating");
+}
