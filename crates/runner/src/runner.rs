@@ -195,9 +195,14 @@ impl Task {
                 "session_id: Use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit";
             return self.respond(&session_id, &incoming, Err(error)).await;
         }
-        if let Some(sender) = self.sessions.get(&session_id).filter(|sender| !sender.is_closed()) {
-            let sender = sender.clone();
-            return self.forward(&sender, &session_id, incoming).await;
+        let mut incoming = incoming;
+        if let Some(sender) = self.sessions.get(&session_id) {
+            match sender.try_send(SessionInput::Command(Box::new(incoming))) {
+                Ok(()) => return,
+                // It has just ended: the name is free.
+                Err(mpsc::error::TrySendError::Closed(SessionInput::Command(unsent))) => incoming = *unsent,
+                Err(error) => return self.unsent(&session_id, error).await,
+            }
         }
         let config = match Command::parse(&incoming.cmd, incoming.text()) {
             Ok(Command::SessionCreate(params)) => params.config,
@@ -210,18 +215,21 @@ impl Task {
     }
 
     async fn forward(&self, sender: &mpsc::Sender<SessionInput>, session_id: &str, incoming: Incoming) {
-        match sender.try_send(SessionInput::Command(Box::new(incoming))) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(SessionInput::Command(incoming))) => {
-                let error = "The session is busy: too many commands wait for it. Please retry.";
-                self.respond(session_id, &incoming, Err(error)).await;
+        if let Err(error) = sender.try_send(SessionInput::Command(Box::new(incoming))) {
+            self.unsent(session_id, error).await;
+        }
+    }
+
+    /// Answers for a session that did not take a command.
+    async fn unsent(&self, session_id: &str, error: mpsc::error::TrySendError<SessionInput>) {
+        let reason = match &error {
+            mpsc::error::TrySendError::Full(_) => {
+                "The session is busy: too many commands wait for it. Please retry.".to_owned()
             }
-            Err(mpsc::error::TrySendError::Closed(SessionInput::Command(incoming))) => {
-                let error = format!("Session '{session_id}' not found");
-                self.respond(session_id, &incoming, Err(&error)).await;
-            }
-            // Only commands were given.
-            Err(_) => {}
+            mpsc::error::TrySendError::Closed(_) => format!("Session '{session_id}' not found"),
+        };
+        if let SessionInput::Command(incoming) = error.into_inner() {
+            self.respond(session_id, &incoming, Err(&reason)).await;
         }
     }
 

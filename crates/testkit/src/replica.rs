@@ -87,7 +87,8 @@ impl Replica {
             "stream.message_end" => self.message_end(&frame["message"]),
             "messages" => self.messages = frame["messages"].as_array().unwrap().clone(),
             "agent.working" => self.is_idle = false,
-            "agent.idle" => self.is_idle = true,
+            // What is replayed is history: the answer to the attach knew better.
+            "agent.idle" if self.seq > self.promised => self.is_idle = true,
             _ => {}
         }
     }

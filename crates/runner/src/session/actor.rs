@@ -12,6 +12,7 @@ use qd_core::session::{Memory, Session};
 use qd_link::memory::LinkSender;
 use qd_store::{OutcomeRow, RunnerStore};
 use qd_wire::command::SessionConfig;
+use qd_wire::data::ProcessStats;
 use tokio::sync::{mpsc, oneshot};
 
 use super::admit::{Admitted, Held};
@@ -27,6 +28,9 @@ const INPUTS_PER_ROUND_MAX: usize = 64;
 
 /// Process figures go out this often.
 const HEARTBEAT_MS: i64 = 10_000;
+
+/// Process figures are read this often at most.
+const STATS_MS_MAX: i64 = 2_000;
 
 /// What all sessions of a runner share.
 pub(crate) struct Shared {
@@ -108,6 +112,8 @@ pub(crate) struct SessionActor {
     pub(super) creating: Option<Token>,
     pub(super) aborts: u32,
     pub(super) next_heartbeat: i64,
+    /// Process figures and when they were read: reading them costs more than answering a command.
+    stats: Option<(i64, ProcessStats)>,
     pub(super) finished: bool,
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -185,6 +191,7 @@ impl SessionActor {
             creating: None,
             aborts: 0,
             next_heartbeat: 0,
+            stats: None,
             finished: false,
             stopping: None,
         }
@@ -346,14 +353,28 @@ impl SessionActor {
         self.door_timer(now);
         if self.next_heartbeat > 0 && self.next_heartbeat <= now {
             self.next_heartbeat = now + HEARTBEAT_MS;
-            if let Some(process) = self.driver.as_ref().and_then(Driver::stats) {
+            if let Some(process) = self.process_stats(now) {
                 self.session.heartbeat(now, process, &mut self.out);
             }
         }
     }
 
+    /// The agent's process figures, not older than [`STATS_MS_MAX`].
+    pub(super) fn process_stats(&mut self, now: i64) -> Option<ProcessStats> {
+        if let Some((at, stats)) = &self.stats
+            && self.driver.is_some()
+            && now - at < STATS_MS_MAX
+        {
+            return Some(stats.clone());
+        }
+        let stats = self.driver.as_ref().and_then(Driver::stats);
+        self.stats = stats.clone().map(|stats| (now, stats));
+        stats
+    }
+
     pub(super) fn start_heartbeat(&mut self) {
-        let has_process = self.driver.as_ref().is_some_and(|driver| driver.stats().is_some());
+        self.stats = None;
+        let has_process = self.process_stats(now_ms()).is_some();
         self.next_heartbeat = if has_process { now_ms() + HEARTBEAT_MS } else { 0 };
     }
 

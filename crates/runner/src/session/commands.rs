@@ -34,7 +34,7 @@ impl SessionActor {
             }
             Command::GetState(_) => {
                 let mut state = self.session.state();
-                state.process = self.driver.as_ref().and_then(crate::driver::Driver::stats);
+                state.process = self.process_stats(now_ms());
                 self.answer_with(admitted, &state);
             }
             Command::InputResponse(params) => {
