@@ -202,7 +202,12 @@ impl<'a> Conversation<'a> {
         for message in &messages[skipped..] {
             self.renderer.message(message);
         }
-        let missed_the_end = self.attached_before && self.busy && !working && attach.resume == Resume::Gap;
+        // With a list of messages nothing that was missed follows; without one everything does.
+        let missed_the_end = self.attached_before
+            && self.busy
+            && !working
+            && attach.resume == Resume::Gap
+            && attach.messages.is_some();
         if !self.attached_before {
             self.busy |= working;
         }

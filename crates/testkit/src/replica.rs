@@ -57,10 +57,13 @@ impl Replica {
 
     fn attached(&mut self, data: &Value, is_new: bool) {
         if data["resume"] == "gap" || self.seq == 0 || is_new {
-            self.messages = data["messages"].as_array().cloned().unwrap_or_default();
+            // A resync without a list means that every message is there or follows.
+            if let Some(messages) = data["messages"].as_array() {
+                self.messages = messages.clone();
+            }
             self.seq = data["seq"].as_u64().unwrap();
         }
-        self.promised = data["seq"].as_u64().unwrap();
+        self.promised = data["state"]["seq"].as_u64().unwrap();
         self.is_idle = data["state"]["status"] == "idle";
         self.partial = data["partial"]["message"].as_object().map(|message| {
             let block = |block: &Value| {

@@ -132,7 +132,8 @@ pub enum Event {
         #[ts(optional)]
         native_session_file: Option<String>,
     },
-    /// The client missed events; what follows starts from this state. Its `seq` is the cursor the client now has.
+    /// The client was too slow and missed live events. `resume` is `gap`; `seq` is the cursor the client now has and
+    /// the records after it follow. `state`, `pending_input` and `partial` are as of now, that is of `state.seq`.
     #[serde(rename = "session.resync")]
     SessionResync {
         #[serde(flatten)]

@@ -118,7 +118,11 @@ impl Answer {
         let has_snapshot = head.resume == Resume::Gap || after.is_none();
         let replay = after.filter(|_| !has_snapshot).map(|after| (after, head.seq));
         let (before, rest) = match resync_of {
-            Some(_) => (resync_text(&session_id, &self.pending.runner_id, body.ts, data), b"}".to_vec()),
+            Some(_) => {
+                let cursor = replay.map_or(head.seq, |(after, _)| after);
+                let text = resync_text(&session_id, &self.pending.runner_id, body.ts, data, cursor);
+                (text, b"}".to_vec())
+            }
             None => {
                 // The data is an object; its closing brace is where the messages go in.
                 let data_end = data.get().as_ptr() as usize - text.as_ptr() as usize + data.get().len() - 1;
@@ -155,16 +159,18 @@ fn join(before: &[u8], after: &[u8]) -> Bytes {
     frame::text(&[before, after].concat())
 }
 
-/// A `session.resync` event without its closing brace: the runner's account. With `resume: ok` the records that
-/// were missed follow it; the client must not take its `seq` for its cursor.
-fn resync_text(session_id: &str, runner_id: &str, ts: i64, data: &RawValue) -> Vec<u8> {
+/// A `session.resync` event without its closing brace: the runner's account, told as a gap. Its `seq` is the cursor
+/// the client now has: the records it missed follow, only live events are lost.
+fn resync_text(session_id: &str, runner_id: &str, ts: i64, data: &RawValue, cursor: u64) -> Vec<u8> {
     let mut text = format!(
-        "{{\"channel\":\"agent\",\"session_id\":{},\"runner_id\":{},\"ts\":{ts},\"event\":\"session.resync\"",
+        "{{\"channel\":\"agent\",\"session_id\":{},\"runner_id\":{},\"ts\":{ts},\"event\":\"session.resync\",\
+         \"resume\":\"gap\",\"seq\":{cursor}",
         json_string(session_id),
         json_string(runner_id),
     );
     if let Ok(fields) = serde_json::from_str::<Fields<'_>>(data.get()) {
-        for (name, value) in fields.0.iter().filter(|(name, _)| name != "session_id") {
+        let replaced = ["session_id", "resume", "seq"];
+        for (name, value) in fields.0.iter().filter(|(name, _)| !replaced.contains(&name.as_ref())) {
             text.push(',');
             text.push_str(&json_string(name));
             text.push(':');

@@ -58,7 +58,7 @@ async fn a_slow_reader_is_told_of_its_gap_and_misses_no_record() {
             resyncs += 1;
             assert_eq!(
                 (&event["resume"], &event["seq"], &event["state"]["status"]),
-                (&json!("ok"), &json!(last), &json!("idle"))
+                (&json!("gap"), &json!(seen), &json!("idle"))
             );
             assert_eq!((&event["channel"], &event["session_id"]), (&json!("agent"), &json!("s")));
         } else if let Some(seq) = event["seq"].as_u64() {
