@@ -5,6 +5,7 @@
 //! those are left, new ones are rejected.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -58,12 +59,29 @@ pub struct IdName {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub cmd: String,
-    pub result: Result<Option<serde_json::Value>, String>,
+    /// `data` as JSON text, or the error.
+    pub result: Result<Option<Arc<str>>, String>,
     pub session_version: Option<u64>,
     /// The process died between write and reply: nobody can know.
     pub indeterminate: bool,
-    /// Rough size, for the byte bound.
-    pub bytes: usize,
+}
+
+impl Outcome {
+    /// What it takes of the byte bound.
+    fn bytes(&self) -> usize {
+        match &self.result {
+            Ok(data) => data.as_ref().map_or(0, |data| data.len()),
+            Err(error) => error.len(),
+        }
+    }
+
+    /// Whether it succeeded, and why not.
+    fn success(&self) -> Result<(), String> {
+        match &self.result {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.clone()),
+        }
+    }
 }
 
 /// A new command at the door.
@@ -160,13 +178,13 @@ impl Ledger {
     pub fn restore(&mut self, submission: Submission, at: i64, outcome: Outcome) {
         let token = submission.token;
         if let Some(id) = submission.id {
-            let result = outcome.result.clone().map(|_| ());
+            let result = outcome.success();
             self.ids.insert(id.clone(), IdState::Done(token, result));
             self.done_ids.push_back((id, token));
         }
         if let Some(key) = submission.key {
             self.forget_key(&key);
-            self.done_bytes += outcome.bytes;
+            self.done_bytes += outcome.bytes();
             let entry = KeyEntry {
                 fingerprint: submission.fingerprint,
                 cmd: outcome.cmd.clone(),
@@ -291,7 +309,7 @@ impl Ledger {
         let Some(entry) = self.keys.get_mut(&key) else { return Vec::new() };
         entry.created_at = now;
         let before = std::mem::replace(&mut entry.state, KeyState::Done(token, outcome.clone()));
-        self.done_bytes += outcome.bytes;
+        self.done_bytes += outcome.bytes();
         self.done_keys.push_back((key, token));
         match before {
             KeyState::InFlight { joined } => joined,
@@ -302,7 +320,7 @@ impl Ledger {
     fn finish_id(&mut self, id: &IdName, token: Token, outcome: &Outcome, released: &mut Released) {
         // A newer command may have taken the name meanwhile; then it speaks for it.
         if matches!(self.ids.get(id), Some(IdState::InFlight(current)) if *current == token) {
-            self.ids.insert(id.clone(), IdState::Done(token, outcome.result.clone().map(|_| ())));
+            self.ids.insert(id.clone(), IdState::Done(token, outcome.success()));
             self.done_ids.push_back((id.clone(), token));
         }
         let waits = |missing: &Missing| missing.get(id) == Some(&token);
@@ -333,7 +351,7 @@ impl Ledger {
 
     fn forget_key(&mut self, key: &KeyName) {
         if let Some(KeyEntry { state: KeyState::Done(_, outcome), .. }) = self.keys.remove(key) {
-            self.done_bytes = self.done_bytes.saturating_sub(outcome.bytes);
+            self.done_bytes = self.done_bytes.saturating_sub(outcome.bytes());
         }
     }
 

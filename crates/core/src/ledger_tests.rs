@@ -18,7 +18,6 @@ fn outcome(result: Result<(), &str>) -> Outcome {
         result: result.map(|()| None).map_err(str::to_owned),
         session_version: Some(1),
         indeterminate: false,
-        bytes: 10,
     }
 }
 

@@ -5,7 +5,6 @@ use std::ops::Range;
 use qd_wire::EventPayload;
 use qd_wire::event::Event;
 use serde::Serialize;
-use serde_json::Value;
 
 /// Lines ready for the link, and which of them are records.
 #[derive(Debug, Default)]
@@ -50,7 +49,8 @@ pub struct Delta<'a> {
 pub struct Response<'a> {
     pub id: &'a str,
     pub cmd: &'a str,
-    pub result: Result<Option<&'a Value>, &'a str>,
+    /// `data` as JSON text, or the error.
+    pub result: Result<Option<&'a str>, &'a str>,
     pub session_version: Option<u64>,
     pub replayed: bool,
     pub indeterminate: bool,
@@ -142,7 +142,7 @@ impl Outbox {
                 bytes.extend_from_slice(b",\"success\":true");
                 if let Some(data) = data {
                     bytes.extend_from_slice(b",\"data\":");
-                    write_json(bytes, data);
+                    bytes.extend_from_slice(data.as_bytes());
                 }
             }
             Err(error) => {

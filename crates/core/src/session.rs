@@ -49,6 +49,8 @@ pub struct Memory {
     pub thinking_level: Option<String>,
     pub native_session_id: Option<String>,
     pub native_session_file: Option<String>,
+    /// Inputs accepted but not yet read by the agent.
+    pub queue: QueueState,
 }
 
 /// How the message list changed, for the runner's index of known messages.
@@ -79,7 +81,6 @@ pub struct Session {
     tools: Vec<RunningTool>,
     questions: Vec<OpenQuestion>,
     settled_questions: VecDeque<String>,
-    queue: QueueState,
     status_texts: BTreeMap<String, String>,
     auto_compaction: Option<bool>,
     auto_retry: Option<bool>,
@@ -117,7 +118,6 @@ impl Session {
             tools: Vec::new(),
             questions: Vec::new(),
             settled_questions: VecDeque::new(),
-            queue: QueueState::default(),
             status_texts: BTreeMap::new(),
             auto_compaction: None,
             auto_retry: None,
@@ -214,7 +214,7 @@ impl Session {
             session_version: self.memory.version,
             seq: self.memory.last_seq,
             message_count: self.memory.next_idx,
-            queue: self.queue.clone(),
+            queue: self.memory.queue.clone(),
             pending_input: self.questions.iter().map(|question| question.request.clone()).collect(),
             status_texts: self.status_texts.clone(),
             native_session_id: self.memory.native_session_id.clone(),

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use qd_core::ledger::{IdName, KeyName, Ledger, Limits, Outcome, Released, Submission, Token, Verdict};
 use qd_store::{OutcomeRow, OutcomeStatus};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::session::SessionInput;
@@ -52,7 +52,7 @@ struct Inner {
 struct StoredResponse {
     success: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    data: Option<Value>,
+    data: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,8 +150,12 @@ fn deliver(token: Token, release: Release, owner: Owner) {
 pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Outcome>) -> OutcomeRow {
     let stored = outcome.map(|outcome| StoredResponse {
         success: outcome.result.is_ok(),
-        data: outcome.result.clone().ok().flatten(),
-        error: outcome.result.clone().err(),
+        data: outcome
+            .result
+            .as_ref()
+            .ok()
+            .and_then(|data| RawValue::from_string(data.as_ref()?.to_string()).ok()),
+        error: outcome.result.as_ref().err().cloned(),
         session_version: outcome.session_version,
     });
     let principal = match (&submission.key, &submission.id) {
@@ -179,21 +183,22 @@ pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Ou
 fn stored_outcome(row: &OutcomeRow) -> Outcome {
     let stored: Option<StoredResponse> =
         row.response_json.as_ref().and_then(|json| serde_json::from_slice(json).ok());
-    let bytes = row.response_json.as_ref().map_or(0, Bytes::len);
     match stored {
         Some(stored) if row.status != OutcomeStatus::InFlight => Outcome {
             cmd: row.cmd.clone(),
-            result: if stored.success { Ok(stored.data) } else { Err(stored.error.unwrap_or_default()) },
+            result: if stored.success {
+                Ok(stored.data.map(|data| Arc::from(data.get())))
+            } else {
+                Err(stored.error.unwrap_or_default())
+            },
             session_version: stored.session_version,
             indeterminate: row.status == OutcomeStatus::Indeterminate,
-            bytes,
         },
         _ => Outcome {
             cmd: row.cmd.clone(),
             result: Err(INDETERMINATE.to_owned()),
             session_version: None,
             indeterminate: true,
-            bytes,
         },
     }
 }

@@ -159,9 +159,14 @@ impl std::fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-fn parameters<'de, T: Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
-    serde_json::from_str(text)
-        .map_err(|error| CommandError::Invalid { name: name.to_owned(), reason: error.to_string() })
+fn parameters<'de, T: serde::Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let reason = error.into_inner().to_string();
+        let reason = if path == "." { reason } else { format!("{path}: {reason}") };
+        CommandError::Invalid { name: name.to_owned(), reason }
+    })
 }
 
 /// The fields every command may carry; the rest of the frame is its parameters.

@@ -353,8 +353,8 @@ impl Session {
     }
 
     fn queue_changed(&mut self, now: i64, queue: QueueState, out: &mut Outbox) {
-        if self.queue != queue {
-            self.queue = queue.clone();
+        if self.memory.queue != queue {
+            self.memory.queue = queue.clone();
             self.emit(now, &Event::QueueChanged { queue }, out);
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use qd_wire::data::{ModelRef, SessionStatus};
-use qd_wire::event::{AgentPhase, Event};
+use qd_wire::data::{ModelRef, QueueState, SessionStatus};
+use qd_wire::event::{AgentPhase, Event, NotifyLevel};
 
 use super::Session;
 use crate::agent::NativeMessage;
@@ -101,10 +101,7 @@ impl Session {
         self.detail = None;
         self.status_texts.clear();
         self.expected_prompts.clear();
-        if self.queue != qd_wire::data::QueueState::default() {
-            self.queue = qd_wire::data::QueueState::default();
-            self.emit(now, &Event::QueueChanged { queue: self.queue.clone() }, out);
-        }
+        self.lose_queue(now, out);
         match gone {
             Gone::Closed { reason } => {
                 if was_busy {
@@ -128,12 +125,26 @@ impl Session {
         }
     }
 
+    /// Inputs the agent had accepted and not read are gone with it; a person must know which.
+    fn lose_queue(&mut self, now: i64, out: &mut Outbox) {
+        let queue = std::mem::take(&mut self.memory.queue);
+        if queue == QueueState::default() {
+            return;
+        }
+        let lost: Vec<String> = queue.steering.into_iter().chain(queue.follow_up).collect();
+        let message =
+            format!("The agent stopped before it read these messages; send them again:\n{}", lost.join("\n"));
+        self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+        self.emit(now, &Event::QueueChanged { queue: QueueState::default() }, out);
+    }
+
     /// We were killed while the agent worked: the turn's end is unknown to everybody, so say it.
     pub fn interrupted(&mut self, now: i64, open_questions: Vec<String>, out: &mut Outbox) {
         for request_id in open_questions {
             let outcome = Some(qd_wire::input::InputOutcome::Withdrawn);
             self.emit(now, &Event::AgentInputResolved { request_id, outcome, user_id: None }, out);
         }
+        self.lose_queue(now, out);
         let error = "Quarterdeck stopped while the agent was working; what it had not finished is lost. \
                      Send a prompt to go on."
             .to_owned();

@@ -1,10 +1,11 @@
 //! Admission: validation, replay, dependencies, lane, version, in this order; and the end of every command.
 
+use std::sync::Arc;
+
 use qd_core::ledger::{IdName, KeyName, Outcome, Submission, Token, Verdict, fingerprint};
 use qd_core::outbox::Response;
 use qd_wire::Command;
 use qd_wire::command_table::Lane;
-use serde_json::Value;
 
 use super::Incoming;
 use super::actor::SessionActor;
@@ -140,7 +141,7 @@ impl SessionActor {
     }
 
     /// The one end of a command: its outcome is stored, then its response sent, then whoever waited goes on.
-    pub(super) fn finish(&mut self, admitted: Admitted, result: Result<Option<Value>, AgentFailure>) {
+    pub(super) fn finish(&mut self, admitted: Admitted, result: Result<Option<Arc<str>>, AgentFailure>) {
         let now = now_ms();
         let token = admitted.token();
         let spec = admitted.command.spec();
@@ -154,16 +155,15 @@ impl SessionActor {
         let response = Response {
             id: &admitted.incoming.link_id,
             cmd: &admitted.incoming.cmd,
-            result: result.as_ref().map(Option::as_ref).map_err(String::as_str),
+            result: result.as_ref().map(Option::as_deref).map_err(String::as_str),
             session_version,
             replayed: false,
             indeterminate,
         };
         self.out.response(self.session.front(), now, &response);
         if let Some(submission) = &admitted.submission {
-            let bytes = result.as_ref().map_or_else(String::len, |data| data.as_ref().map_or(0, rough_size));
             let cmd = admitted.incoming.cmd.clone();
-            let outcome = Outcome { cmd, result, session_version, indeterminate, bytes };
+            let outcome = Outcome { cmd, result, session_version, indeterminate };
             if spec.mutating || submission.key.is_some() {
                 self.outcomes.push(outcome_row(submission, now, Some(&outcome)));
             }
@@ -191,7 +191,7 @@ impl SessionActor {
         let response = Response {
             id: &incoming.link_id,
             cmd: &incoming.cmd,
-            result: outcome.result.as_ref().map(Option::as_ref).map_err(String::as_str),
+            result: outcome.result.as_ref().map(Option::as_deref).map_err(String::as_str),
             session_version: outcome.session_version,
             replayed: true,
             indeterminate: outcome.indeterminate,
@@ -243,16 +243,4 @@ fn check_envelope(incoming: &Incoming) -> Result<(), String> {
         return Err(format!("depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"));
     }
     Ok(())
-}
-
-/// A bound on the memory an outcome takes; exactness does not matter.
-fn rough_size(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
-        Value::String(text) => 24 + text.len(),
-        Value::Array(items) => 24 + items.iter().map(rough_size).sum::<usize>(),
-        Value::Object(fields) => {
-            24 + fields.iter().map(|(name, value)| 48 + name.len() + rough_size(value)).sum::<usize>()
-        }
-    }
 }

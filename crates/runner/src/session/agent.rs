@@ -10,6 +10,7 @@ use qd_wire::event::NotifyLevel;
 
 use super::actor::{AgentSlot, AgentState, SessionActor};
 use super::admit::Admitted;
+use super::commands::json_text;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
 use crate::driver::pi::BRIDGE_FILE;
@@ -164,14 +165,14 @@ impl SessionActor {
         let Some(admitted) = self.creating.take().and_then(|token| self.running.remove(&token)) else {
             return;
         };
-        let result = result.and_then(|()| {
+        let result = result.map_err(AgentFailure::refused).and_then(|()| {
             let data = SessionCreatedData {
                 session_id: self.session.identity().session_id.clone(),
                 attach: self.session.attach(None),
             };
-            serde_json::to_value(&data).map(Some).map_err(|error| error.to_string())
+            json_text(&data).map(Some)
         });
-        self.finish(admitted, result.map_err(AgentFailure::refused));
+        self.finish(admitted, result);
     }
 
     /// Takes what the agent did.

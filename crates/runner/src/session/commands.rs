@@ -1,5 +1,7 @@
 //! What each command does.
 
+use std::sync::Arc;
+
 use qd_core::agent::{AgentRequest, Image, WhenBusy};
 use qd_core::ledger::Token;
 use qd_core::session::Gone;
@@ -139,6 +141,7 @@ impl SessionActor {
             executed.effects.into_iter().for_each(|effect| self.apply(effect));
             executed.data
         });
+        let result = result.and_then(|data| data.as_ref().map(json_text).transpose());
         self.finish(admitted, result);
     }
 
@@ -225,10 +228,13 @@ impl SessionActor {
     }
 
     fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {
-        let result =
-            serde_json::to_value(data).map(Some).map_err(|error| AgentFailure::refused(error.to_string()));
-        self.finish(admitted, result);
+        self.finish(admitted, json_text(data).map(Some));
     }
+}
+
+/// `data` of a response, serialised once.
+pub(super) fn json_text<T: Serialize>(data: &T) -> Result<Arc<str>, AgentFailure> {
+    serde_json::to_string(data).map(Arc::from).map_err(|error| AgentFailure::refused(error.to_string()))
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::SessionInput;
 use super::actor::SessionActor;
 use super::admit::Admitted;
+use super::commands::json_text;
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Disposition, Executed};
 
@@ -90,7 +91,8 @@ impl SessionActor {
             }
         }
         let data = disposition.map(|disposition| json!({ "disposition": disposition.as_str() }));
-        self.finish(admitted, result.map(|_| data));
+        let result = result.and_then(|_| data.as_ref().map(json_text).transpose());
+        self.finish(admitted, result);
         self.pump_door();
     }
 

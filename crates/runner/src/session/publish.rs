@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use qd_core::outbox::Outbox;
 use qd_core::session::IndexChange;
 use qd_store::{ApprovalRow, RunnerBatch, StoreError};
+use qd_wire::Event;
 
 use super::actor::SessionActor;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
+
+/// The status text that says whether the session can be stored.
+const STORE_STATUS: &str = "qd.store";
 
 /// How long to wait before a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -94,7 +99,12 @@ impl SessionActor {
         let mut reported = false;
         loop {
             let error = match self.shared.store.commit(batch.clone()).await {
-                Ok(()) => return true,
+                Ok(()) => {
+                    if reported {
+                        self.tell_store(None).await;
+                    }
+                    return true;
+                }
                 Err(StoreError::Closed) => {
                     tracing::warn!("the store closed before a session's last records");
                     return false;
@@ -105,8 +115,20 @@ impl SessionActor {
                 reported = true;
                 let session_id = &batch.session_id;
                 tracing::error!(%error, session_id, "records cannot be stored; the session waits");
+                self.tell_store(Some(format!("The session waits until it can be stored: {error}"))).await;
             }
             self.refuse_meanwhile(&error).await;
+        }
+    }
+
+    /// Tells everybody who looks, at once and live: a record could not be stored now.
+    async fn tell_store(&mut self, text: Option<String>) {
+        let event = Event::Status { key: STORE_STATUS.to_owned(), text };
+        let mut out = Outbox::default();
+        out.known(self.session.front(), now_ms(), None, &event);
+        let (bytes, _) = out.take();
+        if self.shared.link.send(bytes.into()).await.is_err() {
+            tracing::debug!("the hub is gone");
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use qd_core::session::{Identity, Memory, Session};
 use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::command::SessionConfig;
-use qd_wire::data::{ModelRef, SessionStatus};
+use qd_wire::data::{ModelRef, QueueState, SessionStatus};
 use serde::{Deserialize, Serialize};
 
 use super::actor::SessionActor;
@@ -33,6 +33,8 @@ struct Native {
     model: Option<ModelRef>,
     #[serde(default)]
     thinking_level: Option<String>,
+    #[serde(default)]
+    queue: QueueState,
 }
 
 pub(super) fn new_session(runner: &RunnerConfig, session_id: &str, config: &SessionConfig) -> Session {
@@ -46,6 +48,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         session_file: memory.native_session_file.clone(),
         model: memory.model.clone(),
         thinking_level: memory.thinking_level.clone(),
+        queue: memory.queue.clone(),
     };
     RunnerSession {
         session_id: actor.session.identity().session_id.clone(),
@@ -85,12 +88,14 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         thinking_level,
         native_session_id,
         native_session_file,
+        queue,
     } = memory;
     stored.title == *title
         && stored.model == *model
         && stored.thinking_level == *thinking_level
         && stored.native_session_id == *native_session_id
         && stored.native_session_file == *native_session_file
+        && stored.queue == *queue
 }
 
 /// Rebuilds a session; its agent is not running. `hub_seq` is the last record the hub has of it.
@@ -112,11 +117,13 @@ pub(crate) fn restore(
         thinking_level: native.thinking_level,
         native_session_id: native.session_id,
         native_session_file: native.session_file,
+        queue: native.queue,
     };
     let is = |status: SessionStatus| row.state == status.as_str();
     let status = if is(SessionStatus::Closed) { SessionStatus::Closed } else { SessionStatus::Dormant };
+    let interrupted =
+        is(SessionStatus::Working) || !open_questions.is_empty() || memory.queue != QueueState::default();
     let session = Session::new(identity(runner, &row.session_id, &config), memory, status);
-    let interrupted = is(SessionStatus::Working) || !open_questions.is_empty();
     Ok(Restored { session, config, created_at: row.created_at, interrupted, open_questions })
 }
 
