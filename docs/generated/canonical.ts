@@ -36,7 +36,7 @@ depends_on?: Array<string>,
 /**
  * Run only when the session's version is this.
  */
-if_session_version?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & NoParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateParams | { "cmd": "delegate.cancel" } & DelegateCancelParams);
+if_session_version?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & NoParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "delegate.cancel" } & DelegateCancelParams);
 
 export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "session.attach" } & SessionAttachParams
@@ -70,7 +70,7 @@ export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "list_sessions" } & NoParams
   | { "cmd": "get_runners" } & NoParams
   | { "cmd": "search" } & SearchParams
-  | { "cmd": "delegate" } & DelegateParams
+  | { "cmd": "delegate" } & DelegateRequest
   | { "cmd": "delegate.cancel" } & DelegateCancelParams;
 
 export type CommandResponse = {
@@ -102,8 +102,6 @@ export type DelegateErrorCode = "target_not_found"
 
 export type DelegateMode = "sync"
   | "async";
-
-export type DelegateParams = { target_session_id: string, target_runner_id?: string, message: string, mode: DelegateMode, sandbox_profile?: string, timeout_ms?: number, max_tokens?: number, context?: unknown, };
 
 export type DelegateRequest = { target_session_id: string, target_runner_id?: string, message: string, mode: DelegateMode, sandbox_profile?: string, timeout_ms?: number, max_tokens?: number, context?: unknown, };
 

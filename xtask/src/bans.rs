@@ -53,7 +53,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
 /// The only direct dependencies of a crate.
 const DIRECT_ONLY: &[(&str, &[&str], &str)] = &[(
     "qd-wire",
-    &["serde", "serde_json", "serde_path_to_error", "schemars", "ts-rs"],
+    &["serde", "serde_json", "serde_path_to_error", "serde_with", "schemars", "ts-rs"],
     "types depend on what describes them only",
 )];
 

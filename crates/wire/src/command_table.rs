@@ -132,7 +132,7 @@ commands! {
     ListSessions(NoParams) = "list_sessions", Read, false, READ_TIMEOUT_MS, View, Hub, false;
     GetRunners(NoParams) = "get_runners", Read, false, READ_TIMEOUT_MS, View, Hub, false;
     Search(SearchParams) = "search", Read, false, READ_TIMEOUT_MS, View, Hub, false;
-    Delegate(DelegateParams) = "delegate", Control, true, None, Operate, Runner, true;
+    Delegate(DelegateRequest) = "delegate", Control, true, None, Operate, Runner, true;
     DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
 }
 

@@ -12,35 +12,21 @@ use crate::input::InputRequest;
 use crate::message::{Message, Role};
 
 /// How a session stands, as its runner knows it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct SessionState {
     pub session_id: String,
     pub runner_id: String,
     pub harness: String,
     pub status: SessionStatus,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub phase: Option<AgentPhase>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub detail: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub cwd: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub title: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub model: Option<ModelRef>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub thinking_level: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub auto_compaction: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub auto_retry: Option<bool>,
     pub session_version: u64,
     /// The last record's number.
@@ -50,22 +36,16 @@ pub struct SessionState {
     pub pending_input: Vec<InputRequest>,
     /// What extensions want shown, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[ts(as = "Option<BTreeMap<String, String>>")]
     pub status_texts: BTreeMap<String, String>,
     /// The harness's own name of the conversation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub native_session_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub native_session_file: Option<String>,
     /// The last fatal error, while the agent is down because of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[ts(as = "Option<Vec<String>>")]
     pub capabilities: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub process: Option<ProcessStats>,
 }
 
@@ -112,46 +92,38 @@ pub struct QueueState {
 }
 
 /// How far a conversation has come, so that a client can tell whether it has it all.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct MessageVersion {
     /// The last record's number.
     pub version: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub message_count: Option<u64>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct ProcessStats {
     pub alive: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub pid: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub rss_bytes: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub cpu_pct: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub uptime_s: Option<u64>,
 }
 
 /// Answer of `session.attach`: where the client stands, and the message being generated.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct AttachData {
     pub resume: Resume,
     /// Records up to this number are covered by the answer and what is replayed right after it.
     pub seq: u64,
     pub state: SessionState,
     pub pending_input: Vec<InputRequest>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub partial: Option<Partial>,
     /// With `gap`: the newest messages of the conversation, oldest first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub messages: Option<Vec<Message>>,
 }
 
@@ -165,14 +137,14 @@ pub enum Resume {
 }
 
 /// The message being generated so far, and the tools running now.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 // TypeScript has a `Partial` of its own.
-#[ts(rename = "PartialTurn")]
+#[ts(rename = "PartialTurn", optional_fields)]
 pub struct Partial {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub message: Option<PartialMessage>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[ts(as = "Option<Vec<RunningTool>>")]
     pub tools: Vec<RunningTool>,
 }
 
@@ -184,17 +156,15 @@ pub struct PartialMessage {
 }
 
 /// One content block so far; deltas continue it at `offset` characters.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct PartialBlock {
     pub content_index: u32,
     pub kind: PartialKind,
     pub text: String,
     pub offset: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub tool_call_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub name: Option<String>,
 }
 
@@ -206,14 +176,14 @@ pub enum PartialKind {
     ToolCall,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct RunningTool {
     pub tool_call_id: String,
     pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional, type = "unknown")]
     pub input: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional, type = "unknown")]
     pub partial_output: Option<Value>,
     /// Unix milliseconds.
@@ -221,24 +191,18 @@ pub struct RunningTool {
 }
 
 /// One line of `list_sessions`, from the hub's copy.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct SessionSummary {
     pub session_id: String,
     pub runner_id: String,
     pub harness: String,
     /// A word of [`SessionStatus`], or `offline` when its runner is away.
     pub state: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub cwd: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub title: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub provider: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub model: Option<String>,
     pub created_at: i64,
     pub last_activity: i64,
@@ -279,14 +243,14 @@ pub struct SessionCreatedData {
 }
 
 /// Answer of `get_messages`: a page in conversation order.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct MessagesData {
     pub messages: Vec<Message>,
     /// All messages of the conversation.
     pub total: u64,
     /// Pass as `before` to get the page before this one; absent on the first page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub before: Option<u64>,
 }
 
@@ -306,21 +270,15 @@ pub struct ModelsData {
     pub models: Vec<ModelInfo>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct ModelInfo {
     pub provider: String,
     pub model_id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub reasoning: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub context_window: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub max_tokens: Option<u64>,
 }
 
@@ -330,14 +288,12 @@ pub struct CommandsData {
     pub commands: Vec<SlashCommand>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct SlashCommand {
     pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub description: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub source: Option<String>,
 }
 
@@ -355,7 +311,9 @@ pub struct ForkPoint {
 }
 
 /// Answer of `get_stats`.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct StatsData {
     pub user_messages: u64,
     pub assistant_messages: u64,
@@ -364,11 +322,7 @@ pub struct StatsData {
     pub total_messages: u64,
     pub tokens: TokenStats,
     pub cost_usd: f64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub context_tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub context_window: Option<u64>,
 }
 

@@ -6,24 +6,17 @@ use serde_json::Value;
 use ts_rs::TS;
 
 /// What one session asks of another.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct DelegateRequest {
     pub target_session_id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub target_runner_id: Option<String>,
     pub message: String,
     pub mode: DelegateMode,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub sandbox_profile: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub timeout_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub max_tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional, type = "unknown")]
     pub context: Option<Value>,
 }
@@ -47,20 +40,18 @@ pub enum DelegateErrorCode {
 }
 
 /// Who may delegate to whom.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct DelegationPermission {
     pub source: String,
     pub target: String,
     pub effect: PermissionEffect,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub required_sandbox: Option<String>,
     #[serde(default = "default_max_depth")]
     pub max_depth: u32,
     #[serde(default = "default_allow_async")]
     pub allow_async: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub description: Option<String>,
 }
 

@@ -12,15 +12,15 @@ use crate::message::{Message, Sender, StopReason};
 use crate::{CommandResponse, JsonObject};
 
 /// An event as it travels: who, where, when, and what. `seq` is there on records only.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct EventEnvelope {
     pub session_id: String,
     pub runner_id: String,
     /// Unix milliseconds.
     pub ts: i64,
     /// The number of the record in its session, 1, 2, 3… without holes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub seq: Option<u64>,
     #[serde(flatten)]
     pub payload: EventPayload,
@@ -96,42 +96,30 @@ pub struct OtherEvent {
 }
 
 /// The closed list of events.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(tag = "event")]
 // Browsers have an `Event` of their own.
-#[ts(rename = "KnownEvent")]
+#[ts(rename = "KnownEvent", optional_fields)]
 pub enum Event {
     // --- session lifecycle ---
     #[serde(rename = "session.created")]
     SessionCreated {
         resumed: bool,
         harness: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         cwd: Option<String>,
         /// The commands this harness can serve beyond the core ones.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         capabilities: Option<Vec<String>>,
     },
     #[serde(rename = "session.closed")]
-    SessionClosed {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        reason: Option<String>,
-    },
+    SessionClosed { reason: Option<String> },
     #[serde(rename = "session.heartbeat")]
     SessionHeartbeat { process: ProcessStats },
     #[serde(rename = "session.title_changed")]
     SessionTitleChanged { title: String },
     /// The agent moved to another conversation file (new, switch, fork).
     #[serde(rename = "session.native_changed")]
-    SessionNativeChanged {
-        native_session_id: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        native_session_file: Option<String>,
-    },
+    SessionNativeChanged { native_session_id: String, native_session_file: Option<String> },
     /// The client was too slow and missed live events. `resume` is `gap`; `seq` is the cursor the client now has and
     /// the records after it follow. `state`, `pending_input` and `partial` are as of now, that is of `state.seq`.
     #[serde(rename = "session.resync")]
@@ -144,39 +132,20 @@ pub enum Event {
     #[serde(rename = "agent.idle")]
     AgentIdle {
         /// How the turn ended; absent when there was none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         reason: Option<StopReason>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         message_version: Option<MessageVersion>,
     },
     #[serde(rename = "agent.working")]
-    AgentWorking {
-        phase: AgentPhase,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        detail: Option<String>,
-    },
+    AgentWorking { phase: AgentPhase, detail: Option<String> },
     #[serde(rename = "agent.error")]
-    AgentError {
-        error: String,
-        recoverable: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        phase: Option<AgentPhase>,
-    },
+    AgentError { error: String, recoverable: bool, phase: Option<AgentPhase> },
     #[serde(rename = "agent.input_needed")]
     AgentInputNeeded { request: InputRequest },
     #[serde(rename = "agent.input_resolved")]
     AgentInputResolved {
         request_id: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         outcome: Option<InputOutcome>,
         /// Who answered.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         user_id: Option<String>,
     },
 
@@ -189,19 +158,10 @@ pub enum Event {
         delta: String,
         content_index: u32,
         /// Characters of this block before the delta.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         offset: Option<u64>,
     },
     #[serde(rename = "stream.thinking_delta")]
-    ThinkingDelta {
-        message_id: String,
-        delta: String,
-        content_index: u32,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        offset: Option<u64>,
-    },
+    ThinkingDelta { message_id: String, delta: String, content_index: u32, offset: Option<u64> },
     #[serde(rename = "stream.tool_call_start")]
     ToolCallStart { message_id: String, tool_call_id: String, name: String, content_index: u32 },
     #[serde(rename = "stream.tool_call_delta")]
@@ -210,8 +170,6 @@ pub enum Event {
         tool_call_id: String,
         delta: String,
         content_index: u32,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         offset: Option<u64>,
     },
     #[serde(rename = "stream.tool_call_end")]
@@ -226,7 +184,6 @@ pub enum Event {
     ToolStart {
         tool_call_id: String,
         name: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "unknown")]
         input: Option<Value>,
     },
@@ -244,8 +201,6 @@ pub enum Event {
         #[ts(type = "unknown")]
         output: Value,
         is_error: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         duration_ms: Option<u64>,
     },
 
@@ -253,13 +208,7 @@ pub enum Event {
     #[serde(rename = "retry.start")]
     RetryStart { attempt: u32, max_attempts: u32, delay_ms: u64, error: String },
     #[serde(rename = "retry.end")]
-    RetryEnd {
-        success: bool,
-        attempt: u32,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        final_error: Option<String>,
-    },
+    RetryEnd { success: bool, attempt: u32, final_error: Option<String> },
     #[serde(rename = "compact.start")]
     CompactStart {
         /// `threshold`, `overflow`, or `manual` when a person asked for it.
@@ -269,14 +218,8 @@ pub enum Event {
     CompactEnd {
         success: bool,
         will_retry: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         error: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         summary: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         tokens_before: Option<u64>,
     },
 
@@ -294,7 +237,13 @@ pub enum Event {
     #[serde(rename = "notify")]
     Notify { level: NotifyLevel, message: String },
     #[serde(rename = "status")]
-    Status { key: String, text: Option<String> },
+    Status {
+        key: String,
+        // `null` clears the text, so it must be said.
+        #[serialize_always]
+        #[ts(optional = false)]
+        text: Option<String>,
+    },
 
     // --- synchronisation ---
     #[serde(rename = "messages")]
@@ -313,14 +262,7 @@ pub enum Event {
     #[serde(rename = "delegate.delta")]
     DelegateDelta { request_id: String, delta: String },
     #[serde(rename = "delegate.end")]
-    DelegateEnd {
-        request_id: String,
-        response: Message,
-        responder: Sender,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        duration_ms: Option<u64>,
-    },
+    DelegateEnd { request_id: String, response: Message, responder: Sender, duration_ms: Option<u64> },
     #[serde(rename = "delegate.error")]
     DelegateError { request_id: String, error: String, code: DelegateErrorCode },
 

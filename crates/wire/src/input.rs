@@ -6,53 +6,40 @@ use serde_json::Value;
 use ts_rs::TS;
 
 /// One open question. `timeout` is in milliseconds from the moment it was asked.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputRequest {
     Select {
         request_id: String,
         title: String,
         options: Vec<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         timeout: Option<u64>,
     },
     Confirm {
         request_id: String,
         title: String,
         message: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         timeout: Option<u64>,
     },
     Input {
         request_id: String,
         title: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         placeholder: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         timeout: Option<u64>,
     },
     /// A text of several lines; pi has it, the specification does not.
     Editor {
         request_id: String,
         title: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         prefill: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         timeout: Option<u64>,
     },
     Permission {
         request_id: String,
         title: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         description: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "unknown")]
         metadata: Option<Value>,
     },

@@ -10,7 +10,9 @@ use crate::event::{take_field, take_seq};
 use crate::{CommandResponse, EventEnvelope, EventPayload, JsonObject};
 
 /// One line of the link, either way. The hub reads the heads of events only; this type is for everything else.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 #[serde(tag = "type")]
 #[allow(clippy::large_enum_variant, reason = "most lines are events; a box would cost each of them")]
 pub enum LinkLine {
@@ -36,13 +38,7 @@ pub enum LinkLine {
     Ack { session_id: String, seq: u64 },
     /// Runner → hub: route this delegation.
     #[serde(rename = "delegate.escalate")]
-    DelegateEscalate {
-        session_id: String,
-        request: DelegateRequest,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        correlation_id: Option<String>,
-    },
+    DelegateEscalate { session_id: String, request: DelegateRequest, correlation_id: Option<String> },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
@@ -58,12 +54,12 @@ pub struct RunnerHello {
     pub sessions: Vec<HelloSession>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct HelloSession {
     pub session_id: String,
     pub last_seq: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub state: Option<Box<SessionState>>,
 }
 
@@ -96,6 +92,7 @@ pub struct HeartbeatSession {
 }
 
 /// A client's command on its way to the runner. The parameters are kept as they came.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[ts(type = "{ id: string, session_id: string, user_id?: string, cmd: string, [key: string]: unknown }")]
 pub struct LinkCommand {
@@ -109,18 +106,16 @@ pub struct LinkCommand {
 }
 
 /// An event on its way to the hub; a runner that leaves out `runner_id` means itself, without `ts` it means now.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct LinkEvent {
     pub session_id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub runner_id: Option<String>,
     /// Unix milliseconds; 0 when the line has none.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[ts(optional, as = "Option<i64>")]
     pub ts: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub seq: Option<u64>,
     #[serde(flatten)]
     pub payload: EventPayload,
@@ -157,17 +152,13 @@ impl From<EventEnvelope> for LinkEvent {
     }
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct LinkResponse {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub session_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub runner_id: Option<String>,
     /// Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub ts: Option<i64>,
     #[serde(flatten)]
     pub response: CommandResponse,

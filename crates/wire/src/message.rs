@@ -8,7 +8,9 @@ use ts_rs::TS;
 use crate::JsonObject;
 
 /// One message of a conversation. Its id is the same from `stream.message_start` to history.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct Message {
     /// Unique within the conversation.
     pub id: String,
@@ -18,37 +20,18 @@ pub struct Message {
     pub parts: Vec<Part>,
     /// Unix milliseconds.
     pub created_at: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub model: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub provider: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub stop_reason: Option<StopReason>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub usage: Option<Usage>,
     /// Of a tool result: the call it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub tool_call_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub tool_name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub is_error: Option<bool>,
     /// The client's own name for the prompt that became this message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub client_id: Option<String>,
     /// Who wrote it, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub sender: Option<Sender>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional, type = "Record<string, unknown>")]
     pub metadata: Option<JsonObject>,
 }
@@ -114,18 +97,14 @@ impl StopReason {
     }
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub cache_read_tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub cache_write_tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub cost_usd: Option<f64>,
 }
 
@@ -140,19 +119,15 @@ impl Usage {
 }
 
 /// Who a message came from.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct Sender {
     #[serde(rename = "type")]
     pub kind: SenderKind,
     pub id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub runner_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub session_id: Option<String>,
 }
 
@@ -193,23 +168,21 @@ impl<'de> Deserialize<'de> for Part {
 }
 
 /// The part types of the specification.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum KnownPart {
     Text {
         id: String,
         text: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         format: Option<TextFormat>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
     Thinking {
         id: String,
         text: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
@@ -217,87 +190,58 @@ pub enum KnownPart {
         id: String,
         tool_call_id: String,
         name: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "unknown")]
         input: Option<Value>,
         status: ToolStatus,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
     ToolResult {
         id: String,
         tool_call_id: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         name: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "unknown")]
         output: Option<Value>,
         is_error: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         duration_ms: Option<u64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
     Image {
         id: String,
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         alt: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
     Audio {
         id: String,
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         duration_sec: Option<f64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         transcript: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
     Video {
         id: String,
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         duration_sec: Option<f64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
     FileRef {
         id: String,
         uri: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         label: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         range: Option<FileRange>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
     Attachment {
         id: String,
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         filename: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
         size_bytes: Option<u64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "Record<string, unknown>")]
         meta: Option<JsonObject>,
     },
@@ -390,33 +334,20 @@ pub enum ToolStatus {
     Error,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 #[serde(tag = "source", rename_all = "snake_case")]
 pub enum MediaSource {
-    Url {
-        url: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        mime_type: Option<String>,
-    },
-    AttachmentRef {
-        attachment_id: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
-        mime_type: Option<String>,
-    },
-    Base64 {
-        data: String,
-        mime_type: String,
-    },
+    Url { url: String, mime_type: Option<String> },
+    AttachmentRef { attachment_id: String, mime_type: Option<String> },
+    Base64 { data: String, mime_type: String },
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct FileRange {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub start_line: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub end_line: Option<u64>,
 }

@@ -21,29 +21,20 @@ pub enum Channel {
 }
 
 /// What a client sends on `agent`.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct ClientFrame {
     pub channel: Channel,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional, type = "string")]
     pub id: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub session_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub runner_id: Option<String>,
     /// The same key runs at most once, through any reconnect, restart or retry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub idempotency_key: Option<String>,
     /// Commands (their `id`s) that must have succeeded before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub depends_on: Option<Vec<String>>,
     /// Run only when the session's version is this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
     pub if_session_version: Option<u64>,
     #[serde(flatten)]
     pub command: Command,
@@ -59,7 +50,9 @@ pub enum ServerFrame {
 }
 
 /// The `system` channel.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 #[serde(tag = "type")]
 pub enum SystemEvent {
     /// The first frame.
@@ -68,7 +61,6 @@ pub enum SystemEvent {
     /// A frame that could not be understood.
     #[serde(rename = "error")]
     Error {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[ts(optional, type = "string")]
         id: Option<Value>,
         error: String,
