@@ -11,6 +11,7 @@ use serde::Serialize;
 pub struct Outbox {
     bytes: Vec<u8>,
     records: Vec<RecordSpan>,
+    responses: Vec<ResponseSpan>,
     /// The size of the last hand-over: the next is likely as large, so a flood is written without regrowing.
     expected_bytes: usize,
 }
@@ -23,6 +24,36 @@ const EXPECTED_BYTES_MAX: usize = 128 * 1024;
 pub struct RecordSpan {
     pub seq: u64,
     pub range: Range<usize>,
+}
+
+/// Where a response's line lies, and whom it answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseSpan {
+    pub id: String,
+    pub cmd: String,
+    pub range: Range<usize>,
+}
+
+/// Everything said in one round.
+#[derive(Debug, Default)]
+pub struct Round {
+    pub bytes: Vec<u8>,
+    pub records: Vec<RecordSpan>,
+    pub responses: Vec<ResponseSpan>,
+}
+
+impl Round {
+    /// The bytes without the responses, for when those were given another way.
+    pub fn without_responses(&self) -> Vec<u8> {
+        let mut rest = Vec::with_capacity(self.bytes.len());
+        let mut from = 0;
+        for response in &self.responses {
+            rest.extend_from_slice(&self.bytes[from..response.range.start]);
+            from = response.range.end;
+        }
+        rest.extend_from_slice(&self.bytes[from..]);
+        rest
+    }
 }
 
 /// The unchanging front of every event of a session.
@@ -84,9 +115,13 @@ impl Outbox {
     }
 
     /// Hands over everything collected; the outbox is empty afterwards.
-    pub fn take(&mut self) -> (Vec<u8>, Vec<RecordSpan>) {
+    pub fn take(&mut self) -> Round {
         self.expected_bytes = self.bytes.len().min(EXPECTED_BYTES_MAX);
-        (std::mem::take(&mut self.bytes), std::mem::take(&mut self.records))
+        Round {
+            bytes: std::mem::take(&mut self.bytes),
+            records: std::mem::take(&mut self.records),
+            responses: std::mem::take(&mut self.responses),
+        }
     }
 
     /// One event. `seq` makes it a record.
@@ -129,6 +164,7 @@ impl Outbox {
 
     /// The one answer to a command.
     pub fn response(&mut self, front: &EventFront, ts: i64, response: &Response<'_>) {
+        let start = self.bytes.len();
         let bytes = &mut self.bytes;
         bytes.extend_from_slice(b"{\"type\":\"response\",\"id\":");
         write_json(bytes, response.id);
@@ -161,6 +197,8 @@ impl Outbox {
             bytes.extend_from_slice(b",\"indeterminate\":true");
         }
         bytes.extend_from_slice(b"}\n");
+        let (id, cmd) = (response.id.to_owned(), response.cmd.to_owned());
+        self.responses.push(ResponseSpan { id, cmd, range: start..self.bytes.len() });
     }
 
     fn line<T: Serialize>(&mut self, front: &EventFront, ts: i64, seq: Option<u64>, body: &T) {
@@ -227,10 +265,22 @@ mod tests {
                 offset: 5,
             },
         );
-        let (bytes, records) = outbox.take();
-        let text = String::from_utf8(bytes).unwrap();
+        let response = Response {
+            id: "h1",
+            cmd: "abort",
+            result: Ok(None),
+            session_version: None,
+            replayed: false,
+            indeterminate: false,
+        };
+        outbox.response(&front, 9, &response);
+        let round = outbox.take();
+        let rest = String::from_utf8(round.without_responses()).unwrap();
+        let records = round.records;
+        let text = String::from_utf8(round.bytes).unwrap();
+        assert_eq!(rest.lines().collect::<Vec<_>>(), text.lines().take(2).collect::<Vec<_>>());
         let lines: Vec<_> =
-            text.lines().map(|line| serde_json::from_str::<LinkLine>(line).unwrap()).collect();
+            rest.lines().map(|line| serde_json::from_str::<LinkLine>(line).unwrap()).collect();
         let envelope = |seq, event| EventEnvelope {
             session_id: "s\"1".into(),
             runner_id: "local".into(),

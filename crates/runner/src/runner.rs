@@ -1,5 +1,7 @@
 //! The runner's own task: hello, routing of commands to sessions, acks, shutdown.
 
+mod start;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +14,17 @@ use qd_link::memory::{LinkEnd, LinkReceiver};
 use qd_store::{OutcomeLimits, RunnerStore, StoreError};
 use qd_wire::Command;
 use qd_wire::command_table::CommandHead;
-use qd_wire::link::{HelloSession, LinkLine, RunnerHeartbeat, RunnerHello, RunnerWelcome};
+use qd_wire::link::{LinkLine, RunnerHeartbeat};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::session::{Ended, Incoming, SessionInput, Shared, restore, spawn_new, spawn_restored};
+use crate::process;
+use crate::session::{Ended, Incoming, SessionInput, Shared, spawn_new};
 use crate::submissions::{Owner, Release, Submissions};
-use crate::{driver, process};
-
-/// How long the hub may take to say welcome.
-const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+use start::{hello, resend, restore_sessions};
 
 /// How long sessions may take to stop; below the ten seconds a server has in all.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
@@ -34,11 +34,11 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Old outcomes are removed every hour.
 const BEATS_PER_PRUNE: u64 = 360;
 
+/// The hub asks whether a command of its own may run.
+pub(crate) const BARRIER: &str = "_barrier";
+
 /// How a command begins as our own hub writes it.
 const COMMAND_FRONT: &str = "{\"type\":\"command\",";
-
-/// Records sent again after a restart, per read.
-const RESEND_ROWS: usize = 1000;
 
 /// Outcomes kept on disk.
 const OUTCOME_ROWS_MAX: u64 = 100_000;
@@ -172,12 +172,33 @@ impl Task {
                 let session_id = head.session_id.map(std::borrow::Cow::into_owned);
                 self.route(session_id, incoming).await;
             }
-            Err(error) => tracing::warn!(%error, "the hub sent a command without a readable head"),
+            Err(error) => self.refuse_unreadable(text, line, &error.to_string()).await,
         }
     }
 
+    /// Every command gets an answer, also one whose envelope has wrong types.
+    async fn refuse_unreadable(&self, text: &str, line: &Bytes, error: &str) {
+        #[derive(serde::Deserialize)]
+        struct Address<'a> {
+            #[serde(borrow)]
+            cmd: Option<std::borrow::Cow<'a, str>>,
+            #[serde(borrow)]
+            id: Option<&'a serde_json::value::RawValue>,
+            #[serde(borrow)]
+            session_id: Option<std::borrow::Cow<'a, str>>,
+        }
+        let Ok(Address { cmd, id, session_id }) = serde_json::from_str::<Address<'_>>(text) else {
+            tracing::warn!(error, "the hub sent a command that cannot be answered");
+            return;
+        };
+        let head = CommandHead { cmd, id, ..CommandHead::default() };
+        let incoming = incoming(&self.shared, line, &head);
+        let error = format!("Invalid '{}': {error}", incoming.cmd);
+        self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Err(&error)).await;
+    }
+
     async fn route(&mut self, session_id: Option<String>, incoming: Incoming) {
-        if incoming.cmd == "_barrier" {
+        if incoming.cmd == BARRIER && incoming.if_session_version.is_none() {
             return self.barrier(incoming).await;
         }
         if incoming.cmd == "session.create" {
@@ -190,7 +211,10 @@ impl Task {
                 self.forward(&sender, &session_id, incoming).await;
             }
             None => {
-                let error = format!("Session '{session_id}' not found");
+                let mut error = format!("Session '{session_id}' not found");
+                if let Some(version) = incoming.if_session_version {
+                    error.push_str(&format!(" for if_session_version={version}"));
+                }
                 self.respond(&session_id, &incoming, Err(&error)).await;
             }
         }
@@ -322,82 +346,6 @@ impl Task {
     }
 }
 
-async fn hello(shared: &Shared, receiver: &mut LinkReceiver) -> Result<RunnerWelcome, RunnerError> {
-    let rows = shared.store.sessions().await?;
-    let sessions = rows.into_iter().map(|row| HelloSession {
-        session_id: row.session_id,
-        last_seq: row.next_seq.saturating_sub(1),
-        state: None,
-    });
-    let config = &shared.config;
-    let hello = RunnerHello {
-        runner_id: config.runner_id.clone(),
-        hostname: config.hostname.clone(),
-        harnesses: driver::harnesses(config),
-        max_sessions: config.max_sessions as u64,
-        version: config.version.clone(),
-        os: std::env::consts::OS.to_owned(),
-        sessions: sessions.collect(),
-    };
-    send_line(shared, &LinkLine::Hello(hello)).await;
-    let answer = tokio::time::timeout(WELCOME_TIMEOUT, receiver.recv()).await;
-    let block = answer.map_err(|_| RunnerError::NoWelcome("it did not answer"))?;
-    let block = block.ok_or(RunnerError::NoWelcome("it closed the link"))?;
-    match serde_json::from_slice(block.strip_suffix(b"\n").unwrap_or(&block)) {
-        Ok(LinkLine::Welcome(welcome)) => Ok(welcome),
-        _ => Err(RunnerError::NoWelcome("its first line was something else")),
-    }
-}
-
-/// The last record the hub has of a session.
-fn head_of(welcome: &RunnerWelcome, session_id: &str) -> u64 {
-    let session = welcome.sessions.iter().find(|session| session.session_id == session_id);
-    session.map_or(0, |session| session.last_seq)
-}
-
-/// Sends what the hub does not have; what it has is done with.
-async fn resend(shared: &Shared, welcome: &RunnerWelcome) -> Result<(), RunnerError> {
-    for row in shared.store.sessions().await? {
-        let mut after = head_of(welcome, &row.session_id);
-        shared.store.ack(&row.session_id, after);
-        loop {
-            let lines = shared.store.spool_after(&row.session_id, after, RESEND_ROWS).await?;
-            let Some((last, _)) = lines.last() else { break };
-            after = *last;
-            let block: Vec<u8> = lines.iter().flat_map(|(_, line)| line.iter().copied()).collect();
-            if shared.link.send(block.into()).await.is_err() {
-                return Err(RunnerError::NoWelcome("it closed the link"));
-            }
-        }
-    }
-    Ok(())
-}
-
-async fn restore_sessions(
-    shared: &Arc<Shared>,
-    welcome: &RunnerWelcome,
-) -> Result<HashMap<String, mpsc::Sender<SessionInput>>, RunnerError> {
-    let mut questions: HashMap<String, Vec<String>> = HashMap::new();
-    for approval in shared.store.approvals().await? {
-        questions.entry(approval.session_id).or_default().push(approval.request_id);
-    }
-    let mut sessions = HashMap::new();
-    for row in shared.store.sessions().await? {
-        let session_id = row.session_id.clone();
-        let open = questions.remove(&session_id).unwrap_or_default();
-        let hub_seq = head_of(welcome, &session_id);
-        match restore(&shared.config, row, open, hub_seq) {
-            Ok(restored) => {
-                sessions.insert(session_id, spawn_restored(shared, restored));
-            }
-            Err(error) => {
-                tracing::error!(session_id, error, "a stored session cannot be read; it is left alone")
-            }
-        }
-    }
-    Ok(sessions)
-}
-
 fn incoming(shared: &Shared, line: &Bytes, head: &CommandHead<'_>) -> Incoming {
     let owned = |text: &Option<std::borrow::Cow<'_, str>>| text.as_ref().map(|text| text.to_string());
     Incoming {
@@ -458,7 +406,7 @@ async fn respond(shared: &Shared, session_id: &str, incoming: &Incoming, result:
         indeterminate: false,
     };
     out.response(&front, now_ms(), &response);
-    let (bytes, _) = out.take();
+    let bytes = out.take().bytes;
     if shared.link.send(bytes.into()).await.is_err() {
         tracing::debug!("the hub is gone");
     }

@@ -205,3 +205,21 @@ async fn a_wrong_type_names_its_field() {
     let image = json!({"cmd": "prompt", "session_id": session, "message": "x", "images": [{"data": 1}]});
     assert!(mux.refused(image).await.contains("images[0].data"));
 }
+
+#[tokio::test]
+async fn a_command_with_a_wrong_envelope_is_answered() {
+    let (_qd, mut mux) = demo().await;
+    let session = demo_session(&mut mux).await;
+    for (field, value) in [
+        ("idempotency_key", json!(5)),
+        ("if_session_version", json!("x")),
+        ("if_session_version", json!(-1)),
+        ("depends_on", json!("one")),
+    ] {
+        let mut command = json!({"cmd": "abort", "session_id": session});
+        command[field] = value;
+        let id = mux.send(command).await;
+        let answer = mux.wait_for("an answer", |frame| frame["id"] == id).await;
+        assert!(answer["error"].is_string(), "{field}: {answer}");
+    }
+}

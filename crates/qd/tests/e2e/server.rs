@@ -133,7 +133,7 @@ async fn a_full_disk_is_a_clear_error_and_nothing_is_lost() {
     mux.prompt(&session, "/text").await;
     let ballast = place.join("ballast");
     fill(&ballast);
-    // What was under way waits for the disk; whoever comes later is told.
+    // Every command is told, the first one too; what it did waits for the disk.
     let from = mux.frames().len();
     let mut waiting = Vec::new();
     let mut error = None;

@@ -214,7 +214,9 @@ impl SessionActor {
 
     async fn delete(&mut self, admitted: Admitted) {
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
-        self.publish().await;
+        // Told but not stored: nothing of this session is kept, and a full disk must not keep it from going.
+        let last_words = std::mem::take(&mut self.out);
+        self.send(last_words).await;
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
             let error = format!("The session could not be deleted: {error}");

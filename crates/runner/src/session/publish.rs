@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::outbox::Outbox;
+use qd_core::outbox::{Outbox, Response, ResponseSpan, Round};
 use qd_core::session::IndexChange;
 use qd_store::{ApprovalRow, RunnerBatch, StoreError};
 use qd_wire::Event;
@@ -18,23 +18,43 @@ const STORE_STATUS: &str = "qd.store";
 /// How long to wait before a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// How a commit went.
+enum Committed {
+    AtOnce,
+    /// The commands of the round have been answered meanwhile.
+    Late,
+    /// The store is closed.
+    Never,
+}
+
 impl SessionActor {
     /// Commits everything durable of this round, then sends all of it.
     pub(super) async fn publish(&mut self) {
-        let (bytes, records) = self.out.take();
-        let block = Bytes::from(bytes);
+        let mut round = self.out.take();
+        let block = Bytes::from(std::mem::take(&mut round.bytes));
         let stored_version = self.stored.as_ref().map_or(0, |stored| stored.version);
         let has_new_version = self.exists && self.session.memory().version != stored_version;
-        if !records.is_empty() || !self.outcomes.is_empty() || has_new_version {
+        let mut is_answered = false;
+        if !round.records.is_empty() || !self.outcomes.is_empty() || has_new_version {
+            let records = std::mem::take(&mut round.records);
             let spool = records.into_iter().map(|record| (record.seq, block.slice(record.range))).collect();
             let batch = self.batch(spool);
-            if !self.commit(batch).await {
-                // What is not stored was never said; the next start goes on from what is.
-                self.finished = true;
-                self.settled.clear();
-                return;
+            match self.commit(batch, &round.responses).await {
+                Committed::AtOnce => {}
+                Committed::Late => is_answered = true,
+                Committed::Never => {
+                    // What is not stored was never said; the next start goes on from what is.
+                    self.finished = true;
+                    self.settled.clear();
+                    return;
+                }
             }
         }
+        let block = if is_answered {
+            Bytes::from(Round { bytes: block.to_vec(), ..round }.without_responses())
+        } else {
+            block
+        };
         if !block.is_empty() && self.shared.link.send(block).await.is_err() {
             tracing::debug!("the hub is gone; records wait in the spool");
         }
@@ -93,21 +113,22 @@ impl SessionActor {
         }
     }
 
-    /// Tries until it is stored: nothing durable is dropped. Commands that come meanwhile are told why they fail.
-    /// False when the store is closed.
-    async fn commit(&mut self, batch: RunnerBatch) -> bool {
+    /// Tries until it is stored: nothing durable is dropped. Commands are told at once: those of this round that
+    /// nobody can know their outcome yet, those that come meanwhile why they are refused.
+    async fn commit(&mut self, batch: RunnerBatch, responses: &[ResponseSpan]) -> Committed {
         let mut reported = false;
+        let mut knocking = Vec::new();
         loop {
             let error = match self.shared.store.commit(batch.clone()).await {
+                Ok(()) if !reported => return Committed::AtOnce,
                 Ok(()) => {
-                    if reported {
-                        self.tell_store(None).await;
-                    }
-                    return true;
+                    self.tell_store(None).await;
+                    self.take_up_again(knocking);
+                    return Committed::Late;
                 }
                 Err(StoreError::Closed) => {
                     tracing::warn!("the store closed before a session's last records");
-                    return false;
+                    return Committed::Never;
                 }
                 Err(error) => error,
             };
@@ -116,50 +137,88 @@ impl SessionActor {
                 let session_id = &batch.session_id;
                 tracing::error!(%error, session_id, "records cannot be stored; the session waits");
                 self.tell_store(Some(format!("The session waits until it can be stored: {error}"))).await;
+                self.answer_unstored(&error, responses).await;
             }
-            self.refuse_meanwhile(&error).await;
+            for input in std::mem::take(&mut knocking) {
+                match input {
+                    SessionInput::Command(incoming) => {
+                        self.refuse(&incoming, &format!("The runner cannot store anything: {error}"));
+                    }
+                    // Everything else is news from ourselves, to be handled once the disk works again.
+                    news => knocking.push(news),
+                }
+            }
+            let refusals = std::mem::take(&mut self.out);
+            self.send(refusals).await;
+            self.wait_for_room(&mut knocking).await;
         }
     }
 
-    /// Tells everybody who looks, at once and live: a record could not be stored now.
-    async fn tell_store(&mut self, text: Option<String>) {
-        let event = Event::Status { key: STORE_STATUS.to_owned(), text };
+    /// Answers commands whose outcome cannot be stored now. When it is, repeating the key gives the true one.
+    async fn answer_unstored(&self, error: &StoreError, responses: &[ResponseSpan]) {
+        let text = format!(
+            "The command's outcome cannot be stored, so it may or may not have taken effect: {error}"
+        );
         let mut out = Outbox::default();
-        out.known(self.session.front(), now_ms(), None, &event);
-        let (bytes, _) = out.take();
-        if self.shared.link.send(bytes.into()).await.is_err() {
+        for ResponseSpan { id, cmd, .. } in responses {
+            let response = Response {
+                id,
+                cmd,
+                result: Err(&text),
+                session_version: None,
+                replayed: false,
+                indeterminate: true,
+            };
+            out.response(self.session.front(), now_ms(), &response);
+        }
+        self.send(out).await;
+    }
+
+    /// Sends without storing.
+    pub(super) async fn send(&self, mut out: Outbox) {
+        let bytes = out.take().bytes;
+        if !bytes.is_empty() && self.shared.link.send(bytes.into()).await.is_err() {
             tracing::debug!("the hub is gone");
         }
     }
 
-    async fn refuse_meanwhile(&mut self, error: &StoreError) {
+    /// Tells everybody who looks, at once and live: a record could not be stored now.
+    async fn tell_store(&self, text: Option<String>) {
+        let event = Event::Status { key: STORE_STATUS.to_owned(), text };
+        let mut out = Outbox::default();
+        out.known(self.session.front(), now_ms(), None, &event);
+        self.send(out).await;
+    }
+
+    /// Waits a while before the next try. A command makes it come at once: there may be room again.
+    async fn wait_for_room(&mut self, knocking: &mut Vec<SessionInput>) {
         let pause = tokio::time::sleep(RETRY);
         tokio::pin!(pause);
-        let mut kept = Vec::new();
         loop {
             tokio::select! {
-                () = &mut pause => break,
-                input = self.mailbox.recv() => match input {
-                    None => break,
-                    Some(SessionInput::Command(incoming)) => {
-                        self.refuse(&incoming, &format!("The runner cannot store anything: {error}"));
-                        let (bytes, _) = self.out.take();
-                        if self.shared.link.send(bytes.into()).await.is_err() {
-                            tracing::debug!("the hub is gone");
-                        }
+                () = &mut pause => return,
+                input = self.mailbox.recv() => {
+                    let Some(input) = input else { return };
+                    let is_command = matches!(input, SessionInput::Command(_));
+                    knocking.push(input);
+                    if is_command {
+                        return;
                     }
-                    Some(other) => kept.push(other),
-                },
+                }
             }
         }
-        // Everything but commands is news from ourselves and must be handled once the disk works again.
-        for input in kept {
-            let sender = self.sender.clone();
-            tokio::spawn(async move {
+    }
+
+    /// Puts inputs back into the mailbox, in order.
+    fn take_up_again(&self, inputs: Vec<SessionInput>) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            for input in inputs {
                 if sender.send(input).await.is_err() {
                     tracing::debug!("a session ended while its disk was full");
+                    return;
                 }
-            });
-        }
+            }
+        });
     }
 }
