@@ -48,11 +48,20 @@ pub struct KeyName {
     pub key: String,
 }
 
-/// The name other commands depend on: the newest command with this id of one principal.
+/// The name other commands depend on. Clients count 1, 2, 3, so a connection's own ids come first; only an id it has
+/// not used itself is looked for among all of its principal, which is what a client that reconnected needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdName {
     pub principal: String,
+    /// Empty for the name shared by all connections of the principal.
+    pub connection: String,
     pub id: String,
+}
+
+impl IdName {
+    fn shared(&self) -> IdName {
+        IdName { connection: String::new(), ..self.clone() }
+    }
 }
 
 /// What a finished command answered.
@@ -228,7 +237,11 @@ impl Ledger {
             released.joined = self.finish_key(now, token, key, outcome);
         }
         if let Some(id) = running.id {
+            let shared = id.shared();
             self.finish_id(&id, token, outcome, &mut released);
+            if shared != id {
+                self.finish_id(&shared, token, outcome, &mut released);
+            }
         }
         self.trim();
         released
@@ -274,7 +287,10 @@ impl Ledger {
             if *dependency == own.id {
                 return Err(format!("Command '{dependency}' cannot depend on itself"));
             }
-            let name = IdName { principal: own.principal.clone(), id: dependency.clone() };
+            let mut name = IdName { id: dependency.clone(), ..own.clone() };
+            if !self.ids.contains_key(&name) {
+                name = name.shared();
+            }
             match self.ids.get(&name) {
                 None => return Err(format!("Dependency '{dependency}' is unknown")),
                 Some(IdState::Done(_, Err(error))) => return Err(dependency_failed(dependency, error)),
@@ -300,6 +316,7 @@ impl Ledger {
         }
         if let Some(id) = &submission.id {
             self.ids.insert(id.clone(), IdState::InFlight(submission.token));
+            self.ids.insert(id.shared(), IdState::InFlight(submission.token));
         }
         let running = Running { key: submission.key.clone(), id: submission.id.clone() };
         self.running.insert(submission.token, running);

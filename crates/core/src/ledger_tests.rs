@@ -6,7 +6,7 @@ fn submission(token: Token, id: &str, key: Option<&str>, frame: &str, depends_on
         token,
         cmd: "prompt".into(),
         key: key.map(|key| KeyName { principal: principal.clone(), scope: "s".into(), key: key.into() }),
-        id: Some(IdName { principal, id: id.into() }),
+        id: Some(IdName { principal, connection: "c1".into(), id: id.into() }),
         fingerprint: fingerprint(frame),
         depends_on: depends_on.iter().map(|id| (*id).to_owned()).collect(),
     }
@@ -90,4 +90,22 @@ fn a_dependent_waits_for_the_command_that_had_the_name() {
     assert_eq!(ledger.submit(0, submission(3, "x", None, "{}", &["1"])), Verdict::Wait);
     assert_eq!(ledger.finish(1, 1, &outcome(Err("of another tab"))), Released::default());
     assert_eq!(ledger.finish(1, 2, &outcome(Ok(()))).ready, [3]);
+}
+
+#[test]
+fn a_connections_own_ids_come_first_and_those_of_earlier_ones_are_found() {
+    let mut ledger = Ledger::default();
+    let from = |token, connection: &str, id: &str, depends_on: &[&str]| {
+        let mut submission = submission(token, id, None, "{}", depends_on);
+        submission.id = submission.id.map(|name| IdName { connection: connection.into(), ..name });
+        submission
+    };
+    assert_eq!(ledger.submit(0, from(1, "a", "1", &[])), Verdict::Run);
+    ledger.finish(0, 1, &outcome(Err("version mismatch")));
+    assert_eq!(ledger.submit(0, from(2, "b", "1", &[])), Verdict::Run);
+    ledger.finish(0, 2, &outcome(Ok(())));
+    let failed = Verdict::Reject("Dependency '1' failed: version mismatch".into());
+    assert_eq!(ledger.submit(0, from(3, "a", "2", &["1"])), failed);
+    assert_eq!(ledger.submit(0, from(4, "b", "2", &["1"])), Verdict::Run);
+    assert_eq!(ledger.submit(0, from(5, "after a reconnect", "3", &["1"])), Verdict::Run);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_core::ids::{base36, valid_session_id};
-use qd_core::ledger::{IdName, Submission, Verdict};
+use qd_core::ledger::{Submission, Verdict};
 use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_link::memory::{LinkEnd, LinkReceiver};
 use qd_store::{OutcomeLimits, RunnerStore, StoreError};
@@ -270,8 +270,7 @@ impl Task {
 
     /// Succeeds when everything the command depends on has.
     async fn barrier(&self, incoming: Incoming) {
-        let own =
-            incoming.client_command_id.clone().map(|id| IdName { principal: incoming.principal.clone(), id });
+        let own = incoming.id_name();
         let submission = Submission {
             token: incoming.token,
             cmd: incoming.cmd.clone(),
@@ -354,6 +353,7 @@ fn incoming(shared: &Shared, line: &Bytes, head: &CommandHead<'_>) -> Incoming {
         cmd: owned(&head.cmd).unwrap_or_default(),
         line: line.clone(),
         principal: owned(&head.user_id).unwrap_or_default(),
+        connection: owned(&head.connection_id).unwrap_or_default(),
         client_command_id: owned(&head.client_command_id),
         idempotency_key: owned(&head.idempotency_key),
         depends_on: head.depends_on.clone().unwrap_or_default(),

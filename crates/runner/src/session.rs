@@ -72,6 +72,7 @@ pub(crate) struct Incoming {
     /// The whole line; the parameters are read from it.
     pub(crate) line: Bytes,
     pub(crate) principal: String,
+    pub(crate) connection: String,
     /// The client's own id, which dependencies name.
     pub(crate) client_command_id: Option<String>,
     pub(crate) idempotency_key: Option<String>,

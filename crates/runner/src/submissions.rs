@@ -72,7 +72,11 @@ impl Submissions {
                 scope: row.session_id,
                 key,
             });
-            let id = (!row.id.is_empty()).then_some(IdName { principal: row.principal, id: row.id });
+            let id = (!row.id.is_empty()).then_some(IdName {
+                principal: row.principal,
+                connection: String::new(),
+                id: row.id,
+            });
             next_token += 1;
             let submission =
                 Submission { token: next_token, cmd: row.cmd, key, id, fingerprint, depends_on: Vec::new() };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use qd_core::agent::AgentEvent;
-use qd_core::ledger::{Outcome, Token};
+use qd_core::ledger::{IdName, Outcome, Token};
 use qd_core::outbox::Outbox;
 use qd_core::session::{Memory, Session};
 use qd_link::memory::LinkSender;
@@ -384,6 +384,12 @@ impl SessionActor {
 }
 
 impl Incoming {
+    /// The name other commands may depend on.
+    pub(crate) fn id_name(&self) -> Option<IdName> {
+        let id = self.client_command_id.clone()?;
+        Some(IdName { principal: self.principal.clone(), connection: self.connection.clone(), id })
+    }
+
     /// The command as text; the link carries UTF-8 only.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.line).unwrap_or("{}")

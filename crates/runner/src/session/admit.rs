@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qd_core::ledger::{IdName, KeyName, Outcome, Submission, Token, Verdict, fingerprint};
+use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
 use qd_core::outbox::Response;
 use qd_wire::Command;
 use qd_wire::command_table::Lane;
@@ -216,10 +216,7 @@ impl SessionActor {
             scope: self.session.identity().session_id.clone(),
             key: key.clone(),
         });
-        let id = incoming
-            .client_command_id
-            .as_ref()
-            .map(|id| IdName { principal: principal.clone(), id: id.clone() });
+        let id = incoming.id_name();
         // Only a key is ever compared; hashing every read would cost more than answering it.
         let fingerprint = if key.is_some() { fingerprint(incoming.text()) } else { [0; 32] };
         Some(Submission {
