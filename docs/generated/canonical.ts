@@ -11,7 +11,11 @@ export type AttachData = { resume: Resume,
 /**
  * Records up to this number are covered by the answer and what is replayed right after it.
  */
-seq: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
+seq: number,
+/**
+ * Of a resync: the last record that follows before what is new.
+ */
+replay_until?: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
 /**
  * With `gap`: the newest messages of the conversation, oldest first.
  */
@@ -172,7 +176,11 @@ capabilities?: Array<string>, }
 /**
  * Records up to this number are covered by the answer and what is replayed right after it.
  */
-seq: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
+seq: number,
+/**
+ * Of a resync: the last record that follows before what is new.
+ */
+replay_until?: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
 /**
  * With `gap`: the newest messages of the conversation, oldest first.
  */
@@ -449,7 +457,11 @@ export type SessionCreatedData = { session_id: string, resume: Resume,
 /**
  * Records up to this number are covered by the answer and what is replayed right after it.
  */
-seq: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
+seq: number,
+/**
+ * Of a resync: the last record that follows before what is new.
+ */
+replay_until?: number, state: SessionState, pending_input: Array<InputRequest>, partial?: PartialTurn,
 /**
  * With `gap`: the newest messages of the conversation, oldest first.
  */
@@ -519,6 +531,7 @@ export type StreamingBehavior = "steer"
 
 export type SystemEvent = { "type": "connected", protocol_version: string, server_version: string, connection_id: string, }
   | { "type": "error", id?: string, error: string, }
+  | { "type": "notice", message: string, }
   | { "type": "session.changed", session_id: string, runner_id: string, change: SessionChange, }
   | { "type": "runner.changed", runner_id: string, status: RunnerStatus, }
   | { "type": "shutdown", reason: string, };

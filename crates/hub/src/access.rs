@@ -20,6 +20,8 @@ use crate::config::HubConfig;
 pub const LOGIN_CODE_LIFE: Duration = Duration::from_secs(600);
 /// Codes that can be open at a time; the oldest goes when there is one more.
 pub const LOGIN_CODES_MAX: usize = 64;
+/// A login that is not used for this long is over.
+pub(crate) const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The cookie of a browser that has logged in.
 pub(crate) const COOKIE_NAME: &str = "qd_login";
 const CODE_BYTES: usize = 16;
@@ -67,10 +69,18 @@ impl LoginCodes {
         Some(code)
     }
 
-    /// True once for each code, while it is young enough.
-    pub(crate) fn redeem(&self, code: &str, now: i64) -> bool {
+    /// Once for each code, while it is young enough: when it would have ended.
+    pub(crate) fn redeem(&self, code: &str, now: i64) -> Option<i64> {
         let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        codes.remove(&hash(code)).is_some_and(|end| end > now)
+        codes.remove(&hash(code)).filter(|end| *end > now)
+    }
+
+    /// The login could not be made: the code stays good until its end.
+    pub(crate) fn give_back(&self, code: &str, end: i64) {
+        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if codes.len() < LOGIN_CODES_MAX {
+            codes.insert(hash(code), end);
+        }
     }
 }
 
@@ -85,15 +95,25 @@ pub(crate) async fn new_login(store: &HubStore) -> Result<Option<String>, StoreE
     Ok(Some(token))
 }
 
+/// Forgets the login of a request, if it has one.
+pub(crate) async fn end_login(store: &HubStore, headers: &HeaderMap) -> Result<(), StoreError> {
+    match cookie(headers) {
+        Some(cookie) => store.delete_login(&hash(cookie)).await.map(drop),
+        None => Ok(()),
+    }
+}
+
 /// Why a request is refused, in words for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
-        "The Host header names '{0}', which is not a name of this hub; use 127.0.0.1 or localhost, or allow the name in the configuration"
+        "The Host header names '{0}', which is not a name of this hub; use 127.0.0.1 or localhost, or add the name to 'allowed_hosts' in the configuration of 'qd up'"
     )]
     Host(String),
+    #[error("The header '{0}' comes twice; send it once")]
+    Twice(&'static str),
     #[error(
-        "The request comes from the origin '{0}', which is not this hub's own; open the hub's own address, or allow the origin in the configuration"
+        "The request comes from the origin '{0}', which is not this hub's own; open the hub's own address"
     )]
     Origin(String),
     #[error(
@@ -110,8 +130,13 @@ pub(crate) fn check_place(
     headers: &HeaderMap,
     authority: Option<&str>,
 ) -> Result<(), Refusal> {
-    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-    let host = text(HOST).or(authority).unwrap_or_default();
+    for (name, shown) in [(HOST, "Host"), (ORIGIN, "Origin")] {
+        if headers.get_all(name).iter().count() > 1 {
+            return Err(Refusal::Twice(shown));
+        }
+    }
+    let host = headers.get(HOST).map(|value| value.to_str().unwrap_or("?"));
+    let host = host.or(authority).unwrap_or_default();
     let name = host_name(host);
     if !is_loopback(name) && !config.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
         return Err(Refusal::Host(host.to_owned()));
@@ -120,7 +145,7 @@ pub(crate) fn check_place(
     let origin = origin.to_str().unwrap_or("?");
     let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(host));
-    if is_own || config.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
+    if is_own {
         return Ok(());
     }
     Err(Refusal::Origin(origin.to_owned()))
@@ -134,13 +159,13 @@ pub(crate) async fn check_owner(
     query_token: Option<&str>,
 ) -> Result<(), Refusal> {
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer =
-        bearer.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
+    let bearer = bearer.and_then(|value| value.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token);
     if bearer.or(query_token).is_some_and(|token| config.owner_token.matches(token.trim())) {
         return Ok(());
     }
     let Some(cookie) = cookie(headers) else { return Err(Refusal::NotLoggedIn) };
-    match store.check_login(&hash(cookie), now_ms()).await {
+    match store.check_login(&hash(cookie), now_ms(), LOGIN_LIFE).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Refusal::NotLoggedIn),
         Err(error) => Err(Refusal::Store(error.to_string())),
@@ -153,12 +178,18 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
         .find_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))
 }
 
-/// The name in `name:port`, `[::1]:port` or a bare name.
+/// The name in `name:port`, `[::1]:port` or a bare name; empty when it is none of these.
 fn host_name(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some((name, rest)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let is_whole = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
+        return if is_whole { name } else { "" };
     }
-    host.rsplit_once(':').map_or(host, |(name, _)| name)
+    match host.split_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        Some(_) => "",
+        None => host,
+    }
 }
 
 fn is_loopback(name: &str) -> bool {
@@ -188,7 +219,6 @@ mod tests {
     fn place(host: &str, origin: Option<&str>) -> bool {
         let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
         config.allowed_hosts = vec!["deck.example".to_owned()];
-        config.allowed_origins = vec!["https://app.example".to_owned()];
         let mut headers = HeaderMap::new();
         headers.insert(HOST, host.parse().unwrap());
         if let Some(origin) = origin {
@@ -202,11 +232,13 @@ mod tests {
         for host in ["localhost", "LOCALHOST:1", "127.0.0.1:80", "127.9.9.9", "[::1]:80", "deck.example:1"] {
             assert!(place(host, None), "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example", ""] {
+        for host in ["evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example", ""]
+            .into_iter()
+            .chain(["[::1]evil", "[::1]:80evil", "[::1", "localhost:80:80", "localhost:x", "::1"])
+        {
             assert!(!place(host, None), "{host}");
         }
         assert!(place("127.0.0.1:80", Some("http://127.0.0.1:80")));
-        assert!(place("127.0.0.1:80", Some("https://app.example")));
         for origin in
             ["http://127.0.0.1:81", "http://127.0.0.1", "null", "http://evil.example", "127.0.0.1:80"]
         {
@@ -218,11 +250,13 @@ mod tests {
     fn a_code_works_once_and_not_for_ever() {
         let codes = LoginCodes::default();
         let code = codes.issue().unwrap();
-        assert!(!codes.redeem("nonsense", now_ms()));
-        assert!(codes.redeem(&code, now_ms()));
-        assert!(!codes.redeem(&code, now_ms()));
+        assert!(codes.redeem("nonsense", now_ms()).is_none());
+        let end = codes.redeem(&code, now_ms()).unwrap();
+        assert!(codes.redeem(&code, now_ms()).is_none());
+        codes.give_back(&code, end);
+        assert!(codes.redeem(&code, now_ms()).is_some());
         let old = codes.issue().unwrap();
-        assert!(!codes.redeem(&old, now_ms() + 600_001));
+        assert!(codes.redeem(&old, now_ms() + 600_001).is_none());
         for _ in 0..LOGIN_CODES_MAX * 2 {
             codes.issue().unwrap();
         }

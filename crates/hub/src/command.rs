@@ -1,6 +1,5 @@
 //! A client's frame: understood as far as routing needs it, then answered here or sent to its runner.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,51 +8,43 @@ use qd_wire::command_table::{Answerer, CommandSpec, spec};
 use serde_json::value::RawValue;
 use tokio::time::{Duration, Instant};
 
-use crate::connection::Mailbox;
-use crate::head::{Fields, json_string};
+use crate::connection::{Attachment, Mailbox};
+use crate::envelope::{Parsed, check_conditions, read_fields, read_head};
+use crate::finished::Finished;
+use crate::head::json_string;
 use crate::pending::{Pending, PendingKind};
 use crate::reads::{HubCommand, Read};
 use crate::registry::{Hub, Runner, SessionEntry};
 use crate::reply::{self, ReplyTo};
 
-/// Objects and arrays inside each other in one frame.
-const NESTING_MAX: usize = 100;
 /// Bytes of a client's `id`.
 const ID_BYTES_MAX: usize = 1024;
+/// Bytes of what is searched for.
+const SEARCH_QUERY_BYTES_MAX: usize = 4 << 10;
 /// Who a client is, until there are accounts.
 const OWNER: &str = "owner";
 /// The runner checks dependencies and does nothing else.
 const BARRIER: &str = "_barrier";
+const ATTACH: &str = "session.attach";
 /// Fields the hub writes itself, whatever a client says.
-const OWN_FIELDS: [&str; 6] = ["channel", "type", "id", "user_id", "connection_id", "client_command_id"];
-/// Fields that must come at most once, because hub and runner both act on them.
-const HEAD_FIELDS: [&str; 6] = ["channel", "id", "cmd", "session_id", "runner_id", "depends_on"];
-
+const OWN_FIELDS: [&str; 7] =
+    ["channel", "type", "id", "user_id", "connection_id", "client_command_id", "depends_on"];
 /// What is left to do for the connection.
 pub(crate) enum Handled {
     Reply(Bytes),
     /// A runner will answer.
     Sent,
     Read(HubCommand),
-    Detach {
-        session_id: Arc<str>,
-        reply: ReplyTo,
-    },
+    Detach(ReplyTo),
 }
 
 /// Who sent a frame.
 pub(crate) struct Sender<'a> {
     pub(crate) hub: &'a Hub,
     pub(crate) mailbox: &'a Arc<Mailbox>,
-    pub(crate) attachments: usize,
-}
-
-struct Parsed<'a> {
-    fields: Fields<'a>,
-    cmd: Cow<'a, str>,
-    session_id: Option<Cow<'a, str>>,
-    runner_id: Option<Cow<'a, str>>,
-    has_dependencies: bool,
+    /// The sessions it follows.
+    pub(crate) attachments: &'a [Attachment],
+    pub(crate) finished: &'a mut Finished,
 }
 
 /// A runner-bound command, as far as it is known.
@@ -64,8 +55,8 @@ struct Route {
 }
 
 /// Acts on one frame.
-pub(crate) fn handle(sender: &Sender<'_>, text: &str) -> Handled {
-    let fields: Fields<'_> = match read_fields(text) {
+pub(crate) fn handle(sender: &mut Sender<'_>, text: &str) -> Handled {
+    let fields = match read_fields(text) {
         Ok(fields) => fields,
         Err(error) => return Handled::Reply(reply::system_error(None, &error)),
     };
@@ -74,7 +65,7 @@ pub(crate) fn handle(sender: &Sender<'_>, text: &str) -> Handled {
         let error = format!("The id is longer than {ID_BYTES_MAX} bytes");
         return Handled::Reply(reply::system_error(None, &error));
     }
-    let parsed = match read_head(fields) {
+    let mut parsed = match read_head(fields) {
         Ok(parsed) => parsed,
         Err(error) => return Handled::Reply(reply::system_error(id, &error)),
     };
@@ -84,85 +75,38 @@ pub(crate) fn handle(sender: &Sender<'_>, text: &str) -> Handled {
         session_id: parsed.session_id.as_deref().map(Arc::from),
         runner_id: None,
     };
-    match dispatch(sender, text, &parsed, &mut reply) {
-        Ok(handled) => handled,
-        Err(error) => Handled::Reply(reply.error(&error)),
-    }
-}
-
-fn read_fields(text: &str) -> Result<Fields<'_>, String> {
-    if is_too_deep(text) {
-        return Err(format!("The frame is nested too deeply (max {NESTING_MAX})"));
-    }
-    if !text.trim_start().starts_with('{') {
-        return Err("The frame is not a JSON object".to_owned());
-    }
-    serde_json::from_str(text).map_err(|error| format!("The frame is not valid JSON: {error}"))
-}
-
-/// The parser skips unread values without recursion, but the runner reads them: depth is checked here.
-fn is_too_deep(text: &str) -> bool {
-    let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
-    for byte in text.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_string => is_escaped = true,
-            b'"' => is_string = !is_string,
-            _ if is_string => {}
-            b'{' | b'[' => {
-                depth += 1;
-                if depth > NESTING_MAX {
-                    return true;
-                }
+    let result = dispatch(sender, text, &mut parsed, &mut reply);
+    if let Some(id) = id.map(id_text) {
+        match &result {
+            // A read changes nothing, so who depends on one need not wait for it: it counts as done until it fails.
+            Ok(Handled::Read(_) | Handled::Detach(_) | Handled::Reply(_)) => {
+                sender.finished.note(id, Ok(()));
             }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
+            Ok(Handled::Sent) => sender.finished.forget(&id),
+            Err(error) => sender.finished.note(id, Err(error.clone())),
         }
     }
-    false
+    result.unwrap_or_else(|error| Handled::Reply(reply.error(&error)))
 }
 
-fn read_head(fields: Fields<'_>) -> Result<Parsed<'_>, String> {
-    for name in HEAD_FIELDS {
-        if fields.0.iter().filter(|(key, _)| key == name).count() > 1 {
-            return Err(format!("The field '{name}' comes twice"));
-        }
-    }
-    let channel = text_field(&fields, "channel")?.ok_or("The frame has no channel")?;
-    match &*channel {
-        "agent" => {}
-        "system" => return Err("The system channel takes no commands; use 'agent'".to_owned()),
-        "files" | "terminal" | "hstry" | "trx" => {
-            return Err(format!("Channel '{channel}' is not served by this version"));
-        }
-        _ => return Err(format!("Unknown channel '{channel}'")),
-    }
-    let cmd = text_field(&fields, "cmd")?.ok_or("The frame has no cmd")?;
-    let session_id = text_field(&fields, "session_id")?;
-    let runner_id = text_field(&fields, "runner_id")?;
-    let dependencies: Option<Vec<String>> = fields
-        .typed("depends_on")
-        .map_err(|_| "The field 'depends_on' must be a list of command ids".to_owned())?;
-    let has_dependencies = dependencies.is_some_and(|list| !list.is_empty());
-    Ok(Parsed { fields, cmd, session_id, runner_id, has_dependencies })
-}
-
-fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, String> {
-    let Some(value) = fields.get(name).filter(|value| value.get() != "null") else { return Ok(None) };
-    let text: String =
-        serde_json::from_str(value.get()).map_err(|_| format!("The field '{name}' must be a string"))?;
-    Ok(Some(Cow::Owned(text)))
+/// Dependencies name commands by text, so an id that is no string becomes one.
+pub(crate) fn id_text(id: &str) -> String {
+    serde_json::from_str::<String>(id).unwrap_or_else(|_| id.to_owned())
 }
 
 fn dispatch(
     sender: &Sender<'_>,
     text: &str,
-    parsed: &Parsed<'_>,
+    parsed: &mut Parsed<'_>,
     reply: &mut ReplyTo,
 ) -> Result<Handled, String> {
     let spec = spec(&parsed.cmd).ok_or_else(|| format!("Unknown command '{}'", parsed.cmd))?;
-    if let ("session.detach", Some(session_id)) = (spec.name, &reply.session_id) {
-        return Ok(Handled::Detach { session_id: Arc::clone(session_id), reply: reply.clone() });
+    check_conditions(&parsed.fields)?;
+    if let Some(id) = reply.id.as_deref() {
+        sender.finished.settle(&id_text(id), &mut parsed.depends_on)?;
+    }
+    if spec.name == "session.detach" && reply.session_id.is_some() && !parsed.has_conditions() {
+        return Ok(Handled::Detach(reply.clone()));
     }
     let session = find_session(sender.hub, spec, parsed)?;
     if let Some(session) = &session {
@@ -174,7 +118,7 @@ fn dispatch(
         Answerer::Runner => None,
     };
     let kind = match spec.name {
-        "session.attach" => PendingKind::Attach {
+        ATTACH => PendingKind::Attach {
             after: parsed.fields.typed("after").map_err(|error| invalid(spec.name, &error))?,
         },
         "session.create" => PendingKind::Create,
@@ -182,7 +126,8 @@ fn dispatch(
         _ => PendingKind::Plain,
     };
     let attaches = matches!(kind, PendingKind::Attach { .. } | PendingKind::Create);
-    if attaches && sender.attachments >= sender.hub.config.limits.attachments_max {
+    let is_attached = sender.attachments.iter().any(|it| Some(&it.session.id) == reply.session_id.as_ref());
+    if attaches && !is_attached && sender.attachments.len() >= sender.hub.config.limits.attachments_max {
         let max = sender.hub.config.limits.attachments_max;
         return Err(format!(
             "This connection follows {max} sessions, the most it may; detach from one first"
@@ -192,17 +137,18 @@ fn dispatch(
     if !sender.mailbox.try_begin(in_flight_max) {
         return Err(format!("Too many commands in flight on this connection (max {in_flight_max})"));
     }
+    let send = |route, kind, cmd| forward(sender.hub, sender.mailbox, route, parsed, kind, cmd);
     let handled = match read {
-        Some(read) if !parsed.has_dependencies => {
+        Some(read) if !parsed.has_conditions() => {
             return Ok(Handled::Read(HubCommand { reply: reply.clone(), read }));
         }
         Some(read) => {
             let command = Box::new(HubCommand { reply: reply.clone(), read });
             route(sender.hub, spec, session.as_ref(), parsed, reply)
-                .and_then(|route| forward(sender, route, parsed, PendingKind::Barrier(command), BARRIER))
+                .and_then(|route| send(route, PendingKind::Barrier(command), BARRIER))
         }
         None => route(sender.hub, spec, session.as_ref(), parsed, reply)
-            .and_then(|route| forward(sender, route, parsed, kind, spec.name)),
+            .and_then(|route| send(route, kind, spec.name)),
     };
     // A command that was not sent gets its answer at once and is in flight no more.
     handled.inspect_err(|_| sender.mailbox.answered())
@@ -241,7 +187,11 @@ fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read,
     match Command::parse(spec.name, text).map_err(|error| error.to_string())? {
         Command::GetMessages(params) => Ok(Read::Messages(params)),
         Command::ListSessions(_) => Ok(Read::Sessions),
+        Command::SessionDetach(_) => Ok(Read::Detach),
         Command::GetRunners(_) => Ok(Read::Runners),
+        Command::Search(params) if params.query.len() > SEARCH_QUERY_BYTES_MAX => {
+            Err(format!("The query is longer than {SEARCH_QUERY_BYTES_MAX} bytes"))
+        }
         Command::Search(params) => {
             let session_id = parsed.session_id.as_deref().filter(|id| *id != qd_wire::SYSTEM_SESSION);
             Ok(Read::Search { params, session_id: session_id.map(str::to_owned) })
@@ -275,7 +225,8 @@ fn route(
 
 /// Sends the command to its runner under a number of ours.
 fn forward(
-    sender: &Sender<'_>,
+    hub: &Hub,
+    mailbox: &Arc<Mailbox>,
     route: Route,
     parsed: &Parsed<'_>,
     kind: PendingKind,
@@ -283,18 +234,19 @@ fn forward(
 ) -> Result<Handled, String> {
     let client_id = route.reply.id.clone();
     let limit = route.spec.timeout_ms.map(Duration::from_millis);
-    let limit = limit.map(|limit| sender.hub.config.limits.command_timeout.unwrap_or(limit));
-    let number = sender.hub.pending.insert(Pending {
-        mailbox: Arc::clone(sender.mailbox),
+    let limit = limit.map(|limit| hub.config.limits.command_timeout.unwrap_or(limit));
+    let number = hub.pending.insert(Pending {
+        mailbox: Arc::clone(mailbox),
         reply: route.reply,
         runner_id: Arc::clone(&route.runner.id),
+        link: Arc::clone(&route.runner.outbox),
         mutating: route.spec.mutating,
         deadline: limit.map(|limit| Instant::now() + limit),
         kind,
     });
-    let line = command_line(number, &sender.mailbox.connection_id, client_id.as_deref(), parsed, cmd);
+    let line = command_line(number, &mailbox.connection_id, client_id.as_deref(), parsed, cmd);
     route.runner.outbox.push(line.as_bytes()).map_err(|error| {
-        sender.hub.pending.remove(number);
+        hub.pending.remove(number);
         format!("Runner {}: {error}", route.runner.id)
     })?;
     Ok(Handled::Sent)
@@ -314,10 +266,12 @@ fn command_line(
         "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":\"{OWNER}\",\"connection_id\":\"{connection_id}\""
     ));
     if let Some(id) = client_id {
-        // Dependencies name commands by text, so an id that is no string becomes one.
-        let id = serde_json::from_str::<String>(id).unwrap_or_else(|_| id.to_owned());
         line.push_str(",\"client_command_id\":");
-        line.push_str(&json_string(&id));
+        line.push_str(&json_string(&id_text(id)));
+    }
+    if !parsed.depends_on.is_empty() {
+        let list: Vec<String> = parsed.depends_on.iter().map(|id| json_string(id)).collect();
+        line.push_str(&format!(",\"depends_on\":[{}]", list.join(",")));
     }
     for (name, value) in &parsed.fields.0 {
         if OWN_FIELDS.contains(&&**name) {
@@ -355,45 +309,25 @@ pub(crate) fn request_resync(
     generation: u64,
 ) -> bool {
     let runner_id = session.runner_id();
-    let Some(runner) = hub.runner(&runner_id) else { return false };
-    let limit = spec("session.attach").and_then(|spec| spec.timeout_ms).map(Duration::from_millis);
-    let number = hub.pending.insert(Pending {
-        mailbox: Arc::clone(mailbox),
-        reply: ReplyTo {
-            id: None,
-            cmd: "session.attach".into(),
-            session_id: Some(Arc::clone(&session.id)),
-            runner_id: Some(Arc::clone(&runner_id)),
-        },
-        runner_id,
-        mutating: false,
-        deadline: limit.map(|limit| Instant::now() + limit),
-        kind: PendingKind::Resync { after, generation },
-    });
-    let session_id = json_string(&session.id);
-    let line = format!(
-        "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":\"{OWNER}\",\"connection_id\":\"{}\",\
-         \"session_id\":{session_id},\"cmd\":\"session.attach\",\"after\":{after}}}\n",
-        mailbox.connection_id
-    );
-    if runner.outbox.push(line.as_bytes()).is_ok() {
-        return true;
-    }
-    hub.pending.remove(number);
-    false
+    let (Some(runner), Some(spec)) = (hub.runner(&runner_id), spec(ATTACH)) else { return false };
+    let reply = ReplyTo {
+        id: None,
+        cmd: ATTACH.into(),
+        session_id: Some(Arc::clone(&session.id)),
+        runner_id: Some(runner_id),
+    };
+    let text =
+        format!("{{\"session_id\":{},\"cmd\":\"{ATTACH}\",\"after\":{after}}}", json_string(&session.id));
+    let Ok(fields) = read_fields(&text) else { return false };
+    let parsed =
+        Parsed { fields, cmd: ATTACH.into(), session_id: None, runner_id: None, depends_on: Vec::new() };
+    let kind = PendingKind::Resync { after, generation };
+    forward(hub, mailbox, Route { spec, runner, reply }, &parsed, kind, ATTACH).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn depth_is_counted_outside_strings() {
-        assert!(!is_too_deep(&format!("{{\"a\":\"{}\\\"[\"}}", "[".repeat(500))));
-        assert!(!is_too_deep(&"[]".repeat(500)));
-        assert!(is_too_deep(&"[".repeat(101)));
-        assert!(is_too_deep(&"{\"a\":".repeat(200_000)));
-    }
 
     #[test]
     fn a_command_is_one_line_with_our_head_and_its_own_fields() {
@@ -406,23 +340,5 @@ mod tests {
              \"client_command_id\":\"7\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
              \"images\":[  {\"a\": \"x\\ny\"}  ]}\n"
         );
-    }
-
-    #[test]
-    fn what_is_no_command_is_named() {
-        for (text, error) in [
-            ("7", "not a JSON object"),
-            ("{\"channel\":\"agent\"", "not valid JSON"),
-            ("{}", "no channel"),
-            ("{\"channel\":\"agent\"}", "no cmd"),
-            ("{\"channel\":7}", "'channel' must be a string"),
-            ("{\"channel\":\"agent\",\"cmd\":[]}", "'cmd' must be a string"),
-            ("{\"channel\":\"agent\",\"cmd\":\"x\",\"cmd\":\"y\"}", "'cmd' comes twice"),
-            ("{\"channel\":\"agent\",\"cmd\":\"x\",\"depends_on\":5}", "list of command ids"),
-            ("{\"channel\":\"moon\",\"cmd\":\"x\"}", "Unknown channel 'moon'"),
-        ] {
-            let found = read_fields(text).and_then(|fields| read_head(fields).map(drop)).unwrap_err();
-            assert!(found.contains(error), "{text}: {found}");
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::access::{LoginCodes, OwnerToken};
+use crate::connection::MailBounds;
 
 /// How a hub runs.
 #[derive(Clone)]
@@ -14,8 +15,6 @@ pub struct HubConfig {
     pub login_codes: LoginCodes,
     /// Names beside the loopback ones under which clients may ask for us (`Host`), without port.
     pub allowed_hosts: Vec<String>,
-    /// Origins beside our own from which browsers may connect, as `scheme://host[:port]`.
-    pub allowed_origins: Vec<String>,
     pub limits: Limits,
 }
 
@@ -27,7 +26,6 @@ impl HubConfig {
             owner_token,
             login_codes,
             allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -46,6 +44,9 @@ pub struct Limits {
     pub attachments_max: usize,
     /// WebSocket connections of all clients together.
     pub connections_max: usize,
+    /// Bytes that may wait for a client that takes none of them for `stall_max`.
+    pub held_bytes_max: usize,
+    pub stall_max: Duration,
     /// A silent client is pinged after this, and dropped when it stays silent as long again.
     pub ping_after: Duration,
     /// A runner that says nothing for this long is shown as unhealthy.
@@ -56,6 +57,12 @@ pub struct Limits {
     pub command_timeout: Option<Duration>,
 }
 
+impl Limits {
+    pub(crate) fn mail_bounds(&self) -> MailBounds {
+        MailBounds { held_bytes_max: self.held_bytes_max, stall_max: self.stall_max }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -64,6 +71,8 @@ impl Default for Limits {
             in_flight_max: 1024,
             attachments_max: 1024,
             connections_max: 4096,
+            held_bytes_max: 64 << 20,
+            stall_max: Duration::from_secs(10),
             ping_after: Duration::from_secs(20),
             runner_silence_max: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(9),

@@ -42,17 +42,15 @@ pub(crate) enum Note {
     Changed,
     InputNeeded,
     InputResolved,
-    Messages,
 }
 
 /// What an event says for lists, from its name. `tail` is the event's text without its opening brace.
 pub(crate) fn note(event: &str, tail: &str) -> Option<Note> {
     // Deltas are nearly all there is; they end here.
     if event.starts_with("stream.") {
-        return (event == "stream.message_end").then_some(Note::Messages);
+        return None;
     }
     match event {
-        "messages" => Some(Note::Messages),
         "agent.working" => Some(Note::Status(SessionStatus::Working)),
         "agent.idle" => Some(Note::Status(SessionStatus::Idle)),
         "session.closed" => Some(Note::Status(SessionStatus::Closed)),
@@ -83,7 +81,6 @@ pub(crate) fn apply_notes(hub: &Hub, entry: &SessionEntry, notes: &[Note]) {
                 entry.set_status(SessionStatus::Idle);
                 hub.tell_session(entry, SessionChange::Created);
             }
-            Note::Messages => entry.set_message_count(None),
             Note::Changed => change = Some(SessionChange::Updated),
             Note::InputNeeded | Note::InputResolved => {
                 entry.change_pending_inputs(*note == Note::InputNeeded);

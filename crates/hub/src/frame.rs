@@ -36,6 +36,15 @@ pub(crate) fn text(payload: &[u8]) -> Bytes {
     out.freeze()
 }
 
+/// One text frame of several pieces, copied once.
+pub(crate) fn text_of(parts: &[&[u8]]) -> Bytes {
+    let length = parts.iter().map(|part| part.len()).sum();
+    let mut out = BytesMut::with_capacity(length + HEADER_BYTES_MAX);
+    put_text_header(&mut out, length);
+    parts.iter().for_each(|part| out.put_slice(part));
+    out.freeze()
+}
+
 /// A close frame; a long reason is cut.
 pub(crate) fn close(code: u16, reason: &str) -> Bytes {
     let mut end = reason.len().min(CLOSE_REASON_BYTES_MAX);

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Json, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
 };
@@ -18,10 +18,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{self, COOKIE_NAME, Refusal};
+use crate::access::{self, COOKIE_NAME, LOGIN_LIFE, Refusal};
 use crate::clock::now_ms;
 use crate::reads;
 use crate::registry::Hub;
@@ -29,7 +29,9 @@ use crate::upgrade::upgrade;
 
 /// Requests served at a time; WebSockets do not count.
 const REQUESTS_MAX: usize = 512;
-const HEADERS_WAIT_MAX: Duration = Duration::from_secs(10);
+const HEADERS_WAIT_MAX: Duration = Duration::from_secs(3);
+/// How long requests under way get when the hub stops.
+const STOP_GRACE: Duration = Duration::from_secs(1);
 const REQUEST_HEAD_BYTES_MAX: usize = 16 << 10;
 /// After a failed accept (no file handles left) others get time to end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -51,8 +53,11 @@ pub(crate) async fn accept(hub: &Arc<Hub>, listener: &TcpListener, stop: &Cancel
                 continue;
             }
         };
-        // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        // Who is too many is turned away at once: waiting here would keep everyone out, and the hub from stopping.
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            tracing::warn!(max = REQUESTS_MAX, "too many requests at a time; a connection is turned away");
+            continue;
+        };
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
@@ -76,7 +81,9 @@ async fn serve_stream(stream: TcpStream, router: Router, stop: CancellationToken
         result = connection.as_mut() => result,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            // A peer that never finishes its request is not waited for.
+            let Ok(result) = timeout(STOP_GRACE, connection).await else { return };
+            result
         }
     };
     if let Err(error) = result {
@@ -88,7 +95,8 @@ fn routes(hub: Arc<Hub>) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/healthz", get(healthz))
-        .route("/login", get(login))
+        .route("/login", get(login).head(not_for_head))
+        .route("/logout", post(logout))
         .route("/ws/mux", any(mux))
         .route("/api/sessions", get(sessions))
         .fallback(not_found)
@@ -107,6 +115,7 @@ async fn check_place(State(hub): State<Arc<Hub>>, request: Request, next: Next) 
 fn refused(refusal: &Refusal) -> Response {
     let status = match refusal {
         Refusal::Host(_) | Refusal::Origin(_) => StatusCode::FORBIDDEN,
+        Refusal::Twice(_) => StatusCode::BAD_REQUEST,
         Refusal::NotLoggedIn => StatusCode::UNAUTHORIZED,
         Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
@@ -152,25 +161,42 @@ async fn sessions(State(hub): State<Arc<Hub>>, uri: Uri, headers: HeaderMap) -> 
 
 async fn login(State(hub): State<Arc<Hub>>, uri: Uri) -> Response {
     let code = secrets(&uri).code.unwrap_or_default();
-    if !hub.config.login_codes.redeem(&code, now_ms()) {
-        let error = "This login link is used up or too old; run 'qd up' again, or ask it for a new one";
+    let Some(end) = hub.config.login_codes.redeem(&code, now_ms()) else {
+        let error = "This login link is used up or too old; start 'qd up' again, which prints a new one";
         return failed(StatusCode::UNAUTHORIZED, error);
-    }
-    match access::new_login(&hub.store).await {
-        Ok(Some(token)) => {
-            let cookie =
-                format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000");
-            let headers = [
-                (SET_COOKIE, cookie.as_str()),
-                (LOCATION, "/"),
-                (CACHE_CONTROL, "no-store"),
-                (REFERRER_POLICY, "no-referrer"),
-            ];
-            (StatusCode::SEE_OTHER, headers).into_response()
-        }
-        Ok(None) => failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again"),
+    };
+    let error = match access::new_login(&hub.store).await {
+        Ok(Some(token)) => return to_start(&token, LOGIN_LIFE.as_secs()),
+        Ok(None) => "The system has no randomness; try again".to_owned(),
+        Err(error) => format!("The login cannot be stored: {error}. The link stays good; open it again"),
+    };
+    hub.config.login_codes.give_back(&code, end);
+    failed(StatusCode::SERVICE_UNAVAILABLE, &error)
+}
+
+/// Forgets the browser's login, on both sides.
+async fn logout(State(hub): State<Arc<Hub>>, headers: HeaderMap) -> Response {
+    match access::end_login(&hub.store, &headers).await {
+        Ok(()) => to_start("", 0),
         Err(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
+}
+
+/// To the first page, with this cookie.
+fn to_start(token: &str, life_seconds: u64) -> Response {
+    let cookie = format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life_seconds}");
+    let headers = [
+        (SET_COOKIE, cookie.as_str()),
+        (LOCATION, "/"),
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "no-referrer"),
+    ];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+/// Programs that look at links before people open them must not use codes up.
+async fn not_for_head() -> StatusCode {
+    StatusCode::METHOD_NOT_ALLOWED
 }
 
 async fn page() -> Response {

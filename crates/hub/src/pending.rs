@@ -9,6 +9,7 @@ use tokio::time::{Duration, Instant};
 use crate::connection::{Mail, Mailbox};
 use crate::reads::HubCommand;
 use crate::reply::ReplyTo;
+use crate::runner_link::Outbox;
 
 /// How often time limits are looked at while commands are on their way.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -18,6 +19,8 @@ pub(crate) struct Pending {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) reply: ReplyTo,
     pub(crate) runner_id: Arc<str>,
+    /// The link it went to; a runner that comes again has another one.
+    pub(crate) link: Arc<Outbox>,
     pub(crate) mutating: bool,
     pub(crate) deadline: Option<Instant>,
     pub(crate) kind: PendingKind,
@@ -91,9 +94,18 @@ impl PendingTable {
         self.remove(id.strip_prefix('h')?.parse().ok()?)
     }
 
-    /// All commands a runner will never answer now.
-    pub(crate) fn remove_of_runner(&self, runner_id: &str) -> Vec<Pending> {
-        self.remove_where(|pending| &*pending.runner_id == runner_id)
+    /// Whether an answer of this id is one to a delete.
+    pub(crate) fn is_delete(&self, id: &str) -> bool {
+        let Some(number) = id.strip_prefix('h').and_then(|number| number.parse::<u64>().ok()) else {
+            return false;
+        };
+        let state = self.lock();
+        state.commands.get(&number).is_some_and(|pending| matches!(pending.kind, PendingKind::Delete))
+    }
+
+    /// All commands that will never be answered now that their link is over.
+    pub(crate) fn remove_of_link(&self, link: &Arc<Outbox>) -> Vec<Pending> {
+        self.remove_where(|pending| Arc::ptr_eq(&pending.link, link))
     }
 
     /// Fails commands whose time has passed, for ever. Sleeps without a timer while there is none with a limit.

@@ -25,24 +25,30 @@ pub(crate) enum Read {
     Messages(GetMessagesParams),
     Sessions,
     Runners,
-    Search { params: SearchParams, session_id: Option<String> },
+    /// Done by the connection itself.
+    Detach,
+    Search {
+        params: SearchParams,
+        session_id: Option<String>,
+    },
 }
 
 impl HubCommand {
-    /// The answer as a frame.
-    pub(crate) async fn run(self, hub: &Hub) -> Bytes {
+    /// The answer as a frame, or the error in it.
+    pub(crate) async fn run(self, hub: &Hub) -> Result<Bytes, (ReplyTo, String)> {
         let data = match self.read {
-            Read::Messages(params) => {
-                let session_id = self.reply.session_id.as_deref().unwrap_or_default();
-                messages(hub, session_id, params).await
-            }
+            Read::Messages(params) => match messages(hub, &self.reply, params).await {
+                Ok(frame) => return Ok(frame),
+                Err(error) => Err(error),
+            },
             Read::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
             Read::Runners => Ok(json(&runners(hub))),
+            Read::Detach => return Ok(self.reply.success(None)),
             Read::Search { params, session_id } => search(hub, params, session_id).await,
         };
         match data {
-            Ok(data) => self.reply.success(Some(&data)),
-            Err(error) => self.reply.error(&format!("The hub cannot read its store: {error}")),
+            Ok(data) => Ok(self.reply.success(Some(&data))),
+            Err(error) => Err((self.reply, format!("The hub cannot read its store: {error}"))),
         }
     }
 }
@@ -52,47 +58,40 @@ fn json(data: &impl Serialize) -> String {
     serde_json::to_string(data).unwrap_or_default()
 }
 
-async fn messages(hub: &Hub, session_id: &str, params: GetMessagesParams) -> Result<String, StoreError> {
+async fn messages(hub: &Hub, reply: &ReplyTo, params: GetMessagesParams) -> Result<Bytes, StoreError> {
+    let session_id = reply.session_id.as_deref().unwrap_or_default();
     let limit = params.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MESSAGE_PAGE_ROWS_MAX);
     let before = params.before.map(|before| i64::try_from(before).unwrap_or(i64::MAX));
     let page = hub.store.messages_page(session_id, before, limit).await?;
-    let mut text = format!("{{\"messages\":{}", message_list(&page.messages));
-    text.push_str(&format!(",\"total\":{}", page.total));
+    let mut end = format!(",\"total\":{}", page.total);
     if let Some(first) = page.first_idx.filter(|first| *first > 0) {
-        text.push_str(&format!(",\"before\":{first}"));
+        end.push_str(&format!(",\"before\":{first}"));
     }
-    text.push('}');
-    Ok(text)
+    end.push('}');
+    let mut parts: Vec<&[u8]> = vec![b"{\"messages\":"];
+    push_list(&mut parts, &page.messages);
+    parts.push(end.as_bytes());
+    Ok(reply.success_of(&parts))
 }
 
 /// Stored messages as a JSON array, as they came.
-pub(crate) fn message_list(messages: &[Bytes]) -> String {
-    let bytes: usize = messages.iter().map(|message| message.len() + 1).sum();
-    let mut text = String::with_capacity(bytes + 2);
-    text.push('[');
-    for message in messages {
-        // Stored from text, so this borrows.
-        text.push_str(&String::from_utf8_lossy(message));
-        text.push(',');
+pub(crate) fn push_list<'a>(parts: &mut Vec<&'a [u8]>, messages: &'a [Bytes]) {
+    parts.push(b"[");
+    for (number, message) in messages.iter().enumerate() {
+        if number > 0 {
+            parts.push(b",");
+        }
+        parts.push(message);
     }
-    if text.ends_with(',') {
-        text.pop();
-    }
-    text.push(']');
-    text
+    parts.push(b"]");
 }
 
 /// All sessions, most recently active first.
 pub(crate) async fn sessions(hub: &Hub) -> Result<Vec<SessionSummary>, StoreError> {
-    let rows = hub.store.sessions().await?;
-    let mut sessions = Vec::with_capacity(rows.len());
-    for row in rows {
-        sessions.push(summary(hub, row).await?);
-    }
-    Ok(sessions)
+    Ok(hub.store.sessions().await?.into_iter().map(|row| summary(hub, row)).collect())
 }
 
-async fn summary(hub: &Hub, row: HubSession) -> Result<SessionSummary, StoreError> {
+fn summary(hub: &Hub, row: HubSession) -> SessionSummary {
     let entry = hub.session(&row.session_id);
     let is_away = hub.runner(&row.runner_id).is_none_or(|runner| runner.status() == RunnerStatus::Offline);
     let state = match &entry {
@@ -100,17 +99,7 @@ async fn summary(hub: &Hub, row: HubSession) -> Result<SessionSummary, StoreErro
         _ if is_away => "offline".to_owned(),
         _ => row.state,
     };
-    let message_count = match entry.as_ref().and_then(|entry| entry.message_count()) {
-        Some(count) => count,
-        None => {
-            let count = hub.store.messages_page(&row.session_id, None, 1).await?.total;
-            if let Some(entry) = &entry {
-                entry.set_message_count(Some(count));
-            }
-            count
-        }
-    };
-    Ok(SessionSummary {
+    SessionSummary {
         session_id: row.session_id,
         runner_id: row.runner_id,
         harness: row.harness,
@@ -122,10 +111,10 @@ async fn summary(hub: &Hub, row: HubSession) -> Result<SessionSummary, StoreErro
         created_at: row.created_at,
         last_activity: row.updated_at,
         seq: row.last_seq,
-        message_count,
+        message_count: row.message_count,
         subscriber_count: entry.as_ref().map_or(0, |entry| entry.ring.subscriber_count() as u64),
         pending_input_count: entry.map_or(0, |entry| u64::from(entry.pending_inputs())),
-    })
+    }
 }
 
 fn runners(hub: &Hub) -> RunnersData {

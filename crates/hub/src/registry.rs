@@ -1,7 +1,7 @@
 //! What the hub knows of now: sessions, runners, connections.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -17,9 +17,6 @@ use crate::pending::PendingTable;
 use crate::reply;
 use crate::ring::Ring;
 use crate::runner_link::Outbox;
-
-/// The count of a session's messages is not known and has to be asked of the store.
-const COUNT_UNKNOWN: i64 = -1;
 
 pub(crate) struct Hub {
     pub(crate) config: HubConfig,
@@ -45,9 +42,12 @@ pub(crate) struct SessionEntry {
     pub(crate) has_hole: AtomicBool,
     /// Pieces of the stream that wait for a commit; while there are any, later ones queue behind them.
     pub(crate) uncommitted: AtomicUsize,
+    /// Its runner did not name it when it came. Written by the link's reader only.
+    pub(crate) is_orphan: AtomicBool,
+    /// It was deleted: who still follows it may stop.
+    is_over: AtomicBool,
     status: AtomicU8,
     pending_inputs: AtomicU32,
-    message_count: AtomicI64,
 }
 
 /// One runner and the way to it.
@@ -96,8 +96,12 @@ impl Hub {
         Arc::clone(sessions.entry(Arc::clone(&entry.id)).or_insert(entry))
     }
 
-    pub(crate) fn forget_session(&self, session_id: &str) {
-        self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(session_id);
+    /// Forgets a session, unless its name belongs to another one by now.
+    pub(crate) fn forget_session(&self, entry: &Arc<SessionEntry>) {
+        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        if sessions.get(&entry.id).is_some_and(|current| Arc::ptr_eq(current, entry)) {
+            sessions.remove(&entry.id);
+        }
     }
 
     pub(crate) fn sessions_of(&self, runner_id: &str) -> Vec<Arc<SessionEntry>> {
@@ -125,12 +129,14 @@ impl Hub {
     }
 
     /// Changes how a runner is shown, and says so if that is news.
-    pub(crate) fn set_runner_status(&self, runner: &Runner, status: RunnerStatus) {
+    pub(crate) fn set_runner_status(&self, runner: &Arc<Runner>, status: RunnerStatus) {
         let before = {
             let mut current = runner.status.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, status)
         };
-        if before != status {
+        // A runner that came again on another link is shown as that one is.
+        let is_current = self.runner(&runner.id).is_some_and(|current| Arc::ptr_eq(&current, runner));
+        if is_current && before != status {
             self.tell_runner(&runner.id, status);
         }
     }
@@ -159,7 +165,7 @@ impl Hub {
             return None;
         }
         let number = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
-        let mailbox = Mailbox::new(format!("c{number}"));
+        let mailbox = Mailbox::new(format!("c{number}"), self.config.limits.mail_bounds());
         connections.insert(number, Arc::clone(&mailbox));
         Some((number, mailbox))
     }
@@ -198,9 +204,10 @@ impl SessionEntry {
             last_seq: AtomicU64::new(0),
             has_hole: AtomicBool::new(false),
             uncommitted: AtomicUsize::new(0),
+            is_orphan: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             status: AtomicU8::new(SessionStatus::Starting as u8),
             pending_inputs: AtomicU32::new(0),
-            message_count: AtomicI64::new(COUNT_UNKNOWN),
         }
     }
 
@@ -211,6 +218,16 @@ impl SessionEntry {
         let status = if row.closed { SessionStatus::Closed } else { SessionStatus::Dormant };
         entry.status.store(status as u8, Ordering::Relaxed);
         entry
+    }
+
+    /// Nothing more will be published: those who follow it leave when they have taken all.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.ring.wake_all();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     pub(crate) fn runner_id(&self) -> Arc<str> {
@@ -250,21 +267,12 @@ impl SessionEntry {
         self.pending_inputs.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// The link's reader is the only one who calls this, so reading and writing need not be one step.
+    /// One step, because the reader of the link and the one who commits for it both call this.
     pub(crate) fn change_pending_inputs(&self, has_one_more: bool) {
-        let count = self.pending_inputs();
-        let count = if has_one_more { count.saturating_add(1) } else { count.saturating_sub(1) };
-        self.pending_inputs.store(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn message_count(&self) -> Option<u64> {
-        u64::try_from(self.message_count.load(Ordering::Relaxed)).ok()
-    }
-
-    /// `None`: it has changed.
-    pub(crate) fn set_message_count(&self, count: Option<u64>) {
-        let count = count.and_then(|count| i64::try_from(count).ok()).unwrap_or(COUNT_UNKNOWN);
-        self.message_count.store(count, Ordering::Relaxed);
+        let change =
+            |count: u32| Some(if has_one_more { count.saturating_add(1) } else { count.saturating_sub(1) });
+        // The closure always gives a value, so the update cannot fail.
+        let _ = self.pending_inputs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     }
 }
 

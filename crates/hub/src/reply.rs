@@ -37,6 +37,16 @@ impl ReplyTo {
         frame::text(text.as_bytes())
     }
 
+    /// The same for data in pieces, which are copied once.
+    pub(crate) fn success_of(&self, data: &[&[u8]]) -> Bytes {
+        let start = self.start(true);
+        let mut parts = Vec::with_capacity(data.len() + 3);
+        parts.extend([start.as_bytes(), b",\"data\":".as_slice()]);
+        parts.extend(data);
+        parts.push(b"}");
+        frame::text_of(&parts)
+    }
+
     pub(crate) fn error(&self, error: &str) -> Bytes {
         let mut text = self.start(false);
         text.push_str(",\"error\":");

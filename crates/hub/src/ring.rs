@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::connection::{Mailbox, Outgoing};
+use crate::patience::Patience;
 
 /// What a chunk costs beside its bytes.
 const CHUNK_OVERHEAD_BYTES: usize = 64;
@@ -22,9 +23,6 @@ const IDLE_CAPACITY_MAX: usize = 8;
 /// most have taken it, and when most have not.
 const PATIENCE_WITH_SLOW: Duration = Duration::from_millis(250);
 const PATIENCE_WITH_ALL: Duration = Duration::from_millis(500);
-/// A ring makes its publisher wait no longer than this in each window.
-const WAIT_MAX: Duration = Duration::from_secs(2);
-const WAIT_WINDOW: Duration = Duration::from_secs(30);
 
 /// Chunks of whole WebSocket frames in order, shared by all subscribers.
 pub(crate) struct Ring {
@@ -45,9 +43,6 @@ struct State {
     subscribers: Vec<Option<Subscriber>>,
     live: usize,
     is_awaited: bool,
-    window_began: Instant,
-    /// Time the publisher has waited in this window.
-    waited: Duration,
 }
 
 struct Chunk {
@@ -109,29 +104,26 @@ impl Ring {
             subscribers: Vec::new(),
             live: 0,
             is_awaited: false,
-            window_began: Instant::now(),
-            waited: Duration::ZERO,
         };
         Self { state: Mutex::new(state), bytes_max, room: Notify::new() }
     }
 
-    /// Waits, but not long, until there is room for a chunk of `bytes`.
-    pub(crate) async fn make_room(&self, bytes: usize) {
-        let Some(mut deadline) = self.wait_until(bytes) else { return };
+    /// Waits, but not long and not beyond the link's patience, until there is room for a chunk of `bytes`.
+    pub(crate) async fn make_room(&self, bytes: usize, patience: &Patience) {
+        let Some(mut deadline) = self.wait_until(bytes, patience) else { return };
         let began = Instant::now();
         while timeout_at(deadline, self.room.notified()).await.is_ok() {
-            match self.wait_until(bytes) {
+            match self.wait_until(bytes, patience) {
                 Some(later) => deadline = later,
                 None => break,
             }
         }
-        let mut state = self.lock();
-        state.is_awaited = false;
-        state.waited += began.elapsed();
+        self.lock().is_awaited = false;
+        patience.spend(began.elapsed());
     }
 
     /// How long those who keep the ring full may be waited for; `None` if there is room, or nobody is worth it.
-    fn wait_until(&self, bytes: usize) -> Option<Instant> {
+    fn wait_until(&self, bytes: usize, link: &Patience) -> Option<Instant> {
         let mut state = self.lock();
         state.is_awaited = false;
         let has_room = |state: &State| state.chunks.is_empty() || state.bytes + bytes <= self.bytes_max;
@@ -143,15 +135,11 @@ impl Ring {
         let front = state.chunks.front().filter(|_| !has_room(&state))?;
         let (published_at, first) = (front.published_at, state.first);
         let now = Instant::now();
-        if now.duration_since(state.window_began) >= WAIT_WINDOW {
-            state.window_began = now;
-            state.waited = Duration::ZERO;
-        }
         let blockers = state.subscribers.iter().flatten().filter(|it| !it.lagged && it.next <= first).count();
         // Where most keep up, the rest is slow; where most do not, the publisher is too fast for anyone.
         let is_slow = blockers * 2 <= state.live;
         let patience = if is_slow { PATIENCE_WITH_SLOW } else { PATIENCE_WITH_ALL };
-        let deadline = (published_at + patience).min(now + WAIT_MAX.saturating_sub(state.waited));
+        let deadline = (published_at + patience).min(now + link.left(now));
         state.is_awaited = deadline > now;
         state.is_awaited.then_some(deadline)
     }
@@ -190,6 +178,11 @@ impl Ring {
             None => state.subscribers.push(subscriber),
         }
         Subscription { ring: Arc::clone(self), key, signal, seq }
+    }
+
+    /// Makes every subscriber look, though there may be nothing new.
+    pub(crate) fn wake_all(&self) {
+        self.lock().subscribers.iter().flatten().for_each(|subscriber| subscriber.signal.raise());
     }
 
     pub(crate) fn subscriber_count(&self) -> usize {

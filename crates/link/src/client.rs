@@ -26,7 +26,7 @@ pub use backoff::Backoff;
 pub use connect::{ConnectError, ConnectOptions, ServerInfo};
 pub use cursor::{Admission, Cursor};
 pub use frame::{Frame, FrameHead, FrameKind};
-pub use queue::{FRAMES_MAX, FrameQueue, OVERFLOW_BYTES_MAX};
+pub use queue::{FRAMES_BYTES_MAX, FRAMES_MAX, FrameQueue, OVERFLOW_BYTES_MAX};
 pub use request::Request;
 
 /// Commands that may wait to be written; a full queue makes the caller wait.

@@ -53,7 +53,12 @@ pub(crate) fn how_to_answer(session_id: &str, request: &InputRequest) -> String 
             format!("qd approve {session_id} {id} --value VALUE")
         }
     };
-    format!("  answer with: {approve}\n  or refuse:   qd deny {session_id} {id}\n")
+    harmless(&format!("  answer with: {approve}\n  or refuse:   qd deny {session_id} {id}\n"))
+}
+
+/// Open questions for somebody who cannot answer here.
+pub(crate) fn show_all(pending: &[InputRequest], session_id: &str, style: Style) -> String {
+    pending.iter().map(|request| show(request, style) + &how_to_answer(session_id, request)).collect()
 }
 
 /// The answer in a line typed at the question.
@@ -199,9 +204,7 @@ mod tests {
         let permission = request(
             json!({"type":"permission","request_id":"q2","title":"Run rm?","description":"rm -r x","metadata":{"tool":"bash"}}),
         );
-        let text = [select(), permission]
-            .map(|request| show(&request, Style::PLAIN) + &how_to_answer("s1", &request))
-            .join("\n");
+        let text = [select(), permission].map(|request| show_all(&[request], "s1", Style::PLAIN)).join("\n");
         insta::assert_snapshot!(text);
     }
 }

@@ -17,7 +17,7 @@ Examples:
   qd approve s1                          say yes to the question of session s1
 
 A unique beginning of a session id is enough everywhere.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no server.";
+Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server.";
 
 /// Control plane for coding agents: start them, watch them, steer them, answer them.
 #[derive(Debug, Parser)]
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Deny(DenyArguments),
     /// Close a session: its agent ends, its conversation stays.
     Stop(SessionArguments),
+    /// Open a closed session again, or start its agent anew; the conversation goes on.
+    Restart(SessionArguments),
     /// Delete a session and its conversation from the server.
     Rm(SessionArguments),
     Search(SearchArguments),
@@ -118,7 +120,18 @@ pub(crate) struct RunArguments {
 }
 
 /// List the sessions, newest first.
+///
+/// AGE is the time since the last activity; WAITING counts the questions that wait for an answer. With --waiting the
+/// questions stand below their session.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+States:
+  starting   the agent is being started
+  idle       the agent waits for a prompt
+  working    a turn runs
+  dormant    no process; the next prompt starts it
+  failed     the agent died; the next prompt or `qd restart` tries again
+  closed     stopped with `qd stop`; `qd restart` opens it again")]
 pub(crate) struct ListArguments {
     /// Only sessions with a question that waits for an answer
     #[arg(short, long)]
@@ -128,8 +141,11 @@ pub(crate) struct ListArguments {
 /// Follow a session and talk to it.
 ///
 /// Streams what happens. A line typed is a prompt, or steers the agent when it works; when the agent asks something,
-/// the line is the answer. Ctrl-C aborts the turn, a second Ctrl-C (or Ctrl-D) detaches. With stdin from a pipe it
-/// ends when all lines were sent and the agent is idle.
+/// the line is the answer. Ctrl-C aborts the turn, a second Ctrl-C (or Ctrl-D) detaches; when the agent is idle, the
+/// first Ctrl-C detaches. Detaching leaves the session running.
+///
+/// With stdin from a pipe it ends when all lines were sent and the agent is idle, with exit code 1 when anything
+/// failed. A line that comes while a question waits is its answer; one that came before is a prompt.
 #[derive(Debug, Args)]
 pub(crate) struct AttachArguments {
     /// The session, or a unique beginning of its id [default: the newest]
@@ -137,8 +153,13 @@ pub(crate) struct AttachArguments {
     pub(crate) session: Option<String>,
 }
 
-/// Show the conversation of a session.
+/// Show the conversation of a session, and the questions that wait.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+With --json each line is one message, as `get_messages` of the protocol has it (`role`, `parts`, …).
+With -f the messages so far come first, then each event as the server sends it: an object with
+`channel` and `event` (`{\"channel\":\"agent\",…,\"event\":\"agent.idle\"}`).
+A message that ends later is the `message` of a `stream.message_end`.")]
 pub(crate) struct LogsArguments {
     /// The session, or a unique beginning of its id [default: the newest]
     #[arg(value_name = "ID")]
@@ -224,11 +245,11 @@ pub(crate) struct SearchArguments {
     /// The words to find
     #[arg(required = true, value_name = "QUERY")]
     pub(crate) query: Vec<String>,
-    /// Only messages of this role: user, assistant, tool, system
-    #[arg(long, value_name = "ROLE")]
+    /// Only messages of this role
+    #[arg(long, value_name = "ROLE", value_parser = ["user", "assistant", "tool", "system"])]
     pub(crate) role: Option<String>,
     /// At most this many
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: u64,
 }
 

@@ -14,7 +14,7 @@ use qd_link::client::{CallError, MuxClient, Request};
 use qd_wire::CommandResponse;
 
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 
 /// The longest text read from stdin.
 const STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -45,5 +45,9 @@ async fn succeed(client: &MuxClient, request: &Request) -> Result<CommandRespons
 
 /// Says that a command worked: its answer as JSON, or a sentence.
 fn report(output: &Output, response: &CommandResponse, sentence: &str) -> Result<(), CliError> {
-    if output.json { output.json_line(response) } else { output.out(&format!("{sentence}\n")) }
+    if output.json { output.json_line(response) } else { say(output, sentence) }
+}
+
+fn say(output: &Output, sentence: &str) -> Result<(), CliError> {
+    output.out(&format!("{}\n", harmless(sentence)))
 }

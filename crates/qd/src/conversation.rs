@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::clock;
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::render::Renderer;
 pub(crate) use input::{Lines, stdin_is_terminal, stdin_lines};
 use questions::Questions;
@@ -33,6 +33,8 @@ pub(crate) enum Ending {
     Detached,
     /// The session was closed.
     Closed,
+    /// Input from a pipe is over, and not everything it said could be done.
+    Troubled,
 }
 
 /// What differs between `run` and `attach`.
@@ -73,6 +75,10 @@ pub(crate) struct Conversation<'a> {
     attached_before: bool,
     abort_asked: bool,
     input_ended: bool,
+    /// The connection is lost, and the person was told.
+    lost: bool,
+    /// Something failed; a pipe learns it at the end.
+    troubled: bool,
     ending: Option<Ending>,
 }
 
@@ -88,7 +94,7 @@ impl<'a> Conversation<'a> {
         let client_name = clock::random_hex(6)
             .map(|random| format!("cli-{random}"))
             .map_err(|error| CliError::failed(format!("no randomness from the system: {error}")))?;
-        let renderer = Renderer::new(output.style).quiet(manner.quiet);
+        let renderer = output.renderer().quiet(manner.quiet);
         // What a person typed stands on the terminal already; what a pipe said does not.
         let typed = manner.interactive || manner.one_turn;
         let renderer = if typed { renderer.own_client(&client_name) } else { renderer };
@@ -108,6 +114,8 @@ impl<'a> Conversation<'a> {
             attached_before: false,
             abort_asked: false,
             input_ended: false,
+            lost: false,
+            troubled: false,
             ending: None,
         })
     }
@@ -131,9 +139,11 @@ impl<'a> Conversation<'a> {
     /// Follows the session to its end.
     pub(crate) async fn follow(mut self) -> Result<Ending, CliError> {
         loop {
-            self.write()?;
+            self.output.rendered(&mut self.renderer)?;
             if let Some(ending) = self.ending {
-                return Ok(ending);
+                let piped = !self.manner.one_turn && !self.manner.interactive;
+                let troubled = piped && self.troubled && ending != Ending::Detached;
+                return Ok(if troubled { Ending::Troubled } else { ending });
             }
             match self.wake().await? {
                 Wake::Update(update) => self.take_update(*update)?,
@@ -164,19 +174,18 @@ impl<'a> Conversation<'a> {
             Update::Attached(attach) => self.take_attach(&attach),
             Update::Event { event, frame } => {
                 if self.output.json {
-                    match frame {
-                        Some(frame) => self.output.out(&format!("{}\n", frame.text()))?,
-                        None => self.output.json_line(&event)?,
-                    }
+                    self.output.event_line(&event, frame.as_ref())?;
                 }
                 self.take_event(&event);
                 Ok(())
             }
             Update::System(_) => Ok(()),
-            Update::Disconnected { reason, retry_in } => {
+            Update::Disconnected { reason, .. } => {
                 self.renderer.end_line();
-                let wait = retry_in.as_millis();
-                self.notice(&format!("connection lost ({reason}); trying again in {wait} ms"));
+                // One line for each outage; the tries in between are no news.
+                if !std::mem::replace(&mut self.lost, true) {
+                    self.notice(&format!("connection lost ({reason}); trying again"));
+                }
                 Ok(())
             }
         }
@@ -189,6 +198,9 @@ impl<'a> Conversation<'a> {
             self.output
                 .json_line(&json!({"channel": "agent", "event": "response", "session_id": session_id,
                 "runner_id": runner_id, "cmd": "session.attach", "success": true, "data": attach}))?;
+        }
+        if std::mem::take(&mut self.lost) {
+            self.notice("connected again");
         }
         let working = match attach.state.status {
             SessionStatus::Working | SessionStatus::Starting => true,
@@ -238,7 +250,10 @@ impl<'a> Conversation<'a> {
                 self.busy = true;
                 self.turn_seen = true;
             }
-            Event::AgentError { .. } => self.turn_seen = true,
+            Event::AgentError { recoverable, .. } => {
+                self.turn_seen = true;
+                self.troubled |= !recoverable;
+            }
             Event::AgentInputNeeded { request } => {
                 let text = self.questions.ask(request, self.attachment.session_id(), self.asking());
                 self.notice_text(&text);
@@ -256,6 +271,7 @@ impl<'a> Conversation<'a> {
         self.busy = false;
         self.turn_seen = false;
         self.abort_asked = false;
+        self.troubled |= matches!(reason, Some(StopReason::Error | StopReason::Aborted));
         if self.manner.one_turn || self.input_ended {
             self.ending = Some(Ending::Idle(reason));
         }
@@ -286,6 +302,7 @@ impl<'a> Conversation<'a> {
             }
             return Ok(());
         }
+        self.troubled = true;
         let error = CliError::from(CallError::Refused(Box::new(response)));
         match purpose {
             Purpose::Prompt if self.manner.one_turn => return Err(error),
@@ -310,14 +327,21 @@ impl<'a> Conversation<'a> {
             }
             return;
         };
-        if self.manner.interactive && self.questions.is_waiting() {
+        if let Some(text) = self.questions.overtaken(&line) {
+            self.notice_text(&harmless(&text));
+            return;
+        }
+        if self.questions.is_waiting() {
             match self.questions.answer(&line) {
                 Ok(params) => {
                     let request =
                         Request::session(self.attachment.session_id(), Command::InputResponse(params));
                     self.send(Purpose::Answer, request);
                 }
-                Err(text) => self.notice_text(&text),
+                Err(text) => {
+                    self.troubled = true;
+                    self.notice_text(&text);
+                }
             }
             return;
         }
@@ -371,32 +395,19 @@ impl<'a> Conversation<'a> {
     }
 
     fn asking(&self) -> questions::Asking {
-        questions::Asking { interactive: self.manner.interactive, style: self.output.style }
+        questions::Asking { interactive: self.manner.interactive, style: self.output.error_style }
     }
 
     fn notice(&mut self, text: &str) {
-        self.notice_text(&format!("{}\n", self.output.style.dim(text)));
+        self.notice_text(&format!("{}\n", self.output.error_style.dim(&harmless(text))));
     }
 
+    /// As [`Self::notice`], for text that is made for a terminal already.
     fn notice_text(&mut self, text: &str) {
         if self.output.json {
             self.output.note(text);
         } else if !text.is_empty() {
             self.renderer.aside(text);
         }
-    }
-
-    fn write(&mut self) -> Result<(), CliError> {
-        let rendered = self.renderer.take();
-        if self.output.json {
-            return Ok(());
-        }
-        if !rendered.out.is_empty() {
-            self.output.out(&rendered.out)?;
-        }
-        if !rendered.err.is_empty() {
-            self.output.note(&rendered.err);
-        }
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::error::CliError;
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, harmless};
 use crate::server;
 use crate::settings::{Environment, Settings};
 
@@ -85,9 +85,9 @@ fn text(checks: &[Check], style: Style) -> String {
             Health::Warning => style.yellow("warning"),
             Health::Failed => style.red("failed "),
         };
-        text.push_str(&format!("{mark}  {:<width$}  {}\n", check.name, check.found));
+        text.push_str(&format!("{mark}  {:<width$}  {}\n", check.name, harmless(&check.found)));
         if let Some(advice) = &check.advice {
-            text.push_str(&format!("         {:<width$}  → {advice}\n", ""));
+            text.push_str(&format!("         {:<width$}  → {}\n", "", harmless(advice)));
         }
     }
     text

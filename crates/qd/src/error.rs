@@ -4,6 +4,8 @@ use std::io;
 
 use qd_link::client::{AttachError, CallError, ConnectError};
 
+use crate::output::harmless;
+
 /// The kinds decide the exit code and the word at the beginning of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
@@ -11,7 +13,9 @@ pub(crate) enum ErrorKind {
     Failed,
     /// The command line or the configuration is wrong.
     Usage,
-    /// No server, or one that does not let us in.
+    /// There is a server, and it does not let us in.
+    Refused,
+    /// No server.
     Unreachable,
     /// Whoever read our output went away.
     BrokenPipe,
@@ -21,7 +25,7 @@ impl ErrorKind {
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             ErrorKind::BrokenPipe => 0,
-            ErrorKind::Failed => 1,
+            ErrorKind::Failed | ErrorKind::Refused => 1,
             ErrorKind::Usage => 2,
             ErrorKind::Unreachable => 3,
         }
@@ -31,6 +35,7 @@ impl ErrorKind {
         match self {
             ErrorKind::Failed => "failed",
             ErrorKind::Usage => "usage",
+            ErrorKind::Refused => "refused",
             ErrorKind::Unreachable => "unreachable",
             ErrorKind::BrokenPipe => "broken_pipe",
         }
@@ -65,12 +70,12 @@ impl CliError {
         self
     }
 
-    /// The text for a terminal.
+    /// The text for a terminal. Servers and agents have their words in it, so it is made harmless.
     pub(crate) fn to_human(&self) -> String {
-        match &self.hint {
+        harmless(&match &self.hint {
             Some(hint) => format!("error: {}\nhint: {hint}\n", self.message),
             None => format!("error: {}\n", self.message),
-        }
+        })
     }
 
     /// The value for `--json`.
@@ -110,13 +115,17 @@ impl From<ConnectError> for CliError {
         };
         let kind = match &error {
             ConnectError::BadUrl { .. } => ErrorKind::Usage,
-            ConnectError::BadToken
-            | ConnectError::Unreachable { .. }
+            ConnectError::BadToken | ConnectError::Denied { .. } => ErrorKind::Refused,
+            ConnectError::Unreachable { .. }
             | ConnectError::TimedOut { .. }
-            | ConnectError::Denied { .. }
             | ConnectError::NotQuarterdeck { .. } => ErrorKind::Unreachable,
         };
-        CliError { kind, message: error.to_string(), hint: Some(hint.to_owned()) }
+        let message = match &error {
+            // What the server says there is for programs; the hint is for people.
+            ConnectError::Denied { status: 401, .. } => "the server refused the token (HTTP 401)".to_owned(),
+            _ => error.to_string(),
+        };
+        CliError { kind, message, hint: Some(hint.to_owned()) }
     }
 }
 
@@ -128,13 +137,7 @@ impl From<CallError> for CliError {
             CallError::TooManyPending | CallError::Encode(_) => CliError::failed(error.to_string()),
             CallError::Decode(_) => CliError::failed(error.to_string())
                 .hint("is the server of another version? compare `qd --version` with `qd doctor`"),
-            CallError::Refused(_) => {
-                let message = error.to_string();
-                match refusal_hint(&message) {
-                    Some(hint) => CliError::failed(message).hint(hint),
-                    None => CliError::failed(message),
-                }
-            }
+            CallError::Refused(_) => refusal(&error.to_string()),
         }
     }
 }
@@ -150,17 +153,35 @@ impl From<AttachError> for CliError {
     }
 }
 
-/// What the command line can add to a refusal of the server.
-fn refusal_hint(message: &str) -> Option<&'static str> {
-    let message = message.to_lowercase();
-    if message.contains("streaming_behavior") {
-        Some("add --steer (read before the agent's next step) or --follow-up (read when its turn is done)")
-    } else if message.contains("harness") {
+/// A refusal of the server in the words of the command line, with what helps in the cases we know.
+fn refusal(message: &str) -> CliError {
+    let words = message.to_lowercase();
+    if words.contains("streaming_behavior") {
+        // The sentence after it speaks of fields, which nobody types.
+        let first = message.split_inclusive('.').next().unwrap_or(message);
+        let first = if first.contains("streaming_behavior") { "The agent is working." } else { first };
+        return CliError::failed(first).hint(
+            "add --steer (read before the agent's next step) or --follow-up (read when its turn is done)",
+        );
+    }
+    if words.contains("is closed") && words.contains("restart") {
+        let first = message.split(';').next().unwrap_or(message);
+        let session_id = first.split('\'').nth(1).unwrap_or("ID");
+        return CliError::failed(first).hint(format!("open it again: qd restart {session_id}"));
+    }
+    let message = message.replace("session.restart", "`qd restart`");
+    match refusal_hint(&words) {
+        Some(hint) => CliError::failed(message).hint(hint),
+        None => CliError::failed(message),
+    }
+}
+
+fn refusal_hint(words: &str) -> Option<&'static str> {
+    if words.contains("harness") {
         Some("`qd doctor` shows which agents are ready; `--harness demo` needs nothing installed")
-    } else if message.contains("session") && (message.contains("not found") || message.contains("no session"))
-    {
+    } else if words.contains("session") && (words.contains("not found") || words.contains("no session")) {
         Some("`qd ls` shows the sessions")
-    } else if message.contains("already") && message.contains("answer") {
+    } else if words.contains("already") && words.contains("answer") {
         Some("somebody else was faster; `qd ls` shows what still waits")
     } else {
         None
@@ -195,10 +216,29 @@ mod tests {
 
     #[test]
     fn a_refusal_gets_the_hint_that_fits() {
-        assert!(refusal_hint("the agent works; say streaming_behavior").unwrap().contains("--steer"));
-        assert!(refusal_hint("Session not found: s9").unwrap().contains("qd ls"));
-        assert!(refusal_hint("unknown harness 'x'").unwrap().contains("doctor"));
-        assert_eq!(refusal_hint("disk full"), None);
+        let busy = refusal("The agent is working. Set streaming_behavior to \"steer\" or \"follow_up\".");
+        assert_eq!(busy.message, "The agent is working.");
+        assert!(busy.hint.unwrap().contains("--steer"));
+        let closed = refusal("Session 's1' is closed; session.restart opens it again");
+        assert_eq!(closed.message, "Session 's1' is closed");
+        assert!(closed.hint.unwrap().ends_with("qd restart s1"));
+        assert!(refusal("Session not found: s9").hint.unwrap().contains("qd ls"));
+        assert!(refusal("unknown harness 'x'").hint.unwrap().contains("doctor"));
+        assert_eq!(refusal("disk full").hint, None);
+    }
+
+    #[test]
+    fn words_of_a_server_cannot_steer_the_terminal() {
+        let denied = ConnectError::Denied { status: 403, body: "no\u{1b}[2J\u{202e}".into() };
+        let gave_up = AttachError::GaveUp("bye\u{1b}]0;x\u{7}".into());
+        let refused: qd_wire::CommandResponse = serde_json::from_value(serde_json::json!({"event":"response",
+            "session_id":"s","runner_id":"r","ts":1,"id":"1","cmd":"prompt","success":false,"error":"\u{1b}[2J"}))
+        .unwrap();
+        let refused = CallError::Refused(Box::new(refused));
+        for error in [CliError::from(denied), CliError::from(gave_up), CliError::from(refused)] {
+            let text = error.to_human();
+            assert!(text.contains('\u{fffd}') && !text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
+        }
     }
 
     #[test]

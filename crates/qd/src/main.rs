@@ -97,6 +97,7 @@ async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<
         Command::Approve(arguments) => commands::approve::approve(settings, output, arguments).await,
         Command::Deny(arguments) => commands::approve::deny(settings, output, arguments).await,
         Command::Stop(arguments) => commands::control::stop(settings, output, &arguments.session).await,
+        Command::Restart(arguments) => commands::control::restart(settings, output, &arguments.session).await,
         Command::Rm(arguments) => commands::control::remove(settings, output, &arguments.session).await,
         Command::Search(arguments) => commands::search::run(settings, output, arguments).await,
         Command::Up(_) | Command::Doctor(_) | Command::Completions(_) | Command::Guard => {

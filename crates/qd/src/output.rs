@@ -2,9 +2,12 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use qd_link::client::Frame;
+use qd_wire::EventEnvelope;
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::render::Renderer;
 use crate::settings::Environment;
 
 /// Colours and weights, or nothing of that.
@@ -50,15 +53,50 @@ impl Style {
 /// The two streams of the process.
 pub(crate) struct Output {
     pub(crate) json: bool,
+    /// For stdout.
     pub(crate) style: Style,
+    /// For stderr.
+    pub(crate) error_style: Style,
 }
 
 impl Output {
-    /// Colours when stdout is a terminal that wants them.
+    /// Colours on each stream that is a terminal and wants them.
     pub(crate) fn new(json: bool, environment: &Environment) -> Output {
         let wanted = environment.get("NO_COLOR").is_none() && environment.get("TERM") != Some("dumb");
-        let colour = wanted && !json && io::stdout().is_terminal();
-        Output { json, style: Style { colour } }
+        let style = |is_terminal: bool| Style { colour: wanted && !json && is_terminal };
+        Output {
+            json,
+            style: style(io::stdout().is_terminal()),
+            error_style: style(io::stderr().is_terminal()),
+        }
+    }
+
+    /// A renderer in the colours of the two streams.
+    pub(crate) fn renderer(&self) -> Renderer {
+        Renderer::new(self.style).error_style(self.error_style)
+    }
+
+    /// Writes what was rendered; with `--json` nobody reads it.
+    pub(crate) fn rendered(&self, renderer: &mut Renderer) -> Result<(), CliError> {
+        let rendered = renderer.take();
+        if self.json {
+            return Ok(());
+        }
+        if !rendered.out.is_empty() {
+            self.out(&rendered.out)?;
+        }
+        if !rendered.err.is_empty() {
+            self.note(&rendered.err);
+        }
+        Ok(())
+    }
+
+    /// Writes an event as one line: as the server sent it, where that is what happened.
+    pub(crate) fn event_line(&self, event: &EventEnvelope, frame: Option<&Frame>) -> Result<(), CliError> {
+        match frame {
+            Some(frame) => self.out(&format!("{}\n", frame.text())),
+            None => self.json_line(event),
+        }
     }
 
     /// Writes a result and shows it at once.
@@ -83,10 +121,12 @@ impl Output {
     }
 }
 
-/// Text of others made harmless for a terminal: control characters cannot move the cursor or change its title.
+/// Text of others made harmless for a terminal: control characters cannot move the cursor or change its title, and
+/// text does not run in another direction than it is read.
 pub(crate) fn harmless(text: &str) -> String {
     let safe = |character: char| match character {
         '\n' | '\t' => character,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         _ if character.is_control() => '\u{fffd}',
         _ => character,
     };
@@ -135,6 +175,7 @@ mod tests {
     #[test]
     fn texts_of_others_cannot_steer_the_terminal() {
         assert_eq!(harmless("a\u{1b}]0;x\u{7}b\r\nc\td"), "a\u{fffd}]0;x\u{fffd}b\nc\td");
+        assert_eq!(harmless("a\u{202e}b\u{2069}c\u{9b}2Jd"), "a\u{fffd}b\u{fffd}c\u{fffd}2Jd");
         assert_eq!(one_line("\n  first line \nsecond", 20), "first line…");
         assert_eq!(one_line("abcdef", 3), "abc…");
     }

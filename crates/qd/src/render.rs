@@ -30,6 +30,7 @@ enum Section {
 /// What was written so far, as far as the next text depends on it.
 pub(crate) struct Renderer {
     style: Style,
+    error_style: Style,
     /// Only the answer's text.
     quiet: bool,
     /// Messages with a client id that begins so are ours; the person typed them here.
@@ -47,6 +48,7 @@ impl Renderer {
     pub(crate) fn new(style: Style) -> Renderer {
         Renderer {
             style,
+            error_style: style,
             quiet: false,
             own_client: None,
             section: Section::Other,
@@ -56,6 +58,12 @@ impl Renderer {
             tools: Tools::default(),
             rendered: Rendered::default(),
         }
+    }
+
+    /// The style of what goes to stderr, where it differs.
+    pub(crate) fn error_style(mut self, style: Style) -> Renderer {
+        self.error_style = style;
+        self
     }
 
     pub(crate) fn quiet(mut self, quiet: bool) -> Renderer {
@@ -123,7 +131,7 @@ impl Renderer {
     pub(crate) fn error(&mut self, text: &str) {
         self.end_line();
         let text = harmless(text);
-        let line = format!("{} {}\n", self.style.red("error:"), text.trim_end());
+        let line = format!("{} {}\n", self.error_style.red("error:"), text.trim_end());
         self.rendered.err.push_str(&line);
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use qd_link::client::{ConnectOptions, FrameQueue, MuxClient, Request};
 use qd_wire::Command;
 use qd_wire::command::NoParams;
-use qd_wire::data::{SessionSummary, SessionsData};
+use qd_wire::data::{SessionState, SessionSummary, SessionsData};
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,10 @@ pub(crate) fn token_path(data_dir: &Path) -> PathBuf {
 /// Where to connect, from the settings or from the data directory.
 pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
     let url = match &settings.url {
+        Some(url) if !is_url(url) => {
+            return Err(CliError::usage(format!("'{url}' is not a URL"))
+                .hint("give the server's address as --url http://127.0.0.1:7433"));
+        }
         Some(url) => url.clone(),
         None => match Endpoint::read(&settings.data_dir) {
             Some(endpoint) => endpoint.url,
@@ -82,6 +86,26 @@ pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
     Ok(ConnectOptions::new(&url, &token))
 }
 
+/// Whether this can be an address: with a scheme, or as host and port, or as an address of numbers.
+fn is_url(url: &str) -> bool {
+    let (has_scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if scheme.chars().all(|character| character.is_ascii_alphanumeric()) => {
+            (!scheme.is_empty(), rest)
+        }
+        Some(_) => return false,
+        None => (false, url),
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (authority, None),
+    };
+    let is_host = !host.is_empty() && !host.contains(char::is_whitespace);
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+    let is_number = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    is_host && is_port && (has_scheme || port.is_some() || host == "localhost" || is_number)
+}
+
 /// Whether a URL names this machine by its loopback address.
 fn is_local(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -106,6 +130,11 @@ pub(crate) async fn sessions(client: &MuxClient) -> Result<Vec<SessionSummary>, 
         right.created_at.cmp(&left.created_at).then_with(|| right.session_id.cmp(&left.session_id))
     });
     Ok(sessions)
+}
+
+/// What a session does at the moment, with its open questions.
+pub(crate) async fn state(client: &MuxClient, session_id: &str) -> Result<SessionState, CliError> {
+    Ok(client.query(&Request::session(session_id, Command::GetState(NoParams {}))).await?)
 }
 
 /// The session a person means by `name`, or the newest one.
@@ -167,6 +196,20 @@ mod tests {
             "10.0.0.1:1",
         ] {
             assert!(!is_local(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_not_a_url() {
+        for url in
+            ["http://127.0.0.1:1", "ws://deck/ws/mux", "http://[::1]:2", "[::1]", "127.0.0.1", "deck:80"]
+        {
+            assert!(is_url(url), "{url}");
+        }
+        for url in
+            ["garbage", "", "http://", "://x", "http://a b", "http://deck:port", "deck:99999", "a b://x"]
+        {
+            assert!(!is_url(url), "{url}");
         }
     }
 

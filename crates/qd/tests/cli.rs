@@ -1,9 +1,10 @@
 //! The binary as a person uses it: a real server, the demo agent, the real command line.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -144,10 +145,22 @@ fn questions_are_answered_from_another_terminal() {
     let id = id.trim();
     eventually(|| (sessions(&data_dir)[0]["pending_input_count"] == 1).then_some(()));
     let asked = fail(&data_dir, &["approve", id], 2);
-    assert!(asked.contains("say which") && asked.contains("--value"), "{asked}");
-    succeed(&data_dir, &["approve", &id[..id.len() - 2], "--value", "2"]);
+    assert!(asked.contains("say which") && asked.contains("--value") && asked.contains("  2. "), "{asked}");
+    let logs = succeed(&data_dir, &["logs", id]);
+    assert!(logs.contains("  2. ") && logs.contains(&format!("qd approve {id} ")), "{logs}");
+    let waiting = succeed(&data_dir, &["ls", "-w"]);
+    assert!(waiting.contains("\n  ? "), "{waiting}");
+    let approved = succeed(&data_dir, &["approve", &id[..id.len() - 2], "--value", "2"]);
+    assert!(approved.starts_with("? ") && approved.contains("approved"), "{approved}");
     eventually(|| (sessions(&data_dir)[0]["state"] == "idle").then_some(()));
     assert!(fail(&data_dir, &["deny", id], 1).contains("no question waits"));
+    succeed(&data_dir, &["stop", id]);
+    assert!(succeed(&data_dir, &["stop", id]).contains("already closed"));
+    let closed = fail(&data_dir, &["send", id, "more"], 1);
+    assert!(closed.contains(&format!("qd restart {id}")) && !closed.contains("session.restart"), "{closed}");
+    succeed(&data_dir, &["restart", id]);
+    succeed(&data_dir, &["send", id, "/text"]);
+    eventually(|| (sessions(&data_dir)[0]["state"] == "idle").then_some(()));
     succeed(&data_dir, &["stop", id]);
     succeed(&data_dir, &["rm", id]);
     assert_eq!(sessions(&data_dir), Vec::<Value>::new());
@@ -162,9 +175,120 @@ fn a_working_agent_is_steered_and_aborted() {
     let id = id.trim();
     let busy = fail(&data_dir, &["send", id, "more"], 1);
     assert!(busy.contains("--steer") && busy.contains("--follow-up"), "{busy}");
+    assert!(!busy.contains("streaming_behavior"), "{busy}");
     succeed(&data_dir, &["steer", id, "left"]);
-    succeed(&data_dir, &["abort", id]);
+    assert!(succeed(&data_dir, &["abort", id]).starts_with("aborted"));
     eventually(|| (sessions(&data_dir)[0]["state"] == "idle").then_some(()));
+    assert!(succeed(&data_dir, &["abort", id]).contains("nothing to abort"));
+}
+
+/// `qd attach` with a pipe, and what it has said so far.
+struct Piped {
+    child: Child,
+    said: Arc<Mutex<String>>,
+    readers: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Piped {
+    fn attach(data_dir: &Path, session: &str) -> Piped {
+        let mut child = command(data_dir)
+            .args(["attach", session])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let readers = vec![collect(out, said.clone()), collect(err, said.clone())];
+        Piped { child, said, readers }
+    }
+
+    fn say(&mut self, line: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    #[track_caller]
+    fn wait_for(&self, text: &str) {
+        eventually(|| self.said.lock().unwrap().contains(text).then_some(()));
+    }
+
+    /// Ends the input; the exit code and everything said.
+    fn end(mut self) -> (Option<i32>, String) {
+        drop(self.child.stdin.take());
+        let code = self.child.wait().unwrap().code();
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+        let said = self.said.lock().unwrap().clone();
+        (code, said)
+    }
+}
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        // Already gone in most tests; a failed one must not leave it behind.
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn collect(mut stream: impl Read + Send + 'static, said: Arc<Mutex<String>>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            said.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+    })
+}
+
+#[test]
+fn a_pipe_answers_questions_and_learns_of_errors() {
+    let (_keep, data_dir) = data_dir();
+    let _server = Server::start(&data_dir, "127.0.0.1:0");
+    let id = succeed(&data_dir, &["run", "-d", "--harness", "demo", "hello"]);
+    let id = id.trim();
+    eventually(|| (sessions(&data_dir)[0]["state"] == "idle").then_some(()));
+    let mut piped = Piped::attach(&data_dir, id);
+    piped.say("/question");
+    piped.wait_for("answer with: qd approve");
+    piped.say("2");
+    let (code, said) = piped.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("> 2"), "an answer is no prompt: {said}");
+    let mut piped = Piped::attach(&data_dir, id);
+    piped.say("/error");
+    let (code, said) = piped.end();
+    assert_eq!(code, Some(1), "{said}");
+    succeed(&data_dir, &["stop", id]);
+    let mut piped = Piped::attach(&data_dir, id);
+    piped.say("hello again");
+    let (code, said) = piped.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("qd restart {id}")), "{said}");
+}
+
+#[test]
+fn an_outage_is_told_once_and_what_was_missed_is_shown() {
+    let (_keep, data_dir) = data_dir();
+    let server = Server::start(&data_dir, "127.0.0.1:0");
+    let address = server.ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+    let id = succeed(&data_dir, &["run", "-d", "--harness", "demo", "/long 1500000"]);
+    let id = id.trim();
+    let attached = Piped::attach(&data_dir, id);
+    attached.wait_for("> /long 1500000");
+    server.signal(Signal::KILL);
+    drop(server);
+    attached.wait_for("connection lost");
+    let _server = Server::start(&data_dir, &address);
+    attached.wait_for("connected again");
+    let (code, said) = attached.end();
+    assert_eq!(code, Some(1), "{}", said.len());
+    let counts =
+        ["> /long 1500000\n", "connection lost", "connected again"].map(|text| said.matches(text).count());
+    assert_eq!(counts, [1, 1, 1]);
+    let after = said.rsplit("connected again").next().unwrap();
+    assert!(after.contains("error:") || after.contains("aborted"), "{after}");
 }
 
 #[test]
@@ -181,7 +305,9 @@ fn a_killed_server_leaves_nothing_in_the_way() {
     let taken = server.ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
     let elsewhere = data_dir.join("other");
     assert!(fail(&elsewhere, &["up", "--listen", &taken], 1).contains("--listen"));
-    assert!(fail(&data_dir, &["ls", "--token", "wrong"], 3).contains("401"));
+    let refused = fail(&data_dir, &["ls", "--json", "--token", "wrong"], 1);
+    assert!(refused.contains("401") && refused.contains("\"refused\""), "{refused}");
+    assert!(fail(&data_dir, &["ls", "--url", "garbage"], 2).contains("not a URL"));
     server.signal(Signal::KILL);
     drop(server);
     assert!(fail(&data_dir, &["ls"], 3).contains("qd up"));
@@ -195,6 +321,9 @@ fn a_killed_server_leaves_nothing_in_the_way() {
 fn wrong_usage_is_told_apart() {
     let (_keep, data_dir) = data_dir();
     fail(&data_dir, &["fly"], 2);
+    assert!(fail(&data_dir, &["search", " "], 2).contains("empty"));
+    fail(&data_dir, &["search", "-n", "0", "x"], 2);
+    assert!(fail(&data_dir, &["search", "--role", "captain", "x"], 2).contains("assistant"));
     assert!(fail(&data_dir, &["up", "--listen", "0.0.0.0:0"], 2).contains("--insecure-bind"));
     assert!(fail(&data_dir, &["ls", "--config", "/no/such.toml"], 2).contains("/no/such.toml"));
     let json = fail(&data_dir, &["ls", "--json"], 3);

@@ -24,7 +24,7 @@ mod writer;
 pub use database::{CACHE_KIB_DEFAULT, StoreOptions};
 pub use error::{Result, StoreError};
 pub use hub::{
-    Appended, Effect, HubSession, HubStore, Login, MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX,
+    Appended, Effect, HubSession, HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX,
     MessagePage, MessageRow, RecordIn, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SearchHit, SearchQuery,
     SessionPatch,
 };

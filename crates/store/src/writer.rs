@@ -142,11 +142,15 @@ where
 
 fn run(connection: Connection, messages: &Receiver<Message>, background: Option<&dyn Background>) {
     let mut last_background = clock::now();
+    let mut is_warned = false;
     loop {
         let idle_limit = background.filter(|work| work.is_pending()).map(Background::interval);
         let Some((jobs, last)) = next_group(messages, idle_limit) else { break };
-        if !jobs.is_empty() && matches!(run_group(&connection, jobs), Some(StoreError::Full)) {
-            make_room(&connection);
+        if !jobs.is_empty() {
+            match run_group(&connection, jobs) {
+                Some(StoreError::Full) => is_warned = !make_room(&connection, is_warned),
+                _ => is_warned = false,
+            }
         }
         if let Some(work) = background.filter(|work| work.is_pending())
             && (last || clock::now().duration_since(last_background) >= work.interval())
@@ -158,7 +162,7 @@ fn run(connection: Connection, messages: &Receiver<Message>, background: Option<
             break;
         }
     }
-    checkpoint(&connection, "TRUNCATE");
+    checkpoint(&connection, "TRUNCATE", false);
     if let Err((_, error)) = connection.close() {
         tracing::warn!(%error, "closing the database failed; the next start recovers it");
     }
@@ -196,13 +200,19 @@ fn next_group(
 }
 
 /// After a full disk: what the log holds goes to the database, so the log can be written from its start again.
-fn make_room(connection: &Connection) {
-    checkpoint(connection, "PASSIVE");
+/// False when there was none to make.
+fn make_room(connection: &Connection, is_warned: bool) -> bool {
+    checkpoint(connection, "PASSIVE", is_warned)
 }
 
-fn checkpoint(connection: &Connection, mode: &str) {
+/// A failure is said once, not at every attempt on a disk that stays full.
+fn checkpoint(connection: &Connection, mode: &str, is_warned: bool) -> bool {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
-    if let Err(error) = connection.query_row(&sql, [], |_| Ok(())) {
+    let result = connection.query_row(&sql, [], |_| Ok(()));
+    if let Err(error) = &result
+        && !is_warned
+    {
         tracing::warn!(%error, "checkpoint failed; the log is kept and will be read at the next start");
     }
+    result.is_ok()
 }

@@ -120,6 +120,8 @@ pub struct AttachData {
     pub resume: Resume,
     /// Records up to this number are covered by the answer and what is replayed right after it.
     pub seq: u64,
+    /// Of a resync: the last record that follows before what is new.
+    pub replay_until: Option<u64>,
     pub state: SessionState,
     pub pending_input: Vec<InputRequest>,
     pub partial: Option<Partial>,

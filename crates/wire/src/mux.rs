@@ -65,6 +65,9 @@ pub enum SystemEvent {
         id: Option<Value>,
         error: String,
     },
+    /// Something people should know that is no error.
+    #[serde(rename = "notice")]
+    Notice { message: String },
     /// A session came, changed its state, or went; for lists.
     #[serde(rename = "session.changed")]
     SessionChanged { session_id: String, runner_id: String, change: SessionChange },

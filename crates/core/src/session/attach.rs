@@ -15,6 +15,7 @@ impl Session {
         AttachData {
             resume,
             seq: self.memory.last_seq,
+            replay_until: None,
             pending_input: state.pending_input.clone(),
             state,
             partial: self.partial(),

@@ -7,10 +7,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::Duration;
 
 use super::{AttachFrame, Attached, Connection, JobDone, Mail, Mailbox};
-use crate::command::request_resync;
+use crate::command::{id_text, request_resync};
 use crate::frame;
-use crate::reads::{HubCommand, SNAPSHOT_MESSAGES, message_list};
+use crate::reads::{HubCommand, Read, SNAPSHOT_MESSAGES, push_list};
 use crate::registry::{Hub, SessionEntry};
+use crate::reply::ReplyTo;
 use crate::ring::{Subscription, Taken};
 
 /// One page of replayed records.
@@ -20,8 +21,8 @@ const REPLAY_BYTES_MAX: usize = 256 << 10;
 const RESYNC_RETRY: Duration = Duration::from_secs(2);
 
 /// One session a connection follows.
-pub(super) struct Attachment {
-    pub(super) session: Arc<SessionEntry>,
+pub(crate) struct Attachment {
+    pub(crate) session: Arc<SessionEntry>,
     subscription: Subscription,
     /// Tells this attachment from earlier ones to the same session.
     generation: u64,
@@ -50,11 +51,13 @@ impl Connection {
     /// Takes events of all sessions that have some, as far as there is room.
     pub(super) fn take_events(&mut self) -> bool {
         let mut has_progress = false;
+        let mut has_ended = false;
         for attachment in &mut self.attachments {
             if attachment.mode == Mode::Lagged && self.outgoing.is_empty() {
                 attachment.start_resync(&self.hub, &self.mailbox);
             }
             if attachment.mode != Mode::Live || !attachment.subscription.is_ready() {
+                has_ended |= attachment.has_ended();
                 continue;
             }
             if self.outgoing.is_full() {
@@ -65,7 +68,12 @@ impl Connection {
                 attachment.mode = Mode::Lagged;
                 has_progress = true;
             }
+            // Those who have taken the last of a deleted session leave in the next round.
+            has_progress |= attachment.has_ended();
             has_progress |= self.outgoing.bytes() > before;
+        }
+        if has_ended {
+            self.attachments.retain(|attachment| !attachment.has_ended());
         }
         if has_progress && self.attachments.len() > 1 {
             // The next round starts with another session, so that a loud one does not silence the others.
@@ -77,7 +85,13 @@ impl Connection {
     pub(super) fn on_mail(&mut self, mail: Mail) {
         match mail {
             Mail::Frames(frames) => self.outgoing.push(frames),
-            Mail::Run(command) => self.jobs.push_back(Job::Read(*command)),
+            Mail::Run(command) => match command.read {
+                Read::Detach => {
+                    self.mailbox.answered();
+                    self.detach(&command.reply);
+                }
+                _ => self.jobs.push_back(Job::Read(*command)),
+            },
             Mail::Attached(attached) => self.on_attached(attached),
             Mail::JobDone(done) => {
                 self.is_job_running = false;
@@ -99,6 +113,11 @@ impl Connection {
         }
     }
 
+    pub(super) fn detach(&mut self, reply: &ReplyTo) {
+        self.attachments.retain(|attachment| Some(&attachment.session.id) != reply.session_id.as_ref());
+        self.outgoing.push(reply.success(None));
+    }
+
     fn on_attached(&mut self, attached: Box<Attached>) {
         // The client may have detached, or attached anew, while the runner was asked.
         if attached.resync_of.is_some_and(|generation| self.attachment(generation).is_none()) {
@@ -115,8 +134,13 @@ impl Connection {
 
     /// Sends the frame, then follows the session from the new place.
     fn follow(&mut self, attached: Attached, frame: Bytes) {
-        let Attached { session, subscription, replay, .. } = attached;
+        let Attached { session, subscription, replay, resync_of, .. } = attached;
+        if resync_of.is_none() {
+            // Only now: an attach is in flight as long as it holds something.
+            self.mailbox.answered();
+        }
         self.outgoing.push(frame);
+        self.jobs.retain(|job| !job.replays(&session));
         self.attachments.retain(|attachment| attachment.session.id != session.id);
         self.last_generation += 1;
         let generation = self.last_generation;
@@ -133,6 +157,13 @@ impl Connection {
             JobDone::Frames(frames) => {
                 self.mailbox.answered();
                 self.outgoing.push(frames);
+            }
+            JobDone::ReadFailed { reply, error } => {
+                self.mailbox.answered();
+                self.outgoing.push(reply.error(&error));
+                if let Some(id) = reply.id {
+                    self.finished.note(id_text(&id), Err(error));
+                }
             }
             JobDone::Snapshot(attached) => self.on_attached(attached),
             JobDone::Replayed { generation, frames, next, until } => {
@@ -187,6 +218,11 @@ impl Connection {
 }
 
 impl Attachment {
+    /// The session is deleted and everything of it was taken.
+    fn has_ended(&self) -> bool {
+        self.mode == Mode::Live && self.session.is_over() && !self.subscription.is_ready()
+    }
+
     fn start_resync(&mut self, hub: &Hub, mailbox: &Arc<Mailbox>) {
         self.mode = Mode::Resyncing;
         let (after, generation) = (self.subscription.seq, self.generation);
@@ -197,9 +233,16 @@ impl Attachment {
 }
 
 impl Job {
+    fn replays(&self, session: &SessionEntry) -> bool {
+        matches!(self, Job::Replay { session: replayed, .. } if replayed.id == session.id)
+    }
+
     async fn run(self, hub: &Hub) -> JobDone {
         match self {
-            Job::Read(command) => JobDone::Frames(command.run(hub).await),
+            Job::Read(command) => match command.run(hub).await {
+                Ok(frames) => JobDone::Frames(frames),
+                Err((reply, error)) => JobDone::ReadFailed { reply, error },
+            },
             Job::Snapshot(attached) => JobDone::Snapshot(snapshot(hub, attached).await),
             Job::Replay { session, generation, after, until } => {
                 match replay(hub, &session.id, after, until).await {
@@ -213,15 +256,18 @@ impl Job {
 
 async fn snapshot(hub: &Hub, mut attached: Box<Attached>) -> Box<Attached> {
     let AttachFrame::WithMessages { before, after } = attached.frame else { return attached };
-    let list = match hub.store.messages_page(&attached.session.id, None, SNAPSHOT_MESSAGES).await {
-        Ok(page) => format!(",\"messages\":{}", message_list(&page.messages)),
-        Err(error) => {
-            // Without the field the client knows that it has to ask again with get_messages.
-            tracing::error!(session = %attached.session.id, %error, "no snapshot");
-            String::new()
+    let page = hub.store.messages_page(&attached.session.id, None, SNAPSHOT_MESSAGES).await;
+    let mut parts: Vec<&[u8]> = vec![&before];
+    match &page {
+        Ok(page) => {
+            parts.push(b",\"messages\":");
+            push_list(&mut parts, &page.messages);
         }
-    };
-    attached.frame = AttachFrame::Ready(frame::text(&[&before[..], list.as_bytes(), &after[..]].concat()));
+        // Without the field the client knows that it has to ask again with get_messages.
+        Err(error) => tracing::error!(session = %attached.session.id, %error, "no snapshot"),
+    }
+    parts.push(&after);
+    attached.frame = AttachFrame::Ready(frame::text_of(&parts));
     attached
 }
 

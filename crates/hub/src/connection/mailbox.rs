@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
@@ -9,11 +10,12 @@ use futures_util::task::AtomicWaker;
 use crate::clock::now_ms;
 use crate::reads::HubCommand;
 use crate::registry::SessionEntry;
+use crate::reply::ReplyTo;
 use crate::ring::Subscription;
 
-/// Frames that may wait in a mailbox. Answers are bounded by the commands in flight, so only a client that
-/// does not read can have this many.
-pub(crate) const MAILBOX_BYTES_MAX: usize = 64 << 20;
+/// A client may hold so many times the usual bound as long as it takes something now and then: answers to
+/// commands sent before it was known how long they are.
+const HELD_FACTOR_MAX: usize = 4;
 
 /// How long a client that fell behind counts as slow.
 const LAG_MEMORY_MS: i64 = 30_000;
@@ -25,16 +27,33 @@ pub(crate) struct Mailbox {
     waker: AtomicWaker,
     full: AtomicBool,
     state: Mutex<MailState>,
+    /// Bytes in the mailbox.
+    waiting_bytes: AtomicUsize,
+    /// Bytes the connection has taken and not written yet.
+    outgoing_bytes: AtomicUsize,
+    /// When the client last took something, or had nothing to take, in unix milliseconds.
+    taken_at: AtomicI64,
+    bounds: MailBounds,
     /// Commands that wait for their answer.
     in_flight: AtomicUsize,
     /// When one of its subscriptions last fell behind, in unix milliseconds.
     lagged_at: AtomicI64,
 }
 
+/// How much may wait for a client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MailBounds {
+    /// Above this a client has to take something now and then.
+    pub(crate) held_bytes_max: usize,
+    /// How seldom that may be.
+    pub(crate) stall_max: Duration,
+}
+
 #[derive(Default)]
 struct MailState {
     items: VecDeque<Mail>,
-    bytes: usize,
+    /// The connection is to end: it gets all that is left, room or not.
+    is_closing: bool,
     closed: bool,
 }
 
@@ -77,6 +96,10 @@ pub(crate) enum AttachFrame {
 
 pub(crate) enum JobDone {
     Frames(Bytes),
+    ReadFailed {
+        reply: ReplyTo,
+        error: String,
+    },
     Snapshot(Box<Attached>),
     Replayed {
         generation: u64,
@@ -92,12 +115,16 @@ pub(crate) enum JobDone {
 }
 
 impl Mailbox {
-    pub(crate) fn new(connection_id: String) -> Arc<Self> {
+    pub(crate) fn new(connection_id: String, bounds: MailBounds) -> Arc<Self> {
         Arc::new(Self {
             connection_id: connection_id.into_boxed_str(),
             waker: AtomicWaker::new(),
             full: AtomicBool::new(false),
             state: Mutex::default(),
+            waiting_bytes: AtomicUsize::new(0),
+            outgoing_bytes: AtomicUsize::new(0),
+            taken_at: AtomicI64::new(now_ms()),
+            bounds,
             in_flight: AtomicUsize::new(0),
             lagged_at: AtomicI64::new(0),
         })
@@ -128,19 +155,49 @@ impl Mailbox {
             if state.closed {
                 return;
             }
-            state.bytes += mail.bytes();
-            if state.bytes > MAILBOX_BYTES_MAX {
+            if self.has_overflowed(mail.bytes()) {
                 state.items.clear();
-                state.bytes = 0;
+                self.waiting_bytes.store(0, Ordering::Relaxed);
                 state.closed = true;
+                state.is_closing = true;
                 let reason = "the client does not read";
                 state.items.push_back(Mail::Close { frames: Bytes::new(), code: 1013, reason });
             } else {
+                state.is_closing |= matches!(mail, Mail::Close { .. });
                 state.items.push_back(mail);
             }
         }
         self.full.store(true, Ordering::Release);
         self.waker.wake();
+    }
+
+    /// Counts more bytes in. True when that is too much.
+    fn has_overflowed(&self, bytes: usize) -> bool {
+        let before = self.held_bytes();
+        if before == 0 {
+            self.taken_at.store(now_ms(), Ordering::Relaxed);
+        }
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let held = before + bytes;
+        if held <= self.bounds.held_bytes_max {
+            return false;
+        }
+        let stall = u64::try_from(now_ms().saturating_sub(self.taken_at.load(Ordering::Relaxed)));
+        let is_stalled = stall.is_ok_and(|stall| Duration::from_millis(stall) >= self.bounds.stall_max);
+        is_stalled || held > self.bounds.held_bytes_max.saturating_mul(HELD_FACTOR_MAX)
+    }
+
+    /// Bytes that wait for the client, here and in its connection.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.waiting_bytes.load(Ordering::Relaxed) + self.outgoing_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the connection has not written yet, and whether the client has taken something.
+    pub(crate) fn note_outgoing(&self, bytes: usize, has_taken: bool) {
+        self.outgoing_bytes.store(bytes, Ordering::Relaxed);
+        if has_taken {
+            self.taken_at.store(now_ms(), Ordering::Relaxed);
+        }
     }
 
     /// The answer of one of this connection's commands.
@@ -149,14 +206,28 @@ impl Mailbox {
         self.put(mail);
     }
 
-    /// What has come since the last call.
-    pub(crate) fn take(&self) -> VecDeque<Mail> {
+    /// What has come, as long as it fits into `room`; the item that is greater than the rest of it is the last.
+    pub(crate) fn take(&self, room: usize) -> VecDeque<Mail> {
         if !self.full.swap(false, Ordering::Acquire) {
             return VecDeque::new();
         }
         let mut state = self.lock();
-        state.bytes = 0;
-        std::mem::take(&mut state.items)
+        if state.is_closing {
+            self.waiting_bytes.store(0, Ordering::Relaxed);
+            return std::mem::take(&mut state.items);
+        }
+        let mut bytes = 0;
+        let mut count = 0;
+        while let Some(mail) = state.items.get(count).filter(|_| bytes < room) {
+            bytes += mail.bytes();
+            count += 1;
+        }
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if count == state.items.len() {
+            return std::mem::take(&mut state.items);
+        }
+        self.full.store(true, Ordering::Release);
+        state.items.drain(..count).collect()
     }
 
     pub(crate) fn close(&self) {
@@ -185,7 +256,17 @@ impl Mailbox {
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
-        Self::new("c0".to_owned())
+        let bounds = MailBounds { held_bytes_max: 1 << 20, stall_max: Duration::from_secs(1) };
+        Self::new("c0".to_owned(), bounds)
+    }
+}
+
+impl AttachFrame {
+    fn bytes(&self) -> usize {
+        match self {
+            AttachFrame::Ready(frame) => frame.len(),
+            AttachFrame::WithMessages { before, after } => before.len() + after.len(),
+        }
     }
 }
 
@@ -193,13 +274,11 @@ impl Mail {
     fn bytes(&self) -> usize {
         match self {
             Mail::Frames(frames) | Mail::Close { frames, .. } => frames.len(),
-            Mail::Attached(attached) => match &attached.frame {
-                AttachFrame::Ready(frame) => frame.len(),
-                AttachFrame::WithMessages { before, after } => before.len() + after.len(),
-            },
+            Mail::Attached(attached) => attached.frame.bytes(),
             Mail::JobDone(done) => match &**done {
                 JobDone::Frames(frames) | JobDone::Replayed { frames, .. } => frames.len(),
-                JobDone::Snapshot(_) | JobDone::Failed { .. } => 0,
+                JobDone::Snapshot(attached) => attached.frame.bytes(),
+                JobDone::Failed { .. } | JobDone::ReadFailed { .. } => 0,
             },
             Mail::Run(_) | Mail::ResyncFailed { .. } | Mail::ResyncNow { .. } => 0,
         }

@@ -21,13 +21,16 @@ use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, Sleep};
 use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error as SocketError};
+use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::command::{self, Handled, Sender};
+use crate::finished::Finished;
 use crate::frame;
 use crate::registry::Hub;
 use crate::reply;
-use attachments::{Attachment, Job};
-pub(crate) use mailbox::{AttachFrame, Attached, JobDone, Mail, Mailbox};
+pub(crate) use attachments::Attachment;
+use attachments::Job;
+pub(crate) use mailbox::{AttachFrame, Attached, JobDone, Mail, MailBounds, Mailbox};
 pub(crate) use outgoing::Outgoing;
 use socket::Socket;
 
@@ -51,6 +54,7 @@ pub(crate) struct Connection {
     attachments: Vec<Attachment>,
     last_generation: u64,
     jobs: VecDeque<Job>,
+    finished: Finished,
     is_job_running: bool,
     timer: Pin<Box<Sleep>>,
     last_heard: Instant,
@@ -99,6 +103,7 @@ impl Connection {
             attachments: Vec::new(),
             last_generation: 0,
             jobs: VecDeque::new(),
+            finished: Finished::default(),
             is_job_running: false,
             timer: Box::pin(tokio::time::sleep(limits.ping_after)),
             last_heard: Instant::now(),
@@ -121,7 +126,7 @@ impl Connection {
                 Poll::Pending => return Turn::Idle,
             },
         };
-        let mail = self.mailbox.take();
+        let mail = self.mailbox.take(READ_PAUSE_BYTES.saturating_sub(self.outgoing.bytes()));
         if self.closing.is_none() {
             // Mail is taken first and written last: an answer never overtakes events that came before it.
             has_progress |= self.take_events();
@@ -131,10 +136,12 @@ impl Connection {
             }
             self.start_job();
         }
+        let queued = self.outgoing.bytes();
         match self.write(cx) {
             Ok(written) => has_progress |= written,
             Err(_) => return Turn::Done,
         }
+        self.mailbox.note_outgoing(self.outgoing.bytes(), self.outgoing.bytes() < queued);
         if self.closing == Some(Closing::Flush) && self.outgoing.is_empty() {
             self.closing = Some(Closing::Drain);
             has_progress = true;
@@ -147,7 +154,7 @@ impl Connection {
         let mut has_progress = false;
         let mut is_waiting = false;
         for _ in 0..READS_PER_TURN_MAX {
-            if self.closing.is_some() || self.outgoing.bytes() > READ_PAUSE_BYTES {
+            if self.closing.is_some() || self.mailbox.held_bytes() > READ_PAUSE_BYTES {
                 // What wakes us next is room to write.
                 is_waiting = true;
                 break;
@@ -185,16 +192,14 @@ impl Connection {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Text(text) => {
-                let attachments = self.attachments.len();
-                let sender = Sender { hub: &self.hub, mailbox: &self.mailbox, attachments };
-                match command::handle(&sender, &text) {
+                let attachments = &self.attachments;
+                let (hub, mailbox, finished) = (&self.hub, &self.mailbox, &mut self.finished);
+                let mut sender = Sender { hub, mailbox, attachments, finished };
+                match command::handle(&mut sender, &text) {
                     Handled::Reply(frame) => self.outgoing.push(frame),
                     Handled::Sent => {}
                     Handled::Read(read) => self.jobs.push_back(Job::Read(read)),
-                    Handled::Detach { session_id, reply } => {
-                        self.attachments.retain(|attachment| attachment.session.id != session_id);
-                        self.outgoing.push(reply.success(None));
-                    }
+                    Handled::Detach(reply) => self.detach(&reply),
                 }
             }
             Message::Binary(_) => {
@@ -203,7 +208,12 @@ impl Connection {
             }
             // The library has answered them, or there is nothing to answer.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
-            Message::Close(_) => self.start_closing(),
+            Message::Close(close) => {
+                // The library would answer at its next read, which does not come any more.
+                let code = close.map_or(CloseCode::Normal, |close| close.code);
+                let code = if code.is_allowed() { code } else { CloseCode::Protocol };
+                self.close(Bytes::new(), code.into(), "");
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_store::StoreError;
 use qd_wire::data::Resume;
-use qd_wire::mux::SessionChange;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -47,34 +47,59 @@ struct AnswerBody<'a> {
 }
 
 impl Answer {
-    /// Whether the hub has to forget a session before it passes this on.
+    /// Whether the hub has to forget a session before it passes this on. A session the runner does not have
+    /// is to go from the hub as well.
     pub(super) fn deletes(&self) -> bool {
-        self.success && matches!(self.pending.kind, PendingKind::Delete)
+        matches!(self.pending.kind, PendingKind::Delete) && (self.success || self.is_session_gone())
     }
 
-    /// Passes the answer on. Called in the order of the link's stream.
-    pub(super) fn deliver(self, hub: &Hub) {
+    /// Whether what the hub does with this answer depends on the records before it.
+    pub(super) fn needs_store(&self) -> bool {
+        match self.pending.kind {
+            PendingKind::Attach { .. } | PendingKind::Create => self.success,
+            PendingKind::Resync { .. } => true,
+            PendingKind::Delete => self.deletes(),
+            PendingKind::Plain | PendingKind::Barrier(_) => false,
+        }
+    }
+
+    fn is_session_gone(&self) -> bool {
+        !self.success
+            && self.error().is_some_and(|error| error.starts_with("Session ") && error.contains("not found"))
+    }
+
+    fn error(&self) -> Option<String> {
+        let text = format!("{{{}", self.tail);
+        serde_json::from_str::<AnswerBody<'_>>(&text).ok().and_then(|body| body.error)
+    }
+
+    /// Passes the answer on. Called in the order of the link's stream; `entry` is the session it is about.
+    pub(super) fn deliver(self, hub: &Hub, entry: Option<&Arc<SessionEntry>>) {
         match self.pending.kind {
             PendingKind::Plain | PendingKind::Delete => self.pass(),
             PendingKind::Attach { .. } | PendingKind::Create if !self.success => self.pass(),
-            PendingKind::Attach { .. } | PendingKind::Create | PendingKind::Resync { .. } => self.attach(hub),
+            PendingKind::Attach { .. } | PendingKind::Create | PendingKind::Resync { .. } => {
+                self.attach(hub, entry);
+            }
             PendingKind::Barrier(_) => self.after_barrier(),
         }
     }
 
-    /// The same, where the hub's own tables have to follow first.
-    pub(super) async fn deliver_stored(self, hub: &Hub, entry: &SessionEntry) {
-        if self.deletes() {
-            if let Err(error) = hub.store.delete_session(&entry.id).await {
+    /// The same for a session that the hub has deleted now, or could not.
+    pub(super) fn deliver_deleted(self, result: Result<(), StoreError>) {
+        match result {
+            Ok(()) if self.success => self.pass(),
+            Ok(()) => {
+                let frame = self.pending.reply.success(None);
+                self.pending.mailbox.answer(Mail::Frames(frame));
+            }
+            Err(error) => {
                 let text = format!(
                     "The runner has deleted the session, but the hub cannot delete its copy: {error}"
                 );
-                return self.pending.fail(&text, false);
+                self.pending.fail(&text, false);
             }
-            hub.forget_session(&entry.id);
-            hub.tell_session(entry, SessionChange::Deleted);
         }
-        self.deliver(hub);
     }
 
     fn pass(self) {
@@ -89,13 +114,12 @@ impl Answer {
             }
             return;
         }
-        let text = format!("{{{}", self.tail);
-        let error = serde_json::from_str::<AnswerBody<'_>>(&text).ok().and_then(|body| body.error);
+        let error = self.error();
         self.pending.fail(error.as_deref().unwrap_or("The dependencies are not met"), false);
     }
 
     /// Subscribes the asker at this point of the stream and hands it the answer.
-    fn attach(self, hub: &Hub) {
+    fn attach(self, hub: &Hub, entry: Option<&Arc<SessionEntry>>) {
         let text = format!("{{{}", self.tail);
         let body = serde_json::from_str::<AnswerBody<'_>>(&text);
         let read = body.as_ref().ok().and_then(|body| {
@@ -108,7 +132,10 @@ impl Answer {
         let session_id = session_id.or_else(|| self.pending.reply.session_id.as_deref().map(str::to_owned));
         let Some(session_id) = session_id else { return self.attach_unreadable() };
 
-        let entry = hub.session_or_new(&session_id, &self.pending.runner_id);
+        let entry = match entry.filter(|entry| *entry.id == *session_id) {
+            Some(entry) => Arc::clone(entry),
+            None => hub.session_or_new(&session_id, &self.pending.runner_id),
+        };
         let subscription = entry.ring.subscribe(Arc::clone(&self.pending.mailbox), head.seq);
         let (after, resync_of) = match self.pending.kind {
             PendingKind::Attach { after } => (after, None),
@@ -120,7 +147,8 @@ impl Answer {
         let (before, rest) = match resync_of {
             Some(_) => {
                 let cursor = replay.map_or(head.seq, |(after, _)| after);
-                let text = resync_text(&session_id, &self.pending.runner_id, body.ts, data, cursor);
+                let text =
+                    resync_text(&session_id, &self.pending.runner_id, body.ts, data, (cursor, head.seq));
                 (text, b"}".to_vec())
             }
             None => {
@@ -138,16 +166,14 @@ impl Answer {
         };
         let mail =
             Mail::Attached(Box::new(Attached { session: entry, subscription, frame, replay, resync_of }));
-        match resync_of {
-            Some(_) => self.pending.mailbox.put(mail),
-            None => self.pending.mailbox.answer(mail),
-        }
+        // It stays in flight until the connection follows the session.
+        self.pending.mailbox.put(mail);
     }
 
     fn attach_unreadable(self) {
         if let PendingKind::Resync { generation, .. } = self.pending.kind {
             // A refusal is final when the session is gone; anything else is tried again.
-            let is_session_gone = !self.success && self.tail.contains("not found");
+            let is_session_gone = self.is_session_gone();
             return self.pending.mailbox.put(Mail::ResyncFailed { generation, is_session_gone });
         }
         tracing::error!(cmd = %self.pending.reply.cmd, "the runner's answer is no attach; passed on as it is");
@@ -160,16 +186,22 @@ fn join(before: &[u8], after: &[u8]) -> Bytes {
 }
 
 /// A `session.resync` event without its closing brace: the runner's account, told as a gap. Its `seq` is the cursor
-/// the client now has: the records it missed follow, only live events are lost.
-fn resync_text(session_id: &str, runner_id: &str, ts: i64, data: &RawValue, cursor: u64) -> Vec<u8> {
+/// the client now has: the records it missed follow, up to `replay_until`; only live events are lost.
+fn resync_text(
+    session_id: &str,
+    runner_id: &str,
+    ts: i64,
+    data: &RawValue,
+    (cursor, replay_until): (u64, u64),
+) -> Vec<u8> {
     let mut text = format!(
         "{{\"channel\":\"agent\",\"session_id\":{},\"runner_id\":{},\"ts\":{ts},\"event\":\"session.resync\",\
-         \"resume\":\"gap\",\"seq\":{cursor}",
+         \"resume\":\"gap\",\"seq\":{cursor},\"replay_until\":{replay_until}",
         json_string(session_id),
         json_string(runner_id),
     );
     if let Ok(fields) = serde_json::from_str::<Fields<'_>>(data.get()) {
-        let replaced = ["session_id", "resume", "seq"];
+        let replaced = ["session_id", "resume", "seq", "replay_until"];
         for (name, value) in fields.0.iter().filter(|(name, _)| !replaced.contains(&name.as_ref())) {
             text.push(',');
             text.push_str(&json_string(name));

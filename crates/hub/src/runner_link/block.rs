@@ -32,6 +32,10 @@ pub(super) enum Step {
         success: bool,
         tail: String,
     },
+    /// A session the runner had lost comes anew: the old one goes.
+    Forget {
+        entry: Arc<SessionEntry>,
+    },
     /// A line about the runner itself.
     Runner {
         kind: String,
@@ -68,8 +72,9 @@ pub(super) struct Splitter<'a> {
     capacity: usize,
 }
 
-/// The steps of one block.
-pub(super) fn split(hub: &Hub, runner_id: &Arc<str>, block: &Bytes) -> Vec<Step> {
+/// The steps of one block, and how many of its bytes they cover. The answer to a delete ends them: what follows
+/// may be a new session of the same name, which can only be told once the answer is acted on.
+pub(super) fn split(hub: &Hub, runner_id: &Arc<str>, block: &Bytes) -> (Vec<Step>, usize) {
     let mut splitter = Splitter {
         hub,
         runner_id,
@@ -80,36 +85,49 @@ pub(super) fn split(hub: &Hub, runner_id: &Arc<str>, block: &Bytes) -> Vec<Step>
         // A frame's head is a little longer than a line's.
         capacity: block.len() + block.len() / 16 + 64,
     };
+    let mut taken = 0;
     match std::str::from_utf8(block) {
-        Ok(text) => text.split('\n').for_each(|line| splitter.line(line)),
+        Ok(text) => {
+            for line in text.split('\n') {
+                taken += line.len() + 1;
+                if splitter.line(line) {
+                    break;
+                }
+            }
+        }
         Err(_) => {
             for line in block.split(|byte| *byte == b'\n') {
+                taken += line.len() + 1;
                 match std::str::from_utf8(line) {
-                    Ok(line) => splitter.line(line),
+                    Ok(line) if splitter.line(line) => break,
+                    Ok(_) => {}
                     Err(error) => tracing::warn!(%error, "a line of the runner is not UTF-8; skipped"),
                 }
             }
         }
     }
     splitter.flush();
-    splitter.steps
+    (splitter.steps, taken)
 }
 
 impl Splitter<'_> {
-    fn line(&mut self, line: &str) {
+    /// True if the steps end here.
+    fn line(&mut self, line: &str) -> bool {
         if line.is_empty() {
-            return;
+            return false;
         }
         match head::parse(line, self.runner_id) {
             Ok(Line::Event(head)) => self.event(&head),
             Ok(Line::Response(head)) => {
                 self.flush();
+                let is_last = self.hub.pending.is_delete(&head.id);
                 self.steps.push(Step::Answer {
                     id: head.id.into_owned(),
                     session_id: head.session_id.map(Into::into),
                     success: head.success,
                     tail: head.tail.into_owned(),
                 });
+                return is_last;
             }
             Ok(Line::Other(kind)) => {
                 self.flush();
@@ -117,6 +135,7 @@ impl Splitter<'_> {
             }
             Err(error) => tracing::warn!(%error, "a line of the runner cannot be read; skipped"),
         }
+        false
     }
 
     fn event(&mut self, head: &EventHead<'_>) {
@@ -150,6 +169,11 @@ impl Splitter<'_> {
             return true;
         }
         let entry = match self.hub.session(session_id) {
+            Some(entry) if seq == Some(1) && entry.is_orphan.load(Ordering::Relaxed) => {
+                self.hub.forget_session(&entry);
+                self.steps.push(Step::Forget { entry });
+                self.hub.session_or_new(session_id, self.runner_id)
+            }
             Some(entry) => entry,
             None if seq == Some(1) => self.hub.session_or_new(session_id, self.runner_id),
             None => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use qd_link::memory::LinkReceiver;
 use qd_wire::data::{RunnerStatus, SessionStatus};
 use qd_wire::link::{LinkLine, RunnerHello, RunnerWelcome, WelcomeSession};
@@ -11,17 +11,20 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::answers::Answer;
 use super::block::{Step, split};
 use super::commit::Commit;
-use super::{Outbox, answers};
+use super::{LinkState, Outbox};
 use crate::effects::apply_notes;
 use crate::head::{self, Line};
-use crate::registry::{Hub, Runner};
+use crate::registry::{Hub, Runner, SessionEntry};
 
-struct Ingest {
+/// The reader of a link.
+pub(super) struct Ingest {
     hub: Arc<Hub>,
     outbox: Arc<Outbox>,
     commits: mpsc::Sender<Commit>,
+    link: Arc<LinkState>,
     /// Known after its hello.
     runner: Option<Arc<Runner>>,
 }
@@ -29,29 +32,32 @@ struct Ingest {
 /// The committing task is gone: there is nothing more to do.
 struct Stopped;
 
-pub(super) async fn run(
-    hub: Arc<Hub>,
-    mut link: LinkReceiver,
-    outbox: Arc<Outbox>,
-    commits: mpsc::Sender<Commit>,
-    stop: CancellationToken,
-) {
-    let mut ingest = Ingest { hub, outbox, commits, runner: None };
-    loop {
-        let block = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            block = ingest.next(&mut link) => block,
-        };
-        let Some(block) = block else { break };
-        if ingest.block(block).await.is_err() {
-            break;
-        }
-    }
-    ingest.end();
-}
-
 impl Ingest {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        outbox: Arc<Outbox>,
+        commits: mpsc::Sender<Commit>,
+        link: Arc<LinkState>,
+    ) -> Self {
+        Self { hub, outbox, commits, link, runner: None }
+    }
+
+    /// Reads until the other end of the link goes, or `stop`.
+    pub(super) async fn run(mut self, mut link: LinkReceiver, stop: CancellationToken) {
+        loop {
+            let block = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                block = self.next(&mut link) => block,
+            };
+            let Some(block) = block else { break };
+            if self.block(block).await.is_err() {
+                break;
+            }
+        }
+        self.end();
+    }
+
     /// The next block. A runner that is silent for too long is shown as unhealthy while we wait.
     async fn next(&self, link: &mut LinkReceiver) -> Option<Bytes> {
         let Some(runner) = &self.runner else { return link.recv().await };
@@ -82,8 +88,12 @@ impl Ingest {
         }
         let Some(runner) = &self.runner else { return Ok(()) };
         let runner_id = Arc::clone(&runner.id);
-        for step in split(&self.hub, &runner_id, &block) {
-            self.step(step).await?;
+        while !block.is_empty() {
+            let (steps, taken) = split(&self.hub, &runner_id, &block);
+            for step in steps {
+                self.step(step).await?;
+            }
+            block.advance(taken.min(block.len()));
         }
         Ok(())
     }
@@ -92,7 +102,7 @@ impl Ingest {
         match step {
             Step::Frames { entry, frames, records, notes } => {
                 if records.is_empty() && entry.uncommitted.load(Ordering::Acquire) == 0 {
-                    entry.ring.make_room(frames.len()).await;
+                    entry.ring.make_room(frames.len(), &self.link.patience).await;
                     entry.ring.publish(frames, None);
                     apply_notes(&self.hub, &entry, &notes);
                     return Ok(());
@@ -113,24 +123,40 @@ impl Ingest {
                     tracing::debug!(id, "an answer nobody waits for");
                     return Ok(());
                 };
-                let answer = answers::Answer { pending, success, tail };
+                let answer = Answer { pending, success, tail };
                 let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
-                match entry {
-                    Some(entry) if answer.deletes() || entry.uncommitted.load(Ordering::Acquire) > 0 => {
-                        entry.uncommitted.fetch_add(1, Ordering::AcqRel);
-                        self.commit(Commit::Answer { entry, answer }).await
-                    }
-                    _ => {
-                        answer.deliver(&self.hub);
-                        Ok(())
-                    }
-                }
+                self.answer(answer, entry).await
             }
+            Step::Forget { entry } => self.forget(entry, None).await,
             Step::Runner { kind, line } => {
                 self.runner_line(&kind, &line);
                 Ok(())
             }
         }
+    }
+
+    async fn answer(&self, answer: Answer, entry: Option<Arc<SessionEntry>>) -> Result<(), Stopped> {
+        let Some(entry) = entry else {
+            answer.deliver(&self.hub, None);
+            return Ok(());
+        };
+        if answer.deletes() {
+            return self.forget(entry, Some(answer)).await;
+        }
+        let may_pass = self.link.is_failing.load(Ordering::Acquire) && !answer.needs_store();
+        if may_pass || entry.uncommitted.load(Ordering::Acquire) == 0 {
+            answer.deliver(&self.hub, Some(&entry));
+            return Ok(());
+        }
+        entry.uncommitted.fetch_add(1, Ordering::AcqRel);
+        self.commit(Commit::Answer { entry, answer }).await
+    }
+
+    /// Ends a session here and now, so that what follows under its name is read as a new one.
+    async fn forget(&self, entry: Arc<SessionEntry>, answer: Option<Answer>) -> Result<(), Stopped> {
+        self.hub.forget_session(&entry);
+        entry.uncommitted.fetch_add(1, Ordering::AcqRel);
+        self.commit(Commit::Forget { entry, answer }).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<(), Stopped> {
@@ -152,8 +178,16 @@ impl Ingest {
 
     fn hello(&mut self, hello: RunnerHello) {
         let runner = Arc::new(Runner::new(hello, Arc::clone(&self.outbox)));
+        // A session the runner does not name is one it has lost: its history stays, and it can be deleted.
+        for entry in self.hub.sessions_of(&runner.id) {
+            entry.is_orphan.store(true, Ordering::Relaxed);
+            if entry.status() != SessionStatus::Closed {
+                entry.set_status(SessionStatus::Dormant);
+            }
+        }
         for session in &runner.hello.sessions {
             let entry = self.hub.session_or_new(&session.session_id, &runner.id);
+            entry.is_orphan.store(false, Ordering::Relaxed);
             if let Some(state) = &session.state {
                 entry.set_status(state.status);
                 entry.set_pending_inputs(state.pending_input.len());
@@ -185,7 +219,7 @@ impl Ingest {
         self.outbox.close();
         let Some(runner) = self.runner else { return };
         self.hub.set_runner_status(&runner, RunnerStatus::Offline);
-        for pending in self.hub.pending.remove_of_runner(&runner.id) {
+        for pending in self.hub.pending.remove_of_link(&self.outbox) {
             let error = format!("Runner {} went away before it answered", runner.id);
             pending.fail(&error, true);
         }

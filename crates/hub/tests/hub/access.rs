@@ -1,6 +1,9 @@
-use serde_json::Value;
+use std::time::Duration;
 
-use crate::support::{TOKEN, World};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{TOKEN, World, soon};
 
 const UPGRADE: [(&str, &str); 4] = [
     ("Upgrade", "websocket"),
@@ -33,6 +36,10 @@ async fn bearer_cookie_and_query_open_the_socket_and_nothing_else_does() {
     assert_eq!(upgrade(&world, "/ws/mux", &[("Cookie", &cookie)]).await.0, 101);
     assert_eq!(world.http(&format!("/login?code={code}"), &[]).await.0, 401, "a code works once");
 
+    for scheme in ["BEARER", "bearer"] {
+        let bearer = format!("{scheme} {TOKEN}");
+        assert_eq!(upgrade(&world, "/ws/mux", &[("Authorization", &bearer)]).await.0, 101);
+    }
     for wrong in [vec![], vec![("Authorization", "Bearer wrong")], vec![("Cookie", "qd_login=wrong")]] {
         let (status, text) = upgrade(&world, "/ws/mux", &wrong).await;
         assert_eq!(status, 401, "{wrong:?}");
@@ -55,6 +62,10 @@ async fn other_names_and_origins_are_refused() {
     let (status, _, body) = world.http("/healthz", &[("Host", "evil.example")]).await;
     assert_eq!(status, 403);
     assert!(body.contains("evil.example"), "{body}");
+    let here = world.address.to_string();
+    assert_eq!(world.http("/healthz", &[("Host", "[::1]evil")]).await.0, 403);
+    assert_eq!(world.http("/healthz", &[("Host", &here), ("Host", &here)]).await.0, 400);
+    assert_eq!(world.http("/healthz", &[("Origin", &own), ("Origin", &own)]).await.0, 400);
     world.stop().await;
 }
 
@@ -66,6 +77,7 @@ async fn the_plain_routes_answer() {
     assert_eq!((status, &health["status"], &health["runners"]), (200, &"ok".into(), &1.into()));
     let (status, _, body) = world.http("/", &[]).await;
     assert_eq!(status, 200);
+    assert!(body.contains("<code>owner-token</code>"), "{body}");
     assert!(body.contains("qd run") && !body.contains("http://") && !body.contains("https://"), "{body}");
     let (status, _, body) = world.http("/nowhere", &[]).await;
     assert_eq!(status, 404);
@@ -90,5 +102,61 @@ async fn the_first_frame_says_who_we_are_and_the_last_that_we_go() {
     assert_eq!((&last["channel"], &last["type"]), (&"system".into(), &"shutdown".into()));
     assert_eq!(client.closed().await, 1001);
     drop(client);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn sockets_that_say_nothing_keep_nobody_out_for_long_and_do_not_hold_the_end_up() {
+    let (world, _runner) = World::start().await;
+    let mut silent = Vec::new();
+    for _ in 0..600 {
+        silent.push(tokio::net::TcpStream::connect(world.address).await.unwrap());
+    }
+    // Those who are too many are turned away, the others give up their place soon.
+    soon("a place", async {
+        loop {
+            let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
+            let request =
+                format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", world.address);
+            let mut answer = Vec::new();
+            if stream.write_all(request.as_bytes()).await.is_ok()
+                && stream.read_to_end(&mut answer).await.is_ok()
+                && answer.starts_with(b"HTTP/1.1 200")
+            {
+                break;
+            }
+        }
+    })
+    .await;
+    for _ in 0..500 {
+        silent.push(tokio::net::TcpStream::connect(world.address).await.unwrap());
+    }
+    world.shutdown.cancel();
+    let end = tokio::time::timeout(Duration::from_secs(3), world.server).await;
+    assert!(end.is_ok(), "the hub waits for those who say nothing");
+    world.store.close().await;
+}
+
+#[tokio::test]
+async fn a_login_code_is_used_up_by_a_login_and_by_nothing_else() {
+    let (world, _runner) = World::start().await;
+    let code = world.codes.issue().unwrap();
+    let path = format!("/login?code={code}");
+    assert_eq!(world.request("HEAD", &path, &[]).await.0, 405);
+    let (status, head, _) = world.http(&path, &[]).await;
+    assert_eq!(status, 303, "{head}");
+    let cookie = head.split("qd_login=").nth(1).unwrap().split(';').next().unwrap();
+    let cookie = format!("qd_login={cookie}");
+    assert_eq!(world.http("/api/sessions", &[("Cookie", &cookie)]).await.0, 200);
+    let (status, head, _) = world.request("POST", "/logout", &[("Cookie", &cookie)]).await;
+    assert!(status == 303 && head.contains("Max-Age=0"), "{head}");
+    assert_eq!(world.http("/api/sessions", &[("Cookie", &cookie)]).await.0, 401);
+
+    let path = format!("/login?code={}", world.codes.issue().unwrap());
+    world.store.refuse_for_tests().await.unwrap();
+    for _ in 0..2 {
+        let (status, _, body) = world.http(&path, &[]).await;
+        assert_eq!(status, 503, "{body}");
+    }
     world.stop().await;
 }

@@ -201,3 +201,18 @@ async fn a_client_that_left_gets_nothing_and_hinders_nobody() {
     assert_eq!(other.next().await["delta"], "3");
     world.stop().await;
 }
+
+#[tokio::test]
+async fn who_follows_as_many_as_it_may_can_still_attach_anew() {
+    let (world, mut runner) = world_with_session(Limits { attachments_max: 1, ..Limits::default() }).await;
+    runner.say(&created("t")).await;
+    while runner.line_of("ack").await["session_id"] != "t" {}
+    let mut client = world.client().await;
+    for _ in 0..2 {
+        client.attach(&mut runner, "s", Some(1), 1).await;
+    }
+    client.command("more", "t", "session.attach", json!({})).await;
+    let refused = client.next().await;
+    assert!(refused["error"].as_str().unwrap().contains("follows 1 sessions"), "{refused}");
+    world.stop().await;
+}

@@ -167,6 +167,60 @@ async fn a_read_with_dependencies_waits_for_the_runner() {
 }
 
 #[tokio::test]
+async fn a_read_or_detach_with_a_version_asks_the_runner_first() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    for cmd in ["get_messages", "session.detach"] {
+        client.command("v", "s", cmd, json!({"if_session_version":7})).await;
+        let barrier = runner.command().await;
+        assert_eq!(
+            (&barrier["cmd"], &barrier["if_session_version"], &barrier["session_id"]),
+            (&json!("_barrier"), &json!(7), &json!("s"))
+        );
+        let refused = answer(&barrier, "null")
+            .replace("\"success\":true,\"data\":null", "\"success\":false,\"error\":\"it is 8\"");
+        runner.say(&refused).await;
+        let response = client.next().await;
+        assert_eq!((&response["cmd"], &response["error"]), (&json!(cmd), &json!("it is 8")));
+    }
+    runner.say(&delta("s", 1)).await;
+    assert_eq!(client.next().await["delta"], "1", "still attached");
+    client.command("v", "s", "session.detach", json!({"if_session_version":8})).await;
+    let barrier = runner.command().await;
+    runner.answer(&barrier, "null").await;
+    assert_eq!(client.next().await["success"], true);
+    runner.say(&delta("s", 2)).await;
+    client.command("r", "_system", "get_runners", json!({})).await;
+    assert_eq!(client.next().await["id"], "r");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_may_depend_on_what_the_hub_answered() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.command("hub", "s", "get_messages", json!({})).await;
+    assert_eq!(client.next().await["success"], true);
+    client.command("a", "s", "prompt", json!({"message":"m","depends_on":["hub","theirs"]})).await;
+    assert_eq!(runner.command().await["depends_on"], json!(["theirs"]));
+    client.command("b", "s", "prompt", json!({"message":"m","depends_on":["hub"]})).await;
+    assert!(runner.command().await.get("depends_on").is_none());
+    client.command("bad", "s", "get_messages", json!({"before":"x"})).await;
+    assert_eq!(client.next().await["success"], false);
+    client.command("c", "s", "prompt", json!({"message":"m","depends_on":["bad"]})).await;
+    let response = client.next().await;
+    assert_eq!((&response["id"], &response["success"]), (&json!("c"), &json!(false)));
+    assert!(response["error"].as_str().unwrap().starts_with("Dependency 'bad' failed: "), "{response}");
+    // The name goes to a command of the runner's: now that one counts.
+    client.command("hub", "s", "prompt", json!({"message":"m"})).await;
+    runner.command().await;
+    client.command("d", "s", "prompt", json!({"message":"m","depends_on":["hub"]})).await;
+    assert_eq!(runner.command().await["depends_on"], json!(["hub"]));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn create_attaches_and_delete_forgets() {
     let (world, mut runner) = World::start().await;
     let mut client = world.client().await;
@@ -197,7 +251,7 @@ async fn create_attaches_and_delete_forgets() {
     let command = runner.command().await;
     runner.answer(&command, "{}").await;
     assert_eq!(client.next().await["id"], "d");
-    assert!(world.store.session("n").await.unwrap().is_none());
+    assert!(world.stored("n").await.is_none());
     let told: serde_json::Value = serde_json::from_str(&other.next_text().await).unwrap();
     assert_eq!(told["change"], "deleted");
     client.command("p", "n", "prompt", json!({"message":"m"})).await;

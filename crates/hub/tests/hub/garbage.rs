@@ -1,10 +1,12 @@
 use futures_util::{SinkExt, StreamExt};
+use qd_hub::Limits;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 
-use crate::support::{Client, World, soon};
+use crate::support::{Client, World, soon, world_with_session};
 
 async fn is_alive(client: &mut Client) {
     client.send(&json!({"channel":"agent","id":"alive","cmd":"get_runners"})).await;
@@ -49,6 +51,60 @@ async fn frames_that_are_no_command_get_an_error_and_the_connection_lives() {
     assert!(client.next().await["error"].as_str().unwrap().contains("Binary"));
     client.socket.send(Message::Ping("x".into())).await.unwrap();
     is_alive(&mut client).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn conditions_that_no_runner_could_read_are_answered_at_once() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    for (fields, name) in [
+        ("\"idempotency_key\":5", "idempotency_key"),
+        ("\"idempotency_key\":\"a\",\"idempotency_key\":\"b\"", "idempotency_key"),
+        ("\"if_session_version\":\"x\"", "if_session_version"),
+        ("\"if_session_version\":-1", "if_session_version"),
+        ("\"if_session_version\":1.5", "if_session_version"),
+        ("\"if_session_version\":1,\"if_session_version\":1", "if_session_version"),
+    ] {
+        let head = r#""channel":"agent","id":"x","session_id":"s","cmd":"prompt","message":"m""#;
+        client.send_text(&format!("{{{head},{fields}}}")).await;
+        let answer = client.next().await;
+        assert_eq!(
+            (&answer["event"], &answer["id"], &answer["cmd"], &answer["success"]),
+            (&json!("response"), &json!("x"), &json!("prompt"), &json!(false))
+        );
+        assert!(answer["error"].as_str().unwrap().contains(name), "{answer}");
+    }
+    client.command("y", "s", "prompt", json!({"idempotency_key":null,"if_session_version":null})).await;
+    assert_eq!(runner.command().await["client_command_id"], "y", "and nothing before it");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn long_names_and_queries_are_refused() {
+    let (world, _runner) = World::start().await;
+    let mut client = world.client().await;
+    for name in ["cmd", "session_id", "runner_id"] {
+        let mut frame = json!({"channel":"agent","id":"x","cmd":"get_state"});
+        frame[name] = "y".repeat(257).into();
+        client.send(&frame).await;
+        let error = client.next().await["error"].as_str().unwrap().to_owned();
+        assert!(error.contains(name) && error.len() < 200, "{error}");
+    }
+    client.send(&json!({"channel":"agent","id":"x","cmd":"search","query":"q".repeat(5000)})).await;
+    assert_eq!(client.next().await["error"], "The query is longer than 4096 bytes");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_close_is_answered_with_a_close() {
+    let (world, _runner) = World::start().await;
+    for (code, answer) in [(Some(CloseCode::Normal), 1000), (Some(CloseCode::Away), 1001), (None, 1000)] {
+        let mut client = world.client().await;
+        let frame = code.map(|code| CloseFrame { code, reason: "bye".into() });
+        client.socket.send(Message::Close(frame)).await.unwrap();
+        assert_eq!(client.closed().await, answer);
+    }
     world.stop().await;
 }
 

@@ -5,6 +5,7 @@ mod access;
 mod attach;
 mod commands;
 mod garbage;
+mod lives;
 mod slow;
 mod storing;
 mod support;

@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use qd_hub::Limits;
 use serde_json::{Value, json};
 
-use crate::support::{World, attach_data, record, soon, world_with_session};
+use crate::support::{Client, Runner, World, attach_data, created, record, soon, world_with_session};
 
 /// Bytes of this process that are in memory.
 fn resident_bytes() -> u64 {
@@ -60,6 +60,7 @@ async fn a_slow_reader_is_told_of_its_gap_and_misses_no_record() {
                 (&event["resume"], &event["seq"], &event["state"]["status"]),
                 (&json!("gap"), &json!(seen), &json!("idle"))
             );
+            assert_eq!(event["replay_until"], last);
             assert_eq!((&event["channel"], &event["session_id"]), (&json!("agent"), &json!("s")));
         } else if let Some(seq) = event["seq"].as_u64() {
             assert_eq!(seq, seen + 1, "a record is missing or comes twice");
@@ -115,5 +116,83 @@ async fn a_silent_runner_is_shown_as_unhealthy() {
         }
         runner.say(r#"{"type":"runner.heartbeat","runner_id":"r1","uptime_s":1,"sessions":[]}"#).await;
     }
+    world.stop().await;
+}
+
+/// Pipelines reads with great answers and takes none of them yet.
+async fn with_great_answers(limits: Limits, count: usize) -> (World, Runner, Client) {
+    let (world, mut runner) = world_with_session(limits).await;
+    let mut client = world.client().await;
+    let mut commands = Vec::new();
+    for number in 0..count {
+        client.command(&number.to_string(), "s", "get_state", json!({})).await;
+        commands.push(runner.command().await);
+    }
+    let data = format!("\"{}\"", "x".repeat(1 << 20));
+    for command in &commands {
+        runner.answer(command, &data).await;
+    }
+    (world, runner, client)
+}
+
+async fn connections(world: &World) -> u64 {
+    let health: Value = serde_json::from_str(&world.http("/healthz", &[]).await.2).unwrap();
+    health["connections"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_asks_for_much_at_once_gets_it_all() {
+    let limits = Limits { held_bytes_max: 8 << 20, ..Limits::default() };
+    let (world, _runner, mut client) = with_great_answers(limits, 24).await;
+    for number in 0..24 {
+        assert_eq!(client.next().await["id"], number.to_string());
+    }
+    assert_eq!(connections(&world).await, 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_closed_when_too_much_waits_for_it() {
+    let stall_max = Duration::from_millis(200);
+    let limits = Limits { held_bytes_max: 8 << 20, stall_max, ..Limits::default() };
+    let (world, runner, client) = with_great_answers(limits, 24).await;
+    soon("the close", async {
+        for number in 0.. {
+            if connections(&world).await == 0 {
+                break;
+            }
+            // Something more for everyone, until the hub has had enough of it.
+            runner.say(&created(&format!("t{number}"))).await;
+        }
+    })
+    .await;
+    drop(client);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn attaches_are_in_flight_until_their_snapshot_is_sent() {
+    let limits = Limits { in_flight_max: 8, ..Limits::default() };
+    let (world, mut runner) = world_with_session(limits).await;
+    let filler = "x".repeat(900_000);
+    let message = format!(
+        r#","message":{{"id":"m","idx":0,"role":"user","parts":[{{"type":"text","id":"p","text":"{filler}"}}],"created_at":1}}"#
+    );
+    runner.say(&record("s", 2, "stream.message_end", &message)).await;
+    while runner.line_of("ack").await["seq"] != 2 {}
+    let mut client = world.client().await;
+    // Nobody reads: after what socket and buffers take, snapshots stay undone and their commands in flight.
+    let mut sent = 0;
+    while sent < 200 {
+        client.command("a", "s", "session.attach", json!({})).await;
+        let next = tokio::time::timeout(Duration::from_millis(500), runner.command()).await;
+        let Ok(command) = next else { break };
+        runner.answer(&command, &attach_data(2, "ok")).await;
+        sent += 1;
+    }
+    assert!(sent < 60, "{sent} attaches of a client that does not read went to the runner");
+    let listed = world.http(&format!("/api/sessions?token={}", crate::support::TOKEN), &[]).await.2;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert!(listed["sessions"][0]["subscriber_count"].as_u64().unwrap() <= 9, "{listed}");
     world.stop().await;
 }

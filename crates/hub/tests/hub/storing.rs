@@ -2,7 +2,7 @@ use qd_hub::Limits;
 use qd_store::{HubStore, StoreOptions};
 use serde_json::json;
 
-use crate::support::{Client, World, created, delta, message_end, record, soon, world_with_session};
+use crate::support::{Client, World, answer, created, delta, message_end, record, soon, world_with_session};
 
 #[tokio::test]
 async fn what_a_client_sees_of_records_is_stored_already() {
@@ -18,7 +18,7 @@ async fn what_a_client_sees_of_records_is_stored_already() {
             }
             assert_eq!(event["event"], "stream.text_delta");
         }
-        let session = world.store.session("s").await.unwrap().unwrap();
+        let session = world.stored("s").await.unwrap();
         assert!(session.last_seq >= seq, "published before it was stored");
     }
     while runner.line_of("ack").await["seq"] != 199 {}
@@ -92,7 +92,7 @@ async fn a_hello_may_share_its_block_with_events() {
         (&json!("s"), &json!(1)),
         "only what follows the hello counts"
     );
-    assert!(world.store.session("early").await.unwrap().is_none());
+    assert!(world.stored("early").await.is_none());
     let mut client = world.client().await;
     client.attach(&mut runner, "s", Some(1), 1).await;
     world.stop().await;
@@ -140,6 +140,18 @@ async fn told_of_the_disk(client: &mut Client) {
     assert!(told["error"].as_str().unwrap().contains("disk is full"), "{told}");
 }
 
+/// The good news and the records that were held back; a notice has no place among events.
+async fn stores_again(client: &mut Client, records: &[u64]) {
+    let mut found = Vec::new();
+    let mut is_told = false;
+    while !is_told || found.len() < records.len() {
+        let frame = client.next().await;
+        is_told |= frame["message"] == "The hub stores events again";
+        found.extend(frame["seq"].as_u64());
+    }
+    assert_eq!(found, records);
+}
+
 #[tokio::test]
 async fn a_full_disk_holds_records_back_and_loses_none() {
     let (world, mut runner) = world_with_session(Limits::default()).await;
@@ -154,11 +166,50 @@ async fn a_full_disk_holds_records_back_and_loses_none() {
     client.send(&json!({"channel":"agent","id":"r","cmd":"get_runners"})).await;
     assert_eq!(client.next().await["id"], "r");
     world.store.limit_pages_for_tests(1 << 30).await.unwrap();
-    assert_eq!(client.next().await["seq"], 2);
-    assert_eq!(client.next().await["seq"], 3);
+    stores_again(&mut client, &[2, 3]).await;
     while runner.line_of("ack").await["seq"] != 3 {}
     client.command("m", "s", "get_messages", json!({})).await;
     assert_eq!(client.next().await["data"]["total"], 1, "the effect came with the second try");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn answers_do_not_wait_for_a_full_disk() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    for id in ["with", "after"] {
+        client.command(id, "s", "prompt", json!({"message":id})).await;
+    }
+    let (with, after) = (runner.command().await, runner.command().await);
+    world.store.limit_pages_for_tests(1).await.unwrap();
+    let filler = record("s", 2, "notify", &format!(",\"message\":\"{}\"", "x".repeat(400_000)));
+    // One answer shares the failing batch, the other comes when the failure is known.
+    runner.say(&format!("{filler}\n{}", answer(&with, "{}"))).await;
+    told_of_the_disk(&mut client).await;
+    assert_eq!(client.next().await["id"], "with");
+    runner.answer(&after, "{}").await;
+    assert_eq!(client.next().await["id"], "after");
+    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    stores_again(&mut client, &[2]).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn one_record_the_tables_refuse_spoils_no_other() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    // The title is refused by the database; what stands beside it in the batch is not.
+    world.store.refuse_for_tests().await.unwrap();
+    let title = record("s", 3, "session.title_changed", r#","title":"bad""#);
+    runner.say(&format!("{}\n{title}\n{}", message_end("s", 2, 0), message_end("s", 4, 1))).await;
+    for seq in 2..=4 {
+        assert_eq!(client.next().await["seq"], seq);
+    }
+    while runner.line_of("ack").await["seq"] != 4 {}
+    assert_eq!(world.store.records_after("s", 1, 10, 1 << 20).await.unwrap().len(), 3);
+    assert_eq!(world.store.messages_page("s", None, 10).await.unwrap().total, 2);
     world.stop().await;
 }
 

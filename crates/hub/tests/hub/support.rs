@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use qd_hub::{HubConfig, Limits, LoginCodes, OwnerToken, serve};
 use qd_link::memory::{LinkEnd, pair};
-use qd_store::{HubStore, StoreOptions};
+use qd_store::{HubSession, HubStore, StoreOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -70,6 +70,12 @@ impl World {
         (world, Runner { link, lines: VecDeque::new() })
     }
 
+    /// A session as the store has it.
+    pub(crate) async fn stored(&self, session_id: &str) -> Option<HubSession> {
+        let sessions = self.store.sessions().await.unwrap();
+        sessions.into_iter().find(|session| session.session_id == session_id)
+    }
+
     pub(crate) async fn client(&self) -> Client {
         let mut client = self.silent_client().await;
         let connected = client.next().await;
@@ -88,10 +94,19 @@ impl World {
         Client { socket }
     }
 
-    /// One request on a connection of its own; gives status, head and body.
     pub(crate) async fn http(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String, String) {
+        self.request("GET", path, headers).await
+    }
+
+    /// One request on a connection of its own; gives status, head and body.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> (u16, String, String) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
+        let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         if !headers.iter().any(|(name, _)| *name == "Host") {
             request.push_str(&format!("Host: {}\r\n", self.address));
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use qd_wire::command::{SessionAttachParams, SessionConfig, SessionCreateParams};
-use qd_wire::data::{AttachData, Partial, Resume, SessionCreatedData};
+use qd_wire::data::{AttachData, Partial, SessionCreatedData};
 use qd_wire::mux::SystemEvent;
 use qd_wire::{Command, Event, EventEnvelope, EventPayload};
 use tokio::time::Instant;
@@ -32,9 +32,9 @@ pub enum Start {
 /// What the follower of a session learns.
 #[derive(Debug)]
 pub enum Update {
-    /// Attached, again attached, or resynced. With `resume: gap` the messages not yet seen are in it.
+    /// Attached, again attached, or resynced. Of a snapshot the messages not yet seen are in it.
     Attached(Box<AttachData>),
-    /// An event, each record exactly once. `frame` is its text where it was passed on as it came.
+    /// An event, each record and each message exactly once. `frame` is its text where it was passed on as it came.
     Event {
         event: Box<EventEnvelope>,
         frame: Option<Frame>,
@@ -241,17 +241,13 @@ impl Attachment {
     fn take_attach(&mut self, mut attach: AttachData) {
         self.backoff.reset();
         self.refusals = 0;
-        self.cursor.take_attach(&mut attach);
+        let due = self.cursor.take_attach(&mut attach);
         let head = EventEnvelope {
             session_id: self.session_id.clone(),
             runner_id: attach.state.runner_id.clone(),
             ts: 0,
             seq: None,
             payload: EventPayload::Known(Event::AgentIdle { reason: None, message_version: None }),
-        };
-        let due = match attach.resume {
-            Resume::Ok => attach.seq,
-            Resume::Gap => 0,
         };
         self.deferred = attach.partial.clone().map(|partial| (due, partial, head));
         self.ready.push_back(Update::Attached(Box::new(attach)));

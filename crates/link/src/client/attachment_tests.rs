@@ -49,8 +49,13 @@ fn frame(event: &Value) -> Message {
     Message::text(event.to_string())
 }
 
+fn state(seq: u64) -> Value {
+    json!({"session_id":"s","runner_id":"local","harness":"demo","status":"working","session_version":1,
+        "seq":seq,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[]})
+}
+
 /// What `session.attach` says when the script stands at `position`.
-fn attach_answer(id: &Value, script: &[Value], position: usize) -> Message {
+fn attach_answer(command: &Value, script: &[Value], position: usize) -> Message {
     let seq = script[..position].iter().filter_map(|event| event["seq"].as_u64()).max().unwrap_or(0);
     let mut partial = Value::Null;
     for event in &script[..position] {
@@ -70,25 +75,44 @@ fn attach_answer(id: &Value, script: &[Value], position: usize) -> Message {
             Some(_) | None => {}
         }
     }
-    let state = json!({"session_id":"s","runner_id":"local","harness":"demo","status":"working","session_version":1,
-        "seq":seq,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[]});
-    let mut data = json!({"resume":"ok","seq":seq,"state":state,"pending_input":[]});
+    let mut data = json!({"resume":"ok","seq":seq,"state":state(seq),"pending_input":[]});
     if !partial.is_null() {
         data["partial"] = partial;
     }
-    frame(&json!({"event":"response","id":id,"cmd":"session.attach","success":true,"data":data}))
+    if command["after"].is_null() {
+        // The snapshot is read later than the cursor, so it may hold a message more.
+        let newer = (position + 1).min(script.len());
+        let ended = script[..newer].iter().filter(|event| event["event"] == "stream.message_end");
+        data["messages"] = ended.map(|event| event["message"].clone()).collect();
+    }
+    frame(&json!({"event":"response","id":command["id"],"cmd":"session.attach","success":true,"data":data}))
+}
+
+async fn accept(listener: &TcpListener) -> WebSocketStream<TcpStream> {
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+    let hello = json!({"channel":"system","type":"connected","protocol_version":"1.0.0","server_version":"t","connection_id":"c"});
+    socket.send(Message::text(hello.to_string())).await.unwrap();
+    socket
+}
+
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, url)
 }
 
 /// Serves connections one after the other; each but the last lives for `frames_per_connection` frames.
-async fn serve(listener: TcpListener, frames_per_connection: usize, connections: Arc<AtomicUsize>) {
+async fn serve(
+    listener: TcpListener,
+    mut position: usize,
+    frames_per_connection: usize,
+    connections: Arc<AtomicUsize>,
+) {
     let script = script();
-    let mut position = 0;
     loop {
-        let (stream, _) = listener.accept().await.unwrap();
+        let mut socket = accept(&listener).await;
         connections.fetch_add(1, Ordering::Relaxed);
-        let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
-        let hello = json!({"channel":"system","type":"connected","protocol_version":"1.0.0","server_version":"t","connection_id":"c"});
-        socket.send(Message::text(hello.to_string())).await.unwrap();
         if serve_one(&mut socket, &script, &mut position, frames_per_connection).await.is_none() {
             continue;
         }
@@ -106,8 +130,8 @@ async fn serve_one(
 ) -> Option<()> {
     let Some(Ok(Message::Text(text))) = socket.next().await else { return None };
     let command: Value = serde_json::from_str(&text).unwrap();
-    let after = command["after"].as_u64().unwrap_or(0);
-    let mut outgoing = vec![attach_answer(&command["id"], script, *position)];
+    let after = command["after"].as_u64().unwrap_or(u64::MAX);
+    let mut outgoing = vec![attach_answer(&command, script, *position)];
     let known = |event: &&Value| event["seq"].as_u64().is_some_and(|seq| seq > after);
     outgoing.extend(script[..*position].iter().filter(known).map(frame));
     let mut sent = 0;
@@ -135,10 +159,9 @@ async fn serve_one(
 #[tokio::test]
 async fn a_disconnect_after_any_frame_loses_and_repeats_nothing() {
     for frames_per_connection in 1..=script().len() + 2 {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (listener, url) = listen().await;
         let connections = Arc::new(AtomicUsize::new(0));
-        let server = tokio::spawn(serve(listener, frames_per_connection, connections.clone()));
+        let server = tokio::spawn(serve(listener, 0, frames_per_connection, connections.clone()));
         let start = Start::Attach { session_id: "s".into(), after: Some(0) };
         let options = ConnectOptions::new(&url, "t");
         let mut attachment = Attachment::open(options, start, Box::new(|| 0)).await.unwrap();
@@ -170,6 +193,104 @@ async fn a_disconnect_after_any_frame_loses_and_repeats_nothing() {
 }
 
 #[tokio::test]
+async fn a_reconnect_after_an_attach_without_cursor_shows_no_message_twice() {
+    let script_length = script().len();
+    // Before everything, before and behind the end of a message, within one, and behind everything but the last.
+    for position in [0, 5, 6, 9, script_length - 1] {
+        for frames_per_connection in 1..=script_length - position + 2 {
+            let (listener, url) = listen().await;
+            let server = tokio::spawn(serve(listener, position, frames_per_connection, Arc::default()));
+            let start = Start::Attach { session_id: "s".into(), after: None };
+            let mut attachment =
+                Attachment::open(ConnectOptions::new(&url, "t"), start, Box::new(|| 0)).await.unwrap();
+            attachment.backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(1), 1000);
+            let mut seen = Vec::new();
+            loop {
+                match attachment.next().await.unwrap() {
+                    Update::Attached(attach) => {
+                        seen.extend(attach.messages.unwrap_or_default().into_iter().map(|message| message.id))
+                    }
+                    Update::Event { event, .. } => match event.payload {
+                        EventPayload::Known(Event::MessageEnd { message }) => seen.push(message.id),
+                        EventPayload::Known(Event::AgentIdle { .. }) => break,
+                        _ => {}
+                    },
+                    Update::System(_) | Update::Disconnected { .. } => {}
+                }
+            }
+            assert_eq!(seen, ["m0", "m1", "m2"], "from {position}, {frames_per_connection} frames");
+            assert_eq!(attachment.last_seq(), Some(7));
+            drop(attachment);
+            server.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resync_gives_the_missed_records_before_the_message_being_generated() {
+    let message = |id: &str, idx: u64, seq: u64| {
+        json!({"event":"stream.message_end","seq":seq,
+            "message":{"id":id,"idx":idx,"role":"assistant","parts":[],"created_at":1}})
+    };
+    let delta = |id: &str, text: &str, offset: u64| json!({"event":"stream.text_delta","message_id":id,"content_index":0,"delta":text,"offset":offset});
+    let partial = json!({"message":{"message_id":"m1","role":"assistant","blocks":[
+        {"content_index":0,"kind":"text","text":"be","offset":2}]}});
+    let frames = [
+        json!({"event":"stream.message_start","message_id":"m0","role":"assistant"}),
+        delta("m0", "al", 0),
+        json!({"event":"session.resync","resume":"gap","seq":0,"state":state(2),"pending_input":[],"partial":partial}),
+        message("m0", 0, 1),
+        json!({"event":"notify","level":"info","message":"x","seq":2}),
+        delta("m1", "ta", 2),
+        message("m1", 1, 3),
+        json!({"event":"agent.idle","reason":"stop","seq":4}),
+    ];
+    let (listener, url) = listen().await;
+    let server = tokio::spawn(async move {
+        let mut socket = accept(&listener).await;
+        let Some(Ok(Message::Text(text))) = socket.next().await else { panic!("no command") };
+        let command = serde_json::from_str(&text).unwrap();
+        socket.send(attach_answer(&command, &[], 0)).await.unwrap();
+        for event in &frames {
+            socket.send(frame(event)).await.unwrap();
+        }
+        while let Some(Ok(_)) = socket.next().await {}
+    });
+    let start = Start::Attach { session_id: "s".into(), after: Some(0) };
+    let mut attachment =
+        Attachment::open(ConnectOptions::new(&url, "t"), start, Box::new(|| 0)).await.unwrap();
+    let mut seen = Vec::new();
+    while attachment.last_seq() != Some(4) || !attachment.ready.is_empty() {
+        seen.push(match attachment.next().await.unwrap() {
+            Update::Attached(attach) => format!("attached at {}", attach.seq),
+            Update::Event { event, .. } => match (event.seq, event.payload) {
+                (Some(seq), _) => format!("record {seq}"),
+                (None, EventPayload::Known(Event::MessageStart { message_id, .. })) => message_id,
+                (None, EventPayload::Known(Event::TextDelta { delta, .. })) => delta,
+                (None, other) => format!("{other:?}"),
+            },
+            other => format!("{other:?}"),
+        });
+    }
+    let expected = [
+        "attached at 0",
+        "m0",
+        "al",
+        "attached at 0",
+        "record 1",
+        "record 2",
+        "m1",
+        "be",
+        "ta",
+        "record 3",
+        "record 4",
+    ];
+    assert_eq!(seen, expected);
+    drop(attachment);
+    server.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_refused_token_and_a_missing_server_are_told_apart() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -195,14 +316,10 @@ async fn a_refused_token_and_a_missing_server_are_told_apart() {
 
 #[tokio::test]
 async fn an_answer_behind_more_frames_than_fit_is_still_found() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (listener, url) = listen().await;
     let frames = crate::client::FRAMES_MAX * 2;
     let server = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
-        let hello = json!({"channel":"system","type":"connected","protocol_version":"1.0.0","server_version":"t","connection_id":"c"});
-        socket.send(Message::text(hello.to_string())).await.unwrap();
+        let mut socket = accept(&listener).await;
         let Some(Ok(Message::Text(text))) = socket.next().await else { panic!("no command") };
         let command: Value = serde_json::from_str(&text).unwrap();
         for _ in 0..frames {

@@ -1,15 +1,17 @@
 //! What a client has seen of one session, so that a reconnect shows nothing twice and leaves nothing out.
 //! Pure: events in, verdicts out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use qd_wire::data::{AttachData, Partial, PartialBlock, PartialKind, Resume};
 use qd_wire::{Event, EventEnvelope, EventPayload};
 
 /// Messages whose blocks are followed at one time; agents write one, so older ones are leftovers.
 const OPEN_MESSAGES_MAX: usize = 8;
-/// Finished messages remembered, for deltas that come late.
-const ENDED_MESSAGES_MAX: usize = 64;
+/// Finished messages remembered, for what comes late and for snapshots; more than any snapshot holds (the hub's 200),
+/// so that of a snapshot everything seen is known.
+const ENDED_MESSAGES_MAX: usize = 1024;
 
 /// What to do with an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +30,15 @@ pub enum Admission {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cursor {
     last_seq: Option<u64>,
-    last_message_idx: Option<u64>,
     open: VecDeque<OpenMessage>,
-    ended: VecDeque<String>,
+    ended: EndedMessages,
+}
+
+/// The ids of the messages that ended last. Ids and not places: a conversation made anew counts from zero again.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct EndedMessages {
+    order: VecDeque<Arc<str>>,
+    ids: HashSet<Arc<str>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,33 +90,44 @@ impl Cursor {
                 Admission::New
             }
             Event::MessageEnd { message } => {
-                let (id, idx) = (message.id.clone(), message.idx);
-                self.end_message(id, idx);
+                // A snapshot may be newer than its cursor; then the end of a message in it follows.
+                if self.end_message(&message.id) { Admission::New } else { Admission::Known }
+            }
+            Event::Messages { messages } => {
+                self.ended = EndedMessages::default();
+                for message in messages.iter() {
+                    self.end_message(&message.id);
+                }
                 Admission::New
             }
-            Event::Messages { .. } | Event::SessionNativeChanged { .. } => {
-                self.last_message_idx = None;
+            Event::SessionNativeChanged { .. } => {
+                self.ended = EndedMessages::default();
                 Admission::New
             }
             _ => Admission::New,
         }
     }
 
-    /// Takes in the answer to an attach (or a resync); cuts messages from its snapshot that were seen before.
-    pub fn take_attach(&mut self, attach: &mut AttachData) {
-        match attach.resume {
-            Resume::Ok => {}
-            Resume::Gap => {
-                self.last_seq = Some(attach.seq);
-                if let Some(messages) = &mut attach.messages {
-                    let seen = self.last_message_idx;
-                    messages.retain(|message| seen.is_none_or(|seen| message.idx > seen));
-                    for message in messages.iter() {
-                        self.end_message(message.id.clone(), message.idx);
-                    }
-                }
-            }
+    /// Takes in the answer to an attach (or a resync); cuts messages from its snapshot that were seen before. Returns
+    /// the record at which its `partial` stands: what comes before it is history.
+    pub fn take_attach(&mut self, attach: &mut AttachData) -> u64 {
+        let has_snapshot = attach.messages.is_some();
+        if let Some(messages) = &mut attach.messages {
+            messages.retain(|message| self.end_message(&message.id));
         }
+        let until = match attach.resume {
+            Resume::Gap if !has_snapshot => attach.replay_until.unwrap_or(attach.state.seq).max(attach.seq),
+            Resume::Ok | Resume::Gap => attach.seq,
+        };
+        let is_replayed = match attach.resume {
+            Resume::Ok => self.last_seq.is_some(),
+            // The records after the cursor follow, unless the cursor is of another session with the same name.
+            Resume::Gap => until > attach.seq && self.last_seq.is_some_and(|last| last <= until),
+        };
+        if !is_replayed {
+            self.last_seq = Some(attach.seq);
+        }
+        until
     }
 
     /// The live events that lead from what was seen to the message being generated now.
@@ -177,18 +196,30 @@ impl Cursor {
     }
 
     fn is_ended(&self, id: &str) -> bool {
-        self.ended.iter().any(|ended| ended == id)
+        self.ended.ids.contains(id)
     }
 
-    fn end_message(&mut self, id: String, idx: u64) {
-        self.last_message_idx = Some(self.last_message_idx.map_or(idx, |last| last.max(idx)));
+    /// Whether this is the first end of the message.
+    fn end_message(&mut self, id: &str) -> bool {
         self.open.retain(|open| open.id != id);
-        if !self.is_ended(&id) {
-            if self.ended.len() >= ENDED_MESSAGES_MAX {
-                self.ended.pop_front();
-            }
-            self.ended.push_back(id);
+        self.ended.insert(id)
+    }
+}
+
+impl EndedMessages {
+    /// Whether the id is new.
+    fn insert(&mut self, id: &str) -> bool {
+        if self.ids.contains(id) {
+            return false;
         }
+        if self.order.len() >= ENDED_MESSAGES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+        let id: Arc<str> = id.into();
+        self.order.push_back(Arc::clone(&id));
+        self.ids.insert(id)
     }
 }
 

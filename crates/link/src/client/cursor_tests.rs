@@ -73,21 +73,85 @@ fn a_partial_message_continues_what_was_seen() {
     assert_eq!(cursor.admit(&mut delta(7, " three")), Admission::New);
 }
 
+fn attach(fields: Value) -> AttachData {
+    let mut attach = json!({"pending_input":[],
+        "state":{"session_id":"s","runner_id":"local","harness":"demo","status":"idle","session_version":1,
+            "seq":fields["seq"],"message_count":2,"queue":{"steering":[],"follow_up":[]},"pending_input":[]}});
+    attach.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    serde_json::from_value(attach).unwrap()
+}
+
+fn snapshot(resume: &str, seq: u64, ids: &[&str]) -> AttachData {
+    let message = |(idx, id)| json!({"id":id,"idx":idx,"role":"assistant","parts":[],"created_at":1});
+    let messages: Vec<Value> = ids.iter().enumerate().map(message).collect();
+    attach(json!({"resume":resume,"seq":seq,"messages":messages}))
+}
+
+fn kept(attach: AttachData) -> Vec<String> {
+    attach.messages.unwrap().into_iter().map(|message| message.id).collect()
+}
+
 #[test]
 fn a_gap_moves_the_cursor_and_keeps_only_new_messages() {
     let mut cursor = Cursor::after(Some(1));
     assert_eq!(cursor.admit(&mut message_end(2, "m0", 0)), Admission::New);
-    let message =
-        |id: &str, idx: u64| json!({"id":id,"idx":idx,"role":"assistant","parts":[],"created_at":1});
-    let mut attach: AttachData = serde_json::from_value(json!({
-        "resume":"gap","seq":9,"pending_input":[],"messages":[message("m0", 0), message("m1", 1)],
-        "state":{"session_id":"s","runner_id":"local","harness":"demo","status":"idle","session_version":1,
-            "seq":9,"message_count":2,"queue":{"steering":[],"follow_up":[]},"pending_input":[]}}))
-    .unwrap();
-    cursor.take_attach(&mut attach);
+    let mut gap = snapshot("gap", 9, &["m0", "m1"]);
+    assert_eq!(cursor.take_attach(&mut gap), 9);
     assert_eq!(cursor.last_seq(), Some(9));
-    let kept: Vec<_> = attach.messages.unwrap().into_iter().map(|message| message.id).collect();
-    assert_eq!(kept, ["m1"]);
+    assert_eq!(kept(gap), ["m1"]);
     assert_eq!(cursor.admit(&mut record(9)), Admission::Known);
     assert_eq!(cursor.admit(&mut record(10)), Admission::New);
+}
+
+#[test]
+fn a_snapshot_is_the_cursor_of_one_that_had_none() {
+    let mut cursor = Cursor::default();
+    cursor.take_attach(&mut snapshot("ok", 4, &["m0", "m1"]));
+    assert_eq!(cursor.last_seq(), Some(4));
+    assert_eq!(cursor.admit(&mut message_end(5, "m1", 1)), Admission::Known);
+    assert_eq!(cursor.admit(&mut message_end(6, "m2", 2)), Admission::New);
+    assert_eq!(cursor.last_seq(), Some(6));
+    let mut gap = snapshot("gap", 6, &["m0", "m1", "m2"]);
+    cursor.take_attach(&mut gap);
+    assert_eq!(kept(gap), Vec::<String>::new());
+}
+
+#[test]
+fn a_session_made_anew_under_the_same_name_is_shown_whole() {
+    let mut cursor = Cursor::default();
+    cursor.take_attach(&mut snapshot("ok", 40, &["m0", "m1", "m2"]));
+    let mut gap = snapshot("gap", 3, &["n0", "n1"]);
+    cursor.take_attach(&mut gap);
+    assert_eq!(kept(gap), ["n0", "n1"]);
+    assert_eq!(cursor.last_seq(), Some(3));
+    assert_eq!(cursor.admit(&mut message_end(4, "n2", 2)), Admission::New);
+}
+
+#[test]
+fn a_resync_keeps_the_cursor_and_says_where_its_state_stands() {
+    let resync = || {
+        let mut resync = attach(json!({"resume":"gap","seq":5}));
+        resync.state.seq = 8;
+        resync
+    };
+    // What was seen: as the hub thinks, less (a hole will show), more, and of another session.
+    for (seen, cursor_after) in [(5, 5), (4, 4), (6, 6), (9, 5)] {
+        let mut cursor = Cursor::after(Some(seen));
+        assert_eq!(cursor.take_attach(&mut resync()), 8);
+        assert_eq!(cursor.last_seq(), Some(cursor_after), "{seen}");
+    }
+    // Without records to follow and without messages the cursor is simply new.
+    let mut cursor = Cursor::after(Some(3));
+    assert_eq!(cursor.take_attach(&mut attach(json!({"resume":"gap","seq":5}))), 5);
+    assert_eq!(cursor.last_seq(), Some(5));
+}
+
+#[test]
+fn the_memory_of_ended_messages_has_a_bound() {
+    let mut ended = EndedMessages::default();
+    for number in 0..ENDED_MESSAGES_MAX * 2 {
+        assert!(ended.insert(&number.to_string()));
+    }
+    assert_eq!((ended.order.len(), ended.ids.len()), (ENDED_MESSAGES_MAX, ENDED_MESSAGES_MAX));
+    assert!(!ended.insert(&ENDED_MESSAGES_MAX.to_string()));
 }

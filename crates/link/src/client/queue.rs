@@ -10,8 +10,10 @@ use super::{CallError, MuxClient, PENDING_MAX};
 
 /// Frames that may wait before the reader pauses, and with it the server's sending.
 pub const FRAMES_MAX: usize = 4096;
-/// While calls wait, the reader goes on past [`FRAMES_MAX`], because their answers stand behind the frames; at
-/// this many bytes the connection is given up instead.
+/// Bytes of frames that may wait before the reader pauses; the frame that crosses the line is still taken.
+pub const FRAMES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// While calls wait, the reader goes on past [`FRAMES_MAX`] and [`FRAMES_BYTES_MAX`], because their answers stand
+/// behind the frames; with this many bytes waiting the connection is given up instead.
 pub const OVERFLOW_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The frames of one connection, in the order they came. Answers to [`MuxClient::call`] are not among them.
@@ -79,7 +81,8 @@ struct State {
 
 impl State {
     fn has_room(&self) -> bool {
-        self.frames.len() < FRAMES_MAX || !self.pending.is_empty() || self.closed.is_some()
+        let fits = self.frames.len() < FRAMES_MAX && self.bytes < FRAMES_BYTES_MAX;
+        fits || !self.pending.is_empty() || self.closed.is_some()
     }
 }
 
@@ -101,10 +104,10 @@ impl Queue {
             let _unwanted = sender.send(frame);
             return Ok(true);
         }
-        state.bytes += frame.text().len();
-        if state.bytes > OVERFLOW_BYTES_MAX && state.frames.len() >= FRAMES_MAX {
+        if state.bytes >= OVERFLOW_BYTES_MAX {
             return Err(format!("{OVERFLOW_BYTES_MAX} bytes of frames wait and nobody takes them"));
         }
+        state.bytes += frame.text().len();
         let was_empty = state.frames.is_empty();
         state.frames.push_back(frame);
         let room = state.has_room();
@@ -178,5 +181,30 @@ impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is whole between any two statements here, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_frames_fill_the_queue_as_many_do() {
+        const FRAME_BYTES: usize = 1024 * 1024;
+        let large = Frame::new("x".repeat(FRAME_BYTES));
+        let queue = Queue::new();
+        let taken = |queue: &Queue| (1..).find(|_| queue.accept(large.clone()) != Ok(true)).unwrap();
+        assert_eq!(taken(&queue), FRAMES_BYTES_MAX / FRAME_BYTES);
+        assert!(!queue.has_room());
+        // A call waits: its answer stands behind the frames, so they are taken until it is too much.
+        let (sender, _receiver) = oneshot::channel();
+        queue.expect_answer(1, sender).unwrap();
+        assert!(queue.has_room());
+        let more = (OVERFLOW_BYTES_MAX - FRAMES_BYTES_MAX) / FRAME_BYTES;
+        assert_eq!(taken(&queue), more + 1);
+        let mut frames = VecDeque::new();
+        assert!(queue.take_all(&mut frames));
+        assert_eq!(frames.len() * FRAME_BYTES, OVERFLOW_BYTES_MAX);
+        assert_eq!(queue.accept(large), Ok(true));
     }
 }

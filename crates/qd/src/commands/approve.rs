@@ -1,8 +1,7 @@
 //! `qd approve` and `qd deny`.
 
 use qd_link::client::{MuxClient, Request};
-use qd_wire::command::{InputResponseParams, NoParams};
-use qd_wire::data::SessionState;
+use qd_wire::command::InputResponseParams;
 use qd_wire::{Command, InputRequest};
 
 use crate::approval;
@@ -21,10 +20,11 @@ pub(crate) async fn approve(
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
     let answer = approval::approval(&request, arguments.value.as_deref()).map_err(|problem| {
-        CliError::usage(problem)
+        // Who does not say what cannot have read the question.
+        CliError::usage(format!("{problem}\n{}", approval::show(&request, Style::PLAIN).trim_end()))
             .hint(format!("qd approve {session_id} {} --value VALUE", request.request_id()))
     })?;
-    send(&client, output, &session_id, answer, "approved").await
+    send(&client, output, &session_id, &request, answer, "approved").await
 }
 
 pub(crate) async fn deny(
@@ -35,25 +35,28 @@ pub(crate) async fn deny(
     let (client, _frames) = server::connect(settings).await?;
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
-    send(&client, output, &session_id, approval::refusal(&request), "denied").await
+    send(&client, output, &session_id, &request, approval::refusal(&request), "denied").await
 }
 
 async fn send(
     client: &MuxClient,
     output: &Output,
     session_id: &str,
+    question: &InputRequest,
     answer: InputResponseParams,
     done: &str,
 ) -> Result<(), CliError> {
     let sentence = format!("{done} {} of {session_id}", answer.request_id);
     let request = Request::session(session_id, Command::InputResponse(answer));
     let response = super::succeed(client, &request).await?;
+    if !output.json {
+        output.out(&approval::show(question, output.style))?;
+    }
     super::report(output, &response, &sentence)
 }
 
 async fn find(client: &MuxClient, session_id: &str, name: Option<&str>) -> Result<InputRequest, CliError> {
-    let state: SessionState =
-        client.query(&Request::session(session_id, Command::GetState(NoParams {}))).await?;
+    let state = server::state(client, session_id).await?;
     choose(&state.pending_input, session_id, name)
 }
 
@@ -70,10 +73,11 @@ fn choose(pending: &[InputRequest], session_id: &str, name: Option<&str>) -> Res
         }
         (None, [only]) => only,
         (None, several) => {
-            let shown: String = pending.iter().map(|request| approval::show(request, Style::PLAIN)).collect();
+            let shown = approval::show_all(pending, session_id, Style::PLAIN);
             return Err(CliError::usage(format!(
-                "{} questions wait in {session_id}:\n{shown}",
-                several.len()
+                "{} questions wait in {session_id}:\n{}",
+                several.len(),
+                shown.trim_end()
             ))
             .hint(format!("name one: {}", several.join(", "))));
         }

@@ -1,13 +1,12 @@
 //! `qd attach`.
 
 use qd_link::client::{Attachment, MuxClient, Start};
-use qd_wire::message::StopReason;
 
 use crate::arguments::AttachArguments;
 use crate::clock;
 use crate::conversation::{Conversation, Ending, Manner, stdin_is_terminal, stdin_lines};
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::server;
 use crate::settings::Settings;
 
@@ -25,14 +24,17 @@ pub(crate) async fn run(
         Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?;
     let interactive = stdin_is_terminal() && !output.json;
     if interactive {
-        output.note(&output.style.dim(&format!("attached to {session_id}; Ctrl-D detaches\n")));
+        output.note(
+            &output.error_style.dim(&format!("attached to {}; Ctrl-D detaches\n", harmless(&session_id))),
+        );
     }
     let manner = Manner { one_turn: false, quiet: false, lines: Some(stdin_lines()?), interactive };
     match Conversation::new(output, attachment, manner)?.follow().await? {
-        Ending::Idle(Some(StopReason::Error)) => Err(CliError::failed("the turn ended with an error")),
+        Ending::Troubled => Err(CliError::failed("not everything could be done")
+            .hint(format!("what happened is above, and in: qd logs {session_id}"))),
         Ending::Idle(_) | Ending::Closed => Ok(()),
         Ending::Detached => {
-            output.note(&format!("detached; the session goes on: qd attach {session_id}\n"));
+            output.note(&harmless(&format!("detached; the session goes on: qd attach {session_id}\n")));
             Ok(())
         }
     }

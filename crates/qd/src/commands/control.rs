@@ -1,8 +1,9 @@
-//! The commands that say one thing to one session: `send`, `steer`, `abort`, `stop`, `rm`.
+//! The commands that say one thing to one session: `send`, `steer`, `abort`, `stop`, `restart`, `rm`.
 
-use qd_link::client::Request;
+use qd_link::client::{CallError, Request};
 use qd_wire::Command;
 use qd_wire::command::{NoParams, PromptParams, SteerParams, StreamingBehavior};
+use qd_wire::data::SessionStatus;
 
 use crate::arguments::{SendArguments, SteerArguments};
 use crate::error::CliError;
@@ -36,11 +37,59 @@ pub(crate) async fn steer(
 }
 
 pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -> Result<(), CliError> {
-    say(settings, output, session, Command::Abort(NoParams {}), "aborted").await
+    let (client, _frames) = server::connect(settings).await?;
+    let session_id = server::resolve_session(&client, Some(session)).await?;
+    let before = server::state(&client, &session_id).await?;
+    let request = Request::session(&session_id, Command::Abort(NoParams {}));
+    let response = client.call(&request).await?;
+    let mut sentence = match runs(before.status) {
+        true => format!("aborted {session_id}"),
+        false => format!("nothing to abort: {session_id} is {}", before.status.as_str()),
+    };
+    // A session without a process refuses, and that is as good: nothing ran in it.
+    if !response.success && runs(before.status) {
+        return Err(CallError::Refused(Box::new(response)).into());
+    }
+    let after = server::state(&client, &session_id).await?;
+    if let Some(queued) = queued(after.queue.steering.len() + after.queue.follow_up.len()) {
+        sentence.push_str(&format!("\n{queued}"));
+    }
+    super::report(output, &response, &sentence)
+}
+
+fn runs(status: SessionStatus) -> bool {
+    match status {
+        SessionStatus::Working | SessionStatus::Starting => true,
+        SessionStatus::Idle | SessionStatus::Dormant | SessionStatus::Failed | SessionStatus::Closed => false,
+    }
+}
+
+/// What becomes of the messages that wait.
+fn queued(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 queued message stays and runs with the next prompt".to_owned()),
+        _ => Some(format!("{count} queued messages stay and run with the next prompt")),
+    }
 }
 
 pub(crate) async fn stop(settings: &Settings, output: &Output, session: &str) -> Result<(), CliError> {
-    say(settings, output, session, Command::SessionClose(NoParams {}), "stopped").await
+    let (client, _frames) = server::connect(settings).await?;
+    let session_id = server::resolve_session(&client, Some(session)).await?;
+    let before = server::state(&client, &session_id).await?;
+    let request = Request::session(&session_id, Command::SessionClose(NoParams {}));
+    let response = client.call(&request).await?;
+    if before.status == SessionStatus::Closed {
+        return super::report(output, &response, &format!("{session_id} is already closed"));
+    }
+    if !response.success {
+        return Err(CallError::Refused(Box::new(response)).into());
+    }
+    super::report(output, &response, &format!("stopped {session_id}"))
+}
+
+pub(crate) async fn restart(settings: &Settings, output: &Output, session: &str) -> Result<(), CliError> {
+    say(settings, output, session, Command::SessionRestart(NoParams {}), "restarted").await
 }
 
 pub(crate) async fn remove(settings: &Settings, output: &Output, session: &str) -> Result<(), CliError> {
@@ -58,4 +107,21 @@ async fn say(
     let session_id = server::resolve_session(&client, Some(session)).await?;
     let response = super::succeed(&client, &Request::session(&session_id, command)).await?;
     super::report(output, &response, &format!("{done} {session_id}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_queued_is_said() {
+        let said: Vec<_> = [0, 1, 2].map(queued).into_iter().flatten().collect();
+        assert_eq!(
+            said,
+            [
+                "1 queued message stays and runs with the next prompt",
+                "2 queued messages stay and run with the next prompt"
+            ]
+        );
+    }
 }

@@ -1,5 +1,8 @@
 //! `qd ls`.
 
+use std::collections::BTreeMap;
+
+use qd_wire::InputRequest;
 use qd_wire::data::SessionSummary;
 
 use crate::arguments::ListArguments;
@@ -11,6 +14,7 @@ use crate::settings::Settings;
 
 const TITLE_CHARACTERS_MAX: usize = 40;
 const DIRECTORY_CHARACTERS_MAX: usize = 40;
+const QUESTION_CHARACTERS_MAX: usize = 100;
 const HEAD: [&str; 8] = ["ID", "STATE", "HARNESS", "MACHINE", "DIRECTORY", "TITLE", "AGE", "WAITING"];
 
 /// Prints the sessions.
@@ -31,11 +35,24 @@ pub(crate) async fn run(
         output.note("no sessions; start one: qd run --harness demo \"hello\"\n");
         return Ok(());
     }
+    let mut questions = BTreeMap::new();
+    if arguments.waiting {
+        for session in &sessions {
+            let state = server::state(&client, &session.session_id).await?;
+            questions.insert(session.session_id.clone(), state.pending_input);
+        }
+    }
     let home = std::env::var("HOME").ok();
-    output.out(&table(&sessions, clock::now_ms(), home.as_deref(), output.style))
+    output.out(&table(&sessions, &questions, clock::now_ms(), home.as_deref(), output.style))
 }
 
-fn table(sessions: &[SessionSummary], now_ms: i64, home: Option<&str>, style: Style) -> String {
+fn table(
+    sessions: &[SessionSummary],
+    questions: &BTreeMap<String, Vec<InputRequest>>,
+    now_ms: i64,
+    home: Option<&str>,
+    style: Style,
+) -> String {
     let rows: Vec<[String; 8]> = sessions.iter().map(|session| row(session, now_ms, home)).collect();
     let mut widths = HEAD.map(|title| title.chars().count());
     for row in &rows {
@@ -44,11 +61,15 @@ fn table(sessions: &[SessionSummary], now_ms: i64, home: Option<&str>, style: St
         }
     }
     let mut text = style.bold(&line(&HEAD.map(str::to_owned), &widths)) + "\n";
-    for row in &rows {
+    for (row, session) in rows.iter().zip(sessions) {
         let line = line(row, &widths);
         let waits = !row[7].is_empty();
         text.push_str(&if waits { style.yellow(&line) } else { line });
         text.push('\n');
+        for question in questions.get(&session.session_id).into_iter().flatten() {
+            let (title, id) = (one_line(question.title(), QUESTION_CHARACTERS_MAX), question.request_id());
+            text.push_str(&format!("  ? {title}  {}\n", style.dim(&one_line(id, usize::MAX))));
+        }
     }
     text
 }
@@ -65,7 +86,7 @@ fn row(session: &SessionSummary, now_ms: i64, home: Option<&str>) -> [String; 8]
         count => format!("{count}"),
     };
     [
-        session.session_id.clone(),
+        one_line(&session.session_id, usize::MAX),
         one_line(&session.state, 20),
         one_line(&session.harness, 20),
         one_line(&session.runner_id, 20),
@@ -115,6 +136,8 @@ mod tests {
                 json!({"harness":"demo","cwd":"/very/long/path/that/goes/on/and/on/until/the/end","last_activity":59_000}),
             ),
         ];
-        insta::assert_snapshot!(table(&sessions, 60_000, Some("/home/ada"), Style::PLAIN));
+        let question = json!({"type":"confirm","request_id":"q1","title":"Go\u{1b}?","message":"now"});
+        let questions = BTreeMap::from([("s2".to_owned(), vec![serde_json::from_value(question).unwrap()])]);
+        insta::assert_snapshot!(table(&sessions, &questions, 60_000, Some("/home/ada"), Style::PLAIN));
     }
 }

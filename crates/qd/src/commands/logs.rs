@@ -1,16 +1,17 @@
 //! `qd logs`.
 
-use qd_link::client::{Attachment, MuxClient, Request, Start, Update};
+use qd_link::client::{Attachment, Frame, MuxClient, Request, Start, Update};
 use qd_wire::command::GetMessagesParams;
 use qd_wire::data::MessagesData;
 use qd_wire::message::Message;
-use qd_wire::{Command, EventPayload};
+use qd_wire::{Command, Event, EventEnvelope, EventPayload, InputRequest};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::approval;
 use crate::arguments::LogsArguments;
 use crate::clock;
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::render::Renderer;
 use crate::server;
 use crate::settings::Settings;
@@ -27,10 +28,14 @@ pub(crate) async fn run(
     let options = server::locate(settings)?;
     let (client, frames) = MuxClient::connect_with(&options).await?;
     let session_id = server::resolve_session(&client, arguments.session.as_deref()).await?;
-    let mut view = View { output, renderer: Renderer::new(output.style) };
+    let mut view = View { output, renderer: output.renderer(), shown_questions: Vec::new() };
     if !arguments.follow {
         for message in history(&client, &session_id, arguments.last, None).await? {
             view.message(&message)?;
+        }
+        if !output.json {
+            let pending = server::state(&client, &session_id).await?.pending_input;
+            output.out(&approval::show_all(&pending, &session_id, output.style))?;
         }
         return Ok(());
     }
@@ -67,12 +72,14 @@ async fn history(
 struct View<'a> {
     output: &'a Output,
     renderer: Renderer,
+    /// Open questions on the screen; the server bounds how many a session may have.
+    shown_questions: Vec<String>,
 }
 
 impl View<'_> {
     async fn follow(mut self, mut attachment: Attachment, last: Option<u64>) -> Result<(), CliError> {
         let mut interrupts = signal(SignalKind::interrupt())?;
-        let mut attached_before = false;
+        let (mut attached_before, mut lost) = (false, false);
         loop {
             let update = tokio::select! {
                 update = attachment.next() => update?,
@@ -84,29 +91,64 @@ impl View<'_> {
                     if !attached_before {
                         self.older(&attachment, &newest, last).await?;
                     }
-                    attached_before = true;
-                    let limit = usize::try_from(last.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-                    for message in &newest[newest.len().saturating_sub(limit)..] {
+                    for message in &newest[left_out(newest.len(), last, attached_before)..] {
                         self.message(message)?;
                     }
-                }
-                Update::Event { event, frame } => {
-                    if self.output.json {
-                        match frame {
-                            Some(frame) => self.output.out(&format!("{}\n", frame.text()))?,
-                            None => self.output.json_line(&event)?,
-                        }
-                    } else if let EventPayload::Known(_) = &event.payload {
-                        self.renderer.event(&event);
-                        self.write()?;
+                    attached_before = true;
+                    if std::mem::take(&mut lost) {
+                        self.output.note("connected again\n");
                     }
+                    self.questions(&attach.pending_input, attachment.session_id())?;
                 }
+                Update::Event { event, frame } => self.event(&event, frame.as_ref())?,
                 Update::System(_) => {}
                 Update::Disconnected { reason, .. } => {
-                    self.output.note(&format!("connection lost ({reason})\n"))
+                    self.renderer.end_line();
+                    self.output.rendered(&mut self.renderer)?;
+                    // One line for each outage; the tries in between are no news.
+                    if !std::mem::replace(&mut lost, true) {
+                        self.output.note(&format!("connection lost ({}); trying again\n", harmless(&reason)));
+                    }
                 }
             }
         }
+    }
+
+    fn event(&mut self, event: &EventEnvelope, frame: Option<&Frame>) -> Result<(), CliError> {
+        if self.output.json {
+            return self.output.event_line(event, frame);
+        }
+        let EventPayload::Known(known) = &event.payload else { return Ok(()) };
+        self.renderer.event(event);
+        self.output.rendered(&mut self.renderer)?;
+        match known {
+            Event::AgentInputNeeded { request } => {
+                self.questions(std::slice::from_ref(request), &event.session_id)
+            }
+            Event::AgentInputResolved { request_id, .. } => {
+                self.shown_questions.retain(|shown| shown != request_id);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows the questions that are not on the screen yet.
+    fn questions(&mut self, pending: &[InputRequest], session_id: &str) -> Result<(), CliError> {
+        for request in pending {
+            if self.output.json || self.shown_questions.iter().any(|shown| shown == request.request_id()) {
+                continue;
+            }
+            self.shown_questions.push(request.request_id().to_owned());
+            self.renderer.end_line();
+            self.output.rendered(&mut self.renderer)?;
+            self.output.out(&approval::show_all(
+                std::slice::from_ref(request),
+                session_id,
+                self.output.style,
+            ))?;
+        }
+        Ok(())
     }
 
     /// What the snapshot of the attach leaves out.
@@ -130,16 +172,27 @@ impl View<'_> {
             return self.output.json_line(message);
         }
         self.renderer.message(message);
-        self.write()
+        self.output.rendered(&mut self.renderer)
     }
+}
 
-    fn write(&mut self) -> Result<(), CliError> {
-        let rendered = self.renderer.take();
-        if !rendered.err.is_empty() {
-            self.output.out(&rendered.out)?;
-            self.output.note(&rendered.err);
-            return Ok(());
-        }
-        self.output.out(&rendered.out)
+/// How many messages of a snapshot are not shown. The limit is of the history: what was missed while the connection
+/// was lost is shown whole.
+fn left_out(count: usize, last: Option<u64>, attached_before: bool) -> usize {
+    let limit = last.filter(|_| !attached_before).and_then(|last| usize::try_from(last).ok());
+    count.saturating_sub(limit.unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_of_the_history_and_not_of_what_was_missed() {
+        assert_eq!(left_out(5, Some(2), false), 3);
+        assert_eq!(left_out(5, Some(0), false), 5);
+        assert_eq!(left_out(1, Some(2), false), 0);
+        assert_eq!(left_out(5, None, false), 0);
+        assert_eq!(left_out(5, Some(2), true), 0);
     }
 }

@@ -11,7 +11,7 @@ use crate::arguments::RunArguments;
 use crate::clock;
 use crate::conversation::{Conversation, Ending, Manner, stdin_is_terminal, stdin_lines};
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::server;
 use crate::settings::Settings;
 
@@ -52,8 +52,10 @@ pub(crate) async fn run(
             Err(CliError::failed("the turn was aborted").hint(format!("go on: qd attach {session_id}")))
         }
         Ending::Closed => Err(CliError::failed("the session was closed before the turn ended")),
+        // Only the end of a pipe is told so.
+        Ending::Troubled => Err(CliError::failed("not everything could be done")),
         Ending::Detached => {
-            output.note(&format!("detached; the session goes on: qd attach {session_id}\n"));
+            output.note(&harmless(&format!("detached; the session goes on: qd attach {session_id}\n")));
             Ok(())
         }
     }
@@ -74,7 +76,7 @@ async fn detach(
     if output.json {
         output.json_line(&json!({ "session_id": session_id }))
     } else {
-        output.out(&format!("{session_id}\n"))
+        output.out(&format!("{}\n", harmless(session_id)))
     }
 }
 

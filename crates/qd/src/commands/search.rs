@@ -20,13 +20,12 @@ pub(crate) async fn run(
     output: &Output,
     arguments: SearchArguments,
 ) -> Result<(), CliError> {
+    let query = arguments.query.join(" ");
+    if query.trim().is_empty() {
+        return Err(CliError::usage("the query is empty").hint("say what to find: qd search WORDS"));
+    }
     let (client, _frames) = server::connect(settings).await?;
-    let params = SearchParams {
-        query: arguments.query.join(" "),
-        role: arguments.role,
-        limit: Some(arguments.limit),
-        offset: None,
-    };
+    let params = SearchParams { query, role: arguments.role, limit: Some(arguments.limit), offset: None };
     let data: SearchData = client.query(&Request::system(Command::Search(params))).await?;
     if output.json {
         return output.json_line(&data.hits);
@@ -40,7 +39,7 @@ pub(crate) async fn run(
 }
 
 fn line(hit: &SearchHit, now_ms: i64, style: Style) -> String {
-    let place = format!("{}#{}", hit.session_id, hit.idx);
+    let place = format!("{}#{}", one_line(&hit.session_id, usize::MAX), hit.idx);
     let who = format!("{} {}", one_line(&hit.role, 12), age(now_ms, hit.created_at));
     let snippet = one_line(&hit.snippet.replace('\n', " "), SNIPPET_CHARACTERS_MAX);
     format!("{}  {}  {snippet}\n", style.bold(&place), style.dim(&who))

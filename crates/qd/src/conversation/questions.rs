@@ -7,7 +7,10 @@ use qd_wire::command::InputResponseParams;
 use qd_wire::input::InputOutcome;
 
 use crate::approval;
-use crate::output::Style;
+use crate::output::{Style, harmless, one_line};
+
+/// As much of a line as is shown again.
+const ECHO_CHARACTERS_MAX: usize = 60;
 
 /// How questions are put.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +25,8 @@ pub(super) struct Questions {
     open: VecDeque<InputRequest>,
     /// The last question answered here, whose end is no news.
     answered: Option<String>,
+    /// The question shown ended without us; what is typed now may have been begun as its answer.
+    overtaken: bool,
 }
 
 impl Questions {
@@ -43,7 +48,17 @@ impl Questions {
 
     /// All open questions, as the server knows them.
     pub(super) fn replace(&mut self, pending: &[InputRequest], session_id: &str, asking: Asking) -> String {
-        self.open.retain(|open| pending.iter().any(|request| request.request_id() == open.request_id()));
+        let is_open =
+            |open: &InputRequest| pending.iter().any(|request| request.request_id() == open.request_id());
+        let first_ended = self.open.front().is_some_and(|first| !is_open(first));
+        self.open.retain(is_open);
+        if first_ended && asking.interactive {
+            self.overtaken = true;
+            // The cursor stands behind the question.
+            let text = format!("\n{}\n", asking.style.dim("the question was answered elsewhere"));
+            let rest: String = pending.iter().map(|request| self.ask(request, session_id, asking)).collect();
+            return text + if rest.is_empty() { self.put(asking) } else { rest }.as_str();
+        }
         pending.iter().map(|request| self.ask(request, session_id, asking)).collect()
     }
 
@@ -71,16 +86,32 @@ impl Questions {
         };
         let mut text = format!("{}\n", asking.style.dim(&format!("the question {how}")));
         if asking.interactive && was_first {
+            self.overtaken = true;
+            // The cursor stands behind the question.
+            text.insert(0, '\n');
             text.push_str(&self.put(asking));
         }
         text
+    }
+
+    /// Whether a line was probably begun as the answer to a question that is over; the text says so. Lines come
+    /// whole, so only the first one after the end can have been.
+    pub(super) fn overtaken(&mut self, line: &str) -> Option<String> {
+        if !std::mem::take(&mut self.overtaken) || line.trim().is_empty() {
+            return None;
+        }
+        let again = if self.is_waiting() { "answer the next one" } else { "send it as a prompt" };
+        let line = one_line(line, ECHO_CHARACTERS_MAX);
+        Some(format!(
+            "not sent: \"{line}\" — the question was answered elsewhere; type it again to {again}\n"
+        ))
     }
 
     /// The answer in a line typed at the first question; an error is a text to show.
     pub(super) fn answer(&mut self, line: &str) -> Result<InputResponseParams, String> {
         let Some(request) = self.open.front() else { return Err(String::new()) };
         let params = approval::typed_answer(request, line)
-            .map_err(|problem| format!("{problem}\n[{}] ", approval::choices(request)))?;
+            .map_err(|problem| format!("{}\n[{}] ", harmless(&problem), approval::choices(request)))?;
         self.answered = Some(request.request_id().to_owned());
         self.open.pop_front();
         Ok(params)
@@ -122,5 +153,36 @@ mod tests {
         shown.push(questions.resolved("b", Some(InputOutcome::Answered), asking));
         insta::assert_snapshot!(shown.join("----\n"));
         assert!(questions.is_waiting());
+    }
+
+    #[test]
+    fn a_line_begun_as_an_answer_does_not_become_a_prompt() {
+        let asking = Asking { interactive: true, style: Style::PLAIN };
+        let mut questions = Questions::default();
+        questions.ask(&confirm("a"), "s1", asking);
+        assert_eq!(questions.overtaken("green"), None, "the question still waits");
+        questions.resolved("a", Some(InputOutcome::Answered), asking);
+        let text = questions.overtaken("green").unwrap();
+        assert_eq!(
+            text,
+            "not sent: \"green\" — the question was answered elsewhere; type it again to send it as a prompt\n"
+        );
+        assert_eq!(questions.overtaken("green"), None, "the second time it is meant");
+        questions.ask(&confirm("b"), "s1", asking);
+        questions.ask(&confirm("c"), "s1", asking);
+        let text = questions.replace(&[confirm("c")], "s1", asking);
+        assert!(
+            text.starts_with("\nthe question was answered elsewhere") && text.contains("Go c?"),
+            "{text}"
+        );
+        assert!(questions.overtaken("y").unwrap().contains("answer the next one"));
+        questions.answer("y").unwrap();
+        questions.resolved("c", Some(InputOutcome::Answered), asking);
+        assert_eq!(questions.overtaken("next"), None, "we answered it ourselves");
+        let mut elsewhere = Questions::default();
+        let piped = Asking { interactive: false, ..asking };
+        elsewhere.ask(&confirm("d"), "s1", piped);
+        elsewhere.resolved("d", Some(InputOutcome::Answered), piped);
+        assert_eq!(elsewhere.overtaken("next"), None, "a pipe begins no line early");
     }
 }

@@ -15,20 +15,24 @@ use crate::settings::{Environment, Words};
 const PI_VERSION_MIN: [u64; 3] = [0, 84, 3];
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 const TEXT_CHARACTERS_MAX: usize = 160;
+/// The server read its settings when it started, maybe elsewhere.
+const WHOSE: &str = "pi_command of this shell; the running server may have another";
 const INSTALL_ADVICE: &str = "npm install -g @earendil-works/pi-coding-agent, or say where it is: --pi-command (the demo works without it)";
 
 pub(super) async fn pi(command: &Words) -> Check {
     let words = command.as_slice();
     match version_of(words).await {
         Ok(text) => judge_pi(&words.join(" "), &text),
-        Err(problem) => Check::warning("pi", format!("`{}` {problem}", words.join(" ")), INSTALL_ADVICE),
+        Err(problem) => {
+            Check::warning("pi", format!("`{}` {problem} ({WHOSE})", words.join(" ")), INSTALL_ADVICE)
+        }
     }
 }
 
 fn judge_pi(command: &str, text: &str) -> Check {
     match version_in(text) {
         Some(version) if version >= PI_VERSION_MIN => {
-            Check::ok("pi", format!("{} (`{command}`)", dotted(version)))
+            Check::ok("pi", format!("{} (`{command}`, {WHOSE})", dotted(version)))
         }
         Some(version) => Check::warning(
             "pi",
@@ -69,7 +73,7 @@ pub(super) fn models(environment: &Environment) -> Check {
         return Check::warning(
             NAME,
             format!("none in {}", directory.display()),
-            "start `pi` once and use /login, or set a provider's key in the environment of `qd up`",
+            "pi without keys answers nothing: start `pi` once and use /login, or set a provider's key in the environment of `qd up`",
         );
     }
     let list = |title: &str, names: &[String]| {
@@ -162,6 +166,11 @@ mod tests {
     #[tokio::test]
     async fn a_missing_program_is_a_warning_with_advice() {
         let check = pi(&Words::one("/no/such/pi")).await;
-        assert_eq!((check.health, check.found.as_str()), (Health::Warning, "`/no/such/pi` is not installed"));
+        assert_eq!(check.health, Health::Warning);
+        assert!(
+            check.found.starts_with("`/no/such/pi` is not installed (pi_command of this shell"),
+            "{}",
+            check.found
+        );
     }
 }

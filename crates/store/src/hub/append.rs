@@ -66,7 +66,7 @@ fn effect_bytes(record: &RecordIn) -> usize {
 fn apply(connection: &Connection, session_id: &str, effect: &Effect) -> Result<()> {
     match effect {
         Effect::UpsertSession(session) => sessions::upsert(connection, session),
-        Effect::SessionPatch(patch) => sessions::patch(connection, session_id, patch).map(drop),
+        Effect::SessionPatch(patch) => sessions::patch(connection, session_id, patch),
         Effect::Message(message) => messages::upsert(connection, session_id, message),
         Effect::ReplaceMessages(list) => messages::replace(connection, session_id, list),
     }

@@ -1,8 +1,12 @@
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::types::Login;
 use crate::error::Result;
 
+/// Logins that are kept.
+pub const LOGINS_MAX: usize = 100;
 /// A login's last use is written only when the stored one is older than this.
 const TOUCH_MS: i64 = 60_000;
 
@@ -13,6 +17,12 @@ pub(super) fn put(connection: &Connection, login: &Login) -> Result<()> {
              ON CONFLICT (token_hash) DO UPDATE SET last_used_at = excluded.last_used_at, label = excluded.label",
         )?
         .execute(params![login.token_hash, login.created_at, login.last_used_at, login.label])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM logins WHERE token_hash <> ?1 AND token_hash NOT IN
+             (SELECT token_hash FROM logins WHERE token_hash <> ?1 ORDER BY last_used_at DESC LIMIT ?2)",
+        )?
+        .execute(params![login.token_hash, LOGINS_MAX as i64 - 1])?;
     Ok(())
 }
 
@@ -23,12 +33,9 @@ pub(super) fn get(connection: &Connection, token_hash: &[u8]) -> Result<Option<L
     Ok(select.query_row([token_hash], from_row).optional()?)
 }
 
-pub(super) fn list(connection: &Connection) -> Result<Vec<Login>> {
-    let mut select = connection.prepare_cached(
-        "SELECT token_hash, created_at, last_used_at, label FROM logins ORDER BY created_at",
-    )?;
-    let rows = select.query_map([], from_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+pub(super) fn is_alive(login: &Login, now: i64, life: Duration) -> bool {
+    let life = i64::try_from(life.as_millis()).unwrap_or(i64::MAX);
+    now.saturating_sub(login.last_used_at) < life
 }
 
 pub(super) fn is_stale(login: &Login, now: i64) -> bool {

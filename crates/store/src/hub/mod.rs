@@ -10,9 +10,11 @@ mod types;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use logins::LOGINS_MAX;
 pub use read::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX};
 pub use search::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX};
 pub use types::{
@@ -53,16 +55,6 @@ impl HubStore {
         self.engine.enqueue(bytes, move |connection| append::append(connection, &batch), |_| {}).await
     }
 
-    pub async fn upsert_session(&self, session: HubSession) -> Result<()> {
-        self.engine.write(0, move |connection| sessions::upsert(connection, &session)).await
-    }
-
-    /// Changes fields of a session; false if there is none.
-    pub async fn patch_session(&self, session_id: &str, patch: SessionPatch) -> Result<bool> {
-        let session_id = session_id.to_owned();
-        self.engine.write(0, move |connection| sessions::patch(connection, &session_id, &patch)).await
-    }
-
     /// Removes a session with its records and messages; false if there was none.
     pub async fn delete_session(&self, session_id: &str) -> Result<bool> {
         let session_id = session_id.to_owned();
@@ -72,11 +64,6 @@ impl HubStore {
     /// All sessions, most recently updated first.
     pub async fn sessions(&self) -> Result<Vec<HubSession>> {
         self.engine.read(sessions::list).await
-    }
-
-    pub async fn session(&self, session_id: &str) -> Result<Option<HubSession>> {
-        let session_id = session_id.to_owned();
-        self.engine.read(move |connection| sessions::get(connection, &session_id)).await
     }
 
     /// Records after a cursor, in order, until one of the limits; at least one if there is one. Bodies share
@@ -113,24 +100,25 @@ impl HubStore {
         self.engine.read(move |connection| search::search(connection, &query)).await
     }
 
-    /// Stores a login token by its hash.
+    /// Stores a login token by its hash. Beyond `LOGINS_MAX` those unused for longest go.
     pub async fn put_login(&self, login: Login) -> Result<()> {
         self.engine.write(0, move |connection| logins::put(connection, &login)).await
     }
 
-    /// The login with this hash, if there is one. Its use is noted, at most once a minute.
-    pub async fn check_login(&self, token_hash: &[u8], now: i64) -> Result<Option<Login>> {
+    /// The login with this hash, if there is one that was used within `life`. Its use is noted, at most once a
+    /// minute, and if the disk is full not at all: who has logged in stays in.
+    pub async fn check_login(&self, token_hash: &[u8], now: i64, life: Duration) -> Result<Option<Login>> {
         let hash = token_hash.to_vec();
         let found = self.engine.read(move |connection| logins::get(connection, &hash)).await?;
+        let found = found.filter(|login| logins::is_alive(login, now, life));
         if let Some(login) = found.as_ref().filter(|login| logins::is_stale(login, now)) {
             let hash = login.token_hash.clone();
-            self.engine.write(0, move |connection| logins::touch(connection, &hash, now)).await?;
+            let touch = self.engine.write(0, move |connection| logins::touch(connection, &hash, now));
+            if let Err(error) = touch.await {
+                tracing::warn!(%error, "the use of a login cannot be noted");
+            }
         }
         Ok(found)
-    }
-
-    pub async fn logins(&self) -> Result<Vec<Login>> {
-        self.engine.read(logins::list).await
     }
 
     /// False if there was none.
@@ -143,6 +131,19 @@ impl HubStore {
     #[doc(hidden)]
     pub async fn limit_pages_for_tests(&self, pages: u32) -> Result<()> {
         self.engine.limit_pages(pages).await
+    }
+
+    /// Makes the tables refuse the title `bad` and every change of logins, as failing disks or later constraints
+    /// might.
+    #[doc(hidden)]
+    pub async fn refuse_for_tests(&self) -> Result<()> {
+        const TRIGGERS: &str = "CREATE TEMP TRIGGER no_bad_title BEFORE UPDATE OF title ON main.sessions
+            WHEN new.title = 'bad' BEGIN SELECT raise(ABORT, 'refused for a test'); END;
+            CREATE TEMP TRIGGER no_login BEFORE INSERT ON main.logins
+            BEGIN SELECT raise(ABORT, 'refused for a test'); END;
+            CREATE TEMP TRIGGER no_use BEFORE UPDATE ON main.logins
+            BEGIN SELECT raise(ABORT, 'refused for a test'); END;";
+        self.engine.write(0, |connection| Ok(connection.execute_batch(TRIGGERS)?)).await
     }
 
     /// Finishes what is queued, checkpoints and closes; later requests get `Closed`.

@@ -9,8 +9,8 @@ use crate::slab::Slab;
 
 /// The longest page of messages, whatever was asked for.
 pub const MESSAGE_PAGE_ROWS_MAX: usize = 1000;
-/// A page ends before the message that would make it greater than this; a single greater one is a page.
-pub const MESSAGE_PAGE_BYTES_MAX: usize = 32 << 20;
+/// A page ends with the message that makes it greater than this: it holds at most this and one message.
+pub const MESSAGE_PAGE_BYTES_MAX: usize = 4 << 20;
 
 const RECORDS: &str = "SELECT record_key, body FROM records WHERE record_key > ?1 AND record_key <= ?2
     ORDER BY record_key LIMIT ?3";
@@ -54,11 +54,13 @@ pub(super) fn messages_page(
     let mut select = connection.prepare_cached(NEWEST)?;
     let mut rows = select.query((session_id, before_idx.unwrap_or(i64::MAX), limit))?;
     let mut slab = Slab::default();
-    while let Some(row) = rows.next()? {
+    let mut bytes = 0;
+    while bytes < MESSAGE_PAGE_BYTES_MAX
+        && let Some(row) = rows.next()?
+    {
         let body = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        if !slab.push(row.get::<_, i64>(0)?, body, MESSAGE_PAGE_BYTES_MAX) {
-            break;
-        }
+        bytes += body.len();
+        slab.push(row.get::<_, i64>(0)?, body, usize::MAX);
     }
     let mut page = slab.into_bodies();
     page.reverse();

@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::key::{SEQ_MAX, counter, session_base};
 
 const COLUMNS: &str = "session_id, runner_id, harness, cwd, title, model, provider, state, created_at, \
-    updated_at, last_seq, closed, meta_json";
+    updated_at, last_seq, closed, meta_json, \
+    (SELECT count(*) FROM messages WHERE messages.session_id = sessions.session_id AND active = 1)";
 /// A placeholder made by a record that came first has created_at 0 and takes the real one later.
 const UPSERT: &str = "INSERT INTO sessions
     (session_id, runner_id, harness, cwd, title, model, provider, state, created_at, updated_at, last_seq, closed,
@@ -44,8 +45,8 @@ pub(super) fn upsert(connection: &Connection, session: &HubSession) -> Result<()
     Ok(())
 }
 
-pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPatch) -> Result<bool> {
-    let changed = connection.prepare_cached(PATCH)?.execute(named_params! {
+pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPatch) -> Result<()> {
+    connection.prepare_cached(PATCH)?.execute(named_params! {
         ":session_id": session_id,
         ":runner_id": patch.runner_id,
         ":harness": patch.harness,
@@ -58,7 +59,7 @@ pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPa
         ":closed": patch.closed,
         ":meta_json": patch.meta_json,
     })?;
-    Ok(changed > 0)
+    Ok(())
 }
 
 /// The number of a session and its greatest `seq`; makes a placeholder for one nobody has described yet.
@@ -95,11 +96,6 @@ pub(super) fn list(connection: &Connection) -> Result<Vec<HubSession>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn get(connection: &Connection, session_id: &str) -> Result<Option<HubSession>> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session_id = ?1");
-    Ok(connection.prepare_cached(&sql)?.query_row([session_id], from_row).optional()?)
-}
-
 fn from_row(row: &Row<'_>) -> rusqlite::Result<HubSession> {
     Ok(HubSession {
         session_id: row.get(0)?,
@@ -115,5 +111,6 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<HubSession> {
         last_seq: row.get::<_, i64>(10)?.cast_unsigned(),
         closed: row.get(11)?,
         meta_json: row.get(12)?,
+        message_count: row.get::<_, i64>(13)?.cast_unsigned(),
     })
 }

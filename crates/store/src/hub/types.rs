@@ -20,6 +20,8 @@ pub struct HubSession {
     pub last_seq: u64,
     pub closed: bool,
     pub meta_json: Option<String>,
+    /// Active messages. Counted when sessions are listed; an upsert does not look at it.
+    pub message_count: u64,
 }
 
 /// One durable record on its way into the log.

@@ -126,23 +126,6 @@ impl RunnerStore {
         self.engine.read(outcomes::load).await
     }
 
-    /// The newest outcome of this id.
-    pub async fn outcome_by_id(&self, principal: &str, id: &str) -> Result<Option<OutcomeRow>> {
-        let (principal, id) = (principal.to_owned(), id.to_owned());
-        self.engine.read(move |connection| outcomes::by_id(connection, &principal, &id)).await
-    }
-
-    /// The newest outcome of this key in its scope, which is a session id or empty.
-    pub async fn outcome_by_key(
-        &self,
-        principal: &str,
-        scope: &str,
-        key: &str,
-    ) -> Result<Option<OutcomeRow>> {
-        let (principal, scope, key) = (principal.to_owned(), scope.to_owned(), key.to_owned());
-        self.engine.read(move |connection| outcomes::by_key(connection, &principal, &scope, &key)).await
-    }
-
     /// After a restart: nobody can know how these ended. Returns how many there were.
     pub async fn mark_in_flight_indeterminate(&self) -> Result<u64> {
         self.engine.write(0, outcomes::mark_in_flight_indeterminate).await

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::types::{OutcomeLimits, OutcomeRow, OutcomeStatus};
 use crate::error::Result;
@@ -47,28 +47,6 @@ pub(super) fn load(connection: &Connection) -> Result<Vec<OutcomeRow>> {
     let mut select = connection.prepare_cached(&sql)?;
     let rows = select.query_map([], from_row)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-pub(super) fn by_id(connection: &Connection, principal: &str, id: &str) -> Result<Option<OutcomeRow>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM outcomes WHERE principal = ?1 AND id = ?2
-         ORDER BY created_at DESC, outcome_key DESC LIMIT 1"
-    );
-    Ok(connection.prepare_cached(&sql)?.query_row([principal, id], from_row).optional()?)
-}
-
-pub(super) fn by_key(
-    connection: &Connection,
-    principal: &str,
-    scope: &str,
-    key: &str,
-) -> Result<Option<OutcomeRow>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM outcomes
-         WHERE principal = ?1 AND session_id = ?2 AND idempotency_key = ?3 AND idempotency_key <> ''
-         ORDER BY created_at DESC, outcome_key DESC LIMIT 1"
-    );
-    Ok(connection.prepare_cached(&sql)?.query_row([principal, scope, key], from_row).optional()?)
 }
 
 pub(super) fn mark_in_flight_indeterminate(connection: &Connection) -> Result<u64> {

@@ -1,7 +1,11 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use qd_store::{Appended, Effect, HubSession, HubStore, Login, SEQ_MAX, SessionPatch, StoreError};
+use qd_store::{
+    Appended, Effect, HubSession, HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX, SEQ_MAX, SessionPatch,
+    StoreError,
+};
 
 use super::Place;
 use crate::fixtures::{message, put, record};
@@ -19,6 +23,10 @@ fn session(session_id: &str, updated_at: i64) -> HubSession {
         meta_json: Some("{}".into()),
         ..HubSession::default()
     }
+}
+
+async fn listed(store: &HubStore, session_id: &str) -> Option<HubSession> {
+    store.sessions().await.unwrap().into_iter().find(|session| session.session_id == session_id)
 }
 
 async fn page_ids(store: &HubStore, before: Option<i64>, limit: usize) -> (Vec<String>, Option<i64>, u64) {
@@ -49,7 +57,7 @@ pub(crate) async fn records_come_back_in_order(place: &impl Place) {
 
     let store = place.hub();
     assert_eq!(store.records_after("a", 0, 1000, usize::MAX).await.unwrap(), expected, "after reopening");
-    assert_eq!(store.session("a").await.unwrap().unwrap().last_seq, 50);
+    assert_eq!(listed(&store, "a").await.unwrap().last_seq, 50);
 }
 
 /// A record that comes twice keeps its first body, and its effect does not run again over newer state.
@@ -64,7 +72,7 @@ pub(crate) async fn repeated_records_change_nothing(place: &impl Place) {
     again.body = Bytes::from_static(b"other");
     let appended = store.append(vec![again, record("s", 3, None)]).await.unwrap();
     assert_eq!(appended, Appended { inserted: 1, duplicates: 1, heads: vec![(Arc::from("s"), 3)] });
-    assert_eq!(store.session("s").await.unwrap().unwrap().title.as_deref(), Some("new"));
+    assert_eq!(listed(&store, "s").await.unwrap().title.as_deref(), Some("new"));
     assert_eq!(store.records_after("s", 0, 1, 1000).await.unwrap(), [(1, record("s", 1, None).body)]);
 }
 
@@ -74,19 +82,20 @@ pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl Place) 
     store.append(vec![record("s", 1, None)]).await.unwrap();
     let effect = Some(Effect::UpsertSession(Box::new(session("s", 2000))));
     store.append(vec![record("s", 2, effect)]).await.unwrap();
-    store.upsert_session(session("t", 9000)).await.unwrap();
+    let effect = Some(Effect::UpsertSession(Box::new(session("t", 9000))));
+    store.append(vec![record("t", 1, effect)]).await.unwrap();
     let expected = HubSession { last_seq: 2, ..session("s", 2000) };
-    assert_eq!(store.sessions().await.unwrap(), [session("t", 9000), expected.clone()]);
+    let other = HubSession { last_seq: 1, ..session("t", 9000) };
+    assert_eq!(store.sessions().await.unwrap(), [other, expected.clone()]);
 
     let patch = SessionPatch { closed: Some(true), model: Some("m".into()), ..SessionPatch::default() };
-    assert!(store.patch_session("s", patch.clone()).await.unwrap());
-    assert!(!store.patch_session("nobody", patch).await.unwrap());
-    let expected = HubSession { closed: true, model: Some("m".into()), ..expected };
-    assert_eq!(store.session("s").await.unwrap(), Some(expected));
+    store.append(vec![record("s", 3, Some(Effect::SessionPatch(Box::new(patch))))]).await.unwrap();
+    let expected = HubSession { closed: true, model: Some("m".into()), last_seq: 3, ..expected };
+    assert_eq!(listed(&store, "s").await, Some(expected));
 
     assert!(store.delete_session("s").await.unwrap());
     assert!(!store.delete_session("s").await.unwrap());
-    assert_eq!(store.session("s").await.unwrap(), None);
+    assert_eq!(listed(&store, "s").await, None);
     assert_eq!(store.records_after("s", 0, 10, 1000).await.unwrap(), []);
     store.append(vec![record("s", 1, None)]).await.unwrap();
     assert_eq!(store.records_after("s", 0, 10, 1000).await.unwrap().len(), 1, "a new life starts empty");
@@ -102,10 +111,21 @@ pub(crate) async fn messages_are_paged_and_replaced(place: &impl Place) {
     assert_eq!(page_ids(&store, Some(1), 2).await, (ids(&["m0"]), Some(0), 5));
     assert_eq!(page_ids(&store, Some(0), 2).await, (vec![], None, 5));
 
+    // Great messages end a page early; the one that is too much is the last, so that every page has one.
+    let great = "x".repeat(MESSAGE_PAGE_BYTES_MAX * 2 / 3);
+    let batch =
+        (0..4).map(|idx| record("great", idx as u64 + 1, put(message(&format!("g{idx}"), idx, &great))));
+    store.append(batch.collect()).await.unwrap();
+    let page = store.messages_page("great", None, 9).await.unwrap();
+    assert_eq!((page.messages.len(), page.first_idx, page.total), (2, Some(2), 4));
+
     // A fork: the first two stay, a third follows another way.
     let list = vec![message("m0", 0, "x"), message("m1", 1, "x"), message("n2", 2, "x")];
     store.append(vec![record("s", 6, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
     assert_eq!(page_ids(&store, None, 9).await, (ids(&["m0", "m1", "n2"]), Some(0), 3));
+    let sessions = store.sessions().await.unwrap();
+    let counts: Vec<_> = sessions.iter().map(|it| (it.session_id.as_str(), it.message_count)).collect();
+    assert_eq!(counts, [("s", 3), ("great", 4)]);
     // And back to the first branch.
     let list = (0..4).map(|idx| message(&format!("m{idx}"), idx, "x")).collect();
     store.append(vec![record("s", 7, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
@@ -140,18 +160,27 @@ pub(crate) async fn logins_are_kept(place: &impl Place) {
     let store = place.hub();
     let login = Login { token_hash: vec![7; 32], created_at: 1, last_used_at: 1, label: "phone".into() };
     store.put_login(login.clone()).await.unwrap();
-    assert_eq!(store.check_login(&[7; 32], 2).await.unwrap(), Some(login.clone()));
-    assert_eq!(store.check_login(&[8; 32], 2).await.unwrap(), None);
-    assert_eq!(
-        store.logins().await.unwrap(),
-        std::slice::from_ref(&login),
-        "a use soon after is not written"
-    );
-    store.check_login(&[7; 32], 100_000).await.unwrap();
-    assert_eq!(store.logins().await.unwrap(), [Login { last_used_at: 100_000, ..login }]);
+    let life = Duration::from_secs(1000);
+    let check = async |hash: &[u8], now| store.check_login(hash, now, life).await.unwrap();
+    assert_eq!(check(&[7; 32], 2).await, Some(login.clone()));
+    assert_eq!(check(&[8; 32], 2).await, None);
+    assert_eq!(check(&[7; 32], 100_000).await, Some(login.clone()), "a use soon after is not written");
+    assert_eq!(check(&[7; 32], 100_001).await, Some(Login { last_used_at: 100_000, ..login.clone() }));
+    assert_eq!(check(&[7; 32], 1_100_000).await, None, "unused for too long");
     assert!(store.delete_login(&[7; 32]).await.unwrap());
     assert!(!store.delete_login(&[7; 32]).await.unwrap());
-    assert_eq!(store.check_login(&[7; 32], 2).await.unwrap(), None);
+    assert_eq!(check(&[7; 32], 2).await, None);
+
+    for number in 0..=LOGINS_MAX {
+        let hash = vec![u8::try_from(number).unwrap(); 32];
+        let login = Login { token_hash: hash, last_used_at: 10 + number as i64, ..login.clone() };
+        store.put_login(login).await.unwrap();
+    }
+    assert_eq!(check(&[0; 32], 200).await, None, "the oldest goes");
+    assert!(check(&[1; 32], 200).await.is_some());
+    // A disk that fails takes no notes, and locks nobody out.
+    store.refuse_for_tests().await.unwrap();
+    assert!(check(&[1; 32], 500_000).await.is_some());
 }
 
 /// What was queued before the close is stored; what comes after gets a clear error.

@@ -165,14 +165,6 @@ pub(crate) async fn outcomes_are_found_and_updated(place: &impl Place) {
     put_outcomes(&store, vec![outcome("1", Some("k1"), 1, Done)]).await;
     // The id comes again with another key: the first key's proof stays.
     put_outcomes(&store, vec![outcome("1", Some("k2"), 3, Done)]).await;
-    let by_key = |key: &'static str| store.outcome_by_key("owner", "s", key);
-    assert_eq!(by_key("k1").await.unwrap(), Some(outcome("1", Some("k1"), 1, Done)));
-    assert_eq!(by_key("k2").await.unwrap(), Some(outcome("1", Some("k2"), 3, Done)));
-    assert_eq!(by_key("").await.unwrap(), None, "no key is not a key");
-    assert_eq!(store.outcome_by_key("owner", "", "k1").await.unwrap(), None, "another scope");
-    assert_eq!(store.outcome_by_key("guest", "s", "k1").await.unwrap(), None, "another principal");
-    let newest = store.outcome_by_id("owner", "1").await.unwrap();
-    assert_eq!(newest, Some(outcome("1", Some("k2"), 3, Done)));
     store.close().await;
 
     let store = place.runner();

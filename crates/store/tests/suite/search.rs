@@ -83,10 +83,10 @@ pub(crate) async fn search_filters_ranks_and_pages(place: &impl Place) {
     let store = place.hub();
     let session =
         HubSession { session_id: "s".into(), title: Some("The title".into()), ..HubSession::default() };
-    store.upsert_session(session).await.unwrap();
     let long = "filler ".repeat(60);
     let tool = MessageRow { role: "tool".into(), ..message("m2", 2, "needle in a tool") };
     let batch = vec![
+        record("s", 4, Some(Effect::UpsertSession(Box::new(session)))),
         record("s", 1, put(message("m0", 0, &format!("{long} needle {long}")))),
         record("s", 2, put(message("m1", 1, "needle needle"))),
         record("s", 3, put(tool)),

@@ -1,0 +1,145 @@
+//! The head of a client's frame: read strictly, because hub and runner both act on it.
+
+use std::borrow::Cow;
+
+use crate::head::Fields;
+
+/// Objects and arrays inside each other in one frame.
+const NESTING_MAX: usize = 100;
+/// Bytes of a command's name, a session's id and a runner's id.
+const NAME_BYTES_MAX: usize = 256;
+/// Fields that must come at most once, because hub and runner both act on them.
+const HEAD_FIELDS: [&str; 6] = ["channel", "id", "cmd", "session_id", "runner_id", "depends_on"];
+/// The same, of those that are read when it is known whom to answer.
+const CONDITION_FIELDS: [&str; 2] = ["idempotency_key", "if_session_version"];
+
+/// A frame as far as routing needs it.
+pub(crate) struct Parsed<'a> {
+    pub(crate) fields: Fields<'a>,
+    pub(crate) cmd: Cow<'a, str>,
+    pub(crate) session_id: Option<Cow<'a, str>>,
+    pub(crate) runner_id: Option<Cow<'a, str>>,
+    /// Commands that must have succeeded before.
+    pub(crate) depends_on: Vec<String>,
+}
+
+impl Parsed<'_> {
+    /// Whether the runner has something to check before the command may run.
+    pub(crate) fn has_conditions(&self) -> bool {
+        let version = self.fields.get("if_session_version");
+        !self.depends_on.is_empty() || version.is_some_and(|version| version.get() != "null")
+    }
+}
+
+/// The fields of a frame, if it is an object and not too deep.
+pub(crate) fn read_fields(text: &str) -> Result<Fields<'_>, String> {
+    if is_too_deep(text) {
+        return Err(format!("The frame is nested too deeply (max {NESTING_MAX})"));
+    }
+    if !text.trim_start().starts_with('{') {
+        return Err("The frame is not a JSON object".to_owned());
+    }
+    serde_json::from_str(text).map_err(|error| format!("The frame is not valid JSON: {error}"))
+}
+
+/// The parser skips unread values without recursion, but the runner reads them: depth is checked here.
+fn is_too_deep(text: &str) -> bool {
+    let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            _ if is_string => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > NESTING_MAX {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Reads what routing needs.
+pub(crate) fn read_head(fields: Fields<'_>) -> Result<Parsed<'_>, String> {
+    HEAD_FIELDS.iter().try_for_each(|name| check_once(&fields, name))?;
+    let channel = text_field(&fields, "channel")?.ok_or("The frame has no channel")?;
+    match &*channel {
+        "agent" => {}
+        "system" => return Err("The system channel takes no commands; use 'agent'".to_owned()),
+        "files" | "terminal" | "hstry" | "trx" => {
+            return Err(format!("Channel '{channel}' is not served by this version"));
+        }
+        _ => return Err(format!("Unknown channel '{channel}'")),
+    }
+    let cmd = text_field(&fields, "cmd")?.ok_or("The frame has no cmd")?;
+    let session_id = text_field(&fields, "session_id")?;
+    let runner_id = text_field(&fields, "runner_id")?;
+    let dependencies: Option<Vec<String>> = fields
+        .typed("depends_on")
+        .map_err(|_| "The field 'depends_on' must be a list of command ids".to_owned())?;
+    let depends_on = dependencies.unwrap_or_default();
+    Ok(Parsed { fields, cmd, session_id, runner_id, depends_on })
+}
+
+fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, String> {
+    let Some(value) = fields.get(name).filter(|value| value.get() != "null") else { return Ok(None) };
+    let text: String =
+        serde_json::from_str(value.get()).map_err(|_| format!("The field '{name}' must be a string"))?;
+    if text.len() > NAME_BYTES_MAX {
+        return Err(format!("The field '{name}' is longer than {NAME_BYTES_MAX} bytes"));
+    }
+    Ok(Some(Cow::Owned(text)))
+}
+
+fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), String> {
+    match fields.0.iter().filter(|(key, _)| key == name).count() {
+        0 | 1 => Ok(()),
+        _ => Err(format!("The field '{name}' comes twice")),
+    }
+}
+
+/// The conditions of a command are the runner's to check; the hub sees to it that it can read them.
+pub(crate) fn check_conditions(fields: &Fields<'_>) -> Result<(), String> {
+    CONDITION_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
+    let key = fields.typed::<String>("idempotency_key");
+    key.map_err(|_| "The field 'idempotency_key' must be a string".to_owned())?;
+    let version = fields.typed::<u64>("if_session_version");
+    version.map_err(|_| "The field 'if_session_version' must be a whole number from 0".to_owned())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_is_counted_outside_strings() {
+        assert!(!is_too_deep(&format!("{{\"a\":\"{}\\\"[\"}}", "[".repeat(500))));
+        assert!(!is_too_deep(&"[]".repeat(500)));
+        assert!(is_too_deep(&"[".repeat(101)));
+        assert!(is_too_deep(&"{\"a\":".repeat(200_000)));
+    }
+
+    #[test]
+    fn what_is_no_command_is_named() {
+        for (text, error) in [
+            ("7", "not a JSON object"),
+            ("{\"channel\":\"agent\"", "not valid JSON"),
+            ("{}", "no channel"),
+            ("{\"channel\":\"agent\"}", "no cmd"),
+            ("{\"channel\":7}", "'channel' must be a string"),
+            ("{\"channel\":\"agent\",\"cmd\":[]}", "'cmd' must be a string"),
+            ("{\"channel\":\"agent\",\"cmd\":\"x\",\"cmd\":\"y\"}", "'cmd' comes twice"),
+            ("{\"channel\":\"agent\",\"cmd\":\"x\",\"depends_on\":5}", "list of command ids"),
+            ("{\"channel\":\"moon\",\"cmd\":\"x\"}", "Unknown channel 'moon'"),
+        ] {
+            let found = read_fields(text).and_then(|fields| read_head(fields).map(drop)).unwrap_err();
+            assert!(found.contains(error), "{text}: {found}");
+        }
+    }
+}
