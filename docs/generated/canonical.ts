@@ -485,7 +485,11 @@ native_session_id?: string, native_session_file?: string,
 /**
  * The last fatal error, while the agent is down because of it.
  */
-error?: string, capabilities?: Array<string>, process?: ProcessStats, };
+error?: string, capabilities?: Array<string>,
+/**
+ * Native events of the agent that nobody knew, since it was started; absent when there were none.
+ */
+unknown_events?: number, process?: ProcessStats, };
 
 export type SessionStatus = "starting"
   | "idle"

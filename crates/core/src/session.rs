@@ -154,11 +154,6 @@ impl Session {
         self.error.as_deref()
     }
 
-    /// Native events nobody knew, since the start.
-    pub fn unknown_events(&self) -> u64 {
-        self.unknown_events
-    }
-
     /// What the message list did since the last call.
     pub fn take_index_changes(&mut self) -> Vec<IndexChange> {
         std::mem::take(&mut self.index_changes)
@@ -221,6 +216,7 @@ impl Session {
             native_session_file: self.memory.native_session_file.clone(),
             error: self.error.clone(),
             capabilities: self.identity.capabilities.clone(),
+            unknown_events: (self.unknown_events > 0).then_some(self.unknown_events),
             process: None,
         }
     }

@@ -247,3 +247,13 @@ fn a_prompt_that_failed_names_no_later_message() {
         events_of(out.bytes()).into_iter().find(|event| event["event"] == "stream.message_end").unwrap();
     assert_eq!(end["message"]["client_id"], "B");
 }
+
+#[test]
+fn events_nobody_knows_are_passed_on_and_counted() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    assert_eq!(session.state().unknown_events, None);
+    let unknown = AgentEvent::Unknown { event: "x-pi.new".into(), fields: Default::default() };
+    session.agent_event(0, unknown, &mut out);
+    assert_eq!(events_of(out.bytes())[0]["event"], "x-pi.new");
+    assert_eq!(session.state().unknown_events, Some(1));
+}

@@ -46,6 +46,8 @@ pub struct SessionState {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[ts(as = "Option<Vec<String>>")]
     pub capabilities: Vec<String>,
+    /// Native events of the agent that nobody knew, since it was started; absent when there were none.
+    pub unknown_events: Option<u64>,
     pub process: Option<ProcessStats>,
 }
 

@@ -12,7 +12,7 @@ mod update;
 mod version;
 
 pub use decode::{PiCodec, PiOutput, PiReply, UNKNOWN_FIELDS_BYTES_MAX};
-pub use encode::{encode, expects_reply};
+pub use encode::encode;
 pub use entries::{
     EntriesError, PiConversation, conversation_from_file, conversation_from_reply, has_stable_id,
 };

@@ -157,13 +157,6 @@ impl Attachment {
         self.connection.as_ref().map(FrameQueue::client)
     }
 
-    /// Drops the connection, as a failing network would; `next` makes a new one.
-    pub fn disconnect(&mut self) {
-        self.connection = None;
-        self.awaited = None;
-        self.retry_at = Some(Instant::now());
-    }
-
     /// The next update. Safe to drop and call again.
     pub async fn next(&mut self) -> Result<Update, AttachError> {
         loop {

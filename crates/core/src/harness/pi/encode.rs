@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{AgentRequest, Answer, Image, WhenBusy};
 
-/// One line with its `\n`. `id` comes back in the reply; an answer to a dialog has none (see [`expects_reply`]).
+/// One line with its `\n`. `id` comes back in the reply; an answer to a dialog has none.
 pub fn encode(id: &str, request: &AgentRequest) -> Vec<u8> {
     let mut command = command(request);
     if expects_reply(request)
@@ -18,7 +18,7 @@ pub fn encode(id: &str, request: &AgentRequest) -> Vec<u8> {
 }
 
 /// Whether pi answers at all; it takes the answer to a dialog in silence.
-pub fn expects_reply(request: &AgentRequest) -> bool {
+fn expects_reply(request: &AgentRequest) -> bool {
     !matches!(request, AgentRequest::Answer { .. })
 }
 

@@ -15,13 +15,10 @@ pub struct PiState {
     pub model: Option<ModelRef>,
     pub thinking_level: Option<String>,
     pub is_streaming: bool,
-    pub is_compacting: bool,
     pub session_id: Option<String>,
     pub session_file: Option<String>,
     pub session_name: Option<String>,
     pub auto_compaction: Option<bool>,
-    pub message_count: u64,
-    pub pending_count: u64,
 }
 
 pub fn state(data: &Value) -> PiState {
@@ -29,13 +26,10 @@ pub fn state(data: &Value) -> PiState {
         model: data.get("model").and_then(model),
         thinking_level: text(data, "thinkingLevel"),
         is_streaming: flag(data, "isStreaming").unwrap_or(false),
-        is_compacting: flag(data, "isCompacting").unwrap_or(false),
         session_id: text(data, "sessionId"),
         session_file: text(data, "sessionFile"),
         session_name: text(data, "sessionName"),
         auto_compaction: flag(data, "autoCompactionEnabled"),
-        message_count: count(data, "messageCount"),
-        pending_count: count(data, "pendingMessageCount"),
     }
 }
 
