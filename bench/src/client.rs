@@ -29,9 +29,14 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(server: &Server) -> Outcome<Self> {
+        Self::connect_small(server, BUFFER_BYTES).await
+    }
+
+    /// The same with a buffer of this size, which grows when a frame needs it.
+    pub(crate) async fn connect_small(server: &Server, buffer_bytes: usize) -> Outcome<Self> {
         let stream = TcpStream::connect(&server.address).await?;
         stream.set_nodelay(true)?;
-        let buffer = vec![0; BUFFER_BYTES];
+        let buffer = vec![0; buffer_bytes];
         let mut client = Client { stream, buffer, start: 0, end: 0, received: 0, last_id: 0 };
         let request = format!(
             "GET /ws/mux HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\

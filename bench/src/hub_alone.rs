@@ -1,7 +1,7 @@
 //! The hub with a scripted runner at the other end of the memory link: what the hub costs alone.
 
 use bytes::Bytes;
-use qd_hub::{HubConfig, LoginCodes, OwnerToken};
+use qd_hub::{HubConfig, LocalRunner, LoginCodes, OwnerToken};
 use qd_link::memory::{LinkEnd, pair};
 use qd_store::{HubStore, RunnerBatch, RunnerSession, RunnerStore, StoreOptions};
 use serde_json::{Value, json};
@@ -48,7 +48,8 @@ pub(crate) async fn run(arguments: &[String]) -> Outcome<()> {
     let (hub_end, link) = pair();
     let config = HubConfig::new(OwnerToken::new("token"), LoginCodes::default());
     let stop = CancellationToken::new();
-    let hub = tokio::spawn(qd_hub::serve(config, listener, hub_store, hub_end, stop));
+    let local = Some(LocalRunner { runner_id: "local".to_owned(), link: hub_end });
+    let hub = tokio::spawn(qd_hub::serve(config, listener, hub_store, local, stop));
     let row = RunnerSession { session_id: SESSION.to_owned(), ..RunnerSession::default() };
     store.put_session(row).await?;
     let mut runner = ScriptedRunner { link, store, seq: 0, acked: 0, left: 0, unseen: 0, wanted: Vec::new() };

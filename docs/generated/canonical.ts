@@ -40,7 +40,15 @@ depends_on?: Array<string>,
 /**
  * Run only when the session's version is this.
  */
-if_session_version?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & NoParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "delegate.cancel" } & DelegateCancelParams);
+if_session_version?: number,
+/**
+ * When the runner is away: wait for it instead of failing at once.
+ */
+wait?: boolean,
+/**
+ * With `wait`: how long at most, in milliseconds.
+ */
+wait_ms?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & NoParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "delegate.cancel" } & DelegateCancelParams);
 
 export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "session.attach" } & SessionAttachParams
@@ -163,6 +171,40 @@ export type InputRequest = { "type": "select", request_id: string, title: string
 
 export type InputResponseParams = { request_id: string, value?: string, confirmed?: boolean, cancelled?: boolean, };
 
+export type Invite = {
+/**
+ * What the joining machine is given; with TLS it carries the fingerprint of the hub's certificate.
+ */
+code: string,
+/**
+ * Where the hub is, as the asker reached it.
+ */
+url: string,
+/**
+ * SHA-256 of the hub's certificate, in hex; absent without TLS.
+ */
+fingerprint?: string,
+/**
+ * Unix milliseconds.
+ */
+expires_at: number,
+/**
+ * What to type on the other machine.
+ */
+command: string, };
+
+export type JoinRequest = {
+/**
+ * The secret part of the invite's code.
+ */
+code: string, runner_id: string,
+/**
+ * SHA-256 of the key the runner has made for itself, in hex; the key never leaves the runner until it connects.
+ */
+key_hash: string, hostname: string, os: string, version: string, };
+
+export type Joined = { runner_id: string, };
+
 export type KnownEvent = { "event": "session.created", resumed: boolean, harness: string, cwd?: string,
 /**
  * The commands this harness can serve beyond the core ones.
@@ -259,6 +301,11 @@ export type LinkLine = { "type": "runner.hello" } & RunnerHello
   | { "type": "event" } & LinkEvent
   | { "type": "response" } & LinkResponse
   | { "type": "ack", session_id: string, seq: number, }
+  | { "type": "runner.refused", reason: string, }
+  | { "type": "session.refused" } & RefusedSession
+  | { "type": "runner.rotate", }
+  | { "type": "runner.rekey", key_hash: string, }
+  | { "type": "runner.rekeyed", key_hash: string, }
   | { "type": "delegate.escalate", session_id: string, request: DelegateRequest, correlation_id?: string, };
 
 export type LinkResponse = { session_id?: string, runner_id?: string,
@@ -371,6 +418,8 @@ client_id?: string, };
 
 export type QueueState = { steering: Array<string>, follow_up: Array<string>, };
 
+export type RefusedSession = { session_id: string, reason: string, };
+
 export type Resume = "ok"
   | "gap";
 
@@ -379,15 +428,57 @@ export type Role = "user"
   | "system"
   | "tool";
 
-export type RunnerHeartbeat = { runner_id: string, uptime_s: number, sessions: Array<HeartbeatSession>, };
+export type RunnerHeartbeat = { runner_id: string, uptime_s: number, sessions: Array<HeartbeatSession>, load?: RunnerLoad, };
 
 export type RunnerHello = { runner_id: string, hostname: string, harnesses: Array<string>, max_sessions: number, version: string, os: string,
 /**
  * The runner's sessions and how far their records go.
  */
-sessions?: Array<HelloSession>, };
+sessions?: Array<HelloSession>,
+/**
+ * Ways of packing blocks of lines that the runner understands.
+ */
+compression?: Array<string>, };
 
-export type RunnerInfo = { runner_id: string, hostname: string, os: string, version: string, status: RunnerStatus, harnesses: Array<string>, max_sessions: number, session_count: number, };
+export type RunnerInfo = { runner_id: string, hostname: string, os: string, version: string, status: RunnerStatus, harnesses: Array<string>, max_sessions: number, session_count: number,
+/**
+ * Unix milliseconds of its last sign of life; absent when there was none since the hub started.
+ */
+last_seen?: number,
+/**
+ * When it joined with a code; absent for the runner inside the hub's own process.
+ */
+joined_at?: number,
+/**
+ * When its key last changed.
+ */
+rotated_at?: number,
+/**
+ * When it was cut off for good.
+ */
+revoked_at?: number,
+/**
+ * From its last heartbeat.
+ */
+load?: RunnerLoad,
+/**
+ * Its agents, from its last heartbeat.
+ */
+sessions?: Array<HeartbeatSession>, };
+
+export type RunnerLoad = {
+/**
+ * Agents running or starting.
+ */
+agents: number, cpu_count: number,
+/**
+ * Processes that wanted a core, averaged over a minute.
+ */
+load_1m?: number, memory_total_bytes?: number, memory_available_bytes?: number,
+/**
+ * Records the hub has not acknowledged yet.
+ */
+spool_bytes: number, };
 
 export type RunnerStatus = "online"
   | "unhealthy"
@@ -395,9 +486,17 @@ export type RunnerStatus = "online"
 
 export type RunnerWelcome = { runner_id: string,
 /**
- * What the hub has, so that the runner sends only what is missing.
+ * What the hub has committed, so that the runner sends only what is missing.
  */
-sessions?: Array<WelcomeSession>, };
+sessions: Array<WelcomeSession>,
+/**
+ * Sessions of the hello that are another runner's.
+ */
+refused: Array<RefusedSession>,
+/**
+ * The packing both understand, one of the hello's; absent for none.
+ */
+compression?: string, };
 
 export type RunnersData = { runners: Array<RunnerInfo>, };
 
@@ -496,7 +595,8 @@ export type SessionStatus = "starting"
   | "working"
   | "dormant"
   | "failed"
-  | "closed";
+  | "closed"
+  | "offline";
 
 export type SessionSummary = { session_id: string, runner_id: string, harness: string,
 /**
@@ -537,7 +637,7 @@ export type SystemEvent = { "type": "connected", protocol_version: string, serve
   | { "type": "error", id?: string, error: string, }
   | { "type": "notice", message: string, }
   | { "type": "session.changed", session_id: string, runner_id: string, change: SessionChange, }
-  | { "type": "runner.changed", runner_id: string, status: RunnerStatus, }
+  | { "type": "runner.changed", runner_id: string, status: RunnerStatus, runner?: RunnerInfo, }
   | { "type": "shutdown", reason: string, };
 
 export type TextFormat = "markdown"

@@ -11,6 +11,8 @@ mod failure;
 mod licences;
 mod tidy;
 mod tree;
+mod trials;
+mod world;
 
 use std::process::ExitCode;
 
@@ -24,6 +26,9 @@ cargo xtask <command>
   codegen --check  fail if docs/generated is not what the types say
   tidy             size of files, banned words, heads of crates
   bans             who may depend on whom, licences, number of packages
+  world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
+  chaos            real processes killed at random moments: [--kills N] [--seed S]
+  network          hub and runner with a bad wire between them (root, python3): [--loss %] [--delay MS]
 ";
 
 fn main() -> ExitCode {
@@ -35,6 +40,9 @@ fn main() -> ExitCode {
         ["codegen", "--check"] => codegen::check(),
         ["tidy"] => tidy::run(),
         ["bans"] => bans::run(),
+        ["world", arguments @ ..] => world::run(arguments),
+        ["chaos", arguments @ ..] => trials::chaos(arguments),
+        ["network", arguments @ ..] => trials::network(arguments),
         ["help" | "--help" | "-h"] | [] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

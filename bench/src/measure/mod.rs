@@ -2,6 +2,7 @@
 
 mod burst;
 mod commands;
+mod fleet;
 mod footprint;
 mod hub;
 mod latency;
@@ -34,7 +35,7 @@ impl Plan {
 type Measuring<'a> = Pin<Box<dyn Future<Output = Outcome<()>> + 'a>>;
 type Group = (&'static str, for<'a> fn(&'a Plan, &'a mut Report) -> Measuring<'a>);
 
-pub(crate) const GROUPS: [Group; 8] = [
+pub(crate) const GROUPS: [Group; 9] = [
     ("stream", |plan, report| Box::pin(stream::measure(plan, report))),
     ("hub", |plan, report| Box::pin(hub::measure(plan, report))),
     ("latency", |plan, report| Box::pin(latency::measure(plan, report))),
@@ -42,6 +43,7 @@ pub(crate) const GROUPS: [Group; 8] = [
     ("records", |plan, report| Box::pin(records::measure(plan, report))),
     ("footprint", |plan, report| Box::pin(footprint::measure(plan, report))),
     ("burst", |plan, report| Box::pin(burst::measure(plan, report))),
+    ("fleet", |plan, report| Box::pin(fleet::measure(plan, report))),
     ("wire", |plan, report| Box::pin(wire::measure(plan, report))),
 ];
 

@@ -4,7 +4,7 @@
 //! Bounded in count and bytes: finished entries leave oldest first, entries in flight never do; when only
 //! those are left, new ones are rejected.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -50,7 +50,7 @@ pub struct KeyName {
 
 /// The name other commands depend on. Clients count 1, 2, 3, so a connection's own ids come first; only an id it has
 /// not used itself is looked for among all of its principal, which is what a client that reconnected needs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IdName {
     pub principal: String,
     /// Empty for the name shared by all connections of the principal.
@@ -157,7 +157,7 @@ struct Running {
 }
 
 /// What a dependent still waits for: the very command that had the name when it asked.
-type Missing = HashMap<IdName, Token>;
+type Missing = BTreeMap<IdName, Token>;
 
 /// The ledger of one runner.
 #[derive(Debug, Default)]
@@ -165,8 +165,9 @@ pub struct Ledger {
     limits: Limits,
     keys: HashMap<KeyName, KeyEntry>,
     ids: HashMap<IdName, IdState>,
-    running: HashMap<Token, Running>,
-    waiting: HashMap<Token, Missing>,
+    running: BTreeMap<Token, Running>,
+    /// In the order they came, in which they go on.
+    waiting: BTreeMap<Token, Missing>,
     /// Oldest first. A name may have been taken again since; the token tells.
     done_keys: VecDeque<(KeyName, Token)>,
     done_ids: VecDeque<(IdName, Token)>,
@@ -204,6 +205,15 @@ impl Ledger {
             self.done_keys.push_back((key, token));
         }
         self.trim();
+    }
+
+    /// Whether the answer to a command is decided by one that came before it under the same key.
+    pub fn is_repeat(&self, now: i64, submission: &Submission) -> bool {
+        let entry = submission.key.as_ref().and_then(|key| self.keys.get(key));
+        entry.is_some_and(|entry| match entry.state {
+            KeyState::InFlight { .. } => true,
+            KeyState::Done(..) => now.saturating_sub(entry.created_at) <= self.limits.key_ttl_ms,
+        })
     }
 
     /// Decides about a new command. Everything but `Run`, `Wait` and `Join` is final.

@@ -1,5 +1,5 @@
-//! The pure machines: the session, lanes and outcomes, message assembly, approvals, and the codecs of the
-//! agents we drive (`harness`).
+//! The pure machines: the session, lanes and outcomes, message assembly, approvals, supervision, and the
+//! codecs of the agents we drive (`harness`).
 //!
 //! No I/O, no async, no clock, no randomness: time and ids come in as arguments, effects go out as values.
 //! So everything here is tested with data, properties and fuzzing. It may depend on `wire` only.
@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod harness;
+pub mod health;
 pub mod ids;
 pub mod ledger;
 pub mod outbox;

@@ -29,8 +29,12 @@ pub struct RecordSpan {
 /// Where a response's line lies, and whom it answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseSpan {
+    /// Where the command came from: a number the runner gives each of its connections.
+    pub origin: u64,
     pub id: String,
     pub cmd: String,
+    /// Whether the command has taken effect by this round: it succeeded, and not some time before.
+    pub took_effect: bool,
     pub range: Range<usize>,
 }
 
@@ -43,16 +47,22 @@ pub struct Round {
 }
 
 impl Round {
-    /// The bytes without the responses, for when those were given another way.
-    pub fn without_responses(&self) -> Vec<u8> {
-        let mut rest = Vec::with_capacity(self.bytes.len());
+    /// The same without the responses, for when those were given another way.
+    pub fn without_responses(self) -> Round {
+        let Round { bytes, mut records, responses } = self;
+        let mut rest = Vec::with_capacity(bytes.len());
         let mut from = 0;
-        for response in &self.responses {
-            rest.extend_from_slice(&self.bytes[from..response.range.start]);
+        for response in &responses {
+            rest.extend_from_slice(&bytes[from..response.range.start]);
             from = response.range.end;
         }
-        rest.extend_from_slice(&self.bytes[from..]);
-        rest
+        rest.extend_from_slice(&bytes[from..]);
+        for record in &mut records {
+            let before = |response: &&ResponseSpan| response.range.start < record.range.start;
+            let removed: usize = responses.iter().filter(before).map(|response| response.range.len()).sum();
+            record.range = record.range.start - removed..record.range.end - removed;
+        }
+        Round { bytes: rest, records, responses: Vec::new() }
     }
 }
 
@@ -78,6 +88,8 @@ pub struct Delta<'a> {
 /// The answer to a command, before it is a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response<'a> {
+    /// Where the command came from; not written, only noted in the span.
+    pub origin: u64,
     pub id: &'a str,
     pub cmd: &'a str,
     /// `data` as JSON text, or the error.
@@ -198,7 +210,9 @@ impl Outbox {
         }
         bytes.extend_from_slice(b"}\n");
         let (id, cmd) = (response.id.to_owned(), response.cmd.to_owned());
-        self.responses.push(ResponseSpan { id, cmd, range: start..self.bytes.len() });
+        let took_effect = response.result.is_ok() && !response.replayed;
+        let range = start..self.bytes.len();
+        self.responses.push(ResponseSpan { origin: response.origin, id, cmd, took_effect, range });
     }
 
     fn line<T: Serialize>(&mut self, front: &EventFront, ts: i64, seq: Option<u64>, body: &T) {
@@ -266,6 +280,7 @@ mod tests {
             },
         );
         let response = Response {
+            origin: 0,
             id: "h1",
             cmd: "abort",
             result: Ok(None),
@@ -275,9 +290,9 @@ mod tests {
         };
         outbox.response(&front, 9, &response);
         let round = outbox.take();
-        let rest = String::from_utf8(round.without_responses()).unwrap();
-        let records = round.records;
-        let text = String::from_utf8(round.bytes).unwrap();
+        let text = String::from_utf8(round.bytes.clone()).unwrap();
+        let round = round.without_responses();
+        let (records, rest) = (round.records, String::from_utf8(round.bytes).unwrap());
         assert_eq!(rest.lines().collect::<Vec<_>>(), text.lines().take(2).collect::<Vec<_>>());
         let lines: Vec<_> =
             rest.lines().map(|line| serde_json::from_str::<LinkLine>(line).unwrap()).collect();

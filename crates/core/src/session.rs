@@ -7,6 +7,7 @@ mod assembly;
 mod attach;
 mod conversation;
 mod handle;
+mod kept;
 mod lifecycle;
 mod questions;
 mod turn;
@@ -18,9 +19,11 @@ use qd_wire::event::{AgentPhase, Event};
 use qd_wire::{EventPayload, Message};
 
 pub use assembly::Assembly;
+pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
 pub use questions::{AnswerError, OpenQuestion};
 
+use crate::health::Activity;
 use crate::ids::MessageIds;
 use crate::outbox::{EventFront, Outbox};
 use turn::Turn;
@@ -49,8 +52,14 @@ pub struct Memory {
     pub thinking_level: Option<String>,
     pub native_session_id: Option<String>,
     pub native_session_file: Option<String>,
-    /// Inputs accepted but not yet read by the agent.
+    /// The conversation's file has been there: without it the conversation cannot go on.
+    pub is_native_file_written: bool,
+    /// Inputs the agent has accepted and not yet read.
     pub queue: QueueState,
+    /// Inputs an earlier agent had accepted and not read; the next agent gets them, in this order.
+    pub kept: Vec<KeptInput>,
+    /// A kept input on its way to the agent: it may or may not have arrived.
+    pub delivering: Option<KeptInput>,
 }
 
 /// How the message list changed, for the runner's index of known messages.
@@ -86,6 +95,8 @@ pub struct Session {
     auto_retry: Option<bool>,
     error: Option<String>,
     expected_prompts: VecDeque<ExpectedPrompt>,
+    /// The command by which a kept input is on its way.
+    delivering_token: Option<u64>,
     index_changes: Vec<IndexChange>,
     unknown_events: u64,
     turns: u64,
@@ -99,6 +110,8 @@ pub struct ExpectedPrompt {
     pub text: String,
     pub client_id: Option<String>,
     pub user_id: Option<String>,
+    /// How many images came with it; an agent's queue has only its text.
+    pub image_count: usize,
 }
 
 impl Session {
@@ -123,6 +136,7 @@ impl Session {
             auto_retry: None,
             error: None,
             expected_prompts: VecDeque::new(),
+            delivering_token: None,
             index_changes: Vec::new(),
             unknown_events: 0,
             turns: 0,
@@ -148,6 +162,16 @@ impl Session {
     /// Whether a turn runs (or a compaction, which excludes prompts just the same).
     pub fn is_working(&self) -> bool {
         self.status == SessionStatus::Working
+    }
+
+    /// What the agent does, for those who watch over it.
+    pub fn activity(&self) -> Activity<'_> {
+        Activity {
+            is_busy: self.is_working(),
+            phase: self.phase,
+            tools: &self.tools,
+            has_questions: !self.questions.is_empty(),
+        }
     }
 
     pub fn error(&self) -> Option<&str> {
@@ -209,7 +233,7 @@ impl Session {
             session_version: self.memory.version,
             seq: self.memory.last_seq,
             message_count: self.memory.next_idx,
-            queue: self.memory.queue.clone(),
+            queue: self.whole_queue(),
             pending_input: self.questions.iter().map(|question| question.request.clone()).collect(),
             status_texts: self.status_texts.clone(),
             native_session_id: self.memory.native_session_id.clone(),

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
-use qd_hub::{HubConfig, LoginCodes, OwnerToken, serve};
+use qd_hub::{HubConfig, LocalRunner, LoginCodes, OwnerToken, serve};
 use qd_link::memory::{LinkEnd, LinkSender, pair};
 use qd_store::{HubStore, StoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,7 +51,8 @@ async fn start(directory: &std::path::Path) -> (std::net::SocketAddr, LinkEnd, C
     let (hub_end, link) = pair();
     let shutdown = CancellationToken::new();
     let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-    tokio::spawn(serve(config, listener, store, hub_end, shutdown.clone()));
+    let local = Some(LocalRunner { runner_id: "local".to_owned(), link: hub_end });
+    tokio::spawn(serve(config, listener, store, local, shutdown.clone()));
     let hello = r#"{"type":"runner.hello","runner_id":"local","hostname":"h","harnesses":[],"max_sessions":1,"version":"1","os":"linux"}"#;
     let created = r#"{"type":"event","session_id":"s1","runner_id":"local","ts":1,"seq":1,"event":"session.created","resumed":false,"harness":"demo"}"#;
     link.sender.send(Bytes::from(format!("{hello}\n{created}\n"))).await.unwrap();

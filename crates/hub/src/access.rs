@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
-use qd_store::{HubStore, Login, StoreError};
+use qd_store::{HubStore, Login, RunnerRow, StoreError};
 use sha2::{Digest, Sha256};
 
 use crate::clock::now_ms;
@@ -24,10 +24,13 @@ pub const LOGIN_CODES_MAX: usize = 64;
 pub(crate) const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The cookie of a browser that has logged in.
 pub(crate) const COOKIE_NAME: &str = "qd_login";
+/// The longest name of a runner; it is shown in lists and typed by people.
+const RUNNER_ID_BYTES_MAX: usize = 64;
 const CODE_BYTES: usize = 16;
 const COOKIE_BYTES: usize = 32;
 
-type Hash = [u8; 32];
+/// SHA-256 of a secret's text.
+pub(crate) type Hash = [u8; 32];
 
 /// The owner's token. Shows nothing when printed.
 #[derive(Clone)]
@@ -116,6 +119,8 @@ pub(crate) enum Refusal {
         "The request comes from the origin '{0}', which is not this hub's own; open the hub's own address"
     )]
     Origin(String),
+    #[error("The request comes from a page ('{0}'); this address is for runners only")]
+    Browser(String),
     #[error(
         "Not logged in. Send the owner token (the file 'owner-token' in the data directory) as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints"
     )]
@@ -151,6 +156,14 @@ pub(crate) fn check_place(
     Err(Refusal::Origin(origin.to_owned()))
 }
 
+/// Checks that no page of a browser sent the request.
+pub(crate) fn check_no_browser(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.get(ORIGIN) {
+        Some(origin) => Err(Refusal::Browser(origin.to_str().unwrap_or("?").to_owned())),
+        None => Ok(()),
+    }
+}
+
 /// Checks that the request comes from the owner.
 pub(crate) async fn check_owner(
     config: &HubConfig,
@@ -158,10 +171,7 @@ pub(crate) async fn check_owner(
     headers: &HeaderMap,
     query_token: Option<&str>,
 ) -> Result<(), Refusal> {
-    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer.and_then(|value| value.split_once(' '));
-    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token);
-    if bearer.or(query_token).is_some_and(|token| config.owner_token.matches(token.trim())) {
+    if bearer(headers).or(query_token).is_some_and(|token| config.owner_token.matches(token.trim())) {
         return Ok(());
     }
     let Some(cookie) = cookie(headers) else { return Err(Refusal::NotLoggedIn) };
@@ -170,6 +180,82 @@ pub(crate) async fn check_owner(
         Ok(None) => Err(Refusal::NotLoggedIn),
         Err(error) => Err(Refusal::Store(error.to_string())),
     }
+}
+
+/// Why a runner's key opens no link, in words for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeyRefusal {
+    #[error("No key. Send the runner's key as 'Authorization: Bearer …'")]
+    NoKey,
+    #[error(
+        "No runner of this name has joined this hub; join with 'qd runner join' and a code of 'qd runner invite'"
+    )]
+    Unknown,
+    #[error("This is not the runner's key; if the key is lost, revoke the runner and join again")]
+    WrongKey,
+    #[error("This runner was revoked; it has to join again with a new code")]
+    Revoked,
+    #[error("This is the name of the hub's own runner, which needs no link")]
+    Local,
+    #[error("The key cannot be checked: {0}; try again")]
+    Store(String),
+}
+
+/// Checks that the request has the key of this runner. A next key counts from its first use, and the one before
+/// it no more.
+pub(crate) async fn check_key(
+    store: &HubStore,
+    runner_id: &str,
+    headers: &HeaderMap,
+) -> Result<(), KeyRefusal> {
+    let key = hash(bearer(headers).ok_or(KeyRefusal::NoKey)?.trim());
+    let unavailable = |error: StoreError| KeyRefusal::Store(error.to_string());
+    let row = joined(store, runner_id).await?;
+    if is_key(&row.key_hash, &key) {
+        return Ok(());
+    }
+    if !row.next_key_hash.is_some_and(|next| is_key(&next, &key)) {
+        return Err(KeyRefusal::WrongKey);
+    }
+    if store.promote_key(runner_id, &key, now_ms()).await.map_err(unavailable)? {
+        tracing::info!(runner_id, "the runner's new key is in use; the old one is void");
+        return Ok(());
+    }
+    // Somebody was faster: another link with the same key, a revocation, or a later key.
+    let row = joined(store, runner_id).await?;
+    if is_key(&row.key_hash, &key) { Ok(()) } else { Err(KeyRefusal::WrongKey) }
+}
+
+async fn joined(store: &HubStore, runner_id: &str) -> Result<RunnerRow, KeyRefusal> {
+    match store.runner(runner_id).await {
+        Ok(Some(row)) if row.revoked_at.is_some() => Err(KeyRefusal::Revoked),
+        Ok(Some(row)) => Ok(row),
+        Ok(None) => Err(KeyRefusal::Unknown),
+        Err(error) => Err(KeyRefusal::Store(error.to_string())),
+    }
+}
+
+/// Whether `stored` is the hash of this key. The hub's own runner has an empty one, which is nobody's.
+fn is_key(stored: &[u8], key: &Hash) -> bool {
+    <&Hash>::try_from(stored).is_ok_and(|stored| is_same(stored, key))
+}
+
+/// Whether this is the runner's key, or its next one.
+pub(crate) fn has_key(row: &RunnerRow, key: &Hash) -> bool {
+    is_key(&row.key_hash, key) || row.next_key_hash.as_ref().is_some_and(|next| is_key(next, key))
+}
+
+/// Names of runners go into paths, headers and tables.
+pub(crate) fn is_runner_id(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=RUNNER_ID_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// The token in `Authorization: Bearer …`.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
@@ -197,7 +283,8 @@ fn is_loopback(name: &str) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn hash(text: &str) -> Hash {
+/// Of a secret's text.
+pub(crate) fn hash(text: &str) -> Hash {
     Sha256::digest(text.as_bytes()).into()
 }
 
@@ -206,7 +293,8 @@ fn is_same(left: &Hash, right: &Hash) -> bool {
     left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right)) == 0
 }
 
-fn random_text(length: usize) -> Option<String> {
+/// So many random bytes as text; `None` when the system has no randomness to give.
+pub(crate) fn random_text(length: usize) -> Option<String> {
     let mut bytes = vec![0; length];
     getrandom::fill(&mut bytes).ok()?;
     Some(URL_SAFE_NO_PAD.encode(bytes))

@@ -1,5 +1,8 @@
 //! A client's frame: understood as far as routing needs it, then answered here or sent to its runner.
 
+mod route;
+mod waiting;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,8 +17,12 @@ use crate::finished::Finished;
 use crate::head::json_string;
 use crate::pending::{Pending, PendingKind};
 use crate::reads::{HubCommand, Read};
-use crate::registry::{Hub, Runner, SessionEntry};
+use crate::registry::{Hub, SessionEntry};
 use crate::reply::{self, ReplyTo};
+use crate::runner_link::Link;
+use route::{Destination, NoRoute, route};
+use waiting::keep_waiting;
+pub(crate) use waiting::{Waiting, send_waiting};
 
 /// Bytes of a client's `id`.
 const ID_BYTES_MAX: usize = 1024;
@@ -26,9 +33,22 @@ const OWNER: &str = "owner";
 /// The runner checks dependencies and does nothing else.
 const BARRIER: &str = "_barrier";
 const ATTACH: &str = "session.attach";
+const CREATE: &str = "session.create";
+const DELETE: &str = "session.delete";
+const GET_STATE: &str = "get_state";
 /// Fields the hub writes itself, whatever a client says.
-const OWN_FIELDS: [&str; 7] =
-    ["channel", "type", "id", "user_id", "connection_id", "client_command_id", "depends_on"];
+const OWN_FIELDS: [&str; 9] = [
+    "channel",
+    "type",
+    "id",
+    "user_id",
+    "connection_id",
+    "client_command_id",
+    "depends_on",
+    "wait",
+    "wait_ms",
+];
+
 /// What is left to do for the connection.
 pub(crate) enum Handled {
     Reply(Bytes),
@@ -47,11 +67,13 @@ pub(crate) struct Sender<'a> {
     pub(crate) finished: &'a mut Finished,
 }
 
-/// A runner-bound command, as far as it is known.
-struct Route {
+/// A runner-bound command: what becomes of its answer, and what the runner is asked.
+struct Outbound {
     spec: &'static CommandSpec,
-    runner: Arc<Runner>,
     reply: ReplyTo,
+    kind: PendingKind,
+    /// What the runner is asked to do; not always what the client asked for.
+    cmd: &'static str,
 }
 
 /// Acts on one frame.
@@ -111,47 +133,75 @@ fn dispatch(
     let session = find_session(sender.hub, spec, parsed)?;
     if let Some(session) = &session {
         reply.session_id = Some(Arc::clone(&session.id));
-        reply.runner_id = Some(session.runner_id());
+        reply.runner_id = Some(Arc::clone(&session.runner_id));
     }
     let read = match spec.answerer {
-        Answerer::Hub => Some(hub_read(spec, text, parsed)?),
+        Answerer::Hub => Some(hub_read(spec, text, parsed, sender.mailbox)?),
         Answerer::Runner => None,
     };
     let kind = match spec.name {
         ATTACH => PendingKind::Attach {
             after: parsed.fields.typed("after").map_err(|error| invalid(spec.name, &error))?,
         },
-        "session.create" => PendingKind::Create,
-        "session.delete" => PendingKind::Delete,
+        CREATE => PendingKind::Create,
+        DELETE => PendingKind::Delete,
         _ => PendingKind::Plain,
     };
-    let attaches = matches!(kind, PendingKind::Attach { .. } | PendingKind::Create);
-    let is_attached = sender.attachments.iter().any(|it| Some(&it.session.id) == reply.session_id.as_ref());
-    if attaches && !is_attached && sender.attachments.len() >= sender.hub.config.limits.attachments_max {
-        let max = sender.hub.config.limits.attachments_max;
-        return Err(format!(
-            "This connection follows {max} sessions, the most it may; detach from one first"
-        ));
-    }
+    let wait = parsed.wait()?;
+    let attaches = kind.attaches();
+    check_attachments(sender, attaches, reply)?;
     let in_flight_max = sender.hub.config.limits.in_flight_max;
-    if !sender.mailbox.try_begin(in_flight_max) {
+    if !sender.mailbox.try_begin(in_flight_max, attaches) {
         return Err(format!("Too many commands in flight on this connection (max {in_flight_max})"));
     }
-    let send = |route, kind, cmd| forward(sender.hub, sender.mailbox, route, parsed, kind, cmd);
-    let handled = match read {
+    let outbound = match read {
         Some(read) if !parsed.has_conditions() => {
             return Ok(Handled::Read(HubCommand { reply: reply.clone(), read }));
         }
         Some(read) => {
             let command = Box::new(HubCommand { reply: reply.clone(), read });
-            route(sender.hub, spec, session.as_ref(), parsed, reply)
-                .and_then(|route| send(route, PendingKind::Barrier(command), BARRIER))
+            Outbound { spec, reply: reply.clone(), kind: PendingKind::Barrier(command), cmd: BARRIER }
         }
-        None => route(sender.hub, spec, session.as_ref(), parsed, reply)
-            .and_then(|route| send(route, kind, spec.name)),
+        None => Outbound { spec, reply: reply.clone(), kind, cmd: spec.name },
+    };
+    let handled = match route(sender.hub, spec, session.as_ref(), parsed, text) {
+        Ok(destination) => forward(sender.hub, sender.mailbox, &destination, parsed, outbound),
+        Err(NoRoute::Away { error, wanted }) => match wait {
+            Some(limit) => keep_waiting(sender, text, parsed, outbound, wanted, error, limit),
+            None => from_copies(outbound, session, parsed).ok_or(error),
+        },
+        Err(NoRoute::Never(error)) => Err(error),
     };
     // A command that was not sent gets its answer at once and is in flight no more.
-    handled.inspect_err(|_| sender.mailbox.answered())
+    handled.inspect_err(|_| sender.mailbox.end_command(attaches))
+}
+
+/// Refuses one more session to follow when there are too many, those on their way included.
+fn check_attachments(sender: &Sender<'_>, attaches: bool, reply: &ReplyTo) -> Result<(), String> {
+    let is_attached = sender.attachments.iter().any(|it| Some(&it.session.id) == reply.session_id.as_ref());
+    let max = sender.hub.config.limits.attachments_max;
+    if attaches && !is_attached && sender.attachments.len() + sender.mailbox.attaching() >= max {
+        return Err(format!(
+            "This connection follows {max} sessions, the most it may; detach from one first"
+        ));
+    }
+    Ok(())
+}
+
+/// What the hub can do for a session whose runner is away.
+fn from_copies(
+    outbound: Outbound,
+    session: Option<Arc<SessionEntry>>,
+    parsed: &Parsed<'_>,
+) -> Option<Handled> {
+    let session = session.filter(|_| !parsed.has_conditions())?;
+    let read = match outbound.kind {
+        PendingKind::Attach { after } => Read::AwayAttach { session, after },
+        PendingKind::Delete => Read::Bury(session),
+        PendingKind::Plain if outbound.spec.name == GET_STATE => Read::AwayState(session),
+        _ => return None,
+    };
+    Some(Handled::Read(HubCommand { reply: outbound.reply, read }))
 }
 
 fn invalid(cmd: &str, error: &serde_json::Error) -> String {
@@ -170,23 +220,52 @@ fn find_session(
             Ok(None)
         };
     };
-    if !spec.needs_session {
-        return Ok(hub.session(session_id));
+    let session = hub.session(session_id);
+    if spec.name == CREATE {
+        check_name(hub, session_id, session.as_deref(), parsed.runner_id.as_deref())?;
     }
-    let session = hub.session(session_id).ok_or_else(|| format!("Session {session_id} not found"))?;
-    let runner_id = session.runner_id();
+    if !spec.needs_session {
+        return Ok(session);
+    }
+    let session = session.ok_or_else(|| format!("Session {session_id} not found"))?;
     match &parsed.runner_id {
-        Some(named) if **named != *runner_id => {
-            Err(format!("Session {session_id} is on runner {runner_id}, not on {named}"))
+        Some(named) if **named != *session.runner_id => {
+            Err(format!("Session {session_id} is on runner {}, not on {named}", session.runner_id))
         }
         _ => Ok(Some(session)),
     }
 }
 
-fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read, String> {
+/// A session never moves, so its name is not free on another runner; nor while its runner has yet to delete it.
+fn check_name(
+    hub: &Hub,
+    session_id: &str,
+    session: Option<&SessionEntry>,
+    runner_id: Option<&str>,
+) -> Result<(), String> {
+    if let Some(session) = session
+        && let Some(named) = runner_id.filter(|named| *named != &*session.runner_id)
+    {
+        let owner = &session.runner_id;
+        return Err(format!(
+            "Session {session_id} lives on runner {owner} and cannot be created on {named}; delete it first, or take another name"
+        ));
+    }
+    match hub.buried_at(session_id) {
+        Some(owner) => Err(format!(
+            "Session {session_id} was deleted while runner {owner} was away; its name is free when {owner} has come back"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>, mailbox: &Mailbox) -> Result<Read, String> {
     match Command::parse(spec.name, text).map_err(|error| error.to_string())? {
         Command::GetMessages(params) => Ok(Read::Messages(params)),
-        Command::ListSessions(_) => Ok(Read::Sessions),
+        Command::ListSessions(_) => {
+            mailbox.show_sessions();
+            Ok(Read::Sessions)
+        }
         Command::SessionDetach(_) => Ok(Read::Detach),
         Command::GetRunners(_) => Ok(Read::Runners),
         Command::Search(params) if params.query.len() > SEARCH_QUERY_BYTES_MAX => {
@@ -200,55 +279,38 @@ fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read,
     }
 }
 
-fn route(
-    hub: &Hub,
-    spec: &'static CommandSpec,
-    session: Option<&Arc<SessionEntry>>,
-    parsed: &Parsed<'_>,
-    reply: &ReplyTo,
-) -> Result<Route, String> {
-    let wanted = match (&parsed.runner_id, session) {
-        (Some(named), _) => Some(Arc::from(&**named)),
-        (None, Some(session)) => Some(session.runner_id()),
-        (None, None) => None,
-    };
-    let runner = match wanted {
-        Some(id) => {
-            hub.runner(&id).ok_or_else(|| format!("Runner {id} is not connected; start it and try again"))?
-        }
-        None => hub.runners().into_iter().next().ok_or("No runner is connected; start one and try again")?,
-    };
-    let mut reply = reply.clone();
-    reply.runner_id = Some(Arc::clone(&runner.id));
-    Ok(Route { spec, runner, reply })
-}
-
 /// Sends the command to its runner under a number of ours.
 fn forward(
     hub: &Hub,
     mailbox: &Arc<Mailbox>,
-    route: Route,
+    destination: &Destination,
     parsed: &Parsed<'_>,
-    kind: PendingKind,
-    cmd: &str,
+    outbound: Outbound,
 ) -> Result<Handled, String> {
-    let client_id = route.reply.id.clone();
-    let limit = route.spec.timeout_ms.map(Duration::from_millis);
+    let Destination { runner, link } = destination;
+    let Outbound { spec, mut reply, kind, cmd } = outbound;
+    reply.runner_id = Some(Arc::clone(&runner.id));
+    let client_id = reply.id.clone();
+    let limit = spec.timeout_ms.map(Duration::from_millis);
     let limit = limit.map(|limit| hub.config.limits.command_timeout.unwrap_or(limit));
+    let creates = matches!(kind, PendingKind::Create);
     let number = hub.pending.insert(Pending {
         mailbox: Arc::clone(mailbox),
-        reply: route.reply,
-        runner_id: Arc::clone(&route.runner.id),
-        link: Arc::clone(&route.runner.outbox),
-        mutating: route.spec.mutating,
+        reply,
+        runner_id: Arc::clone(&runner.id),
+        link: Arc::clone(&link.outbox),
+        mutating: spec.mutating,
         deadline: limit.map(|limit| Instant::now() + limit),
         kind,
     });
     let line = command_line(number, &mailbox.connection_id, client_id.as_deref(), parsed, cmd);
-    route.runner.outbox.push(line.as_bytes()).map_err(|error| {
+    if let Err(error) = link.outbox.push(line.as_bytes()) {
         hub.pending.remove(number);
-        format!("Runner {}: {error}", route.runner.id)
-    })?;
+        return Err(format!("Runner {}: {error}", runner.id));
+    }
+    if creates {
+        runner.note_create();
+    }
     Ok(Handled::Sent)
 }
 
@@ -308,21 +370,39 @@ pub(crate) fn request_resync(
     after: u64,
     generation: u64,
 ) -> bool {
-    let runner_id = session.runner_id();
-    let (Some(runner), Some(spec)) = (hub.runner(&runner_id), spec(ATTACH)) else { return false };
-    let reply = ReplyTo {
-        id: None,
-        cmd: ATTACH.into(),
-        session_id: Some(Arc::clone(&session.id)),
-        runner_id: Some(runner_id),
-    };
+    let Some(runner) = hub.runner(&session.runner_id) else { return false };
+    let Some(link) = runner.link() else { return false };
+    let kind = PendingKind::Resync { after, generation };
+    ask_state(hub, mailbox, &Destination { runner, link }, session, after, kind)
+}
+
+/// Asks a runner that is back where a session stands, for all who follow it.
+pub(crate) fn request_resync_of_all(hub: &Hub, link: &Arc<Link>, session: &SessionEntry) {
+    let Some(runner) = hub.runner(&session.runner_id) else { return };
+    let destination = Destination { runner, link: Arc::clone(link) };
+    let after = session.committed_seq();
+    if !ask_state(hub, &Mailbox::nobody(), &destination, session, after, PendingKind::ResyncAll) {
+        tracing::debug!(session = %session.id, "the runner that came is gone again");
+    }
+}
+
+fn ask_state(
+    hub: &Hub,
+    mailbox: &Arc<Mailbox>,
+    destination: &Destination,
+    session: &SessionEntry,
+    after: u64,
+    kind: PendingKind,
+) -> bool {
+    let Some(spec) = spec(ATTACH) else { return false };
+    let reply =
+        ReplyTo { id: None, cmd: ATTACH.into(), session_id: Some(Arc::clone(&session.id)), runner_id: None };
     let text =
         format!("{{\"session_id\":{},\"cmd\":\"{ATTACH}\",\"after\":{after}}}", json_string(&session.id));
     let Ok(fields) = read_fields(&text) else { return false };
     let parsed =
         Parsed { fields, cmd: ATTACH.into(), session_id: None, runner_id: None, depends_on: Vec::new() };
-    let kind = PendingKind::Resync { after, generation };
-    forward(hub, mailbox, Route { spec, runner, reply }, &parsed, kind, ATTACH).is_ok()
+    forward(hub, mailbox, destination, &parsed, Outbound { spec, reply, kind, cmd: ATTACH }).is_ok()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::access::{LoginCodes, OwnerToken};
 use crate::connection::MailBounds;
+use crate::tls::HubTls;
 
 /// How a hub runs.
 #[derive(Clone)]
@@ -15,7 +16,22 @@ pub struct HubConfig {
     pub login_codes: LoginCodes,
     /// Names beside the loopback ones under which clients may ask for us (`Host`), without port.
     pub allowed_hosts: Vec<String>,
+    /// Serve TLS with this certificate; without it, plain.
+    pub tls: Option<HubTls>,
     pub limits: Limits,
+    /// A fault the simulated world has to find; never set outside its tests.
+    #[doc(hidden)]
+    pub planted_bug: Option<PlantedBug>,
+}
+
+/// Faults that are built in on purpose, so that the simulated world can prove it finds such.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// Records are acked when they are read, before the store has them.
+    AckBeforeCommit,
+    /// A record that was seen already counts as new.
+    ResendWithoutDedupe,
 }
 
 impl HubConfig {
@@ -26,7 +42,9 @@ impl HubConfig {
             owner_token,
             login_codes,
             allowed_hosts: Vec::new(),
+            tls: None,
             limits: Limits::default(),
+            planted_bug: None,
         }
     }
 }
@@ -40,7 +58,7 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// Commands of one connection that wait for their answer.
     pub in_flight_max: usize,
-    /// Sessions one connection may follow.
+    /// Sessions one connection may follow, those it is about to follow included.
     pub attachments_max: usize,
     /// WebSocket connections of all clients together.
     pub connections_max: usize,
@@ -49,7 +67,7 @@ pub struct Limits {
     pub stall_max: Duration,
     /// A silent client is pinged after this, and dropped when it stays silent as long again.
     pub ping_after: Duration,
-    /// A runner that says nothing for this long is shown as unhealthy.
+    /// A connected runner that says nothing for this long, not even a heartbeat, is shown as unhealthy.
     pub runner_silence_max: Duration,
     /// How long clients get to take their last frames when the hub stops.
     pub shutdown_grace: Duration,
@@ -70,7 +88,7 @@ impl Default for Limits {
             message_bytes_max: 32 << 20,
             in_flight_max: 1024,
             attachments_max: 1024,
-            connections_max: 4096,
+            connections_max: 16_384,
             held_bytes_max: 64 << 20,
             stall_max: Duration::from_secs(10),
             ping_after: Duration::from_secs(20),

@@ -27,11 +27,8 @@ pub(crate) fn record(
 }
 
 /// Makes the effect of a record again, from its body.
-pub(crate) fn restore(record: &mut RecordIn) {
-    let runner_id =
-        read::<Head<'_>>(&record.body).map(|head| head.runner_id.into_owned()).unwrap_or_default();
-    record.effect =
-        effect(&record.session_id, &runner_id, record.seq, record.ts, &record.event, &record.body);
+pub(crate) fn restore(record: &mut RecordIn, runner_id: &str) {
+    record.effect = effect(&record.session_id, runner_id, record.seq, record.ts, &record.event, &record.body);
 }
 
 /// A change of a session's line in lists.
@@ -91,12 +88,6 @@ pub(crate) fn apply_notes(hub: &Hub, entry: &SessionEntry, notes: &[Note]) {
     if let Some(change) = change {
         hub.tell_session(entry, change);
     }
-}
-
-#[derive(Deserialize)]
-struct Head<'a> {
-    #[serde(borrow)]
-    runner_id: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,7 @@
 //! The head of a client's frame: read strictly, because hub and runner both act on it.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::head::Fields;
 
@@ -11,7 +12,10 @@ const NAME_BYTES_MAX: usize = 256;
 /// Fields that must come at most once, because hub and runner both act on them.
 const HEAD_FIELDS: [&str; 6] = ["channel", "id", "cmd", "session_id", "runner_id", "depends_on"];
 /// The same, of those that are read when it is known whom to answer.
-const CONDITION_FIELDS: [&str; 2] = ["idempotency_key", "if_session_version"];
+const CONDITION_FIELDS: [&str; 4] = ["idempotency_key", "if_session_version", "wait", "wait_ms"];
+/// How long a command waits for its runner: when its sender does not say, and at most.
+const WAIT_DEFAULT: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// A frame as far as routing needs it.
 pub(crate) struct Parsed<'a> {
@@ -28,6 +32,19 @@ impl Parsed<'_> {
     pub(crate) fn has_conditions(&self) -> bool {
         let version = self.fields.get("if_session_version");
         !self.depends_on.is_empty() || version.is_some_and(|version| version.get() != "null")
+    }
+
+    /// How long the command may wait for a runner that is away; `None` when it may not.
+    pub(crate) fn wait(&self) -> Result<Option<Duration>, String> {
+        let wait = self.fields.typed::<bool>("wait");
+        let wait = wait.map_err(|_| "The field 'wait' must be true or false".to_owned())?;
+        let wait_ms = self.fields.typed::<u64>("wait_ms");
+        let wait_ms = wait_ms.map_err(|_| "The field 'wait_ms' must be a whole number from 0".to_owned())?;
+        let limit = wait_ms.map_or(WAIT_DEFAULT, Duration::from_millis);
+        if limit > WAIT_MAX {
+            return Err(format!("The field 'wait_ms' is at most {}", WAIT_MAX.as_millis()));
+        }
+        Ok(wait.unwrap_or(false).then_some(limit))
     }
 }
 
@@ -127,6 +144,20 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_named() {
+        let wait = |fields: &str| {
+            let text = format!("{{\"channel\":\"agent\",\"cmd\":\"x\",{fields}}}");
+            read_fields(&text).and_then(read_head).and_then(|parsed| {
+                check_conditions(&parsed.fields)?;
+                parsed.wait()
+            })
+        };
+        assert_eq!(wait("\"wait\":true"), Ok(Some(WAIT_DEFAULT)));
+        assert_eq!(wait("\"wait\":true,\"wait_ms\":5"), Ok(Some(Duration::from_millis(5))));
+        assert_eq!(wait("\"wait\":null,\"wait_ms\":5"), Ok(None));
+        assert!(wait("\"wait\":1").unwrap_err().contains("true or false"));
+        assert!(wait("\"wait_ms\":-1").unwrap_err().contains("whole number"));
+        assert!(wait("\"wait\":true,\"wait_ms\":600001").unwrap_err().contains("at most 600000"));
+        assert!(wait("\"wait\":true,\"wait\":false").unwrap_err().contains("comes twice"));
         for (text, error) in [
             ("7", "not a JSON object"),
             ("{\"channel\":\"agent\"", "not valid JSON"),

@@ -45,6 +45,21 @@ pub(crate) fn text_of(parts: &[&[u8]]) -> Bytes {
     out.freeze()
 }
 
+/// The first frame of `frames` and its payload, if it is a whole text frame as they are written here.
+pub(crate) fn split_text(frames: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (start, length) = match *frames {
+        [TEXT, length @ 0..=125, ..] => (2, usize::from(length)),
+        [TEXT, 126, high, low, ..] => (4, usize::from(u16::from_be_bytes([high, low]))),
+        [TEXT, 127, ..] => {
+            let length = u64::from_be_bytes(frames.get(2..10)?.try_into().ok()?);
+            (10, usize::try_from(length).ok()?)
+        }
+        _ => return None,
+    };
+    let end = length.checked_add(start)?;
+    Some((frames.get(..end)?, frames.get(start..end)?))
+}
+
 /// A close frame; a long reason is cut.
 pub(crate) fn close(code: u16, reason: &str) -> Bytes {
     let mut end = reason.len().min(CLOSE_REASON_BYTES_MAX);
@@ -76,6 +91,9 @@ mod tests {
             assert_eq!(payload, length as u64);
             assert!(header.is_final && header.mask.is_none());
             assert_eq!(bytes.len() as u64, cursor.position() + payload);
+            let two = [&bytes[..], b"rest"].concat();
+            assert_eq!(split_text(&two), Some((&bytes[..], &bytes[bytes.len() - length..])));
+            assert_eq!(split_text(&bytes[..bytes.len() - 1]), None);
         }
     }
 

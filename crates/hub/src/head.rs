@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 /// What an event line becomes; the rest of the line follows unchanged.
 pub(crate) const EVENT_PREFIX: &[u8] = b"{\"channel\":\"agent\",";
+/// A live event that tells all clients of a session how it stands.
+pub(crate) const RESYNC_EVENT: &str = "session.resync";
 const LINK_EVENT_PREFIX: &str = "{\"type\":\"event\",";
 const LINK_RESPONSE_PREFIX: &str = "{\"type\":\"response\",\"id\":\"";
 
@@ -46,24 +48,26 @@ pub(crate) struct ResponseHead<'a> {
 #[error("{0}")]
 pub(crate) struct BadLine(String);
 
-/// Reads the head of one line (without its `\n`). `runner_id` is filled in where the line leaves it out.
+/// Reads the head of one line (without its `\n`). `runner_id` is whose line it is, whatever the line says.
 pub(crate) fn parse<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
-    if let Some(head) = parse_event_fast(line) {
+    if let Some(head) = parse_event_fast(line, runner_id) {
         return Ok(Line::Event(head));
     }
-    if let Some(head) = parse_response_fast(line) {
+    if let Some(head) = parse_response_fast(line, runner_id) {
         return Ok(Line::Response(head));
     }
     parse_any(line, runner_id)
 }
 
-fn parse_event_fast(line: &str) -> Option<EventHead<'_>> {
+fn parse_event_fast<'a>(line: &'a str, runner_id: &str) -> Option<EventHead<'a>> {
     let tail = line.strip_prefix(LINK_EVENT_PREFIX)?;
     let mut scan = Scan { text: tail, at: 0 };
     scan.literal("\"session_id\":\"")?;
     let session_id = scan.plain_string()?;
     scan.literal(",\"runner_id\":\"")?;
-    scan.plain_string()?;
+    if scan.plain_string()? != runner_id {
+        return None;
+    }
     scan.literal(",\"ts\":")?;
     let ts = i64::try_from(scan.number()?).ok()?;
     scan.literal(",\"")?;
@@ -77,6 +81,10 @@ fn parse_event_fast(line: &str) -> Option<EventHead<'_>> {
     };
     scan.literal("event\":\"")?;
     let event = scan.plain_string()?;
+    if seq.is_some() && event == RESYNC_EVENT {
+        // Its `seq` is a cursor, in an unusual place.
+        return None;
+    }
     scan.is_at_field_end().then_some(EventHead {
         session_id: Cow::Borrowed(session_id),
         ts,
@@ -86,7 +94,7 @@ fn parse_event_fast(line: &str) -> Option<EventHead<'_>> {
     })
 }
 
-fn parse_response_fast(line: &str) -> Option<ResponseHead<'_>> {
+fn parse_response_fast<'a>(line: &'a str, runner_id: &str) -> Option<ResponseHead<'a>> {
     let rest = line.strip_prefix(LINK_RESPONSE_PREFIX)?;
     let mut scan = Scan { text: rest, at: 0 };
     let id = scan.plain_string()?;
@@ -95,7 +103,9 @@ fn parse_response_fast(line: &str) -> Option<ResponseHead<'_>> {
     scan.literal("\"session_id\":\"")?;
     let session_id = scan.plain_string()?;
     scan.literal(",\"runner_id\":\"")?;
-    scan.plain_string()?;
+    if scan.plain_string()? != runner_id {
+        return None;
+    }
     scan.literal(",\"ts\":")?;
     scan.number()?;
     scan.literal(",\"cmd\":\"")?;
@@ -117,19 +127,19 @@ fn parse_response_fast(line: &str) -> Option<ResponseHead<'_>> {
 }
 
 /// A cursor over the usual spelling of a line.
-struct Scan<'a> {
-    text: &'a str,
-    at: usize,
+pub(crate) struct Scan<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) at: usize,
 }
 
 impl<'a> Scan<'a> {
-    fn literal(&mut self, literal: &str) -> Option<()> {
+    pub(crate) fn literal(&mut self, literal: &str) -> Option<()> {
         let found = self.text.as_bytes().get(self.at..)?.starts_with(literal.as_bytes());
         found.then(|| self.at += literal.len())
     }
 
     /// A string whose opening quote was read; one with escapes is left to the JSON parser.
-    fn plain_string(&mut self) -> Option<&'a str> {
+    pub(crate) fn plain_string(&mut self) -> Option<&'a str> {
         let bytes = self.text.as_bytes().get(self.at..)?;
         let length = memchr::memchr2(b'"', b'\\', bytes)?;
         if bytes[length] != b'"' {
@@ -140,7 +150,7 @@ impl<'a> Scan<'a> {
         Some(found)
     }
 
-    fn number(&mut self) -> Option<u64> {
+    pub(crate) fn number(&mut self) -> Option<u64> {
         let start = self.at;
         let mut value: u64 = 0;
         while let Some(digit @ b'0'..=b'9') = self.text.as_bytes().get(self.at) {
@@ -205,17 +215,19 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
                 .ok_or_else(|| BadLine("an event without session_id".to_owned()))?;
             let event =
                 text(&fields, "event")?.ok_or_else(|| BadLine("an event without a name".to_owned()))?;
+            // The `seq` of a resync is a cursor in its body: it is no record, and the field stays behind the head.
+            let is_record = event != RESYNC_EVENT && fields.get("seq").is_some();
+            let order: &[&str] = if is_record {
+                &["session_id", "runner_id", "ts", "seq", "event"]
+            } else {
+                &["session_id", "runner_id", "ts", "event"]
+            };
             Ok(Line::Event(EventHead {
                 session_id,
                 ts: fields.typed("ts").map_err(bad)?.unwrap_or(0),
-                seq: fields.typed("seq").map_err(bad)?,
+                seq: if is_record { fields.typed("seq").map_err(bad)? } else { None },
                 event,
-                tail: Cow::Owned(tail(
-                    &fields,
-                    &["session_id", "runner_id", "ts", "seq", "event"],
-                    &[],
-                    runner_id,
-                )),
+                tail: Cow::Owned(tail(&fields, order, &[], runner_id)),
             }))
         }
         "response" => {
@@ -243,8 +255,9 @@ fn tail(fields: &Fields<'_>, order: &[&str], skip: &[&str], runner_id: &str) -> 
     let mut out = String::new();
     for name in order {
         match fields.get(name) {
+            // A runner speaks for itself only.
+            _ if *name == "runner_id" => push_field(&mut out, name, &json_string(runner_id)),
             Some(value) => push_field(&mut out, name, value.get()),
-            None if *name == "runner_id" => push_field(&mut out, name, &json_string(runner_id)),
             None => {}
         }
     }

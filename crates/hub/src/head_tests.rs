@@ -29,6 +29,30 @@ fn any_order_is_read_and_brought_into_the_usual_one() {
 }
 
 #[test]
+fn the_seq_of_a_resync_is_no_record_number() {
+    let usual = r#"{"type":"event","session_id":"s","runner_id":"r","ts":9,"event":"session.resync","resume":"gap","seq":7}"#;
+    let odd = r#"{"type":"event","session_id":"s","runner_id":"r","ts":9,"seq":7,"event":"session.resync","resume":"gap"}"#;
+    for (line, tail) in [
+        (
+            usual,
+            r#""session_id":"s","runner_id":"r","ts":9,"event":"session.resync","resume":"gap","seq":7}"#,
+        ),
+        (odd, r#""session_id":"s","runner_id":"r","ts":9,"event":"session.resync","seq":7,"resume":"gap"}"#),
+    ] {
+        let Line::Event(head) = parse(line, "r").unwrap() else { panic!("not an event") };
+        assert_eq!((head.seq, &*head.event, &*head.tail), (None, "session.resync", tail));
+        assert_eq!(Line::Event(head), parse_any(line, "r").unwrap());
+    }
+}
+
+#[test]
+fn a_runner_speaks_for_itself_only() {
+    let Line::Event(head) = parse(DELTA, "own").unwrap() else { panic!("not an event") };
+    assert!(head.tail.starts_with(r#""session_id":"s1","runner_id":"own","ts":17,"#), "{}", head.tail);
+    assert!(!head.tail.contains("local"));
+}
+
+#[test]
 fn responses_keep_everything_but_the_id() {
     let tail = r#""session_id":"s1","runner_id":"local","ts":3,"cmd":"prompt","success":false,"error":"no"}"#;
     let line = format!(r#"{{"type":"response","id":"h12",{tail}"#);
@@ -59,7 +83,14 @@ fn event_line() -> impl Strategy<Value = String> {
         Just(serde_json::json!({})),
         any::<String>().prop_map(|text| serde_json::json!({ "delta": text }))
     ];
-    (any::<String>(), "[a-z]{1,8}", 0..i64::MAX, proptest::option::of(any::<u64>()), any::<String>(), rest)
+    (
+        any::<String>(),
+        "local|own|[a-z]{1,8}",
+        0..i64::MAX,
+        proptest::option::of(any::<u64>()),
+        any::<String>(),
+        rest,
+    )
         .prop_map(|(session, runner, ts, seq, event, rest)| {
             let seq = seq.map_or(String::new(), |seq| format!(r#""seq":{seq},"#));
             let rest = rest.to_string();
@@ -76,6 +107,7 @@ proptest! {
     #[test]
     fn the_fast_way_and_the_slow_way_agree(line in event_line()) {
         prop_assert_eq!(parse(&line, "local").unwrap(), slow(&line));
+        prop_assert_eq!(parse(&line, "own").unwrap(), parse_any(&line, "own").unwrap());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The routes, and the loop that accepts connections for them.
+//! The routes.
 
 use std::sync::Arc;
 
@@ -6,102 +6,43 @@ use axum::Router;
 use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Json, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, StatusCode, Uri};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::{Duration, sleep, timeout};
-use tokio_util::sync::CancellationToken;
 
 use crate::access::{self, COOKIE_NAME, LOGIN_LIFE, Refusal};
 use crate::clock::now_ms;
 use crate::reads;
 use crate::registry::Hub;
+use crate::runners_api;
+use crate::serve::Server;
 use crate::upgrade::upgrade;
 
-/// Requests served at a time; WebSockets do not count.
-const REQUESTS_MAX: usize = 512;
-const HEADERS_WAIT_MAX: Duration = Duration::from_secs(3);
-/// How long requests under way get when the hub stops.
-const STOP_GRACE: Duration = Duration::from_secs(1);
-const REQUEST_HEAD_BYTES_MAX: usize = 16 << 10;
-/// After a failed accept (no file handles left) others get time to end.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Accepts connections until `stop`.
-pub(crate) async fn accept(hub: &Arc<Hub>, listener: &TcpListener, stop: &CancellationToken) {
-    let router = routes(Arc::clone(hub));
-    let room = Arc::new(Semaphore::new(REQUESTS_MAX));
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be accepted");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        // Who is too many is turned away at once: waiting here would keep everyone out, and the hub from stopping.
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            tracing::warn!(max = REQUESTS_MAX, "too many requests at a time; a connection is turned away");
-            continue;
-        };
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY");
-        }
-        let (router, stop) = (router.clone(), stop.clone());
-        hub.tasks.spawn(async move {
-            serve_stream(stream, router, stop).await;
-            drop(permit);
-        });
-    }
-}
-
-async fn serve_stream(stream: TcpStream, router: Router, stop: CancellationToken) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WAIT_MAX)
-        .max_buf_size(REQUEST_HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            // A peer that never finishes its request is not waited for.
-            let Ok(result) = timeout(STOP_GRACE, connection).await else { return };
-            result
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "an HTTP connection ended");
-    }
-}
-
-fn routes(hub: Arc<Hub>) -> Router {
-    Router::new()
+/// Everything the hub answers to.
+pub(crate) fn routes(server: Server) -> Router {
+    let hub = Arc::clone(&server.hub);
+    let for_people = Router::new()
         .route("/", get(page))
         .route("/healthz", get(healthz))
         .route("/login", get(login).head(not_for_head))
         .route("/logout", post(logout))
         .route("/ws/mux", any(mux))
         .route("/api/sessions", get(sessions))
+        .route("/api/runners", get(runners_api::list))
+        .route("/api/runners/invites", post(runners_api::invite))
+        .route("/api/runners/{runner_id}", delete(runners_api::revoke))
+        .route("/api/runners/{runner_id}/rotate", post(runners_api::rotate))
         .fallback(not_found)
-        .layer(middleware::from_fn_with_state(Arc::clone(&hub), check_place))
-        .with_state(hub)
+        .layer(middleware::from_fn_with_state(hub, check_place));
+    let for_runners = Router::new()
+        .route("/ws/runner", any(runners_api::link))
+        .route("/api/runners/join", post(runners_api::join))
+        .layer(middleware::from_fn(refuse_browsers));
+    for_people.merge(for_runners).with_state(server)
 }
 
 async fn check_place(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
@@ -112,9 +53,19 @@ async fn check_place(State(hub): State<Arc<Hub>>, request: Request, next: Next) 
     }
 }
 
-fn refused(refusal: &Refusal) -> Response {
+/// A runner has a secret of its own, and may know the hub by any name. A page, which could use a name made to
+/// point here, always says where it comes from.
+async fn refuse_browsers(request: Request, next: Next) -> Response {
+    match access::check_no_browser(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+/// A refusal as JSON.
+pub(crate) fn refused(refusal: &Refusal) -> Response {
     let status = match refusal {
-        Refusal::Host(_) | Refusal::Origin(_) => StatusCode::FORBIDDEN,
+        Refusal::Host(_) | Refusal::Origin(_) | Refusal::Browser(_) => StatusCode::FORBIDDEN,
         Refusal::Twice(_) => StatusCode::BAD_REQUEST,
         Refusal::NotLoggedIn => StatusCode::UNAUTHORIZED,
         Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -137,7 +88,8 @@ fn secrets(uri: &Uri) -> Secrets {
     Query::<Secrets>::try_from_uri(uri).map(|Query(secrets)| secrets).unwrap_or_default()
 }
 
-async fn check_owner(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+/// Checks that the request comes from the owner.
+pub(crate) async fn check_owner(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let token = secrets(uri).token;
     access::check_owner(&hub.config, &hub.store, headers, token.as_deref()).await
 }
@@ -166,7 +118,7 @@ async fn login(State(hub): State<Arc<Hub>>, uri: Uri) -> Response {
         return failed(StatusCode::UNAUTHORIZED, error);
     };
     let error = match access::new_login(&hub.store).await {
-        Ok(Some(token)) => return to_start(&token, LOGIN_LIFE.as_secs()),
+        Ok(Some(token)) => return to_start(&hub, &token, LOGIN_LIFE.as_secs()),
         Ok(None) => "The system has no randomness; try again".to_owned(),
         Err(error) => format!("The login cannot be stored: {error}. The link stays good; open it again"),
     };
@@ -177,14 +129,16 @@ async fn login(State(hub): State<Arc<Hub>>, uri: Uri) -> Response {
 /// Forgets the browser's login, on both sides.
 async fn logout(State(hub): State<Arc<Hub>>, headers: HeaderMap) -> Response {
     match access::end_login(&hub.store, &headers).await {
-        Ok(()) => to_start("", 0),
+        Ok(()) => to_start(&hub, "", 0),
         Err(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 
 /// To the first page, with this cookie.
-fn to_start(token: &str, life_seconds: u64) -> Response {
-    let cookie = format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life_seconds}");
+fn to_start(hub: &Hub, token: &str, life_seconds: u64) -> Response {
+    let secure = if hub.config.tls.is_some() { "; Secure" } else { "" };
+    let cookie =
+        format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life_seconds}{secure}");
     let headers = [
         (SET_COOKIE, cookie.as_str()),
         (LOCATION, "/"),
@@ -209,7 +163,7 @@ async fn healthz(State(hub): State<Arc<Hub>>) -> Json<serde_json::Value> {
     Json(json!({
         "status": "ok",
         "sessions": hub.session_count(),
-        "runners": hub.runners().len(),
+        "runners": hub.runners().iter().filter(|runner| runner.link().is_some()).count(),
         "connections": hub.connection_count(),
     }))
 }

@@ -17,6 +17,9 @@ mod finished;
 mod frame;
 mod head;
 mod http;
+mod invites;
+mod links;
+mod listen;
 mod patience;
 mod pending;
 mod reads;
@@ -24,9 +27,16 @@ mod registry;
 mod reply;
 mod ring;
 mod runner_link;
+mod runners_api;
 mod serve;
+pub mod tls;
 mod upgrade;
 
 pub use access::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LoginCodes, OwnerToken};
+#[doc(hidden)]
+pub use config::PlantedBug;
 pub use config::{HubConfig, Limits};
-pub use serve::{HubError, serve};
+pub use invites::{INVITE_LIFE, INVITES_MAX};
+pub use listen::Listen;
+pub use serve::{HubError, LocalRunner, serve};
+pub use tls::HubTls;

@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
+use crate::command::Waiting;
 use crate::connection::{Mail, Mailbox};
 use crate::reads::HubCommand;
 use crate::reply::ReplyTo;
 use crate::runner_link::Outbox;
 
+/// Bytes of commands that may wait for their runners, all connections together.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// How often time limits are looked at while commands are on their way.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -42,6 +45,15 @@ pub(crate) enum PendingKind {
         after: u64,
         generation: u64,
     },
+    /// Asked by the hub when a runner is back; the answer is for all who follow the session.
+    ResyncAll,
+}
+
+impl PendingKind {
+    /// Whether its success gives the connection one more session to follow.
+    pub(crate) fn attaches(&self) -> bool {
+        matches!(self, PendingKind::Attach { .. } | PendingKind::Create)
+    }
 }
 
 impl Pending {
@@ -51,11 +63,23 @@ impl Pending {
             PendingKind::Resync { generation, .. } => {
                 return self.mailbox.put(Mail::ResyncFailed { generation, is_session_gone: false });
             }
+            PendingKind::ResyncAll => return,
             _ if is_outcome_unknown && self.mutating => Mail::Frames(self.reply.indeterminate(error)),
             _ => Mail::Frames(self.reply.error(error)),
         };
-        self.mailbox.answer(mail);
+        self.answer(mail);
     }
+
+    /// Gives the asker its answer; the command is in flight no more.
+    pub(crate) fn answer(&self, mail: Mail) {
+        self.mailbox.end_command(self.kind.attaches());
+        self.mailbox.put(mail);
+    }
+}
+
+/// The number in an id of ours.
+fn number_of(id: &str) -> Option<u64> {
+    id.strip_prefix('h')?.parse().ok()
 }
 
 #[derive(Default)]
@@ -68,6 +92,8 @@ pub(crate) struct PendingTable {
 struct PendingState {
     last: u64,
     commands: HashMap<u64, Pending>,
+    /// Commands whose runner is away, in the order they came.
+    waiting: Vec<Waiting>,
 }
 
 impl PendingTable {
@@ -89,18 +115,47 @@ impl PendingTable {
         self.lock().commands.remove(&number)
     }
 
-    /// The command an answer belongs to, if it still waits.
-    pub(crate) fn remove_by_id(&self, id: &str) -> Option<Pending> {
-        self.remove(id.strip_prefix('h')?.parse().ok()?)
+    /// The command that an answer from this link belongs to, if it still waits. One of another link's is not given:
+    /// a runner answers its own commands only.
+    pub(crate) fn remove_answered(&self, id: &str, link: &Arc<Outbox>) -> Option<Pending> {
+        let number = number_of(id)?;
+        let mut state = self.lock();
+        let is_own = |pending: &Pending| Arc::ptr_eq(&pending.link, link);
+        state.commands.get(&number).is_some_and(is_own).then(|| state.commands.remove(&number))?
     }
 
-    /// Whether an answer of this id is one to a delete.
-    pub(crate) fn is_delete(&self, id: &str) -> bool {
-        let Some(number) = id.strip_prefix('h').and_then(|number| number.parse::<u64>().ok()) else {
-            return false;
-        };
+    /// Whether an answer of this id, from this link, is one to a delete.
+    pub(crate) fn is_delete(&self, id: &str, link: &Arc<Outbox>) -> bool {
         let state = self.lock();
-        state.commands.get(&number).is_some_and(|pending| matches!(pending.kind, PendingKind::Delete))
+        let pending = number_of(id).and_then(|number| state.commands.get(&number));
+        pending.is_some_and(|pending| {
+            Arc::ptr_eq(&pending.link, link) && matches!(pending.kind, PendingKind::Delete)
+        })
+    }
+
+    /// Keeps a command until its runner comes; false when too many bytes wait already.
+    pub(crate) fn keep_waiting(&self, waiting: Waiting) -> bool {
+        let mut state = self.lock();
+        let bytes: usize = state.waiting.iter().map(Waiting::bytes).sum();
+        if bytes + waiting.bytes() > WAITING_BYTES_MAX {
+            return false;
+        }
+        state.waiting.push(waiting);
+        drop(state);
+        self.filled.notify_one();
+        true
+    }
+
+    /// Takes out the waiting commands that pass the test, in their order.
+    pub(crate) fn take_waiting(&self, mut test: impl FnMut(&Waiting) -> bool) -> Vec<Waiting> {
+        self.lock().waiting.extract_if(.., |waiting| test(waiting)).collect()
+    }
+
+    /// Puts back those whose runner has not come after all; they stay in front.
+    pub(crate) fn put_back(&self, mut waiting: Vec<Waiting>) {
+        let mut state = self.lock();
+        waiting.append(&mut state.waiting);
+        state.waiting = waiting;
     }
 
     /// All commands that will never be answered now that their link is over.
@@ -112,9 +167,13 @@ impl PendingTable {
     pub(crate) async fn sweep(&self) {
         loop {
             self.filled.notified().await;
-            while self.lock().commands.values().any(|pending| pending.deadline.is_some()) {
+            while self.has_deadlines() {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
                 let now = Instant::now();
+                self.take_waiting(|waiting| waiting.mailbox.is_closed());
+                for waiting in self.take_waiting(|waiting| waiting.deadline <= now) {
+                    waiting.expire();
+                }
                 let late =
                     self.remove_where(|pending| pending.deadline.is_some_and(|deadline| deadline <= now));
                 for pending in late {
@@ -126,6 +185,11 @@ impl PendingTable {
                 }
             }
         }
+    }
+
+    fn has_deadlines(&self) -> bool {
+        let state = self.lock();
+        !state.waiting.is_empty() || state.commands.values().any(|pending| pending.deadline.is_some())
     }
 
     fn remove_where(&self, test: impl Fn(&Pending) -> bool) -> Vec<Pending> {

@@ -1,15 +1,19 @@
 //! Commands the hub answers from its own copies.
 
+mod away;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_store::{HubSession, MESSAGE_PAGE_ROWS_MAX, SEARCH_LIMIT_MAX, SearchQuery, StoreError};
 use qd_wire::command::{GetMessagesParams, SearchParams};
-use qd_wire::data::{RunnerStatus, RunnersData, SearchData, SearchHit, SessionSummary, SessionsData};
+use qd_wire::data::{RunnersData, SearchData, SearchHit, SessionSummary, SessionsData};
 use serde::Serialize;
 
-use crate::registry::Hub;
+use crate::registry::{Hub, Runner, SessionEntry};
 use crate::reply::ReplyTo;
+
+pub(crate) use away::attach as attach_away;
 
 /// Messages in the snapshot of an attach.
 pub(crate) const SNAPSHOT_MESSAGES: usize = 200;
@@ -27,6 +31,15 @@ pub(crate) enum Read {
     Runners,
     /// Done by the connection itself.
     Detach,
+    /// Of a session whose runner is away: follow it all the same.
+    AwayAttach {
+        session: Arc<SessionEntry>,
+        after: Option<u64>,
+    },
+    /// How such a session stands.
+    AwayState(Arc<SessionEntry>),
+    /// Delete such a session; its runner is told when it comes.
+    Bury(Arc<SessionEntry>),
     Search {
         params: SearchParams,
         session_id: Option<String>,
@@ -42,8 +55,14 @@ impl HubCommand {
                 Err(error) => Err(error),
             },
             Read::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
-            Read::Runners => Ok(json(&runners(hub))),
-            Read::Detach => return Ok(self.reply.success(None)),
+            Read::Runners => runners(hub).await.map(|runners| json(&runners)),
+            // The connection attaches by itself, as it detaches.
+            Read::Detach | Read::AwayAttach { .. } => return Ok(self.reply.success(None)),
+            Read::AwayState(session) => away::state(hub, &session).await.map(|state| json(&state)),
+            Read::Bury(session) => match away::bury(hub, &session).await {
+                Ok(()) => return Ok(self.reply.success(None)),
+                Err(error) => Err(error),
+            },
             Read::Search { params, session_id } => search(hub, params, session_id).await,
         };
         match data {
@@ -93,7 +112,7 @@ pub(crate) async fn sessions(hub: &Hub) -> Result<Vec<SessionSummary>, StoreErro
 
 fn summary(hub: &Hub, row: HubSession) -> SessionSummary {
     let entry = hub.session(&row.session_id);
-    let is_away = hub.runner(&row.runner_id).is_none_or(|runner| runner.status() == RunnerStatus::Offline);
+    let is_away = hub.is_away(&row.runner_id);
     let state = match &entry {
         Some(entry) if !is_away => entry.status().as_str().to_owned(),
         _ if is_away => "offline".to_owned(),
@@ -117,9 +136,15 @@ fn summary(hub: &Hub, row: HubSession) -> SessionSummary {
     }
 }
 
-fn runners(hub: &Hub) -> RunnersData {
-    let info = |runner: Arc<crate::registry::Runner>| runner.info(hub.sessions_of(&runner.id).len());
-    RunnersData { runners: hub.runners().into_iter().map(info).collect() }
+/// All runners there ever were, connected or not.
+pub(crate) async fn runners(hub: &Hub) -> Result<RunnersData, StoreError> {
+    let counts = hub.session_counts();
+    // Runners join, change their keys and are revoked in the store; how they stand now is known here.
+    for row in hub.store.runners().await? {
+        hub.runner_or_new(&Arc::from(&*row.runner_id)).learn(&row);
+    }
+    let info = |runner: Arc<Runner>| runner.info(counts.get(&runner.id).copied().unwrap_or(0));
+    Ok(RunnersData { runners: hub.runners().into_iter().map(info).collect() })
 }
 
 async fn search(hub: &Hub, params: SearchParams, session_id: Option<String>) -> Result<String, StoreError> {

@@ -1,13 +1,15 @@
 //! What the hub knows of now: sessions, runners, connections.
 
+mod runner;
+mod session;
+
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
-use qd_store::{HubSession, HubStore};
-use qd_wire::data::{RunnerInfo, RunnerStatus, SessionStatus};
-use qd_wire::link::RunnerHello;
+use qd_store::{HubSession, HubStore, RunnerRow, StoreError};
+use qd_wire::link::LinkLine;
 use qd_wire::mux::{SessionChange, SystemEvent};
 use tokio_util::task::TaskTracker;
 
@@ -15,8 +17,9 @@ use crate::config::HubConfig;
 use crate::connection::{Mail, Mailbox};
 use crate::pending::PendingTable;
 use crate::reply;
-use crate::ring::Ring;
-use crate::runner_link::Outbox;
+use crate::runner_link::line_of;
+pub(crate) use runner::{Runner, Standing};
+pub(crate) use session::SessionEntry;
 
 pub(crate) struct Hub {
     pub(crate) config: HubConfig,
@@ -25,56 +28,58 @@ pub(crate) struct Hub {
     /// Connections and their reads; waited for at the end.
     pub(crate) tasks: TaskTracker,
     sessions: RwLock<HashMap<Arc<str>, Arc<SessionEntry>>>,
+    /// Sessions that were deleted while their runner was away and that it still has, with that runner.
+    buried: RwLock<HashMap<Arc<str>, Arc<str>>>,
     runners: RwLock<BTreeMap<Arc<str>, Arc<Runner>>>,
     connections: Mutex<HashMap<u64, Arc<Mailbox>>>,
     last_connection: AtomicU64,
     is_stopping: AtomicBool,
 }
 
-/// One session: where it lives, its live events, and what lists show of it.
-pub(crate) struct SessionEntry {
-    pub(crate) id: Arc<str>,
-    runner_id: Mutex<Arc<str>>,
-    pub(crate) ring: Arc<Ring>,
-    /// The last record read from the link. Written by the link's reader only.
-    pub(crate) last_seq: AtomicU64,
-    /// A record is missing: nothing is passed on until it comes. Written by the link's reader only.
-    pub(crate) has_hole: AtomicBool,
-    /// Pieces of the stream that wait for a commit; while there are any, later ones queue behind them.
-    pub(crate) uncommitted: AtomicUsize,
-    /// Its runner did not name it when it came. Written by the link's reader only.
-    pub(crate) is_orphan: AtomicBool,
-    /// It was deleted: who still follows it may stop.
-    is_over: AtomicBool,
-    status: AtomicU8,
-    pending_inputs: AtomicU32,
-}
-
-/// One runner and the way to it.
-pub(crate) struct Runner {
-    pub(crate) id: Arc<str>,
-    pub(crate) hello: RunnerHello,
-    pub(crate) outbox: Arc<Outbox>,
-    status: Mutex<RunnerStatus>,
+/// What the store has when a hub starts.
+#[derive(Default)]
+pub(crate) struct Stored {
+    pub(crate) sessions: Vec<HubSession>,
+    pub(crate) runners: Vec<RunnerRow>,
+    /// Deleted sessions and the runners that still have them.
+    pub(crate) buried: Vec<(String, String)>,
 }
 
 impl Hub {
-    pub(crate) fn new(config: HubConfig, store: HubStore, stored: Vec<HubSession>) -> Self {
+    /// A hub that knows what its store knows: all sessions, and all runners as being away.
+    pub(crate) async fn open(config: HubConfig, store: HubStore) -> Result<Self, StoreError> {
+        let (sessions, runners) = (store.sessions().await?, store.runners().await?);
+        let mut buried = Vec::new();
+        for runner in &runners {
+            let of_runner = store.buried_sessions(&runner.runner_id).await?;
+            buried.extend(of_runner.into_iter().map(|session_id| (session_id, runner.runner_id.clone())));
+        }
+        let stored = Stored { sessions, runners, buried };
+        Ok(Self::new(config, store, stored))
+    }
+
+    pub(crate) fn new(config: HubConfig, store: HubStore, stored: Stored) -> Self {
         let ring_bytes_max = config.limits.ring_bytes_max;
-        let sessions = stored
-            .into_iter()
-            .map(|row| {
-                let entry = SessionEntry::stored(&row, ring_bytes_max);
-                (Arc::clone(&entry.id), Arc::new(entry))
-            })
-            .collect();
+        let sessions = stored.sessions.into_iter().map(|row| {
+            let entry = SessionEntry::stored(&row, ring_bytes_max);
+            (Arc::clone(&entry.id), Arc::new(entry))
+        });
+        let runners = stored.runners.into_iter().map(|row| {
+            let runner = Runner::new(&row.runner_id);
+            runner.learn(&row);
+            (Arc::clone(&runner.id), Arc::new(runner))
+        });
+        let buried = stored.buried.into_iter();
         Self {
             config,
             store,
             pending: PendingTable::default(),
             tasks: TaskTracker::new(),
-            sessions: RwLock::new(sessions),
-            runners: RwLock::default(),
+            sessions: RwLock::new(sessions.collect()),
+            buried: RwLock::new(
+                buried.map(|(session_id, runner_id)| (session_id.into(), runner_id.into())).collect(),
+            ),
+            runners: RwLock::new(runners.collect()),
             connections: Mutex::default(),
             last_connection: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
@@ -85,13 +90,12 @@ impl Hub {
         self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(session_id).cloned()
     }
 
-    /// The session, made known if it was not.
+    /// The session, made known if it was not. It may be another runner's.
     pub(crate) fn session_or_new(&self, session_id: &str, runner_id: &Arc<str>) -> Arc<SessionEntry> {
         if let Some(entry) = self.session(session_id) {
-            entry.move_to(runner_id);
             return entry;
         }
-        let entry = Arc::new(SessionEntry::new(session_id, runner_id, self.config.limits.ring_bytes_max));
+        let entry = Arc::new(SessionEntry::new(session_id, runner_id, self.config.limits.ring_bytes_max, 0));
         let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(sessions.entry(Arc::clone(&entry.id)).or_insert(entry))
     }
@@ -104,57 +108,116 @@ impl Hub {
         }
     }
 
+    /// A session that could not be deleted after all is known again, unless another one has its name.
+    pub(crate) fn remember_session(&self, entry: Arc<SessionEntry>) {
+        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        sessions.entry(Arc::clone(&entry.id)).or_insert(entry);
+    }
+
     pub(crate) fn sessions_of(&self, runner_id: &str) -> Vec<Arc<SessionEntry>> {
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
-        sessions.values().filter(|entry| &*entry.runner_id() == runner_id).cloned().collect()
+        sessions.values().filter(|entry| &*entry.runner_id == runner_id).cloned().collect()
     }
 
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// How many sessions each runner has.
+    pub(crate) fn session_counts(&self) -> HashMap<Arc<str>, usize> {
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = HashMap::new();
+        for entry in sessions.values() {
+            *counts.entry(Arc::clone(&entry.runner_id)).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    /// The session was deleted while its runner was away: it does not come back with the runner.
+    pub(crate) fn bury(&self, session_id: &Arc<str>, runner_id: &Arc<str>) {
+        let mut buried = self.buried.write().unwrap_or_else(PoisonError::into_inner);
+        buried.insert(Arc::clone(session_id), Arc::clone(runner_id));
+    }
+
+    pub(crate) fn unbury(&self, session_id: &str) {
+        self.buried.write().unwrap_or_else(PoisonError::into_inner).remove(session_id);
+    }
+
+    /// The runner that still has a deleted session.
+    pub(crate) fn buried_at(&self, session_id: &str) -> Option<Arc<str>> {
+        self.buried.read().unwrap_or_else(PoisonError::into_inner).get(session_id).cloned()
+    }
+
+    pub(crate) fn buried_of(&self, runner_id: &str) -> Vec<Arc<str>> {
+        let buried = self.buried.read().unwrap_or_else(PoisonError::into_inner);
+        let of_runner = buried.iter().filter(|(_, owner)| &***owner == runner_id);
+        of_runner.map(|(session_id, _)| Arc::clone(session_id)).collect()
+    }
+
     pub(crate) fn runner(&self, runner_id: &str) -> Option<Arc<Runner>> {
         self.runners.read().unwrap_or_else(PoisonError::into_inner).get(runner_id).cloned()
     }
 
+    /// Every known runner, connected or not.
     pub(crate) fn runners(&self) -> Vec<Arc<Runner>> {
         self.runners.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Makes a runner known and says so.
-    pub(crate) fn add_runner(&self, runner: Arc<Runner>) {
-        let id = Arc::clone(&runner.id);
-        self.runners.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&runner));
-        self.tell_runner(&runner.id, RunnerStatus::Online);
-    }
-
-    /// Changes how a runner is shown, and says so if that is news.
-    pub(crate) fn set_runner_status(&self, runner: &Arc<Runner>, status: RunnerStatus) {
-        let before = {
-            let mut current = runner.status.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *current, status)
-        };
-        // A runner that came again on another link is shown as that one is.
-        let is_current = self.runner(&runner.id).is_some_and(|current| Arc::ptr_eq(&current, runner));
-        if is_current && before != status {
-            self.tell_runner(&runner.id, status);
+    /// The runner, made known if it was not.
+    pub(crate) fn runner_or_new(&self, runner_id: &Arc<str>) -> Arc<Runner> {
+        if let Some(runner) = self.runner(runner_id) {
+            return runner;
         }
+        let mut runners = self.runners.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(runners.entry(Arc::clone(runner_id)).or_insert_with(|| Arc::new(Runner::new(runner_id))))
     }
 
-    fn tell_runner(&self, runner_id: &str, status: RunnerStatus) {
+    /// Whether nothing can be asked of a runner now.
+    pub(crate) fn is_away(&self, runner_id: &str) -> bool {
+        self.runner(runner_id).is_none_or(|runner| runner.link().is_none())
+    }
+
+    /// Ends a runner's connection at once, and tells it why.
+    pub(crate) fn cut_off(&self, runner_id: &str, reason: &str) {
+        let Some(runner) = self.runner(runner_id) else { return };
+        runner.note_revoked();
+        if let Some(link) = runner.newest_link() {
+            tracing::warn!(runner = runner_id, reason, "a runner is cut off");
+            link.refuse(reason);
+        }
+        self.tell_runner(&runner);
+    }
+
+    /// Asks a connected runner to make itself a new key.
+    pub(crate) fn ask_rotation(&self, runner_id: &str) -> Result<(), String> {
+        let away = || format!("Runner {runner_id} is not connected; its key can be changed when it is back");
+        let link = self.runner(runner_id).and_then(|runner| runner.link()).ok_or_else(away)?;
+        link.outbox
+            .push(&line_of(&LinkLine::Rotate {}))
+            .map_err(|error| format!("Runner {runner_id}: {error}"))
+    }
+
+    /// Tells every client how a runner stands.
+    pub(crate) fn tell_runner(&self, runner: &Runner) {
+        let info = runner.info(self.sessions_of(&runner.id).len());
         self.broadcast(&reply::system(SystemEvent::RunnerChanged {
-            runner_id: runner_id.to_owned(),
-            status,
+            runner_id: runner.id.to_string(),
+            status: info.status,
+            runner: Some(Box::new(info)),
         }));
     }
 
-    /// Tells every client that a session's line in a list has changed.
+    /// Tells the clients that have asked for the list of sessions that a line of it has changed. Not everybody:
+    /// with many clients and busy sessions this would be most of what the hub sends.
     pub(crate) fn tell_session(&self, entry: &SessionEntry, change: SessionChange) {
-        self.broadcast(&reply::system(SystemEvent::SessionChanged {
+        let frames = reply::system(SystemEvent::SessionChanged {
             session_id: entry.id.to_string(),
-            runner_id: entry.runner_id().to_string(),
+            runner_id: entry.runner_id.to_string(),
             change,
-        }));
+        });
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let watching = connections.values().filter(|mailbox| mailbox.shows_sessions());
+        watching.for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
     }
 
     /// A new connection's number and mailbox; `None` when there are too many.
@@ -192,109 +255,5 @@ impl Hub {
     pub(crate) fn broadcast(&self, frames: &Bytes) {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
-    }
-}
-
-impl SessionEntry {
-    fn new(session_id: &str, runner_id: &Arc<str>, ring_bytes_max: usize) -> Self {
-        Self {
-            id: Arc::from(session_id),
-            runner_id: Mutex::new(Arc::clone(runner_id)),
-            ring: Arc::new(Ring::new(ring_bytes_max)),
-            last_seq: AtomicU64::new(0),
-            has_hole: AtomicBool::new(false),
-            uncommitted: AtomicUsize::new(0),
-            is_orphan: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            status: AtomicU8::new(SessionStatus::Starting as u8),
-            pending_inputs: AtomicU32::new(0),
-        }
-    }
-
-    /// After a start the agent of a stored session does not run.
-    fn stored(row: &HubSession, ring_bytes_max: usize) -> Self {
-        let entry = Self::new(&row.session_id, &Arc::from(&*row.runner_id), ring_bytes_max);
-        entry.last_seq.store(row.last_seq, Ordering::Relaxed);
-        let status = if row.closed { SessionStatus::Closed } else { SessionStatus::Dormant };
-        entry.status.store(status as u8, Ordering::Relaxed);
-        entry
-    }
-
-    /// Nothing more will be published: those who follow it leave when they have taken all.
-    pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
-        self.ring.wake_all();
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn runner_id(&self) -> Arc<str> {
-        Arc::clone(&self.runner_id.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn move_to(&self, runner_id: &Arc<str>) {
-        let mut current = self.runner_id.lock().unwrap_or_else(PoisonError::into_inner);
-        if *current != *runner_id {
-            *current = Arc::clone(runner_id);
-        }
-    }
-
-    pub(crate) fn status(&self) -> SessionStatus {
-        const ALL: [SessionStatus; 6] = [
-            SessionStatus::Starting,
-            SessionStatus::Idle,
-            SessionStatus::Working,
-            SessionStatus::Dormant,
-            SessionStatus::Failed,
-            SessionStatus::Closed,
-        ];
-        let code = self.status.load(Ordering::Relaxed);
-        ALL.into_iter().find(|status| *status as u8 == code).unwrap_or(SessionStatus::Dormant)
-    }
-
-    /// True if that is news.
-    pub(crate) fn set_status(&self, status: SessionStatus) -> bool {
-        self.status.swap(status as u8, Ordering::Relaxed) != status as u8
-    }
-
-    pub(crate) fn pending_inputs(&self) -> u32 {
-        self.pending_inputs.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_pending_inputs(&self, count: usize) {
-        self.pending_inputs.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
-    }
-
-    /// One step, because the reader of the link and the one who commits for it both call this.
-    pub(crate) fn change_pending_inputs(&self, has_one_more: bool) {
-        let change =
-            |count: u32| Some(if has_one_more { count.saturating_add(1) } else { count.saturating_sub(1) });
-        // The closure always gives a value, so the update cannot fail.
-        let _ = self.pending_inputs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
-    }
-}
-
-impl Runner {
-    pub(crate) fn new(hello: RunnerHello, outbox: Arc<Outbox>) -> Self {
-        Self { id: Arc::from(&*hello.runner_id), hello, outbox, status: Mutex::new(RunnerStatus::Online) }
-    }
-
-    pub(crate) fn status(&self) -> RunnerStatus {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn info(&self, session_count: usize) -> RunnerInfo {
-        RunnerInfo {
-            runner_id: self.hello.runner_id.clone(),
-            hostname: self.hello.hostname.clone(),
-            os: self.hello.os.clone(),
-            version: self.hello.version.clone(),
-            status: self.status(),
-            harnesses: self.hello.harnesses.clone(),
-            max_sessions: self.hello.max_sessions,
-            session_count: session_count as u64,
-        }
     }
 }

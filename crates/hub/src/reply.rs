@@ -28,13 +28,10 @@ pub(crate) struct ReplyTo {
 impl ReplyTo {
     /// `data` is JSON.
     pub(crate) fn success(&self, data: Option<&str>) -> Bytes {
-        let mut text = self.start(true);
-        if let Some(data) = data {
-            text.push_str(",\"data\":");
-            text.push_str(data);
+        match data {
+            Some(data) => frame::text(&self.success_text(data)),
+            None => frame::text(format!("{}}}", self.start(true)).as_bytes()),
         }
-        text.push('}');
-        frame::text(text.as_bytes())
     }
 
     /// The same for data in pieces, which are copied once.
@@ -45,6 +42,15 @@ impl ReplyTo {
         parts.extend(data);
         parts.push(b"}");
         frame::text_of(&parts)
+    }
+
+    /// The text of a success with data, without the frame around it.
+    pub(crate) fn success_text(&self, data: &str) -> Vec<u8> {
+        let mut text = self.start(true);
+        text.push_str(",\"data\":");
+        text.push_str(data);
+        text.push('}');
+        text.into_bytes()
     }
 
     pub(crate) fn error(&self, error: &str) -> Bytes {

@@ -3,6 +3,8 @@
 //! When the bound is reached the publisher waits a moment for subscribers that keep up in general; one that does
 //! not even then, or has fallen behind not long ago, loses its place and is told so. Nobody waits for it long.
 
+mod coalesce;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +20,11 @@ use crate::patience::Patience;
 const CHUNK_OVERHEAD_BYTES: usize = 64;
 /// An empty ring keeps room for no more chunks than this.
 const IDLE_CAPACITY_MAX: usize = 8;
+
+/// Who is further behind than this gets the shortest stream that says the same.
+const BEHIND_BYTES: u64 = 64 << 10;
+/// Bytes brought into that form in one go, so that a connection never holds much more than it does otherwise.
+const COALESCE_BYTES_MAX: usize = 256 << 10;
 
 /// How old the oldest chunk of a full ring may get before those who have not taken it are left behind: when
 /// most have taken it, and when most have not.
@@ -37,6 +44,8 @@ struct State {
     /// The number of the first chunk in `chunks`; numbers never repeat.
     first: u64,
     bytes: usize,
+    /// Bytes of all chunks there ever were.
+    published_bytes: u64,
     /// The last record published.
     seq: u64,
     /// A subscription's key is its place here; places of those who left are used again.
@@ -47,6 +56,8 @@ struct State {
 
 struct Chunk {
     bytes: Bytes,
+    /// Bytes of all chunks before it.
+    begins_at: u64,
     published_at: Instant,
     /// The last record up to the end of this chunk.
     seq: u64,
@@ -95,12 +106,14 @@ pub(crate) enum Taken {
 }
 
 impl Ring {
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    /// A ring whose last record, published before its time, is `seq`.
+    pub(crate) fn new(bytes_max: usize, seq: u64) -> Self {
         let state = State {
             chunks: VecDeque::new(),
             first: 0,
             bytes: 0,
-            seq: 0,
+            published_bytes: 0,
+            seq,
             subscribers: Vec::new(),
             live: 0,
             is_awaited: false,
@@ -148,15 +161,16 @@ impl Ring {
     pub(crate) fn publish(&self, bytes: Bytes, seq: Option<u64>) {
         let mut state = self.lock();
         if let Some(seq) = seq {
-            state.seq = seq;
+            state.seq = state.seq.max(seq);
         }
         let waiting = state.live;
         if waiting == 0 {
             return;
         }
         state.bytes += bytes.len() + CHUNK_OVERHEAD_BYTES;
-        let seq = state.seq;
-        state.chunks.push_back(Chunk { bytes, published_at: Instant::now(), seq, waiting });
+        let (seq, begins_at) = (state.seq, state.published_bytes);
+        state.published_bytes += bytes.len() as u64;
+        state.chunks.push_back(Chunk { bytes, begins_at, published_at: Instant::now(), seq, waiting });
         while state.bytes > self.bytes_max && state.chunks.len() > 1 {
             state.leave_behind(|_| true);
         }
@@ -167,7 +181,17 @@ impl Ring {
 
     /// A place at the end: the next published chunk is the first to be taken.
     pub(crate) fn subscribe(self: &Arc<Self>, mailbox: Arc<Mailbox>, seq: u64) -> Subscription {
+        self.subscribe_from(mailbox, |_| seq)
+    }
+
+    /// The same for one who has, or reads from the store, every record published so far.
+    pub(crate) fn subscribe_now(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Subscription {
+        self.subscribe_from(mailbox, |published| published)
+    }
+
+    fn subscribe_from(self: &Arc<Self>, mailbox: Arc<Mailbox>, seq: impl FnOnce(u64) -> u64) -> Subscription {
         let mut state = self.lock();
+        let seq = seq(state.seq);
         let signal = Arc::new(Signal { ready: AtomicBool::new(false), mailbox });
         let next = state.first + state.chunks.len() as u64;
         let subscriber = Some(Subscriber { next, lagged: false, signal: Arc::clone(&signal) });
@@ -178,6 +202,11 @@ impl Ring {
             None => state.subscribers.push(subscriber),
         }
         Subscription { ring: Arc::clone(self), key, signal, seq }
+    }
+
+    /// The last record published.
+    pub(crate) fn seq(&self) -> u64 {
+        self.lock().seq
     }
 
     /// Makes every subscriber look, though there may be nothing new.
@@ -259,13 +288,26 @@ impl Subscription {
         }
         let mut index = usize::try_from(subscriber.next - state.first).unwrap_or(usize::MAX);
         let mut taken = Taken::All;
+        // A great chunk that came just now makes nobody slow: what counts is what came after it.
+        let is_behind = state
+            .chunks
+            .get(index + 1)
+            .is_some_and(|second| state.published_bytes - second.begins_at > BEHIND_BYTES);
+        let mut behind = is_behind.then(Vec::new);
+        let mut behind_bytes = 0;
         while let Some(chunk) = state.chunks.get_mut(index) {
-            if out.is_full() {
+            if out.is_full() || behind_bytes >= COALESCE_BYTES_MAX {
                 taken = Taken::Some;
                 self.signal.ready.store(true, Ordering::Release);
                 break;
             }
-            out.push(chunk.bytes.clone());
+            match &mut behind {
+                Some(chunks) => {
+                    behind_bytes += chunk.bytes.len();
+                    chunks.push(chunk.bytes.clone());
+                }
+                None => out.push(chunk.bytes.clone()),
+            }
             chunk.waiting -= 1;
             self.seq = chunk.seq.max(self.seq);
             subscriber.next += 1;
@@ -276,6 +318,9 @@ impl Subscription {
         drop(guard);
         if is_awaited {
             ring.room.notify_one();
+        }
+        if let Some(chunks) = behind {
+            out.push(coalesce::coalesce(&chunks));
         }
         taken
     }

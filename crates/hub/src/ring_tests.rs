@@ -14,7 +14,7 @@ fn drain(subscription: &mut Subscription) -> (Taken, Vec<u8>) {
 
 #[test]
 fn every_subscriber_takes_every_chunk_once_and_nothing_is_kept() {
-    let ring = Arc::new(Ring::new(1 << 20));
+    let ring = Arc::new(Ring::new(1 << 20, 0));
     ring.publish(chunk(0, 10), None);
     assert_eq!(ring.held_bytes(), 0, "nobody listens, nothing is kept");
     let mut one = ring.subscribe(Mailbox::for_tests(), 0);
@@ -30,7 +30,7 @@ fn every_subscriber_takes_every_chunk_once_and_nothing_is_kept() {
 
 #[test]
 fn a_slow_subscriber_lags_alone_and_holds_nothing() {
-    let ring = Arc::new(Ring::new(1000));
+    let ring = Arc::new(Ring::new(1000, 0));
     let mut slow = ring.subscribe(Mailbox::for_tests(), 0);
     let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
     for byte in 1..=50 {
@@ -49,7 +49,7 @@ fn a_slow_subscriber_lags_alone_and_holds_nothing() {
 
 #[test]
 fn a_chunk_greater_than_the_ring_still_reaches_who_is_quick() {
-    let ring = Arc::new(Ring::new(100));
+    let ring = Arc::new(Ring::new(100, 0));
     let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
     ring.publish(chunk(1, 5000), None);
     assert_eq!(drain(&mut quick), (Taken::All, vec![1]));
@@ -57,7 +57,7 @@ fn a_chunk_greater_than_the_ring_still_reaches_who_is_quick() {
 
 #[test]
 fn leaving_frees_what_only_the_leaver_waited_for() {
-    let ring = Arc::new(Ring::new(1 << 20));
+    let ring = Arc::new(Ring::new(1 << 20, 0));
     let leaver = ring.subscribe(Mailbox::for_tests(), 0);
     let mut stays = ring.subscribe(Mailbox::for_tests(), 0);
     ring.publish(chunk(1, 10), None);
@@ -72,7 +72,7 @@ fn leaving_frees_what_only_the_leaver_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_ring_waits_for_who_keeps_up_and_not_long_for_who_does_not() {
-    let ring = Arc::new(Ring::new(1000));
+    let ring = Arc::new(Ring::new(1000, 0));
     let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
     ring.publish(chunk(1, 900), None);
     let began = Instant::now();
@@ -112,11 +112,40 @@ async fn all_waiting_of_a_link_together_is_bounded() {
     let began = Instant::now();
     // However many sessions have someone who does not read: the link waits for them as if they were one.
     for number in 0..50 {
-        let ring = Arc::new(Ring::new(1000));
+        let ring = Arc::new(Ring::new(1000, 0));
         let _stuck = ring.subscribe(Mailbox::for_tests(), 0);
         ring.publish(chunk(number, 900), None);
         ring.make_room(900, &patience).await;
         ring.publish(chunk(number, 900), None);
     }
     assert_eq!(began.elapsed(), WAIT_MAX);
+}
+
+#[test]
+fn who_is_behind_gets_the_shortest_stream_and_who_keeps_up_gets_every_frame() {
+    let ring = Arc::new(Ring::new(1 << 20, 0));
+    let mut slow = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    let (mut out, mut quick_bytes, mut sent) = (Outgoing::default(), 0, 0);
+    for number in 0..300_usize {
+        let text = format!(
+            r#"{{"channel":"agent","session_id":"s","runner_id":"r","ts":1,"event":"stream.text_delta","message_id":"m","delta":"{}","content_index":0,"offset":{}}}"#,
+            "x".repeat(1000),
+            number * 1000
+        );
+        let frame = crate::frame::text(text.as_bytes());
+        sent += frame.len();
+        ring.publish(frame, Some(number as u64));
+        let mut out = Outgoing::default();
+        assert_eq!(quick.take(&mut out), Taken::All);
+        quick_bytes += out.bytes();
+    }
+    assert_eq!(quick_bytes, sent);
+    while slow.take(&mut out) == Taken::Some {
+        assert!(!out.is_full(), "bytes of a text are not made more");
+    }
+    let frames = out.chunks().count();
+    assert!(frames < 120, "{frames} pieces, of 300");
+    assert!(out.bytes() < sent && out.bytes() > 300_000);
+    assert_eq!((slow.seq, ring.held_bytes()), (299, 0));
 }

@@ -1,17 +1,21 @@
 use std::sync::Arc;
 
+use axum::extract::FromRef;
 use qd_link::memory::LinkEnd;
 use qd_store::{HubStore, StoreError};
 use qd_wire::mux::SystemEvent;
-use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::HubConfig;
 use crate::http;
+use crate::invites::Invites;
+use crate::links::Links;
+use crate::listen::{self, Listen};
 use crate::registry::Hub;
 use crate::reply;
-use crate::runner_link;
+use crate::runner_link::RunnerIdentity;
 
 /// How long the last records get to be committed after the clients are gone.
 const COMMIT_GRACE: Duration = Duration::from_secs(1);
@@ -23,26 +27,63 @@ pub enum HubError {
     Store(#[from] StoreError),
 }
 
-/// Serves clients on `listener` and the runner at the other end of `link` until `shutdown`, then lets clients
-/// take their last frames. The store stays open; closing it is the caller's.
-pub async fn serve(
+/// The runner in the hub's own process, which is trusted.
+pub struct LocalRunner {
+    pub runner_id: String,
+    /// The hub's end of the link to it.
+    pub link: LinkEnd,
+}
+
+/// What the requests share.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) fleet: Arc<Fleet>,
+}
+
+/// How runners come to the hub.
+#[derive(Default)]
+pub(crate) struct Fleet {
+    pub(crate) invites: Invites,
+    /// One join at a time: what it found out is still true when it stores.
+    pub(crate) joining: Mutex<()>,
+    pub(crate) local_runner_id: Option<Arc<str>>,
+    pub(crate) links: Links,
+}
+
+impl FromRef<Server> for Arc<Hub> {
+    fn from_ref(server: &Server) -> Self {
+        Arc::clone(&server.hub)
+    }
+}
+
+/// Serves the clients and runners that come to `listener`, and the local runner if there is one, until `shutdown`;
+/// then lets clients take their last frames. The store stays open; closing it is the caller's.
+pub async fn serve<L: Listen>(
     config: HubConfig,
-    listener: TcpListener,
+    mut listener: L,
     store: HubStore,
-    link: LinkEnd,
+    local: Option<LocalRunner>,
     shutdown: CancellationToken,
 ) -> Result<(), HubError> {
-    let stored = store.sessions().await?;
     let grace = config.limits.shutdown_grace;
-    let hub = Arc::new(Hub::new(config, store, stored));
-    let links_stop = CancellationToken::new();
-    let links = tokio::spawn(runner_link::run(Arc::clone(&hub), link, links_stop.clone()));
+    let hub = Arc::new(Hub::open(config, store).await?);
+    let local_runner_id = local.as_ref().map(|local| Arc::from(&*local.runner_id));
+    let fleet = Arc::new(Fleet { local_runner_id, ..Fleet::default() });
+    let server = Server { hub: Arc::clone(&hub), fleet };
+    if let Some(LocalRunner { runner_id, link }) = local {
+        let identity =
+            RunnerIdentity { runner_id: runner_id.into(), is_local: true, peer: "local".to_owned() };
+        let links = &server.fleet.links;
+        links.start(&hub, links.pass(&identity.runner_id), identity, link);
+    }
     let sweeper = tokio::spawn({
         let hub = Arc::clone(&hub);
         async move { hub.pending.sweep().await }
     });
 
-    http::accept(&hub, &listener, &shutdown).await;
+    let router = http::routes(server.clone());
+    listen::accept(&hub, &mut listener, &router, &shutdown).await;
     drop(listener);
     hub.tasks.close();
     let goodbye =
@@ -51,10 +92,7 @@ pub async fn serve(
     if timeout(grace, hub.tasks.wait()).await.is_err() {
         tracing::warn!(connections = hub.connection_count(), "some clients did not take their last frames");
     }
-    links_stop.cancel();
-    if timeout(COMMIT_GRACE, links).await.is_err() {
-        tracing::warn!("the runner link did not end in time; the runner sends again what was not acked");
-    }
+    server.fleet.links.close(COMMIT_GRACE).await;
     sweeper.abort();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! From an HTTP request to a WebSocket connection.
+//! From an HTTP request to a WebSocket: a client's connection, or a runner's link.
 
 use std::sync::Arc;
 
@@ -7,18 +7,27 @@ use axum::extract::Request;
 use axum::response::Response;
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use qd_link::net::BoxedIo;
+use qd_link::socket::{SocketOptions, over_websocket};
+use tokio_tungstenite::WebSocketStream;
 use tungstenite::handshake::derive_accept_key;
+use tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::connection::{Connection, Mailbox};
 use crate::http::failed;
+use crate::links::Pass;
 use crate::registry::Hub;
+use crate::runner_link::RunnerIdentity;
+use crate::serve::Server;
+
+const NO_WEBSOCKET: &str = "This address speaks WebSocket (version 13) only";
 
 /// Answers 101 and starts the connection as soon as the answer is out.
 pub(crate) fn upgrade(hub: Arc<Hub>, request: Request) -> Response {
     let Some(accept) = accept_key(&request) else {
-        return failed(StatusCode::BAD_REQUEST, "This address speaks WebSocket (version 13) only");
+        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
     };
     let Some((number, mailbox)) = hub.add_connection() else {
         return failed(
@@ -29,14 +38,43 @@ pub(crate) fn upgrade(hub: Arc<Hub>, request: Request) -> Response {
     let upgraded = hyper::upgrade::on(request);
     let tasks = hub.tasks.clone();
     tasks.spawn(async move {
-        match upgraded.await {
-            Ok(upgraded) => start(hub, number, mailbox, upgraded),
+        match upgraded.await.map(into_stream) {
+            Ok(Some((stream, read_ahead))) => start(hub, number, mailbox, stream, read_ahead),
+            Ok(None) => hub.remove_connection(number),
             Err(error) => {
                 tracing::debug!(%error, "an upgrade failed");
                 hub.remove_connection(number);
             }
         }
     });
+    switching(accept)
+}
+
+/// Answers 101 and serves the link of a runner that has proved who it is.
+pub(crate) fn upgrade_runner(
+    server: Server,
+    pass: Pass,
+    identity: RunnerIdentity,
+    request: Request,
+) -> Response {
+    let Some(accept) = accept_key(&request) else {
+        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+    };
+    let upgraded = hyper::upgrade::on(request);
+    let tasks = server.hub.tasks.clone();
+    tasks.spawn(async move {
+        match upgraded.await.map(into_stream) {
+            Ok(Some((stream, read_ahead))) => start_runner(&server, pass, identity, stream, read_ahead).await,
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(peer = identity.peer, %error, "a runner's upgrade failed");
+            }
+        }
+    });
+    switching(accept)
+}
+
+fn switching(accept: String) -> Response {
     let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(CONNECTION, "upgrade")
@@ -48,18 +86,35 @@ pub(crate) fn upgrade(hub: Arc<Hub>, request: Request) -> Response {
 }
 
 /// A task of its own for the connection, no greater than the connection needs.
-fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, upgraded: hyper::upgrade::Upgraded) {
-    match upgraded.downcast::<TokioIo<TcpStream>>() {
-        Ok(parts) => {
-            let stream = parts.io.into_inner();
-            let read_ahead = parts.read_buf.to_vec();
-            let tasks = hub.tasks.clone();
-            tasks.spawn(Connection::new(hub, number, mailbox, stream, read_ahead));
-        }
+fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, stream: BoxedIo, read_ahead: Vec<u8>) {
+    let tasks = hub.tasks.clone();
+    tasks.spawn(Connection::new(hub, number, mailbox, stream, read_ahead));
+}
+
+async fn start_runner(
+    server: &Server,
+    pass: Pass,
+    identity: RunnerIdentity,
+    stream: BoxedIo,
+    read_ahead: Vec<u8>,
+) {
+    let options = SocketOptions::default();
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(options.message_bytes_max))
+        .max_frame_size(Some(options.message_bytes_max));
+    let socket = WebSocketStream::from_partially_read(stream, read_ahead, Role::Server, Some(config)).await;
+    let link = over_websocket(socket, &options);
+    server.fleet.links.start(&server.hub, pass, identity, link);
+}
+
+/// The stream that carried the request, and what was read of it already.
+fn into_stream(upgraded: Upgraded) -> Option<(BoxedIo, Vec<u8>)> {
+    match upgraded.downcast::<TokioIo<BoxedIo>>() {
+        Ok(parts) => Some((parts.io.into_inner(), parts.read_buf.to_vec())),
         Err(_) => {
-            // `serve` makes every connection from a TcpStream, so this cannot be reached from outside.
-            tracing::error!("an upgraded connection is no TCP stream");
-            hub.remove_connection(number);
+            // Every connection is made from such a stream, so this cannot be reached from outside.
+            tracing::error!("an upgraded connection is no stream of ours");
+            None
         }
     }
 }

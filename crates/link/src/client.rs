@@ -5,10 +5,10 @@
 //! sent until somebody asks for its meaning, so nothing is parsed twice.
 
 mod attachment;
-mod backoff;
 mod connect;
 mod cursor;
 mod frame;
+mod local;
 mod queue;
 mod request;
 mod tasks;
@@ -21,8 +21,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 use tokio_tungstenite::tungstenite::Message as WebSocketMessage;
 
+pub use crate::backoff::Backoff;
+use crate::url::ServerUrl;
 pub use attachment::{AttachError, Attachment, Start, Update};
-pub use backoff::Backoff;
 pub use connect::{ConnectError, ConnectOptions, ServerInfo};
 pub use cursor::{Admission, Cursor};
 pub use frame::{Frame, FrameHead, FrameKind};
@@ -65,17 +66,26 @@ pub enum CallError {
 }
 
 impl MuxClient {
-    /// Connects to a hub (`http://…` or `ws://…`, with or without `/ws/mux`) and waits for its first frame.
+    /// Connects to a hub (`http(s)://…` or `ws(s)://…`, with or without `/ws/mux`) and waits for its first frame, or
+    /// to a runner's socket (`unix:/path`).
     pub async fn connect(url: &str, token: &str) -> Result<(MuxClient, FrameQueue), ConnectError> {
         Self::connect_with(&ConnectOptions::new(url, token)).await
     }
 
     /// As [`MuxClient::connect`], with every option.
     pub async fn connect_with(options: &ConnectOptions) -> Result<(MuxClient, FrameQueue), ConnectError> {
-        let (socket, info) = connect::open(options).await?;
         let queue = queue::Queue::new();
         let (outgoing, waiting) = mpsc::channel(OUTGOING_MAX);
-        let tasks = tasks::spawn(socket, waiting, queue.clone(), options.ping_interval);
+        let (tasks, info) = match ServerUrl::parse(&options.url)? {
+            ServerUrl::Unix(path) => {
+                let link = local::open(&path, options).await?;
+                (local::spawn(link, waiting, queue.clone()), local::server_info())
+            }
+            url @ ServerUrl::Network { .. } => {
+                let (socket, info) = connect::open(&url, options).await?;
+                (tasks::spawn(socket, waiting, queue.clone(), options.ping_interval), info)
+            }
+        };
         let connection =
             Connection { outgoing, queue: queue.clone(), next_id: AtomicU64::new(1), info, tasks };
         let client = MuxClient { shared: Arc::new(connection) };

@@ -1,10 +1,16 @@
 //! The command line as clap reads it; every text a person sees in `--help` is here or in the table of settings.
 
+mod runner;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::settings::{CommonFlags, UpFlags};
+use crate::settings::{CommonFlags, RunnerFlags, UpFlags};
+pub(crate) use runner::{InviteArguments, JoinArguments, RevokeArguments, RunnerArguments, RunnerCommand};
+
+/// The hub waits no longer for a runner.
+const WAIT_SECONDS_MAX: u64 = 600;
 
 /// The text after the list of commands.
 const EXAMPLES: &str = "\
@@ -15,6 +21,7 @@ Examples:
   qd ls                                  what runs, and what waits for you
   qd attach                              follow the newest session, type to steer it
   qd approve s1                          say yes to the question of session s1
+  qd runner invite                       let another machine run sessions too
 
 A unique beginning of a session id is enough everywhere.
 Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server.";
@@ -31,6 +38,9 @@ pub(crate) struct Cli {
     /// The configuration file [env: QD_CONFIG] [default: $XDG_CONFIG_HOME/qd/qd.toml]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
     pub(crate) config: Option<PathBuf>,
+    /// Talk to the runner of this machine through its socket, not to a hub
+    #[arg(long, global = true, conflicts_with = "url")]
+    pub(crate) local: bool,
     #[command(flatten)]
     pub(crate) common: CommonFlags,
 }
@@ -55,6 +65,7 @@ pub(crate) enum Command {
     /// Delete a session and its conversation from the server.
     Rm(SessionArguments),
     Search(SearchArguments),
+    Runner(RunnerArguments),
     Doctor(DoctorArguments),
     Completions(CompletionsArguments),
     /// Holds one agent process; started by the server only.
@@ -66,14 +77,19 @@ pub(crate) enum Command {
 ///
 /// Prints an address with a one-time login code. Ctrl-C or SIGTERM stops it cleanly; sessions come back with the
 /// next start. Only one server can use a data directory.
+///
+/// On an address that other machines can reach it encrypts with TLS, with a certificate it makes itself when none is
+/// named; clients and runners know it by its fingerprint.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   qd up
   qd up --listen 127.0.0.1:8000 --data-dir ~/deck
+  qd up --listen 0.0.0.0:7433                 for other machines too, with TLS
   qd up --ready-json --listen 127.0.0.1:0     for scripts: one JSON line with url, token and pid")]
 pub(crate) struct UpArguments {
-    /// When ready, print exactly one JSON line with url, token and pid on stdout; everything else goes to stderr
+    /// When ready, print exactly one JSON line with url, token and pid (and with TLS the fingerprint) on stdout;
+    /// everything else goes to stderr
     #[arg(long)]
     pub(crate) ready_json: bool,
     /// Listen on an address other machines can reach, without encryption
@@ -81,6 +97,8 @@ pub(crate) struct UpArguments {
     pub(crate) insecure_bind: bool,
     #[command(flatten)]
     pub(crate) flags: UpFlags,
+    #[command(flatten)]
+    pub(crate) runner: RunnerFlags,
 }
 
 /// Start a session, give it a prompt, stream the answer.
@@ -94,7 +112,8 @@ Examples:
   qd run --harness demo \"/tools\"
   qd run --cwd ~/project --model anthropic/claude-sonnet-4-5 \"explain main.rs\"
   git diff | qd run -                         the prompt from stdin
-  qd run --detach \"update the docs\"           prints the session id and returns")]
+  qd run --detach \"update the docs\"           prints the session id and returns
+  qd run --runner desk --wait 60 \"tidy up\"    on the machine called desk, when it is there")]
 pub(crate) struct RunArguments {
     /// Which agent to run: pi, or the built-in demo
     #[arg(long, value_name = "NAME", default_value = "pi")]
@@ -108,6 +127,12 @@ pub(crate) struct RunArguments {
     /// A name for the session
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
+    /// The machine to run on, as `qd runner list` names it [default: the least busy one that has the agent]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) runner: Option<String>,
+    /// When the machine is away, wait this many seconds for it instead of failing at once
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=WAIT_SECONDS_MAX))]
+    pub(crate) wait: Option<u64>,
     /// Print the session id and return at once
     #[arg(short, long)]
     pub(crate) detach: bool,
@@ -131,7 +156,8 @@ States:
   working    a turn runs
   dormant    no process; the next prompt starts it
   failed     the agent died; the next prompt or `qd restart` tries again
-  closed     stopped with `qd stop`; `qd restart` opens it again")]
+  closed     stopped with `qd stop`; `qd restart` opens it again
+  offline    its machine is away; what it did until then can be read")]
 pub(crate) struct ListArguments {
     /// Only sessions with a question that waits for an answer
     #[arg(short, long)]
@@ -186,6 +212,9 @@ pub(crate) struct SendArguments {
     /// Read when the agent's turn is done, when it works
     #[arg(long)]
     pub(crate) follow_up: bool,
+    /// When the session's machine is away, wait this many seconds for it instead of failing at once
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=WAIT_SECONDS_MAX))]
+    pub(crate) wait: Option<u64>,
     /// What to say; `-` reads stdin
     #[arg(required = true, value_name = "MESSAGE")]
     pub(crate) message: Vec<String>,
@@ -260,6 +289,8 @@ pub(crate) struct SearchArguments {
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     pub(crate) flags: UpFlags,
+    #[command(flatten)]
+    pub(crate) runner: RunnerFlags,
 }
 
 /// Print a completion script for a shell.

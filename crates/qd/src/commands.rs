@@ -11,7 +11,9 @@ pub(crate) mod search;
 use std::io::Read;
 
 use qd_link::client::{CallError, MuxClient, Request};
-use qd_wire::CommandResponse;
+use qd_wire::mux::{Channel, ClientFrame};
+use qd_wire::{Command, CommandResponse};
+use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
 use crate::output::{Output, harmless};
@@ -41,6 +43,34 @@ fn text_of(words: &[String]) -> Result<String, CliError> {
 async fn succeed(client: &MuxClient, request: &Request) -> Result<CommandResponse, CliError> {
     let response = client.call(request).await?;
     if response.success { Ok(response) } else { Err(CallError::Refused(Box::new(response)).into()) }
+}
+
+/// A command that may wait for a runner that is away, for so many seconds.
+fn frame(session_id: Option<&str>, command: Command, wait: Option<u64>) -> ClientFrame {
+    ClientFrame {
+        channel: Channel::Agent,
+        id: None,
+        session_id: session_id.map(str::to_owned),
+        runner_id: None,
+        idempotency_key: None,
+        depends_on: None,
+        if_session_version: None,
+        wait: wait.map(|_| true),
+        wait_ms: wait.map(|seconds| seconds.saturating_mul(1000)),
+        command,
+    }
+}
+
+/// Sends such a command; an answer without success is an error.
+async fn call_frame(client: &MuxClient, frame: &ClientFrame) -> Result<CommandResponse, CliError> {
+    let value = serde_json::to_value(frame).map_err(CallError::Encode)?;
+    let response = client.call_value(value).await?;
+    if response.success { Ok(response) } else { Err(CallError::Refused(Box::new(response)).into()) }
+}
+
+/// What an answer brings.
+fn data<T: DeserializeOwned>(response: CommandResponse) -> Result<T, CliError> {
+    Ok(serde_json::from_value(response.data.unwrap_or_default()).map_err(CallError::Decode)?)
 }
 
 /// Says that a command worked: its answer as JSON, or a sentence.

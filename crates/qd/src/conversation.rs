@@ -8,7 +8,7 @@ use qd_link::client::{Attachment, CallError, Request, Update};
 use qd_wire::command::{NoParams, PromptParams, StreamingBehavior};
 use qd_wire::data::{AttachData, Resume, SessionStatus};
 use qd_wire::event::AgentPhase;
-use qd_wire::message::StopReason;
+use qd_wire::message::{Message, Role, StopReason};
 use qd_wire::{Command, CommandResponse, Event, EventEnvelope, EventPayload};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,6 +67,8 @@ pub(crate) struct Conversation<'a> {
     questions: Questions,
     calls: JoinSet<Finished>,
     interrupts: Signal,
+    /// Prompts of ours that the agent has not read yet: the end of a turn is not theirs.
+    unread: usize,
     /// Prompts whose answer was lost with the connection; their key lets them run at most once.
     unanswered: Vec<(Purpose, Request)>,
     busy: bool,
@@ -108,6 +110,7 @@ impl<'a> Conversation<'a> {
             questions: Questions::default(),
             calls: JoinSet::new(),
             interrupts: signal(SignalKind::interrupt())?,
+            unread: 0,
             unanswered: Vec::new(),
             busy: false,
             turn_seen: false,
@@ -133,7 +136,22 @@ impl<'a> Conversation<'a> {
         let request =
             Request::session(self.attachment.session_id(), Command::Prompt(params)).idempotency_key(key);
         self.busy = true;
+        self.unread += 1;
         self.send(Purpose::Prompt, request);
+    }
+
+    /// Whoever reads from a pipe waits until each of its lines was read.
+    fn is_piped(&self) -> bool {
+        !self.manner.one_turn && !self.manner.interactive
+    }
+
+    /// A message of the conversation may be a prompt of ours that was read. One that a template made longer is not
+    /// known as ours, but it is nobody else's either.
+    fn count_read(&mut self, message: &Message) {
+        let is_ours = message.client_id.as_ref().is_none_or(|id| id.starts_with(&self.client_name));
+        if message.role == Role::User && is_ours {
+            self.unread = self.unread.saturating_sub(1);
+        }
     }
 
     /// Follows the session to its end.
@@ -141,8 +159,7 @@ impl<'a> Conversation<'a> {
         loop {
             self.output.rendered(&mut self.renderer)?;
             if let Some(ending) = self.ending {
-                let piped = !self.manner.one_turn && !self.manner.interactive;
-                let troubled = piped && self.troubled && ending != Ending::Detached;
+                let troubled = self.is_piped() && self.troubled && ending != Ending::Detached;
                 return Ok(if troubled { Ending::Troubled } else { ending });
             }
             match self.wake().await? {
@@ -204,15 +221,21 @@ impl<'a> Conversation<'a> {
         }
         let working = match attach.state.status {
             SessionStatus::Working | SessionStatus::Starting => true,
-            SessionStatus::Idle | SessionStatus::Dormant | SessionStatus::Failed | SessionStatus::Closed => {
-                false
-            }
+            SessionStatus::Idle
+            | SessionStatus::Dormant
+            | SessionStatus::Failed
+            | SessionStatus::Closed
+            | SessionStatus::Offline => false,
         };
         let messages = attach.messages.as_deref().unwrap_or_default();
         let skipped =
             if self.attached_before { 0 } else { messages.len().saturating_sub(HISTORY_MESSAGES_MAX) };
         for message in &messages[skipped..] {
             self.renderer.message(message);
+            // What was there before we came cannot be ours.
+            if self.attached_before {
+                self.count_read(message);
+            }
         }
         // With a list of messages nothing that was missed follows; without one everything does.
         let missed_the_end = self.attached_before
@@ -226,6 +249,12 @@ impl<'a> Conversation<'a> {
         self.attached_before = true;
         if let Some(error) = &attach.state.error {
             self.renderer.error(error);
+        }
+        if attach.state.status == SessionStatus::Offline {
+            let runner_id = &attach.state.runner_id;
+            self.notice(&format!(
+                "{runner_id} is offline; this is what it had sent, and more comes when it is back"
+            ));
         }
         for (purpose, request) in std::mem::take(&mut self.unanswered) {
             self.send(purpose, request);
@@ -262,17 +291,20 @@ impl<'a> Conversation<'a> {
                 let text = self.questions.resolved(request_id, *outcome, self.asking());
                 self.notice_text(&text);
             }
+            Event::MessageEnd { message, .. } => self.count_read(message),
             Event::SessionClosed { .. } => self.ending = Some(Ending::Closed),
             _ => {}
         }
     }
 
     fn turn_ended(&mut self, reason: Option<StopReason>) {
-        self.busy = false;
+        let failed = matches!(reason, Some(StopReason::Error | StopReason::Aborted));
+        // A prompt that came just after the turn's end has a turn of its own.
+        self.busy = self.is_piped() && self.unread > 0 && !failed;
         self.turn_seen = false;
         self.abort_asked = false;
-        self.troubled |= matches!(reason, Some(StopReason::Error | StopReason::Aborted));
-        if self.manner.one_turn || self.input_ended {
+        self.troubled |= failed;
+        if self.manner.one_turn || (self.input_ended && !self.busy) {
             self.ending = Some(Ending::Idle(reason));
         }
     }
@@ -298,11 +330,15 @@ impl<'a> Conversation<'a> {
                 && !self.turn_seen
                 && disposition.is_some_and(|word| word == "handled")
             {
+                self.unread = self.unread.saturating_sub(1);
                 self.turn_ended(None);
             }
             return Ok(());
         }
         self.troubled = true;
+        if purpose == Purpose::Prompt {
+            self.unread = self.unread.saturating_sub(1);
+        }
         let error = CliError::from(CallError::Refused(Box::new(response)));
         match purpose {
             Purpose::Prompt if self.manner.one_turn => return Err(error),

@@ -1,6 +1,7 @@
 //! `qd doctor`: what is installed, what works, what to do.
 
 mod agent;
+mod fleet;
 mod machine;
 
 use serde::Serialize;
@@ -51,16 +52,21 @@ pub(crate) async fn run(
     environment: &Environment,
     output: &Output,
 ) -> Result<(), CliError> {
-    let checks = [
+    let mut checks = vec![
         machine::data_dir(&settings.data_dir),
         machine::disk_space(&settings.data_dir),
         machine::containment(),
         reachable(settings).await,
+        fleet::membership(settings),
+    ];
+    checks.extend(fleet::hub(settings).await);
+    checks.extend([
+        fleet::socket(settings).await,
         Check::ok("demo", "built in; try: qd run --harness demo \"hello\""),
         agent::pi(&settings.pi_command).await,
         agent::node().await,
         agent::models(environment),
-    ];
+    ]);
     let failed = checks.iter().filter(|check| check.health == Health::Failed).count();
     if output.json {
         output.json_line(
@@ -94,13 +100,16 @@ fn text(checks: &[Check], style: Style) -> String {
 }
 
 async fn reachable(settings: &Settings) -> Check {
-    match server::connect(settings).await {
-        Ok((client, _frames)) => {
-            let info = client.server();
+    match server::connect_hub(settings).await {
+        Ok(connection) => {
+            let info = connection.client.server();
             Check::ok(
                 "server",
                 format!("version {}, protocol {}", info.server_version, info.protocol_version),
             )
+        }
+        Err(_) if settings.url.is_none() && server::is_runner(settings) => {
+            Check::ok("server", "elsewhere: this machine is a runner")
         }
         Err(error) => {
             let advice = error.hint.unwrap_or_else(|| "start it with `qd up`".to_owned());

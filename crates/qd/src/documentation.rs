@@ -20,8 +20,13 @@ fn generate() -> String {
     text.push_str(&help(&mut command.clone()));
     for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
         let mut subcommand = subcommand.clone().term_width(WIDTH);
-        let help = help(&mut subcommand);
-        text.push_str(&format!("\n## qd {}\n\n{help}", subcommand.get_name()));
+        let name = subcommand.get_name().to_owned();
+        text.push_str(&format!("\n## qd {name}\n\n{}", help(&mut subcommand)));
+        for nested in subcommand.get_subcommands().filter(|nested| nested.get_name() != "help") {
+            let mut nested = nested.clone().term_width(WIDTH);
+            let title = format!("\n### qd {name} {}\n\n", nested.get_name());
+            text.push_str(&format!("{title}{}", help(&mut nested)));
+        }
     }
     text.push_str(
         "\n## Settings\n\nDefaults < `qd.toml` < environment < flags. The file is `$XDG_CONFIG_HOME/qd/qd.toml` \
@@ -36,7 +41,7 @@ fn generate() -> String {
     }
     text.push_str(
         "\n`allowed_hosts` is a list in the file (`[\"deck.example\"]`) and comma-separated elsewhere. \
-         `NO_COLOR` turns colours off.\n",
+         `hang_restart` is a number or `\"off\"`. `NO_COLOR` turns colours off.\n",
     );
     text
 }

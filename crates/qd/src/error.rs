@@ -105,6 +105,9 @@ impl From<ConnectError> for CliError {
             ConnectError::Denied { status: 403, .. } => {
                 "the server does not accept this Host or Origin; see `allowed_hosts` in `qd up --help`"
             }
+            ConnectError::Untrusted { .. } => {
+                "give the server's fingerprint with --fingerprint or QD_FINGERPRINT; `qd up` prints it when it starts"
+            }
             ConnectError::Denied { .. } | ConnectError::BadToken => {
                 "give the right token with --token or QD_TOKEN; the owner's is in the file `owner-token` of the \
                  server's data directory"
@@ -115,7 +118,9 @@ impl From<ConnectError> for CliError {
         };
         let kind = match &error {
             ConnectError::BadUrl { .. } => ErrorKind::Usage,
-            ConnectError::BadToken | ConnectError::Denied { .. } => ErrorKind::Refused,
+            ConnectError::BadToken | ConnectError::Denied { .. } | ConnectError::Untrusted { .. } => {
+                ErrorKind::Refused
+            }
             ConnectError::Unreachable { .. }
             | ConnectError::TimedOut { .. }
             | ConnectError::NotQuarterdeck { .. } => ErrorKind::Unreachable,
@@ -169,6 +174,11 @@ fn refusal(message: &str) -> CliError {
         let session_id = first.split('\'').nth(1).unwrap_or("ID");
         return CliError::failed(first).hint(format!("open it again: qd restart {session_id}"));
     }
+    if let Some((first, _)) = message.split_once(';').filter(|_| words.contains("wait:true")) {
+        return CliError::failed(first).hint(
+            "start it there (`qd runner start`); `qd run` and `qd send` can wait for it: --wait SECONDS",
+        );
+    }
     let message = message.replace("session.restart", "`qd restart`");
     match refusal_hint(&words) {
         Some(hint) => CliError::failed(message).hint(hint),
@@ -177,7 +187,9 @@ fn refusal(message: &str) -> CliError {
 }
 
 fn refusal_hint(words: &str) -> Option<&'static str> {
-    if words.contains("harness") {
+    if words.contains("get_runners") {
+        Some("`qd runner list` shows the runners")
+    } else if words.contains("harness") {
         Some("`qd doctor` shows which agents are ready; `--harness demo` needs nothing installed")
     } else if words.contains("session") && (words.contains("not found") || words.contains("no session")) {
         Some("`qd ls` shows the sessions")
@@ -203,6 +215,7 @@ mod tests {
             ConnectError::NotQuarterdeck { address: "127.0.0.1:1".into(), reason: "HTTP 404".into() },
             ConnectError::BadUrl { url: "x://".into(), reason: "it names no host" },
             ConnectError::BadToken,
+            ConnectError::Untrusted { address: "10.0.0.5:1".into(), reason: "another certificate".into() },
         ];
         let texts: Vec<String> = errors
             .into_iter()
@@ -225,6 +238,12 @@ mod tests {
         assert!(refusal("Session not found: s9").hint.unwrap().contains("qd ls"));
         assert!(refusal("unknown harness 'x'").hint.unwrap().contains("doctor"));
         assert_eq!(refusal("disk full").hint, None);
+        let away = refusal("Runner desk is offline; start it and try again, or send with wait:true");
+        assert_eq!(away.message, "Runner desk is offline");
+        assert!(away.hint.unwrap().contains("--wait"));
+        assert!(
+            refusal("There is no runner x; get_runners lists those").hint.unwrap().contains("qd runner list")
+        );
     }
 
     #[test]

@@ -9,14 +9,20 @@ mod arguments;
 mod clock;
 mod commands;
 mod conversation;
+mod data_dir;
 mod doctor;
 #[cfg(test)]
 mod documentation;
 mod error;
+mod files;
 mod output;
 mod render;
+mod rest;
+mod runner;
 mod server;
 mod settings;
+mod socket;
+mod table;
 mod up;
 
 use std::io::Write;
@@ -27,7 +33,7 @@ use clap::{CommandFactory, Parser};
 use arguments::{Cli, Command};
 use error::{CliError, ErrorKind};
 use output::Output;
-use settings::{Environment, Settings, UpFlags};
+use settings::{Environment, Flags, RunnerFlags, Settings, UpFlags};
 
 fn main() -> ExitCode {
     // The guard must be small and alone: before the parser, before any thread.
@@ -62,26 +68,46 @@ fn parse_error(error: &clap::Error) -> ExitCode {
 }
 
 fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliError> {
-    let Cli { command, config, common, .. } = cli;
-    let settings = |up: UpFlags| -> Result<Settings, CliError> {
-        let settings = settings::load(environment, config.as_deref(), common, up)?;
+    let Cli { command, config, common, local, .. } = cli;
+    let settings = |up: UpFlags, runner: RunnerFlags| -> Result<Settings, CliError> {
+        let mut settings = settings::load(environment, config.as_deref(), Flags { common, up, runner })?;
+        settings.local = local;
         log_to_stderr(&settings);
         Ok(settings)
     };
+    if local && !talks_to_sessions(&command) {
+        return Err(CliError::usage("--local is for commands that talk to sessions of this machine"));
+    }
     match command {
         Command::Up(arguments) => {
-            let settings = settings(arguments.flags)?;
+            let settings = settings(arguments.flags, arguments.runner)?;
             let mode = up::Mode { ready_json: arguments.ready_json, insecure_bind: arguments.insecure_bind };
             up::run(&settings, environment, output, mode)
         }
+        Command::Runner(arguments) => {
+            let mut command = arguments.command;
+            let settings = settings(UpFlags::default(), runner::flags(&mut command))?;
+            runner::run(&settings, environment, output, command)
+        }
         Command::Doctor(arguments) => {
-            let settings = settings(arguments.flags)?;
+            let settings = settings(arguments.flags, arguments.runner)?;
             block_on(doctor::run(&settings, environment, output))
         }
         Command::Completions(arguments) => completions(arguments.shell),
         Command::Guard => Err(CliError::usage("`qd guard` is started by the server only")),
-        command => block_on(talk(&settings(UpFlags::default())?, output, command)),
+        command => {
+            let settings = settings(UpFlags::default(), RunnerFlags::default())?;
+            block_on(talk(&settings, output, command))
+        }
     }
+}
+
+/// Whether a runner alone could answer the command.
+fn talks_to_sessions(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Up(_) | Command::Search(_) | Command::Doctor(_) | Command::Completions(_) | Command::Guard
+    )
 }
 
 /// The commands that talk to a server.
@@ -100,13 +126,15 @@ async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<
         Command::Restart(arguments) => commands::control::restart(settings, output, &arguments.session).await,
         Command::Rm(arguments) => commands::control::remove(settings, output, &arguments.session).await,
         Command::Search(arguments) => commands::search::run(settings, output, arguments).await,
-        Command::Up(_) | Command::Doctor(_) | Command::Completions(_) | Command::Guard => {
-            Err(CliError::usage("this command does not talk to a server"))
-        }
+        Command::Up(_)
+        | Command::Runner(_)
+        | Command::Doctor(_)
+        | Command::Completions(_)
+        | Command::Guard => Err(CliError::usage("this command does not talk to a server")),
     }
 }
 
-fn block_on(work: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(work);
     // A thread may still wait for a line of stdin; it ends with the process.

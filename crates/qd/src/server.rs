@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use qd_link::client::{ConnectOptions, FrameQueue, MuxClient, Request};
+use qd_link::tls::{Fingerprint, Trust};
 use qd_wire::Command;
 use qd_wire::command::NoParams;
-use qd_wire::data::{SessionState, SessionSummary, SessionsData};
+use qd_wire::data::{RunnerInfo, RunnersData, SessionState, SessionSummary, SessionsData};
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::error::CliError;
+use crate::error::{CliError, ErrorKind};
+use crate::output::Output;
+use crate::runner::Membership;
 use crate::settings::Settings;
 
 /// What a running server leaves in its data directory for the command line.
@@ -17,6 +20,12 @@ use crate::settings::Settings;
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     pub(crate) pid: u32,
+    /// Of the server's certificate, so that commands on this machine know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fingerprint: Option<String>,
+    /// The address it listens on, which may be "every one of this machine".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listen: Option<String>,
 }
 
 impl Endpoint {
@@ -46,29 +55,23 @@ pub(crate) fn token_path(data_dir: &Path) -> PathBuf {
     data_dir.join("owner-token")
 }
 
-/// Where to connect, from the settings or from the data directory.
+/// Where the hub is, from the settings or from the data directory.
 pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
-    let url = match &settings.url {
+    let (url, fingerprint) = match &settings.url {
         Some(url) if !is_url(url) => {
             return Err(CliError::usage(format!("'{url}' is not a URL"))
                 .hint("give the server's address as --url http://127.0.0.1:7433"));
         }
-        Some(url) => url.clone(),
+        Some(url) => (url.clone(), None),
         None => match Endpoint::read(&settings.data_dir) {
-            Some(endpoint) => endpoint.url,
-            None => {
-                return Err(CliError::unreachable(format!(
-                    "no server is running on {}",
-                    settings.data_dir.display()
-                ))
-                .hint("start one with `qd up`, or name one with --url and --token"));
-            }
+            Some(endpoint) => (endpoint.url, endpoint.fingerprint),
+            None => return Err(no_hub(settings)),
         },
     };
     let token = match &settings.token {
         Some(token) => token.clone(),
         // The owner's token is for the owner's machine; it must not travel to whatever --url names.
-        None if !is_local(&url) => {
+        None if settings.url.is_some() && !is_local(&url) => {
             return Err(CliError::usage(format!(
                 "{url} is on another machine, so it needs a token of its own"
             ))
@@ -83,7 +86,40 @@ pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
             text.trim().to_owned()
         }
     };
-    Ok(ConnectOptions::new(&url, &token))
+    let mut options = ConnectOptions::new(&url, &token);
+    options.trust = trust(settings.fingerprint.as_deref().or(fingerprint.as_deref()))?;
+    Ok(options)
+}
+
+/// No hub runs on the data directory; on a runner's it is elsewhere.
+fn no_hub(settings: &Settings) -> CliError {
+    match Membership::read(&settings.data_dir) {
+        Ok(Some(Membership { url, joined: true, .. })) => CliError::unreachable(format!(
+            "this machine is a runner of {url}; no hub runs here"
+        ))
+        .hint(format!(
+            "ask the hub with --url {url} and its --token, or start the runner: `qd runner start`"
+        )),
+        Ok(_) | Err(_) => {
+            CliError::unreachable(format!("no server is running on {}", settings.data_dir.display()))
+                .hint("start one with `qd up`, or name one with --url and --token")
+        }
+    }
+}
+
+/// Whether this machine runs sessions for a hub elsewhere.
+pub(crate) fn is_runner(settings: &Settings) -> bool {
+    Membership::read(&settings.data_dir).is_ok_and(|membership| membership.is_some_and(|it| it.joined))
+}
+
+/// Whose certificate counts: the one of this fingerprint, else those the system trusts.
+pub(crate) fn trust(fingerprint: Option<&str>) -> Result<Trust, CliError> {
+    let Some(fingerprint) = fingerprint else { return Ok(Trust::System) };
+    let fingerprint: Fingerprint = fingerprint.parse().map_err(|error| {
+        CliError::usage(format!("'{fingerprint}' is not a fingerprint: {error}"))
+            .hint("`qd up` prints the right one when it starts")
+    })?;
+    Ok(Trust::Pinned(fingerprint))
 }
 
 /// Whether this can be an address: with a scheme, or as host and port, or as an address of numbers.
@@ -117,9 +153,77 @@ fn is_local(url: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Connects to the server of the settings.
-pub(crate) async fn connect(settings: &Settings) -> Result<(MuxClient, FrameQueue), CliError> {
-    Ok(MuxClient::connect_with(&locate(settings)?).await?)
+/// A connection, and how to make it again.
+pub(crate) struct Connection {
+    pub(crate) options: ConnectOptions,
+    pub(crate) client: MuxClient,
+    pub(crate) frames: FrameQueue,
+}
+
+/// Connects to the hub of the settings. When it is away and no other was named, the runner of this machine is asked
+/// instead: its sessions go on without a hub.
+pub(crate) async fn connect(settings: &Settings, output: &Output) -> Result<Connection, CliError> {
+    if settings.local {
+        return connect_local(settings).await?.ok_or_else(|| no_runner(settings));
+    }
+    let error = match connect_hub(settings).await {
+        Ok(connection) => return Ok(connection),
+        Err(error) => error,
+    };
+    if error.kind != ErrorKind::Unreachable || settings.url.is_some() {
+        return Err(error);
+    }
+    match connect_local(settings).await {
+        Ok(Some(connection)) => {
+            let why = if is_runner(settings) { "no hub runs here" } else { "hub not reachable" };
+            output.note(&format!("{why}; talking to the runner on this machine\n"));
+            Ok(connection)
+        }
+        // A runner that cannot be talked to is a lesser trouble than the hub that is away.
+        Ok(None) | Err(_) => Err(error),
+    }
+}
+
+/// Connects to the hub, and to nothing else.
+pub(crate) async fn connect_hub(settings: &Settings) -> Result<Connection, CliError> {
+    let options = locate(settings)?;
+    let (client, frames) = MuxClient::connect_with(&options).await?;
+    Ok(Connection { options, client, frames })
+}
+
+/// Connects to the runner of this machine; `None` when none listens.
+pub(crate) async fn connect_local(settings: &Settings) -> Result<Option<Connection>, CliError> {
+    let mut problem = None;
+    // The one beside the data is surely of this data; the usual place may be another runner's.
+    for socket in settings.runner_sockets.iter().rev().filter(|socket| socket.exists()) {
+        // The socket asks the system who is there, so no token is shown to it.
+        let options = ConnectOptions::new(&format!("unix:{}", socket.display()), "");
+        match MuxClient::connect_with(&options).await {
+            Ok((client, frames)) => return Ok(Some(Connection { options, client, frames })),
+            Err(error) => problem = Some(CliError::from(error)),
+        }
+    }
+    match problem {
+        // One that was left behind by a crash has nobody at its other end.
+        Some(error) if error.kind != ErrorKind::Unreachable => Err(error),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Whether this is a runner's socket, and not a hub.
+pub(crate) fn is_socket(options: &ConnectOptions) -> bool {
+    options.url.starts_with("unix:")
+}
+
+/// Nobody answers at the socket.
+pub(crate) fn no_runner(settings: &Settings) -> CliError {
+    let places: Vec<String> = settings.runner_sockets.iter().map(|path| path.display().to_string()).collect();
+    let message = match places.is_empty() {
+        true => "runner_socket is off, so there is no runner to talk to".to_owned(),
+        false => format!("no runner listens on {}", places.join(" or ")),
+    };
+    CliError::unreachable(message)
+        .hint("start one with `qd up` or `qd runner start`, or name its --runner-socket")
 }
 
 /// All sessions, newest first.
@@ -130,6 +234,12 @@ pub(crate) async fn sessions(client: &MuxClient) -> Result<Vec<SessionSummary>, 
         right.created_at.cmp(&left.created_at).then_with(|| right.session_id.cmp(&left.session_id))
     });
     Ok(sessions)
+}
+
+/// All runners the server knows.
+pub(crate) async fn runners(client: &MuxClient) -> Result<Vec<RunnerInfo>, CliError> {
+    let data: RunnersData = client.query(&Request::system(Command::GetRunners(NoParams {}))).await?;
+    Ok(data.runners)
 }
 
 /// What a session does at the moment, with its open questions.
@@ -217,7 +327,8 @@ mod tests {
     fn an_endpoint_of_a_dead_process_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
         let write = |pid: u32| {
-            let endpoint = Endpoint { url: "http://127.0.0.1:1".into(), pid };
+            let endpoint =
+                Endpoint { url: "http://127.0.0.1:1".into(), pid, fingerprint: None, listen: None };
             std::fs::write(Endpoint::path(directory.path()), serde_json::to_string(&endpoint).unwrap())
                 .unwrap();
         };

@@ -1,29 +1,32 @@
 //! `qd up`: the server. Takes the data directory, binds, starts hub and runner, says that it is ready, and stops
 //! cleanly when told to.
 
-mod data_dir;
 mod spine;
+mod tls;
 
 use std::io::ErrorKind as IoErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
+use qd_hub::HubTls;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::data_dir::DataDir;
 use crate::error::CliError;
 use crate::output::Output;
+use crate::runner::{Membership, address_of_this_machine};
 use crate::server::Endpoint;
 use crate::settings::{Environment, Settings};
-use data_dir::DataDir;
 use spine::Spine;
 
 /// Threads that serve; more than a few gain nothing for one person's sessions.
 const WORKER_THREADS_MAX: usize = 4;
 /// How long a clean stop may take.
-const STOP_TIME_MAX: Duration = Duration::from_millis(9500);
+pub(crate) const STOP_TIME_MAX: Duration = Duration::from_millis(9500);
 /// The exit code of a program ended by SIGINT, as shells say it.
-const EXIT_INTERRUPTED: i32 = 130;
+pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
 /// How the server presents itself.
 #[derive(Debug, Clone, Copy)]
@@ -39,79 +42,129 @@ pub(crate) fn run(
     output: &Output,
     mode: Mode,
 ) -> Result<(), CliError> {
-    let address = listen_address(&settings.listen, mode.insecure_bind)?;
+    let address = listen_address(&settings.listen)?;
+    let encrypts = tls::is_wanted(settings, address, mode.insecure_bind)?;
     let data_dir = DataDir::take(&settings.data_dir)?;
+    refuse_runner_dir(settings)?;
     let token = data_dir.owner_token()?;
     let listener = bind(address)?;
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.min(WORKER_THREADS_MAX))
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(serve(settings, environment, output, mode, &data_dir, &token, listener));
+    let tls = if encrypts { Some(tls::certificate(settings, address)?) } else { None };
+    let runtime = serving_runtime()?;
+    let server = Server { settings, environment, output, mode, data_dir: &data_dir, token: &token };
+    let result = runtime.block_on(server.serve(listener, tls));
     data_dir.remove_endpoint();
     runtime.shutdown_background();
     result
 }
 
-async fn serve(
-    settings: &Settings,
-    environment: &Environment,
-    output: &Output,
+/// The threads that serve.
+pub(crate) fn serving_runtime() -> Result<Runtime, CliError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok(builder.worker_threads(cores.min(WORKER_THREADS_MAX)).enable_all().build()?)
+}
+
+/// What serving needs to know.
+struct Server<'a> {
+    settings: &'a Settings,
+    environment: &'a Environment,
+    output: &'a Output,
     mode: Mode,
-    data_dir: &DataDir,
-    token: &str,
-    listener: TcpListener,
-) -> Result<(), CliError> {
-    let mut interrupts = signal(SignalKind::interrupt())?;
-    let mut terminations = signal(SignalKind::terminate())?;
-    let mut hangups = signal(SignalKind::hangup())?;
-    let url = format!("http://{}", reachable(listener.local_addr()?));
-    let stop = CancellationToken::new();
-    let mut spine = Spine::start(settings, environment, token, listener, &stop).await?;
-    data_dir.write_endpoint(&Endpoint { url: url.clone(), pid: std::process::id() })?;
-    announce(output, mode, settings, &url, token, &spine)?;
-    let ended_early = tokio::select! {
-        result = spine.finished() => Some(result),
-        _ = interrupts.recv() => None,
-        _ = terminations.recv() => None,
-        _ = hangups.recv() => None,
-    };
-    stop.cancel();
-    if let Some(result) = ended_early {
-        return result.and(Err(CliError::failed("the server stopped by itself").hint("see the lines above")));
-    }
-    tokio::select! {
-        result = spine.finished() => result,
-        () = tokio::time::sleep(STOP_TIME_MAX) => {
-            tracing::warn!("not everything stopped in time; ending anyway");
-            Ok(())
+    data_dir: &'a DataDir,
+    token: &'a str,
+}
+
+impl Server<'_> {
+    async fn serve(&self, listener: TcpListener, tls: Option<HubTls>) -> Result<(), CliError> {
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        let mut terminations = signal(SignalKind::terminate())?;
+        let mut hangups = signal(SignalKind::hangup())?;
+        let listen = listener.local_addr()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint {
+            url: format!("{scheme}://{}", reachable(listen)),
+            pid: std::process::id(),
+            fingerprint: tls.as_ref().map(|tls| tls.fingerprint().to_string()),
+            listen: Some(listen.to_string()),
+        };
+        let stop = CancellationToken::new();
+        let mut spine =
+            Spine::start(self.settings, self.environment, self.token, listener, tls, &stop).await?;
+        self.data_dir.write_endpoint(&endpoint)?;
+        self.announce(&endpoint, &spine)?;
+        let ended_early = tokio::select! {
+            result = spine.finished() => Some(result),
+            _ = interrupts.recv() => None,
+            _ = terminations.recv() => None,
+            _ = hangups.recv() => None,
+        };
+        stop.cancel();
+        if let Some(result) = ended_early {
+            return result
+                .and(Err(CliError::failed("the server stopped by itself").hint("see the lines above")));
         }
-        _ = interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+        tokio::select! {
+            result = spine.finished() => result,
+            () = tokio::time::sleep(STOP_TIME_MAX) => {
+                tracing::warn!("not everything stopped in time; ending anyway");
+                Ok(())
+            }
+            _ = interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+        }
+    }
+
+    fn announce(&self, endpoint: &Endpoint, spine: &Spine) -> Result<(), CliError> {
+        let Endpoint { url, fingerprint, .. } = endpoint;
+        if self.mode.ready_json || self.output.json {
+            let fingerprint = fingerprint.as_deref();
+            return self.output.json_line(&ReadyLine {
+                url,
+                token: self.token,
+                pid: endpoint.pid,
+                fingerprint,
+            });
+        }
+        let login = spine.login_url(url)?;
+        let certificate = match fingerprint {
+            Some(fingerprint) => format!("certificate {fingerprint}\n  "),
+            None => String::new(),
+        };
+        let others = match self.address_for_others(endpoint) {
+            Some(url) => format!("others      {url}\n  "),
+            None => String::new(),
+        };
+        self.output.out(&format!(
+            "Quarterdeck is ready.\n\n  \
+             open        {login}\n  \
+             (the code works once; a new start prints a new one)\n\n  \
+             {others}{certificate}data        {}\n  \
+             first try   qd run --harness demo \"hello\"\n  \
+             machines    qd runner invite\n  \
+             stop        Ctrl-C\n\n",
+            self.settings.data_dir.display()
+        ))
+    }
+    /// Where other machines find a server that listens everywhere.
+    fn address_for_others(&self, endpoint: &Endpoint) -> Option<String> {
+        let listen: SocketAddr = endpoint.listen.as_ref()?.parse().ok()?;
+        let (scheme, _) = endpoint.url.split_once("://")?;
+        let address = address_of_this_machine().filter(|_| listen.ip().is_unspecified())?;
+        Some(format!("{scheme}://{}", SocketAddr::new(address, listen.port())))
     }
 }
 
-fn announce(
-    output: &Output,
-    mode: Mode,
-    settings: &Settings,
-    url: &str,
-    token: &str,
-    spine: &Spine,
-) -> Result<(), CliError> {
-    if mode.ready_json || output.json {
-        return output.json_line(&ReadyLine { url, token, pid: std::process::id() });
+/// The sessions of a runner belong to its hub, and cannot be taken over by another.
+fn refuse_runner_dir(settings: &Settings) -> Result<(), CliError> {
+    match Membership::read(&settings.data_dir)? {
+        Some(membership) if membership.joined => Err(CliError::usage(format!(
+            "{} belongs to the runner '{}' of {}",
+            settings.data_dir.display(),
+            membership.runner_id,
+            membership.url
+        ))
+        .hint("run it with `qd runner start`, or name another directory for this server: --data-dir DIR")),
+        Some(_) | None => Ok(()),
     }
-    let login = spine.login_url(url)?;
-    output.out(&format!(
-        "Quarterdeck is ready.\n\n  \
-         open        {login}\n  \
-         (the code works once; a new start prints a new one)\n\n  \
-         data        {}\n  \
-         first try   qd run --harness demo \"hello\"\n  \
-         stop        Ctrl-C\n\n",
-        settings.data_dir.display()
-    ))
 }
 
 /// The line of `--ready-json`, fields in this order.
@@ -120,26 +173,20 @@ struct ReadyLine<'a> {
     url: &'a str,
     token: &'a str,
     pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<&'a str>,
 }
 
-/// The address to listen on; one that others can reach needs a word from the person.
-fn listen_address(listen: &str, insecure_bind: bool) -> Result<SocketAddr, CliError> {
+/// The address to listen on.
+fn listen_address(listen: &str) -> Result<SocketAddr, CliError> {
     let addresses = listen.to_socket_addrs().map_err(|error| {
         CliError::usage(format!("cannot listen on '{listen}': {error}"))
             .hint("write address and port, such as 127.0.0.1:7433")
     })?;
-    let address = addresses
+    addresses
         .into_iter()
         .next()
-        .ok_or_else(|| CliError::usage(format!("'{listen}' has no address")).hint("write 127.0.0.1:7433"))?;
-    if !address.ip().is_loopback() && !insecure_bind {
-        return Err(CliError::usage(format!("{address} can be reached by other machines, and TLS is not built in yet"))
-            .hint(
-                "listen on 127.0.0.1 and use a tunnel (ssh -L), or accept that everybody on the way reads the token \
-                 with --insecure-bind",
-            ));
-    }
-    Ok(address)
+        .ok_or_else(|| CliError::usage(format!("'{listen}' has no address")).hint("write 127.0.0.1:7433"))
 }
 
 /// Where clients on this machine find a listener; "everywhere" is not an address to connect to.
@@ -177,13 +224,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_is_bound_without_a_word() {
-        assert!(listen_address("127.0.0.1:0", false).is_ok());
-        assert!(listen_address("[::1]:0", false).is_ok());
-        let refused = listen_address("0.0.0.0:7433", false).unwrap_err();
-        assert!(refused.message.contains("TLS") && refused.hint.unwrap().contains("--insecure-bind"));
-        assert!(listen_address("0.0.0.0:7433", true).is_ok());
-        assert!(listen_address("7433", false).is_err());
+    fn everywhere_is_reached_at_home() {
+        assert!(listen_address("127.0.0.1:0").is_ok());
+        assert!(listen_address("7433").is_err());
         assert_eq!(reachable("0.0.0.0:5".parse().unwrap()).to_string(), "127.0.0.1:5");
         assert_eq!(reachable("[::]:5".parse().unwrap()).to_string(), "[::1]:5");
         assert_eq!(reachable("10.1.1.1:5".parse().unwrap()).to_string(), "10.1.1.1:5");

@@ -67,6 +67,7 @@ fn command(data_dir: &Path) -> Command {
     }
     command
         .env("QD_DATA_DIR", data_dir)
+        .env_remove("XDG_RUNTIME_DIR")
         .env("XDG_CONFIG_HOME", data_dir.join("no-config"))
         .env("TERM", "dumb");
     command
@@ -324,7 +325,8 @@ fn wrong_usage_is_told_apart() {
     assert!(fail(&data_dir, &["search", " "], 2).contains("empty"));
     fail(&data_dir, &["search", "-n", "0", "x"], 2);
     assert!(fail(&data_dir, &["search", "--role", "captain", "x"], 2).contains("assistant"));
-    assert!(fail(&data_dir, &["up", "--listen", "0.0.0.0:0"], 2).contains("--insecure-bind"));
+    let plain = fail(&data_dir, &["up", "--listen", "0.0.0.0:0", "--tls", "off"], 2);
+    assert!(plain.contains("--insecure-bind"), "{plain}");
     assert!(fail(&data_dir, &["ls", "--config", "/no/such.toml"], 2).contains("/no/such.toml"));
     let json = fail(&data_dir, &["ls", "--json"], 3);
     let error: Value = serde_json::from_str(&json).unwrap();

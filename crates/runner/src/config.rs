@@ -1,8 +1,13 @@
 //! What a runner is told at start; it reads no environment of its own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::process::{GuardCommand, ProcessConfig};
+use crate::uplink::KeyKeeper;
+
+/// Records a runner keeps for a hub that does not take them, before new prompts are refused.
+pub const SPOOL_BYTES_MAX_DEFAULT: u64 = 256 << 20;
 
 /// Settings of one runner.
 #[derive(Debug, Clone)]
@@ -21,6 +26,18 @@ pub struct RunnerConfig {
     pub max_sessions: usize,
     pub guard: GuardCommand,
     pub process: ProcessConfig,
+    /// How agents are watched over.
+    pub supervision: qd_core::health::HealthConfig,
+    /// Start the agents of sessions that had one as soon as the runner starts, not when they are next used.
+    pub resume_at_start: bool,
+    /// Records that may wait for the hub; at this bound new prompts are refused.
+    pub spool_bytes_max: u64,
+    /// Where local clients find the runner; `None` for nowhere.
+    pub local_socket: Option<PathBuf>,
+    /// Keeps the key this runner shows its hub; `None` where there is none.
+    pub keys: Option<Arc<dyn KeyKeeper>>,
+    /// Whether agents that an earlier runner left behind are looked for and ended at start.
+    pub sweep_abandoned: bool,
 }
 
 impl RunnerConfig {

@@ -11,6 +11,7 @@ use qd_wire::data::ProcessStats;
 use serde_json::Value;
 
 use crate::config::RunnerConfig;
+use crate::process::Close;
 
 /// What a command did to the agent, for the session machine to learn.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +56,8 @@ pub struct StartRequest {
     /// The agent's own conversation to go on with.
     pub native_session_id: Option<String>,
     pub native_session_file: Option<String>,
+    /// The file has been there: without it the conversation is lost, and nothing must take its place.
+    pub is_native_file_written: bool,
     /// Load our own extension; without it native events have to do.
     pub bridge: bool,
 }
@@ -195,10 +198,34 @@ impl Driver {
         }
     }
 
+    /// Whether what the agent prints can still reach us.
+    pub fn is_stdout_open(&self) -> bool {
+        match self {
+            Driver::Pi(driver) => driver.is_stdout_open(),
+            Driver::Demo(_) => true,
+        }
+    }
+
     /// Ends the agent and everything it started.
     pub async fn close(self) {
         match self {
-            Driver::Pi(driver) => driver.close().await,
+            Driver::Pi(driver) => driver.close(Close::Graceful).await,
+            Driver::Demo(_) => {}
+        }
+    }
+
+    /// Kills the agent and everything it started: it hangs, so it is not asked.
+    pub async fn kill(self) {
+        match self {
+            Driver::Pi(driver) => driver.close(Close::Now).await,
+            Driver::Demo(_) => {}
+        }
+    }
+
+    /// Kills the agent without waiting; its end is told as any other, with this reason.
+    pub fn condemn(&mut self, reason: String) {
+        match self {
+            Driver::Pi(driver) => driver.condemn(reason),
             Driver::Demo(_) => {}
         }
     }
@@ -217,6 +244,11 @@ impl DriverHandle {
             DriverHandle::Pi(handle) => handle.begin(&request).map(Begun::Pi),
             DriverHandle::Demo(handle) => handle.begin(request).map(Begun::Demo),
         }
+    }
+
+    /// Asks for a sign of life; any answer is one.
+    pub fn probe(&self) -> Result<Begun, AgentFailure> {
+        self.begin(AgentRequest::GetState)
     }
 
     /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.

@@ -7,13 +7,16 @@ mod actor;
 mod admit;
 mod agent;
 mod commands;
+mod kept;
 mod prompts;
 mod publish;
 mod row;
+mod supervise;
 
 use bytes::Bytes;
 use qd_core::ledger::Token;
 use qd_core::session::AgentUp;
+use qd_wire::data::SessionState;
 use tokio::sync::oneshot;
 
 pub(crate) use actor::{Shared, spawn_new, spawn_restored};
@@ -47,11 +50,21 @@ pub(crate) enum SessionInput {
         token: Token,
         result: Box<Result<Executed, AgentFailure>>,
     },
+    /// The agent gave a sign of life.
+    Probed {
+        generation: u32,
+    },
     /// What changed at the agent without an event.
     Changes {
         generation: u32,
         effects: Vec<Effect>,
     },
+    /// Somebody wants to know how the session stands.
+    Describe(oneshot::Sender<Box<SessionState>>),
+    /// Live events did not reach everybody: say how the session stands, as a live `session.resync`.
+    Snapshot,
+    /// The hub has records up to this one; no number up to it is given again.
+    HubHas(u64),
     /// The runner stops.
     Shutdown(oneshot::Sender<()>),
 }
@@ -66,7 +79,9 @@ pub(crate) struct Ended {
 /// A command from the link, its head read.
 pub(crate) struct Incoming {
     pub(crate) token: Token,
-    /// The hub's id, for the response.
+    /// The connection it came by.
+    pub(crate) origin: u64,
+    /// The sender's id, for the response.
     pub(crate) link_id: String,
     pub(crate) cmd: String,
     /// The whole line; the parameters are read from it.

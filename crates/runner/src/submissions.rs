@@ -1,6 +1,6 @@
 //! The runner's ledger behind a lock, and who waits for what.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,6 +39,35 @@ pub(crate) enum Owner {
 pub(crate) struct Submissions {
     inner: Mutex<Inner>,
     next_token: AtomicU64,
+    /// By session, until the session has told of them.
+    cut_off: Mutex<BTreeMap<String, Vec<CutOff>>>,
+}
+
+/// A submission that was under way when the runner died, and of which no one has been told.
+pub(crate) struct CutOff {
+    pub(crate) row: OutcomeRow,
+    /// The beginning of what it said.
+    pub(crate) beginning: String,
+}
+
+impl CutOff {
+    /// The row of a submission whose fate has been told.
+    pub(crate) fn told(self) -> OutcomeRow {
+        let stored = StoredResponse {
+            success: false,
+            data: None,
+            error: Some(INDETERMINATE.to_owned()),
+            session_version: None,
+        };
+        let response_json = serde_json::to_vec(&stored).ok().map(Bytes::from);
+        OutcomeRow { response_json, status: OutcomeStatus::Indeterminate, ..self.row }
+    }
+}
+
+/// What is stored in the place of an answer while there is none.
+#[derive(Serialize, Deserialize)]
+struct StoredBeginning {
+    begun: String,
 }
 
 #[derive(Default)]
@@ -64,7 +93,14 @@ impl Submissions {
     pub(crate) fn restore(rows: Vec<OutcomeRow>) -> Self {
         let mut ledger = Ledger::new(Limits::default());
         let mut next_token = 0;
+        let mut cut_off: BTreeMap<String, Vec<CutOff>> = BTreeMap::new();
         for row in rows {
+            if let Some(beginning) = beginning_of(&row) {
+                cut_off
+                    .entry(row.session_id.clone())
+                    .or_default()
+                    .push(CutOff { row: row.clone(), beginning });
+            }
             let Ok(fingerprint) = <[u8; 32]>::try_from(row.fingerprint.as_ref()) else { continue };
             let outcome = stored_outcome(&row);
             let key = row.idempotency_key.map(|key| KeyName {
@@ -83,11 +119,23 @@ impl Submissions {
             ledger.restore(submission, row.created_at, outcome);
         }
         let inner = Mutex::new(Inner { ledger, owners: HashMap::new() });
-        Submissions { inner, next_token: AtomicU64::new(next_token + 1) }
+        let next_token = AtomicU64::new(next_token + 1);
+        Submissions { inner, next_token, cut_off: Mutex::new(cut_off) }
+    }
+
+    /// What was under way in a session when the runner died; given once.
+    pub(crate) fn take_cut_off(&self, session_id: &str) -> Vec<CutOff> {
+        let mut cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
+        cut_off.remove(session_id).unwrap_or_default()
     }
 
     pub(crate) fn token(&self) -> Token {
         self.next_token.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the command is a repeat, whose answer is known or on its way.
+    pub(crate) fn is_repeat(&self, now: i64, submission: &Submission) -> bool {
+        self.lock().ledger.is_repeat(now, submission)
     }
 
     /// Asks the ledger; a command that waits is told through `owner`.
@@ -182,6 +230,20 @@ pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Ou
             Some(_) => OutcomeStatus::Done,
         },
     }
+}
+
+/// The row of a submission that is about to run: after a crash it tells a person what was cut off.
+pub(crate) fn in_flight_row(submission: &Submission, now: i64, beginning: &str) -> OutcomeRow {
+    let begun = serde_json::to_vec(&StoredBeginning { begun: beginning.to_owned() });
+    OutcomeRow { response_json: begun.ok().map(Bytes::from), ..outcome_row(submission, now, None) }
+}
+
+fn beginning_of(row: &OutcomeRow) -> Option<String> {
+    if row.status == OutcomeStatus::Done {
+        return None;
+    }
+    let stored: StoredBeginning = serde_json::from_slice(row.response_json.as_ref()?).ok()?;
+    Some(stored.begun)
 }
 
 fn stored_outcome(row: &OutcomeRow) -> Outcome {

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use guard_support::*;
-use qd_runner::process::ExitStatus;
+use qd_runner::process::{Close, ExitStatus};
 use rustix::process::Signal;
 
 /// Every promise holds with the cgroup, where there is one, and by the subreaper alone.
@@ -40,10 +40,17 @@ async fn sigkill_of_the_agent_takes_all_descendants_along() {
 
 #[tokio::test]
 async fn sigkill_of_the_runner_kills_everything() {
-    for role in ["runner", "runner-without-cgroup"] {
+    // An ignored signal stays ignored in everything that is started from there on.
+    let stubborn = format!("trap '' TERM INT HUP; {TREE}");
+    for (role, tree) in [
+        ("runner", TREE),
+        ("runner-without-cgroup", TREE),
+        ("runner", stubborn.as_str()),
+        ("runner-without-cgroup", stubborn.as_str()),
+    ] {
         let scene = Scene::new(role == "runner");
         let mut runner = Command::new(HELPER)
-            .args([role, "sh", "-c", &format!("{TREE} exec sleep 60")])
+            .args([role, "sh", "-c", &format!("{tree} exec sleep 60")])
             .env("PIDS", scene.pid_file())
             .env("QD_TEST_TAG", &scene.tag)
             .stdout(Stdio::piped())
@@ -54,9 +61,24 @@ async fn sigkill_of_the_runner_kills_everything() {
         let agent: i32 = line.trim().parse().unwrap();
         let guard = parent_of(agent);
         scene.tree_runs().await;
+        let is_stubborn = scene.pids().into_iter().all(ignores_sigterm);
+        assert_eq!(is_stubborn, tree != TREE, "{:?}", scene.pids());
         runner.kill().unwrap();
         runner.wait().unwrap();
         eventually("all gone", || scene.survivors().is_empty() && !lives(agent) && !lives(guard)).await;
+    }
+}
+
+/// A stopped process neither ends by itself nor hears SIGTERM.
+#[tokio::test]
+async fn a_stopped_agent_is_ended_all_the_same() {
+    for use_cgroup in MODES {
+        let scene = Scene::new(use_cgroup);
+        let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
+        scene.tree_runs().await;
+        signal(agent.pid(), Signal::STOP);
+        assert_eq!(in_time(agent.close(Close::Graceful)).await, ExitStatus::Signal(9));
+        assert_eq!(scene.survivors(), [0; 0]);
     }
 }
 

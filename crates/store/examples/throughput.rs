@@ -7,9 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use qd_store::{Effect, HubStore, MessageRow, RecordIn, RunnerBatch, RunnerStore, SearchQuery, StoreOptions};
+use qd_store::{
+    Disk, Effect, Execution, HubStore, MessageRow, RecordIn, RunnerBatch, RunnerStore, SearchQuery,
+    StoreOptions,
+};
 
 const ROWS: u64 = 400_000;
+const WORLDS: u32 = 200;
 const IN_FLIGHT: usize = 4;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -34,8 +38,49 @@ async fn main() -> Outcome<()> {
         }
         println!("{name}: open and close an existing database: {:?}", start.elapsed());
     }
+    inline_worlds(dir.path()).await?;
     println!("{}", memory());
     Ok(())
+}
+
+/// What a simulated world pays for its stores.
+async fn inline_worlds(dir: &Path) -> Outcome<()> {
+    let options =
+        || StoreOptions { execution: Execution::Inline(Arc::new(NoDelay)), ..StoreOptions::default() };
+    for what in ["create", "reopen"] {
+        let start = Instant::now();
+        for number in 0..WORLDS {
+            let hub = HubStore::open(&dir.join(format!("world{number}-hub.db")), options())?;
+            hub.close().await;
+        }
+        let hubs = start.elapsed() / WORLDS;
+        let start = Instant::now();
+        for number in 0..WORLDS {
+            let runner = RunnerStore::open(&dir.join(format!("world{number}-runner.db")), options())?;
+            runner.close().await;
+        }
+        let runners = start.elapsed() / WORLDS;
+        println!("inline, {what} and close: hub {hubs:?}, runner {runners:?}");
+    }
+    let store = RunnerStore::open(&dir.join("world-runner.db"), options())?;
+    let start = Instant::now();
+    let units = 20_000;
+    for seq in 1..=units {
+        let spool = vec![(seq, Bytes::from_static(b"{}"))];
+        store.commit(RunnerBatch { session_id: "alone".into(), spool, ..RunnerBatch::default() }).await?;
+        store.ack("alone", seq);
+    }
+    println!("inline, one commit at a time with acks: {}", rate(units, start.elapsed()));
+    store.close().await;
+    Ok(())
+}
+
+struct NoDelay;
+
+impl Disk for NoDelay {
+    fn delay(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 async fn hub(path: &Path, batch: u64, body: &Bytes) -> Outcome<()> {

@@ -1,6 +1,7 @@
 use std::time::Instant;
 
-/// The monotonic clock of the writer thread: it paces the lazy flush of acks and nothing else.
+/// The monotonic clock of the writer thread: it paces the lazy flush of acks and nothing else. Inline stores have
+/// tokio's clock instead.
 #[allow(clippy::disallowed_methods)] // The store is an edge, and this is its one clock shim.
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -5,10 +5,13 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Result, StoreError};
+use crate::execution::Execution;
 use crate::migrate::{Migrations, migrate};
 
 /// Page cache of one connection. Small: an idle `qd up` has four of them and stays under 20 MB.
 pub const CACHE_KIB_DEFAULT: u32 = 512;
+/// A simulated world has many databases of a few pages each.
+const CACHE_KIB_INLINE_MAX: u32 = 64;
 /// How long a connection waits for another process (a backup, a curious `sqlite3`) before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pages in the write-ahead log before a commit moves them to the database: 16 MiB.
@@ -24,11 +27,13 @@ pub struct StoreOptions {
     pub cache_kib: u32,
     /// The database may not grow beyond this many pages. For tests of a full disk.
     pub pages_max: Option<u32>,
+    /// Threads, unless the store is part of a simulated world.
+    pub execution: Execution,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { cache_kib: CACHE_KIB_DEFAULT, pages_max: None }
+        Self { cache_kib: CACHE_KIB_DEFAULT, pages_max: None, execution: Execution::Threads }
     }
 }
 
@@ -42,6 +47,10 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn new(path: &Path, options: StoreOptions) -> Self {
         Self { path: path.to_owned(), options }
+    }
+
+    pub(crate) fn execution(&self) -> &Execution {
+        &self.options.execution
     }
 
     /// The one connection that writes; creates and migrates the file.
@@ -70,24 +79,49 @@ impl Database {
     }
 
     fn set_up(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.busy_timeout(if self.is_inline() { Duration::ZERO } else { BUSY_TIMEOUT })?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-        connection.pragma_update(None, "cache_size", -i64::from(self.options.cache_kib))?;
+        connection.pragma_update(None, "cache_size", -i64::from(self.cache_kib()))?;
         connection.pragma_update(None, "foreign_keys", true)
     }
 
-    /// NORMAL does not wait for the disk at each commit: a commit survives the death of the process, and a
-    /// power cut may take the last ones but never tears the file.
+    fn is_inline(&self) -> bool {
+        self.options.execution.is_inline()
+    }
+
+    fn cache_kib(&self) -> u32 {
+        if self.is_inline() {
+            self.options.cache_kib.min(CACHE_KIB_INLINE_MAX)
+        } else {
+            self.options.cache_kib
+        }
+    }
+
     fn set_up_writer(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
-        connection.query_row(&format!("PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}"), [], |_| Ok(()))?;
-        connection.query_row(&format!("PRAGMA journal_size_limit = {WAL_BYTES_KEPT}"), [], |_| Ok(()))
+        if self.is_inline() { set_up_inline(connection) } else { set_up_threaded(connection) }
     }
 
     fn cannot_open(&self, error: &dyn std::error::Error) -> StoreError {
         StoreError::Open { path: self.path.clone(), reason: error.to_string() }
     }
+}
+
+/// NORMAL does not wait for the disk at each commit: a commit survives the death of the process, and a power cut
+/// may take the last ones but never tears the file.
+fn set_up_threaded(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.query_row(&format!("PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}"), [], |_| Ok(()))?;
+    connection.query_row(&format!("PRAGMA journal_size_limit = {WAL_BYTES_KEPT}"), [], |_| Ok(()))
+}
+
+/// There is one connection and no real crash, so the journal is needed for rolling back only, and the file can stay
+/// locked: that saves most of the system calls of a small commit. Who opens it a second time is told at once.
+fn set_up_inline(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
+    connection.query_row("PRAGMA journal_mode = MEMORY", [], |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
 }
 
 pub(crate) fn limit_pages(connection: &Connection, pages: u32) -> Result<()> {

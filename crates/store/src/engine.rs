@@ -6,17 +6,25 @@ use tokio::sync::{Mutex, mpsc};
 
 use crate::database::{Database, StoreOptions, limit_pages};
 use crate::error::{Result, StoreError};
+use crate::execution::Execution;
+use crate::inline::{Inline, InlineReaders};
 use crate::migrate::Migrations;
 use crate::reader::Readers;
 use crate::writer::{Background, Pending, Writer};
 
-/// What both stores stand on: one database with its writer thread and its readers.
+/// What both stores stand on: one database with its writer and its readers.
 pub(crate) struct Engine {
     writer: Writer,
-    readers: Readers,
-    /// Each yields `None` when the threads on its other end have closed their connections.
+    readers: Reading,
+    /// Each yields `None` when whoever works on its other end has closed its connection.
     readers_gone: Mutex<mpsc::Receiver<()>>,
     writer_gone: Mutex<mpsc::Receiver<()>>,
+}
+
+/// Who reads.
+enum Reading {
+    Threads(Readers),
+    Inline(InlineReaders),
 }
 
 /// A database that is open and migrated but has no threads yet, so start-up reads need none.
@@ -35,11 +43,22 @@ impl Engine {
         let Opened { connection, database } = opened;
         let (readers_alive, readers_gone) = mpsc::channel(1);
         let (writer_alive, writer_gone) = mpsc::channel(1);
-        let writer = Writer::start(name, connection, background, writer_alive)
-            .map_err(|error| StoreError::Invalid(format!("cannot start the writing thread: {error}")))?;
+        let (writer, readers) = match database.execution().clone() {
+            Execution::Threads => {
+                let writer = Writer::start_thread(name, connection, background, writer_alive)
+                    .map_err(|error| cannot_start("the writing thread", &error))?;
+                (writer, Reading::Threads(Readers::new(name, database, readers_alive)))
+            }
+            Execution::Inline(disk) => {
+                let inline = Inline::new(connection, disk);
+                let writer = Writer::start_task(&inline, background, writer_alive)
+                    .map_err(|error| cannot_start("the writing task", &error))?;
+                (writer, Reading::Inline(InlineReaders::new(inline, readers_alive)))
+            }
+        };
         Ok(Self {
             writer,
-            readers: Readers::new(name, database, readers_alive),
+            readers,
             readers_gone: Mutex::new(readers_gone),
             writer_gone: Mutex::new(writer_gone),
         })
@@ -67,7 +86,10 @@ impl Engine {
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.readers.read(work).await
+        match &self.readers {
+            Reading::Threads(readers) => readers.read(work).await,
+            Reading::Inline(readers) => readers.read(work).await,
+        }
     }
 
     pub(crate) fn wake(&self) {
@@ -81,9 +103,16 @@ impl Engine {
     /// Finishes what is queued, checkpoints and closes. Readers go first, so the log can be truncated.
     /// Returns when both connections are closed; a second call waits for the first.
     pub(crate) async fn close(&self) {
-        self.readers.close();
+        match &self.readers {
+            Reading::Threads(readers) => readers.close(),
+            Reading::Inline(readers) => readers.close(),
+        }
         while self.readers_gone.lock().await.recv().await.is_some() {}
         self.writer.close();
         while self.writer_gone.lock().await.recv().await.is_some() {}
     }
+}
+
+fn cannot_start(what: &str, error: &std::io::Error) -> StoreError {
+    StoreError::Invalid(format!("cannot start {what}: {error}"))
 }

@@ -2,7 +2,7 @@
 //!
 //! Here live the two databases (`hub.db`, `runner.db`), their migrations, and the engine both share: one
 //! writer thread with group commit, and a small lazily opened pool of readers. Callers get futures that
-//! resolve after the commit.
+//! resolve after the commit. Simulated worlds run the same groups without threads (`Execution::Inline`).
 //!
 //! What may not live here: meaning. The store keeps bytes and columns it is handed; it parses no JSON, mints no
 //! ids and reads no wall clock (times are arguments). Nothing outside this crate opens a database.
@@ -12,8 +12,10 @@ mod clock;
 mod database;
 mod engine;
 mod error;
+mod execution;
 mod group;
 mod hub;
+mod inline;
 mod key;
 mod migrate;
 mod reader;
@@ -23,15 +25,16 @@ mod writer;
 
 pub use database::{CACHE_KIB_DEFAULT, StoreOptions};
 pub use error::{Result, StoreError};
+pub use execution::{Disk, Execution};
 pub use hub::{
-    Appended, Effect, HubSession, HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX,
-    MessagePage, MessageRow, RecordIn, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SearchHit, SearchQuery,
-    SessionPatch,
+    Appended, BURIED_SESSIONS_MAX, Effect, HubSession, HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX,
+    MESSAGE_PAGE_ROWS_MAX, MessagePage, MessageRow, RecordIn, RunnerNote, RunnerRow, SEARCH_LIMIT_MAX,
+    SEARCH_TOKENS_MAX, SearchHit, SearchQuery, SessionPatch,
 };
 pub use key::SEQ_MAX;
 pub use reader::{READERS_MAX, READS_WAITING_MAX};
 pub use runner::{
     ACK_FLUSH_INTERVAL, ApprovalRow, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession,
-    RunnerStore, SPOOL_READ_BYTES_MAX, SessionCounters,
+    RunnerStore, SPOOL_READ_BYTES_MAX, SessionCounters, TAIL_BYTES_MAX, TAIL_LINES_MAX,
 };
 pub use writer::{GROUP_UNITS_MAX, Pending, WRITE_QUEUE_BYTES_MAX};

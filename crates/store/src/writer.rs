@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::clock;
 use crate::error::{Result, StoreError};
 use crate::group::{Job, run_group};
+use crate::inline::Inline;
 
 /// The queue is counted in units: a request takes one, and one more for each further 32 KiB it carries.
 const UNIT_BYTES: usize = 32 << 10;
@@ -32,21 +33,40 @@ pub(crate) trait Background: Send + Sync + 'static {
     fn interval(&self) -> Duration;
 }
 
-enum Message {
+pub(crate) enum Message {
     Write { job: Box<dyn Job>, permit: OwnedSemaphorePermit },
     Wake,
     Close,
 }
 
-/// The handle of one database's writer thread.
+/// Requests that become one transaction.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) jobs: Vec<Box<dyn Job>>,
+    /// Close was asked for: nothing comes after these.
+    pub(crate) is_last: bool,
+}
+
+/// The handle of one database's writer, a thread or a task.
 pub(crate) struct Writer {
-    queue: SyncSender<Message>,
+    queue: Queue,
     units: Arc<Semaphore>,
+}
+
+enum Queue {
+    Thread(SyncSender<Message>),
+    Task(mpsc::Sender<Message>),
+}
+
+/// Why a message was not queued.
+enum Refused {
+    Full,
+    Closed,
 }
 
 impl Writer {
     /// `alive` is dropped when the thread has closed its connection.
-    pub(crate) fn start(
+    pub(crate) fn start_thread(
         name: &str,
         connection: Connection,
         background: Option<Arc<dyn Background>>,
@@ -57,7 +77,22 @@ impl Writer {
             run(connection, &messages, background.as_deref());
             drop(alive);
         })?;
-        Ok(Self { queue, units: Arc::new(Semaphore::new(QUEUE_UNITS_MAX)) })
+        Ok(Self::new(Queue::Thread(queue)))
+    }
+
+    /// Like `start_thread`, with a task in the current runtime; fails where there is none.
+    pub(crate) fn start_task(
+        inline: &Inline,
+        background: Option<Arc<dyn Background>>,
+        alive: mpsc::Sender<()>,
+    ) -> std::io::Result<Self> {
+        let (queue, messages) = mpsc::channel(QUEUE_UNITS_MAX + QUEUE_SPARE);
+        inline.start_writer(messages, background, alive)?;
+        Ok(Self::new(Queue::Task(queue)))
+    }
+
+    fn new(queue: Queue) -> Self {
+        Self { queue, units: Arc::new(Semaphore::new(QUEUE_UNITS_MAX)) }
     }
 
     /// Waits for room, then queues the request. From here on it is done even if the caller goes away;
@@ -77,23 +112,59 @@ impl Writer {
         Ok(Pending { receiver })
     }
 
-    /// Makes an idle thread look at its background work.
+    /// Makes an idle writer look at its background work.
     pub(crate) fn wake(&self) {
         match self.queue.try_send(Message::Wake) {
-            // A full queue means the thread is busy and looks at its background work between groups anyway.
-            Ok(()) | Err(TrySendError::Full(_)) => {}
-            Err(TrySendError::Disconnected(_)) => tracing::debug!("background work after close is dropped"),
+            // A full queue means the writer is busy and looks at its background work between groups anyway.
+            Ok(()) | Err(Refused::Full) => {}
+            Err(Refused::Closed) => tracing::debug!("background work after close is dropped"),
         }
     }
 
-    /// Refuses new requests; those already queued are still done, then the thread ends.
+    /// Refuses new requests; those already queued are still done, then the writer ends.
     pub(crate) fn close(&self) {
         self.units.close();
         match self.queue.try_send(Message::Close) {
-            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-            // The spare slots make this unreachable; dropping the last handle ends the thread just as well.
-            Err(TrySendError::Full(_)) => tracing::warn!("the write queue is full at close"),
+            Ok(()) | Err(Refused::Closed) => {}
+            // The spare slots make this unreachable; dropping the last handle ends the writer just as well.
+            Err(Refused::Full) => tracing::warn!("the write queue is full at close"),
         }
+    }
+}
+
+impl Queue {
+    fn try_send(&self, message: Message) -> Result<(), Refused> {
+        match self {
+            Self::Thread(queue) => queue.try_send(message).map_err(|error| match error {
+                TrySendError::Full(_) => Refused::Full,
+                TrySendError::Disconnected(_) => Refused::Closed,
+            }),
+            Self::Task(queue) => queue.try_send(message).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => Refused::Full,
+                mpsc::error::TrySendError::Closed(_) => Refused::Closed,
+            }),
+        }
+    }
+}
+
+impl Group {
+    /// Takes what waits, from the first to as much as one transaction should hold.
+    pub(crate) fn collect(first: Message, mut next: impl FnMut() -> Option<Message>) -> Self {
+        let mut jobs = Vec::new();
+        let mut units = 0;
+        let mut message = Some(first);
+        while let Some(current) = message {
+            match current {
+                Message::Write { job, permit } => {
+                    units += permit.num_permits();
+                    jobs.push(job);
+                }
+                Message::Wake => {}
+                Message::Close => return Self { jobs, is_last: true },
+            }
+            message = if units < GROUP_UNITS_MAX { next() } else { None };
+        }
+        Self { jobs, is_last: false }
     }
 }
 
@@ -145,58 +216,50 @@ fn run(connection: Connection, messages: &Receiver<Message>, background: Option<
     let mut is_warned = false;
     loop {
         let idle_limit = background.filter(|work| work.is_pending()).map(Background::interval);
-        let Some((jobs, last)) = next_group(messages, idle_limit) else { break };
+        let Some(Group { jobs, is_last }) = next_group(messages, idle_limit) else { break };
         if !jobs.is_empty() {
-            match run_group(&connection, jobs) {
-                Some(StoreError::Full) => is_warned = !make_room(&connection, is_warned),
-                _ => is_warned = false,
-            }
+            is_warned = commit(&connection, jobs, is_warned);
         }
         if let Some(work) = background.filter(|work| work.is_pending())
-            && (last || clock::now().duration_since(last_background) >= work.interval())
+            && (is_last || clock::now().duration_since(last_background) >= work.interval())
         {
             work.run(&connection);
             last_background = clock::now();
         }
-        if last {
+        if is_last {
             break;
         }
     }
-    checkpoint(&connection, "TRUNCATE", false);
-    if let Err((_, error)) = connection.close() {
-        tracing::warn!(%error, "closing the database failed; the next start recovers it");
-    }
+    close(connection);
 }
 
-/// Blocks for the first request and takes what else is waiting. `None` when all handles are gone; the flag
-/// says that these are the last.
-fn next_group(
-    messages: &Receiver<Message>,
-    idle_limit: Option<Duration>,
-) -> Option<(Vec<Box<dyn Job>>, bool)> {
+/// Blocks for the first request and takes what else is waiting. `None` when all handles are gone.
+fn next_group(messages: &Receiver<Message>, idle_limit: Option<Duration>) -> Option<Group> {
     let first = match idle_limit {
         None => messages.recv().ok()?,
         Some(limit) => match messages.recv_timeout(limit) {
             Ok(message) => message,
-            Err(RecvTimeoutError::Timeout) => return Some((Vec::new(), false)),
+            Err(RecvTimeoutError::Timeout) => return Some(Group::default()),
             Err(RecvTimeoutError::Disconnected) => return None,
         },
     };
-    let mut jobs = Vec::new();
-    let mut units = 0;
-    let mut next = Some(first);
-    while let Some(message) = next {
-        match message {
-            Message::Write { job, permit } => {
-                units += permit.num_permits();
-                jobs.push(job);
-            }
-            Message::Wake => {}
-            Message::Close => return Some((jobs, true)),
-        }
-        next = if units < GROUP_UNITS_MAX { messages.try_recv().ok() } else { None };
+    Some(Group::collect(first, || messages.try_recv().ok()))
+}
+
+/// Runs a group and finishes its requests. Takes and returns whether a full disk was complained of already.
+pub(crate) fn commit(connection: &Connection, jobs: Vec<Box<dyn Job>>, is_warned: bool) -> bool {
+    match run_group(connection, jobs) {
+        Some(StoreError::Full) => !make_room(connection, is_warned),
+        _ => false,
     }
-    Some((jobs, false))
+}
+
+/// Checkpoints, so that one file is left, and closes.
+pub(crate) fn close(connection: Connection) {
+    checkpoint(&connection, "TRUNCATE", false);
+    if let Err((_, error)) = connection.close() {
+        tracing::warn!(%error, "closing the database failed; the next start recovers it");
+    }
 }
 
 /// After a full disk: what the log holds goes to the database, so the log can be written from its start again.

@@ -2,60 +2,55 @@
 #![allow(clippy::unwrap_used)] // Test helpers, which clippy does not recognise as tests.
 
 mod fixtures;
+mod full;
 mod suite;
 
 use std::path::Path;
 
-use bytes::Bytes;
-use fixtures::{message, put, record, unit};
-use qd_store::{HubStore, RunnerStore, StoreError, StoreOptions};
-use suite::Place;
+use fixtures::{Files, line, message, put, record, unit};
+use qd_store::{HubStore, StoreError, StoreOptions};
+use suite::{Place, fleet, hub, runner, search, tail};
 
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.0.path().join(name)
-    }
-}
-
-impl Place for Files {
-    fn hub(&self) -> HubStore {
-        HubStore::open(&self.path("hub.db"), StoreOptions::default()).unwrap()
-    }
-
-    fn runner(&self) -> RunnerStore {
-        RunnerStore::open(&self.path("runner.db"), StoreOptions::default()).unwrap()
-    }
-}
-
+/// One case, twice: with threads, and inline with a disk that is sometimes slow and a clock that skips waiting.
 macro_rules! contract {
-    ($($area:ident: $($case:ident)*;)*) => { $($(
-        #[tokio::test]
-        async fn $case() {
-            suite::$area::$case(&Files::new()).await;
-        }
-    )*)* };
+    ($($area:ident: $($case:ident)*;)*) => {
+        mod threads { $($(
+            #[tokio::test]
+            async fn $case() {
+                crate::$area::$case(&crate::fixtures::Files::threads()).await;
+            }
+        )*)* }
+        mod inline { $($(
+            #[tokio::test(start_paused = true)]
+            async fn $case() {
+                crate::$area::$case(&crate::fixtures::Files::inline()).await;
+            }
+        )*)* }
+    };
 }
 
 contract! {
     hub: records_come_back_in_order repeated_records_change_nothing sessions_are_listed_patched_and_deleted
         messages_are_paged_and_replaced a_bad_request_fails_alone logins_are_kept close_finishes_what_is_queued;
+    fleet: runners_are_kept_rotated_and_revoked sessions_are_buried_until_their_runner_knows
+        the_oldest_tombstones_go;
     search: search_follows_every_change search_takes_words_as_words search_filters_ranks_and_pages;
     runner: spool_keeps_until_acked sessions_are_kept_and_deleted a_unit_is_atomic
         outcomes_are_found_and_updated outcomes_are_pruned_oldest_first;
+    tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail an_ack_reaches_no_further_than_the_lines;
+    full: a_full_hub_loses_nothing acks_make_room_in_a_full_spool;
 }
 
 /// Released migrations never change: a database that saw the old text would differ from a fresh one.
 #[test]
 fn released_migrations_are_unchanged() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
-    let released =
-        [("hub/0001_init.sql", 0xa228_630d_de8c_e1ec), ("runner/0001_init.sql", 0x4e96_0b95_5771_5b71)];
+    let released = [
+        ("hub/0001_init.sql", 0xa228_630d_de8c_e1ec),
+        ("hub/0002_fleet.sql", 0x9538_569f_d3fe_b644),
+        ("runner/0001_init.sql", 0x4e96_0b95_5771_5b71),
+        ("runner/0002_tail.sql", 0x6994_0d86_d52e_8d5b),
+    ];
     for (name, expected) in released {
         let text = std::fs::read(folder.join(name)).unwrap();
         // FNV-1a: stable everywhere, and nobody is trying to fool it.
@@ -68,14 +63,14 @@ fn released_migrations_are_unchanged() {
 
 #[tokio::test]
 async fn a_newer_database_is_refused_and_left_alone() {
-    let files = Files::new();
+    let files = Files::threads();
     let path = files.path("hub.db");
     files.hub().close().await;
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.pragma_update(None, "user_version", 99).unwrap();
     drop(raw);
     match HubStore::open(&path, StoreOptions::default()) {
-        Err(StoreError::Newer { found: 99, known: 1, .. }) => {}
+        Err(StoreError::Newer { found: 99, known: 2, .. }) => {}
         other => panic!("{:?}", other.err()),
     }
     assert!(matches!(
@@ -91,7 +86,7 @@ async fn a_newer_database_is_refused_and_left_alone() {
 #[tokio::test]
 async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let files = Files::new();
+    let files = Files::threads();
     let store = files.hub();
     store.append(vec![record("s", 1, None)]).await.unwrap();
     for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
@@ -102,80 +97,10 @@ async fn files_are_private() {
     assert!(!files.path("hub.db-wal").exists(), "close leaves one file");
 }
 
-/// A full disk: `Full` for what does not fit, all that was acknowledged still there, and on it goes with room.
-#[tokio::test]
-async fn a_full_hub_loses_nothing() {
-    let files = Files::new();
-    let options = StoreOptions { pages_max: Some(60), ..StoreOptions::default() };
-    let store = HubStore::open(&files.path("hub.db"), options).unwrap();
-    let big = |seq| {
-        let mut record = record("s", seq, None);
-        record.body = Bytes::from(vec![b'x'; 10_000]);
-        vec![record]
-    };
-    let mut seq = 1;
-    let error = loop {
-        match store.append(big(seq)).await {
-            Ok(_) => seq += 1,
-            Err(error) => break error,
-        }
-        assert!(seq < 1000, "the limit does not bite");
-    };
-    assert!(matches!(error, StoreError::Full), "{error}");
-    assert!(seq > 5, "some fitted: {seq}");
-    // Several in one group: each is told.
-    let mut group = Vec::new();
-    for _ in 0..3 {
-        group.push(store.enqueue_append(big(seq)).await.unwrap());
-    }
-    for request in group {
-        assert!(matches!(request.await, Err(StoreError::Full)));
-    }
-    let stored = |records: Vec<(u64, Bytes)>| records.into_iter().map(|(seq, _)| seq).collect::<Vec<_>>();
-    let acknowledged: Vec<_> = (1..seq).collect();
-    assert_eq!(stored(store.records_after("s", 0, 1000, usize::MAX).await.unwrap()), acknowledged);
-
-    store.limit_pages_for_tests(100_000).await.unwrap();
-    store.append(big(seq)).await.unwrap();
-    store.close().await;
-    let acknowledged: Vec<_> = (1..=seq).collect();
-    assert_eq!(stored(files.hub().records_after("s", 0, 1000, usize::MAX).await.unwrap()), acknowledged);
-}
-
-/// When the spool is full, acks still get through, and they make the room that new lines need.
-#[tokio::test]
-async fn acks_make_room_in_a_full_spool() {
-    let files = Files::new();
-    let options = StoreOptions { pages_max: Some(80), ..StoreOptions::default() };
-    let store = RunnerStore::open(&files.path("runner.db"), options).unwrap();
-    let mut seq = 1;
-    let error = loop {
-        match store.commit(unit("s", seq..=seq + 99)).await {
-            Ok(()) => seq += 100,
-            Err(error) => break error,
-        }
-        assert!(seq < 100_000, "the limit does not bite");
-    };
-    assert!(matches!(error, StoreError::Full), "{error}");
-    let spooled = store.spool_after("s", 0, usize::MAX).await.unwrap();
-    assert_eq!(spooled.len() as u64, seq - 1);
-    assert_eq!(store.spool_bytes(), spooled.iter().map(|(_, line)| line.len() as u64).sum::<u64>());
-
-    store.ack("s", seq - 1);
-    let deadline = std::time::Duration::from_secs(10);
-    let retried = tokio::time::timeout(deadline, async {
-        while store.commit(unit("s", seq..=seq + 99)).await.is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    });
-    assert!(retried.await.is_ok(), "the acks made no room");
-    assert_eq!(store.spool_after("s", 0, usize::MAX).await.unwrap().len(), 100);
-}
-
 /// Packed keys stay readable: the view shows records by session and `seq`, and the index agrees with its table.
 #[tokio::test]
 async fn people_can_look_into_the_file() {
-    let files = Files::new();
+    let files = Files::threads();
     let store = files.hub();
     let row = |id: &str, text: &str| put(message(id, 0, text));
     store
@@ -193,4 +118,29 @@ async fn people_can_look_into_the_file() {
     raw.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('integrity-check', 1)", []).unwrap();
     let whole: String = raw.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(whole, "ok");
+}
+
+/// A spool from before there were tails: all its lines wait, and an ack makes a tail of them.
+#[tokio::test]
+async fn an_older_spool_is_taken_over() {
+    let files = Files::threads();
+    let raw = rusqlite::Connection::open(files.path("runner.db")).unwrap();
+    raw.execute_batch(include_str!("../migrations/runner/0001_init.sql")).unwrap();
+    raw.pragma_update(None, "user_version", 1).unwrap();
+    let bytes: usize = (8..=9).map(|seq| line("s", seq).1.len()).sum();
+    raw.execute("INSERT INTO spool_sessions VALUES (3, 's', ?1)", [bytes as i64]).unwrap();
+    for seq in 8..=9_u64 {
+        let row = ((3_i64 << 40) | seq as i64, line("s", seq).1.to_vec());
+        raw.execute("INSERT INTO spool VALUES (?1, ?2)", row).unwrap();
+    }
+    drop(raw);
+
+    let store = files.runner();
+    assert_eq!(store.spool_bytes(), bytes as u64);
+    store.commit(unit("s", 10..=10)).await.unwrap();
+    store.ack("s", 9);
+    store.close().await;
+    let store = files.runner();
+    assert_eq!(store.spool_bytes(), line("s", 10).1.len() as u64);
+    assert_eq!(store.tail("s", 9).await.unwrap(), [line("s", 8), line("s", 9), line("s", 10)]);
 }

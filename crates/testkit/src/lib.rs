@@ -1,10 +1,12 @@
 //! Stand-ins for what surrounds qd, for tests only: a scripted model server ([`llm`]), the real pi set up to talk to
-//! it ([`pi`]), a running `qd up` ([`qd`]), a plain client of its WebSocket ([`mux`]), what a careful client makes of
+//! it ([`pi`]), a running `qd up` ([`qd`]), other machines joined to it
+//! ([`fleet`]), a plain client of its WebSocket ([`mux`]), what a careful client makes of
 //! the frames ([`replica`]), and a look at the processes of this machine ([`process`]).
 //!
 //! Nothing that ships may depend on this crate, and no logic of the product may live here.
 #![forbid(unsafe_code)]
 
+pub mod fleet;
 pub mod llm;
 pub mod mux;
 pub mod pi;

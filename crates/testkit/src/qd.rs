@@ -30,6 +30,7 @@ pub struct World {
     binary: PathBuf,
     environment: Vec<(OsString, OsString)>,
     arguments: Vec<OsString>,
+    listen: String,
 }
 
 /// A running server. Killed when dropped.
@@ -45,7 +46,13 @@ impl World {
     /// A clean home without any agent. `binary` is `env!("CARGO_BIN_EXE_qd")`.
     pub fn new(binary: &str) -> World {
         let root = TempDir::new().unwrap();
-        let mut world = World { root, binary: binary.into(), environment: Vec::new(), arguments: Vec::new() };
+        let mut world = World {
+            root,
+            binary: binary.into(),
+            environment: Vec::new(),
+            arguments: Vec::new(),
+            listen: "127.0.0.1:0".to_owned(),
+        };
         for directory in
             [world.home(), world.pi_dir(), world.work(), world.path("tmp"), world.data_dir().join("cache")]
         {
@@ -80,6 +87,12 @@ impl World {
     /// Adds an argument to `qd up`.
     pub fn argument(&mut self, argument: impl AsRef<OsStr>) -> &mut World {
         self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Where `qd up` listens; any free port where nothing is said.
+    pub fn listen(&mut self, address: &str) -> &mut World {
+        address.clone_into(&mut self.listen);
         self
     }
 
@@ -130,7 +143,8 @@ impl World {
 
     /// Starts the server and waits until it says that it is ready.
     pub async fn up(self) -> Qd {
-        let (child, ready, stderr) = start(&self).await;
+        let up = ["up", "--ready-json", "--listen", &self.listen];
+        let (child, ready, stderr) = start(&self, &up).await;
         let text = |name: &str| ready[name].as_str().unwrap().to_owned();
         Qd { url: text("url"), token: text("token"), world: self, child, stderr }
     }
@@ -175,6 +189,15 @@ impl Qd {
         self.world
     }
 
+    /// SIGKILL; the next start is at the same address, where runners and clients look for it.
+    pub async fn kill9_at_address(self) -> World {
+        let (_, address) = self.url.split_once("://").unwrap();
+        let address = address.to_owned();
+        let mut world = self.kill9().await;
+        world.listen(&address);
+        world
+    }
+
     /// SIGKILL, then a new start on the same data.
     pub async fn restart(self) -> Qd {
         self.kill9().await.up().await
@@ -182,12 +205,8 @@ impl Qd {
 
     /// SIGTERM: the server must end by itself, in time and with success.
     pub async fn terminate(mut self) -> World {
-        kill_process(Pid::from_raw(self.pid()).unwrap(), Signal::TERM).unwrap();
-        let status: ExitStatus = tokio::time::timeout(STOP_MAX, self.child.wait())
-            .await
-            .unwrap_or_else(|_| panic!("the server did not stop within {STOP_MAX:?}: {}", self.stderr()))
-            .unwrap();
-        assert_eq!(status.code(), Some(0), "{}", self.stderr());
+        let status = end(&mut self.child).await;
+        assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.stderr());
         self.world
     }
 
@@ -197,12 +216,9 @@ impl Qd {
     }
 }
 
-async fn start(world: &World) -> (Child, Value, Arc<Mutex<String>>) {
-    let mut child = world
-        .command(&["up", "--ready-json", "--listen", "127.0.0.1:0"])
-        .args(&world.arguments)
-        .spawn()
-        .unwrap();
+/// Starts a server command and reads its ready line.
+pub(crate) async fn start(world: &World, arguments: &[&str]) -> (Child, Value, Arc<Mutex<String>>) {
+    let mut child = world.command(arguments).args(&world.arguments).spawn().unwrap();
     let stderr = Arc::new(Mutex::new(String::new()));
     tokio::spawn(collect(child.stderr.take().unwrap(), stderr.clone()));
     let mut line = String::new();
@@ -212,9 +228,16 @@ async fn start(world: &World) -> (Child, Value, Arc<Mutex<String>>) {
     let Some(ready) = ready else {
         // Its last words may still be on their way.
         let status = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
-        panic!("qd up did not become ready ({status:?}): {line}\n{}", stderr.lock().unwrap());
+        panic!("qd {} did not become ready ({status:?}): {line}\n{}", arguments[0], stderr.lock().unwrap());
     };
     (child, ready, stderr)
+}
+
+/// SIGTERM to a child; how it ended, `None` when it did not end in time.
+pub(crate) async fn end(child: &mut Child) -> Option<ExitStatus> {
+    let pid = i32::try_from(child.id().expect("it runs")).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    tokio::time::timeout(STOP_MAX, child.wait()).await.ok().map(Result::unwrap)
 }
 
 async fn collect(mut source: impl tokio::io::AsyncRead + Unpin, text: Arc<Mutex<String>>) {

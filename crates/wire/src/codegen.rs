@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use ts_rs::{Config, TS};
 
-use crate::{command_table, data, delegation, link, mux};
+use crate::{command_table, data, delegation, fleet, link, mux};
 
 /// One generated file: path below the repository, and text.
 pub struct Artefact {
@@ -118,6 +118,9 @@ fn collect_roots(collector: &mut Collector<'_>) {
     collector.visit::<data::ForkPointsData>();
     collector.visit::<data::StatsData>();
     collector.visit::<data::SearchData>();
+    collector.visit::<fleet::Invite>();
+    collector.visit::<fleet::JoinRequest>();
+    collector.visit::<fleet::Joined>();
 }
 
 /// Everything a schema is published for, as one document.
@@ -137,6 +140,9 @@ struct Canonical {
     fork_points: data::ForkPointsData,
     stats: data::StatsData,
     search: data::SearchData,
+    invite: fleet::Invite,
+    join_request: fleet::JoinRequest,
+    joined: fleet::Joined,
 }
 
 fn schema() -> Result<String, String> {

@@ -9,6 +9,7 @@ use ts_rs::TS;
 
 use crate::event::AgentPhase;
 use crate::input::InputRequest;
+use crate::link::{HeartbeatSession, RunnerLoad};
 use crate::message::{Message, Role};
 
 /// How a session stands, as its runner knows it.
@@ -64,6 +65,8 @@ pub enum SessionStatus {
     Failed,
     /// Closed by a person; `session.restart` opens it again.
     Closed,
+    /// The runner is away; this is what the hub last knew.
+    Offline,
 }
 
 impl SessionStatus {
@@ -76,6 +79,7 @@ impl SessionStatus {
             SessionStatus::Dormant => "dormant",
             SessionStatus::Failed => "failed",
             SessionStatus::Closed => "closed",
+            SessionStatus::Offline => "offline",
         }
     }
 }
@@ -218,7 +222,9 @@ pub struct SessionSummary {
 }
 
 /// One line of `get_runners`.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct RunnerInfo {
     pub runner_id: String,
     pub hostname: String,
@@ -228,6 +234,20 @@ pub struct RunnerInfo {
     pub harnesses: Vec<String>,
     pub max_sessions: u64,
     pub session_count: u64,
+    /// Unix milliseconds of its last sign of life; absent when there was none since the hub started.
+    pub last_seen: Option<i64>,
+    /// When it joined with a code; absent for the runner inside the hub's own process.
+    pub joined_at: Option<i64>,
+    /// When its key last changed.
+    pub rotated_at: Option<i64>,
+    /// When it was cut off for good.
+    pub revoked_at: Option<i64>,
+    /// From its last heartbeat.
+    pub load: Option<RunnerLoad>,
+    /// Its agents, from its last heartbeat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[ts(as = "Option<Vec<HeartbeatSession>>")]
+    pub sessions: Vec<HeartbeatSession>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]

@@ -11,6 +11,7 @@ pub mod command_table;
 pub mod data;
 pub mod delegation;
 pub mod event;
+pub mod fleet;
 pub mod input;
 pub mod link;
 pub mod message;

@@ -36,6 +36,21 @@ pub enum LinkLine {
     /// Hub → runner: everything up to `seq` is committed.
     #[serde(rename = "ack")]
     Ack { session_id: String, seq: u64 },
+    /// Hub → runner: no welcome; the link ends.
+    #[serde(rename = "runner.refused")]
+    Refused { reason: String },
+    /// Hub → runner: this session is not this runner's; nothing more of it is taken.
+    #[serde(rename = "session.refused")]
+    SessionRefused(RefusedSession),
+    /// Hub → runner: make a new key.
+    #[serde(rename = "runner.rotate")]
+    Rotate {},
+    /// Runner → hub: the SHA-256 of its next key, in hex.
+    #[serde(rename = "runner.rekey")]
+    Rekey { key_hash: String },
+    /// Hub → runner: the next key counts from now on; the old one until the next has been used.
+    #[serde(rename = "runner.rekeyed")]
+    Rekeyed { key_hash: String },
     /// Runner → hub: route this delegation.
     #[serde(rename = "delegate.escalate")]
     DelegateEscalate { session_id: String, request: DelegateRequest, correlation_id: Option<String> },
@@ -52,6 +67,9 @@ pub struct RunnerHello {
     /// The runner's sessions and how far their records go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<HelloSession>,
+    /// Ways of packing blocks of lines that the runner understands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compression: Vec<String>,
 }
 
 #[serde_with::skip_serializing_none]
@@ -63,12 +81,25 @@ pub struct HelloSession {
     pub state: Option<Box<SessionState>>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct RunnerWelcome {
     pub runner_id: String,
-    /// What the hub has, so that the runner sends only what is missing.
+    /// What the hub has committed, so that the runner sends only what is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<WelcomeSession>,
+    /// Sessions of the hello that are another runner's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedSession>,
+    /// The packing both understand, one of the hello's; absent for none.
+    pub compression: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RefusedSession {
+    pub session_id: String,
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
@@ -77,11 +108,30 @@ pub struct WelcomeSession {
     pub last_seq: u64,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct RunnerHeartbeat {
     pub runner_id: String,
     pub uptime_s: u64,
     pub sessions: Vec<HeartbeatSession>,
+    pub load: Option<RunnerLoad>,
+}
+
+/// How busy a runner's machine is.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct RunnerLoad {
+    /// Agents running or starting.
+    pub agents: u64,
+    pub cpu_count: u64,
+    /// Processes that wanted a core, averaged over a minute.
+    pub load_1m: Option<f64>,
+    pub memory_total_bytes: Option<u64>,
+    pub memory_available_bytes: Option<u64>,
+    /// Records the hub has not acknowledged yet.
+    pub spool_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
 
-use crate::data::RunnerStatus;
+use crate::data::{RunnerInfo, RunnerStatus};
 use crate::{Command, EventEnvelope};
 
 /// The channels of the multiplexed WebSocket.
@@ -36,6 +36,10 @@ pub struct ClientFrame {
     pub depends_on: Option<Vec<String>>,
     /// Run only when the session's version is this.
     pub if_session_version: Option<u64>,
+    /// When the runner is away: wait for it instead of failing at once.
+    pub wait: Option<bool>,
+    /// With `wait`: how long at most, in milliseconds.
+    pub wait_ms: Option<u64>,
     #[serde(flatten)]
     pub command: Command,
 }
@@ -71,9 +75,9 @@ pub enum SystemEvent {
     /// A session came, changed its state, or went; for lists.
     #[serde(rename = "session.changed")]
     SessionChanged { session_id: String, runner_id: String, change: SessionChange },
-    /// A runner came or went.
+    /// A runner came, went, or shows signs of trouble.
     #[serde(rename = "runner.changed")]
-    RunnerChanged { runner_id: String, status: RunnerStatus },
+    RunnerChanged { runner_id: String, status: RunnerStatus, runner: Option<Box<RunnerInfo>> },
     /// The hub stops; reconnect later.
     #[serde(rename = "shutdown")]
     Shutdown { reason: String },

@@ -2,7 +2,10 @@
 
 use qd_wire::data::{AttachData, Partial, Resume};
 
+use qd_wire::event::Event;
+
 use super::Session;
+use crate::outbox::Outbox;
 
 impl Session {
     /// The answer to `session.attach`. The hub adds a snapshot of messages where one is due.
@@ -21,6 +24,19 @@ impl Session {
             partial: self.partial(),
             messages: None,
         }
+    }
+
+    /// Tells everybody how the session stands, after live events were lost on the way.
+    pub fn resync(&mut self, now: i64, out: &mut Outbox) {
+        let mut attach = self.attach(None);
+        attach.resume = Resume::Gap;
+        attach.replay_until = Some(attach.seq);
+        self.emit(now, &Event::SessionResync { attach: Box::new(attach) }, out);
+    }
+
+    /// A number somebody else has seen is never given again, whatever became of our own records.
+    pub fn skip_to(&mut self, seq: u64) {
+        self.memory.last_seq = self.memory.last_seq.max(seq);
     }
 
     fn partial(&self) -> Option<Partial> {

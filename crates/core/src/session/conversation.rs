@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use qd_wire::JsonObject;
 use qd_wire::event::Event;
-use qd_wire::message::{Message, Sender, SenderKind};
+use qd_wire::message::{Message, Role, Sender, SenderKind};
 use serde_json::Value;
 
 use super::{IndexChange, Session};
@@ -24,6 +24,7 @@ impl Session {
     ) {
         self.memory.native_session_id = Some(native_session_id.clone());
         self.memory.native_session_file.clone_from(&native_session_file);
+        self.memory.is_native_file_written = false;
         self.emit(now, &Event::SessionNativeChanged { native_session_id, native_session_file }, out);
         self.ids = MessageIds::default();
         self.memory.next_idx = 0;
@@ -57,6 +58,9 @@ impl Session {
                 continue;
             }
             let message = Self::canonical(id, native);
+            if message.role == Role::User {
+                self.kept_was_read(now, &message.flattened_text(), out);
+            }
             self.append_message(now, message, out);
             added += 1;
         }
@@ -98,6 +102,9 @@ impl Session {
             return;
         };
         if let Some(prompt) = self.expected_prompts.remove(position) {
+            if self.delivering_token == Some(prompt.token) {
+                self.kept_delivered();
+            }
             message.client_id = prompt.client_id;
             message.sender = prompt.user_id.map(|id| Sender {
                 kind: SenderKind::User,

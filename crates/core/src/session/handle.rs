@@ -354,12 +354,13 @@ impl Session {
 
     fn queue_changed(&mut self, now: i64, queue: QueueState, out: &mut Outbox) {
         if self.memory.queue != queue {
-            self.memory.queue = queue.clone();
-            self.emit(now, &Event::QueueChanged { queue }, out);
+            self.memory.queue = queue;
+            self.kept_is_queued();
+            self.emit_queue(now, out);
         }
     }
 
-    fn status_text(&mut self, now: i64, key: String, text: Option<String>, out: &mut Outbox) {
+    pub(super) fn status_text(&mut self, now: i64, key: String, text: Option<String>, out: &mut Outbox) {
         match &text {
             None => drop(self.status_texts.remove(&key)),
             Some(text)

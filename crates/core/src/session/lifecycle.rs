@@ -2,12 +2,15 @@
 
 use std::collections::HashSet;
 
-use qd_wire::data::{ModelRef, QueueState, SessionStatus};
+use qd_wire::data::{ModelRef, SessionStatus};
 use qd_wire::event::{AgentPhase, Event, NotifyLevel};
 
 use super::Session;
 use crate::agent::NativeMessage;
 use crate::outbox::Outbox;
+
+/// The status text of supervision.
+const HEALTH_STATUS: &str = "qd.health";
 
 /// What an agent says of itself when it is ready, or when asked again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub struct AgentFacts {
     pub title: Option<String>,
     pub native_session_id: Option<String>,
     pub native_session_file: Option<String>,
+    /// The file is there; agents write it with the first answer.
+    pub is_native_file_written: bool,
     pub auto_compaction: Option<bool>,
 }
 
@@ -34,6 +39,8 @@ pub enum Gone {
     Closed { reason: String },
     /// We stopped it (restart, shutdown); the next prompt starts it again.
     Stopped,
+    /// It hung, and we killed it to start it again.
+    Hung { error: String },
     /// It died, or never came up.
     Died { error: String },
 }
@@ -83,11 +90,18 @@ impl Session {
         if let Some(native_session_id) = facts.native_session_id
             && (moved || renamed)
         {
+            self.memory.is_native_file_written = false;
             self.memory.native_session_id = Some(native_session_id.clone());
             self.memory.native_session_file.clone_from(&facts.native_session_file);
             let native_session_file = facts.native_session_file;
             self.emit(now, &Event::SessionNativeChanged { native_session_id, native_session_file }, out);
         }
+        self.memory.is_native_file_written |= facts.is_native_file_written;
+    }
+
+    /// The conversation's file is there; if it is ever missing, the conversation is.
+    pub fn native_file_written(&mut self) {
+        self.memory.is_native_file_written = true;
     }
 
     /// The process is gone: everything open is closed, and everybody is told how.
@@ -99,11 +113,16 @@ impl Session {
         self.compacting_alone = false;
         self.phase = None;
         self.detail = None;
+        if self.status_texts.contains_key(HEALTH_STATUS) {
+            self.health_text(now, None, out);
+        }
         self.status_texts.clear();
+        self.delivery_lost(now, out);
+        self.keep_queue();
         self.expected_prompts.clear();
-        self.lose_queue(now, out);
         match gone {
             Gone::Closed { reason } => {
+                self.lose_kept(now, out);
                 if was_busy {
                     self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
                 }
@@ -116,6 +135,13 @@ impl Session {
                 }
                 self.status = SessionStatus::Dormant;
             }
+            Gone::Hung { error } => {
+                self.status = SessionStatus::Dormant;
+                self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
+                if was_busy {
+                    self.emit_idle(now, Some(qd_wire::StopReason::Error), out);
+                }
+            }
             Gone::Died { error } => {
                 self.status = SessionStatus::Failed;
                 self.error = Some(error.clone());
@@ -125,32 +151,46 @@ impl Session {
         }
     }
 
-    /// Inputs the agent had accepted and not read are gone with it; a person must know which.
-    fn lose_queue(&mut self, now: i64, out: &mut Outbox) {
-        let queue = std::mem::take(&mut self.memory.queue);
-        if queue == QueueState::default() {
-            return;
-        }
-        let lost: Vec<String> = queue.steering.into_iter().chain(queue.follow_up).collect();
-        let message =
-            format!("The agent stopped before it read these messages; send them again:\n{}", lost.join("\n"));
-        self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
-        self.emit(now, &Event::QueueChanged { queue: QueueState::default() }, out);
-    }
-
-    /// We were killed while the agent worked: the turn's end is unknown to everybody, so say it.
-    pub fn interrupted(&mut self, now: i64, open_questions: Vec<String>, out: &mut Outbox) {
+    /// We were killed and know how the session stood then: say what became of everything that was under way.
+    pub fn interrupted(
+        &mut self,
+        now: i64,
+        was_working: bool,
+        open_questions: Vec<String>,
+        out: &mut Outbox,
+    ) {
         for request_id in open_questions {
             let outcome = Some(qd_wire::input::InputOutcome::Withdrawn);
             self.emit(now, &Event::AgentInputResolved { request_id, outcome, user_id: None }, out);
         }
-        self.lose_queue(now, out);
-        let error = "Quarterdeck stopped while the agent was working; what it had not finished is lost. \
-                     Send a prompt to go on."
-            .to_owned();
-        self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
-        self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
-        self.status = SessionStatus::Dormant;
+        self.delivery_lost(now, out);
+        self.keep_queue();
+        if was_working {
+            let error = "Quarterdeck stopped while the agent was working; what it had not finished is lost. \
+                         Send a prompt to go on."
+                .to_owned();
+            self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
+            self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
+        }
+    }
+
+    /// A command was cut off, so nobody can know whether it took effect; a person must.
+    pub fn cut_off(&mut self, now: i64, cmd: &str, beginning: &str, out: &mut Outbox) {
+        let what = if beginning.is_empty() { format!("'{cmd}'") } else { format!("'{cmd}' ({beginning})") };
+        let message = format!(
+            "{what} was cut off: it may or may not have run. Look at the session, and send it again if it is missing."
+        );
+        self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+    }
+
+    /// Something a person should know of this session; kept in its history.
+    pub fn notify(&mut self, now: i64, level: NotifyLevel, message: String, out: &mut Outbox) {
+        self.emit(now, &Event::Notify { level, message }, out);
+    }
+
+    /// What supervision has to say, under its own key.
+    pub fn health_text(&mut self, now: i64, text: Option<String>, out: &mut Outbox) {
+        self.status_text(now, HEALTH_STATUS.to_owned(), text, out);
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Duration;
 use super::{AttachFrame, Attached, Connection, JobDone, Mail, Mailbox};
 use crate::command::{id_text, request_resync};
 use crate::frame;
-use crate::reads::{HubCommand, Read, SNAPSHOT_MESSAGES, push_list};
+use crate::reads::{HubCommand, Read, SNAPSHOT_MESSAGES, attach_away, push_list};
 use crate::registry::{Hub, SessionEntry};
 use crate::reply::ReplyTo;
 use crate::ring::{Subscription, Taken};
@@ -87,7 +87,7 @@ impl Connection {
             Mail::Frames(frames) => self.outgoing.push(frames),
             Mail::Run(command) => match command.read {
                 Read::Detach => {
-                    self.mailbox.answered();
+                    self.mailbox.end_command(false);
                     self.detach(&command.reply);
                 }
                 _ => self.jobs.push_back(Job::Read(*command)),
@@ -134,38 +134,47 @@ impl Connection {
 
     /// Sends the frame, then follows the session from the new place.
     fn follow(&mut self, attached: Attached, frame: Bytes) {
-        let Attached { session, subscription, replay, resync_of, .. } = attached;
+        let Attached { session, mut subscription, replay, resync_of, is_away, .. } = attached;
         if resync_of.is_none() {
             // Only now: an attach is in flight as long as it holds something.
-            self.mailbox.answered();
+            self.mailbox.end_command(true);
         }
+        // The runner has come while the hub answered for it: it tells the rest.
+        let is_outdated = is_away && !self.hub.is_away(&session.runner_id);
         self.outgoing.push(frame);
         self.jobs.retain(|job| !job.replays(&session));
         self.attachments.retain(|attachment| attachment.session.id != session.id);
         self.last_generation += 1;
         let generation = self.last_generation;
         let replay = replay.filter(|(after, until)| after < until);
-        if let Some((after, until)) = replay {
-            self.jobs.push_back(Job::Replay { session: Arc::clone(&session), generation, after, until });
-        }
-        let mode = if replay.is_some() { Mode::Replaying } else { Mode::Live };
+        let mode = match replay {
+            _ if is_outdated => {
+                subscription.seq = replay.map_or(subscription.seq, |(after, _)| after);
+                Mode::Lagged
+            }
+            Some((after, until)) => {
+                self.jobs.push_back(Job::Replay { session: Arc::clone(&session), generation, after, until });
+                Mode::Replaying
+            }
+            None => Mode::Live,
+        };
         self.attachments.push(Attachment { session, subscription, generation, mode });
     }
 
     fn on_job_done(&mut self, done: JobDone) {
         match done {
             JobDone::Frames(frames) => {
-                self.mailbox.answered();
+                self.mailbox.end_command(false);
                 self.outgoing.push(frames);
             }
-            JobDone::ReadFailed { reply, error } => {
-                self.mailbox.answered();
+            JobDone::ReadFailed { reply, error, attaches } => {
+                self.mailbox.end_command(attaches);
                 self.outgoing.push(reply.error(&error));
                 if let Some(id) = reply.id {
                     self.finished.note(id_text(&id), Err(error));
                 }
             }
-            JobDone::Snapshot(attached) => self.on_attached(attached),
+            JobDone::Snapshot(attached) | JobDone::Attached(attached) => self.on_attached(attached),
             JobDone::Replayed { generation, frames, next, until } => {
                 let Some(attachment) = self.attachment(generation) else { return };
                 let session = Arc::clone(&attachment.session);
@@ -195,7 +204,7 @@ impl Connection {
         self.is_job_running = true;
         let (hub, mailbox) = (Arc::clone(&self.hub), Arc::clone(&self.mailbox));
         self.hub.tasks.spawn(async move {
-            let done = job.run(&hub).await;
+            let done = job.run(&hub, &mailbox).await;
             mailbox.put(Mail::JobDone(Box::new(done)));
         });
     }
@@ -237,11 +246,20 @@ impl Job {
         matches!(self, Job::Replay { session: replayed, .. } if replayed.id == session.id)
     }
 
-    async fn run(self, hub: &Hub) -> JobDone {
+    async fn run(self, hub: &Hub, mailbox: &Arc<Mailbox>) -> JobDone {
         match self {
+            Job::Read(HubCommand { reply, read: Read::AwayAttach { session, after } }) => {
+                match attach_away(hub, mailbox, &reply, session, after).await {
+                    Ok(attached) => JobDone::Attached(attached),
+                    Err(error) => {
+                        let error = format!("The hub cannot read its store: {error}");
+                        JobDone::ReadFailed { reply, error, attaches: true }
+                    }
+                }
+            }
             Job::Read(command) => match command.run(hub).await {
                 Ok(frames) => JobDone::Frames(frames),
-                Err((reply, error)) => JobDone::ReadFailed { reply, error },
+                Err((reply, error)) => JobDone::ReadFailed { reply, error, attaches: false },
             },
             Job::Snapshot(attached) => JobDone::Snapshot(snapshot(hub, attached).await),
             Job::Replay { session, generation, after, until } => {

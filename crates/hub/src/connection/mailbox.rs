@@ -36,8 +36,11 @@ pub(crate) struct Mailbox {
     bounds: MailBounds,
     /// Commands that wait for their answer.
     in_flight: AtomicUsize,
+    /// Those of them whose success is one more session to follow.
+    attaching: AtomicUsize,
     /// When one of its subscriptions last fell behind, in unix milliseconds.
     lagged_at: AtomicI64,
+    shows_sessions: AtomicBool,
 }
 
 /// How much may wait for a client.
@@ -83,6 +86,8 @@ pub(crate) struct Attached {
     pub(crate) replay: Option<(u64, u64)>,
     /// Set when this replaces a place that fell behind: the generation of that one.
     pub(crate) resync_of: Option<u64>,
+    /// The hub answered, because the runner was away.
+    pub(crate) is_away: bool,
 }
 
 pub(crate) enum AttachFrame {
@@ -99,8 +104,11 @@ pub(crate) enum JobDone {
     ReadFailed {
         reply: ReplyTo,
         error: String,
+        attaches: bool,
     },
     Snapshot(Box<Attached>),
+    /// An attach that the hub answered itself.
+    Attached(Box<Attached>),
     Replayed {
         generation: u64,
         frames: Bytes,
@@ -126,8 +134,19 @@ impl Mailbox {
             taken_at: AtomicI64::new(now_ms()),
             bounds,
             in_flight: AtomicUsize::new(0),
+            attaching: AtomicUsize::new(0),
             lagged_at: AtomicI64::new(0),
+            shows_sessions: AtomicBool::new(false),
         })
+    }
+
+    /// The client has asked for the list of sessions: it is told of changes to it from now on.
+    pub(crate) fn show_sessions(&self) {
+        self.shows_sessions.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shows_sessions(&self) -> bool {
+        self.shows_sessions.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_lag(&self) {
@@ -200,12 +219,6 @@ impl Mailbox {
         }
     }
 
-    /// The answer of one of this connection's commands.
-    pub(crate) fn answer(&self, mail: Mail) {
-        self.answered();
-        self.put(mail);
-    }
-
     /// What has come, as long as it fits into `room`; the item that is greater than the rest of it is the last.
     pub(crate) fn take(&self, room: usize) -> VecDeque<Mail> {
         if !self.full.swap(false, Ordering::Acquire) {
@@ -237,17 +250,38 @@ impl Mailbox {
     }
 
     /// Counts a command in; false when there are too many.
-    pub(crate) fn try_begin(&self, in_flight_max: usize) -> bool {
+    pub(crate) fn try_begin(&self, in_flight_max: usize, attaches: bool) -> bool {
         // Only the connection's own task counts up, so there is no race to lose here.
         if self.in_flight.load(Ordering::Acquire) >= in_flight_max {
             return false;
         }
         self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.attaching.fetch_add(usize::from(attaches), Ordering::AcqRel);
         true
     }
 
-    pub(crate) fn answered(&self) {
+    /// A command has its answer, or none will come; `attaches` is what it was begun with.
+    pub(crate) fn end_command(&self, attaches: bool) {
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.attaching.fetch_sub(usize::from(attaches), Ordering::AcqRel);
+    }
+
+    /// Sessions the connection will follow when commands in flight succeed.
+    pub(crate) fn attaching(&self) -> usize {
+        self.attaching.load(Ordering::Acquire)
+    }
+
+    /// The connection is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// A mailbox for what the hub asks on its own account; nobody reads it.
+    pub(crate) fn nobody() -> Arc<Self> {
+        let mailbox =
+            Self::new("hub".to_owned(), MailBounds { held_bytes_max: 0, stall_max: Duration::ZERO });
+        mailbox.close();
+        mailbox
     }
 
     fn lock(&self) -> MutexGuard<'_, MailState> {
@@ -277,7 +311,7 @@ impl Mail {
             Mail::Attached(attached) => attached.frame.bytes(),
             Mail::JobDone(done) => match &**done {
                 JobDone::Frames(frames) | JobDone::Replayed { frames, .. } => frames.len(),
-                JobDone::Snapshot(attached) => attached.frame.bytes(),
+                JobDone::Snapshot(attached) | JobDone::Attached(attached) => attached.frame.bytes(),
                 JobDone::Failed { .. } | JobDone::ReadFailed { .. } => 0,
             },
             Mail::Run(_) | Mail::ResyncFailed { .. } | Mail::ResyncNow { .. } => 0,

@@ -11,13 +11,12 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use qd_link::net::BoxedIo;
 use qd_wire::PROTOCOL_VERSION;
 use qd_wire::mux::SystemEvent;
-use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, Sleep};
 use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error as SocketError};
@@ -85,7 +84,7 @@ impl Connection {
         hub: Arc<Hub>,
         number: u64,
         mailbox: Arc<Mailbox>,
-        stream: TcpStream,
+        stream: BoxedIo,
         read_ahead: Vec<u8>,
     ) -> Self {
         let mut outgoing = Outgoing::default();
@@ -121,8 +120,8 @@ impl Connection {
                 Err(()) => return Turn::Done,
             },
             Some(Closing::Flush) => false,
-            Some(Closing::Drain) => match self.drain(cx) {
-                Poll::Ready(()) => return Turn::Done,
+            Some(Closing::Drain) => match self.socket.poll_drain(cx) {
+                Poll::Ready(_) => return Turn::Done,
                 Poll::Pending => return Turn::Idle,
             },
         };
@@ -142,7 +141,7 @@ impl Connection {
             Err(_) => return Turn::Done,
         }
         self.mailbox.note_outgoing(self.outgoing.bytes(), self.outgoing.bytes() < queued);
-        if self.closing == Some(Closing::Flush) && self.outgoing.is_empty() {
+        if self.closing == Some(Closing::Flush) && self.outgoing.is_flushed() {
             self.closing = Some(Closing::Drain);
             has_progress = true;
         }
@@ -159,7 +158,7 @@ impl Connection {
                 is_waiting = true;
                 break;
             }
-            let message = self.socket.read();
+            let message = self.socket.read(cx);
             if let Some(replies) = self.socket.take_replies() {
                 self.outgoing.push(replies);
                 has_progress = true;
@@ -167,14 +166,8 @@ impl Connection {
             match message {
                 Ok(message) => self.on_message(message),
                 Err(SocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match self.socket.stream().poll_read_ready(cx) {
-                        Poll::Ready(Ok(())) => continue,
-                        Poll::Ready(Err(_)) => return Err(()),
-                        Poll::Pending => {
-                            is_waiting = true;
-                            break;
-                        }
-                    }
+                    is_waiting = true;
+                    break;
                 }
                 Err(error) => {
                     self.on_socket_error(error)?;
@@ -255,47 +248,25 @@ impl Connection {
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut has_progress = false;
         for _ in 0..WRITES_PER_TURN_MAX {
-            if self.outgoing.is_empty() {
+            if self.outgoing.is_flushed() {
                 break;
             }
-            match self.outgoing.write_to(self.socket.stream()) {
-                Ok(_) => {
+            match self.outgoing.poll_write_to(self.socket.stream(), cx) {
+                Poll::Ready(result) => {
+                    result?;
                     has_progress = true;
                     if std::mem::take(&mut self.is_write_blocked) {
                         self.last_heard = Instant::now();
                         self.is_pinged = false;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Poll::Pending => {
                     self.is_write_blocked = true;
-                    match self.socket.stream().poll_write_ready(cx) {
-                        Poll::Ready(result) => result?,
-                        Poll::Pending => return Ok(has_progress),
-                    }
+                    return Ok(has_progress);
                 }
-                Err(error) => return Err(error),
             }
         }
-        Ok(has_progress || !self.outgoing.is_empty())
-    }
-
-    /// Ends our side and throws away what still comes, until the peer ends too.
-    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if ready!(Pin::new(self.socket.stream_mut()).poll_shutdown(cx)).is_err() {
-            return Poll::Ready(());
-        }
-        loop {
-            match self.socket.discard() {
-                Ok(0) => return Poll::Ready(()),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if ready!(self.socket.stream().poll_read_ready(cx)).is_err() {
-                        return Poll::Ready(());
-                    }
-                }
-                Err(_) => return Poll::Ready(()),
-            }
-        }
+        Ok(has_progress || !self.outgoing.is_flushed())
     }
 
     /// Pings a silent peer and gives up on a dead one. Ready when the connection is over.

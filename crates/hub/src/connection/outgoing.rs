@@ -1,8 +1,10 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use tokio::net::TcpStream;
+use tokio::io::AsyncWrite;
 
 /// Above this a connection takes no more events; they stay in the ring, where all subscribers share them.
 const EVENTS_BYTES_MAX: usize = 256 << 10;
@@ -14,6 +16,8 @@ const PIECES_MAX: usize = 64;
 pub(crate) struct Outgoing {
     queue: VecDeque<Bytes>,
     bytes: usize,
+    /// The stream may keep back some of what it took (TLS does, when the network takes no more).
+    is_flush_due: bool,
 }
 
 impl Outgoing {
@@ -36,17 +40,35 @@ impl Outgoing {
         self.bytes
     }
 
-    /// Gives the kernel as much as it takes in one call.
-    pub(crate) fn write_to(&mut self, stream: &TcpStream) -> io::Result<usize> {
+    /// Nothing is left to write, here or in the stream.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.queue.is_empty() && !self.is_flush_due
+    }
+
+    /// Gives the stream as much as it takes in one call, or makes it send what it has kept back.
+    pub(crate) fn poll_write_to(
+        &mut self,
+        stream: Pin<&mut (impl AsyncWrite + ?Sized)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.queue.is_empty() {
+            ready!(stream.poll_flush(cx))?;
+            self.is_flush_due = false;
+            return Poll::Ready(Ok(()));
+        }
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
         for (piece, bytes) in pieces.iter_mut().zip(&self.queue) {
             *piece = IoSlice::new(bytes);
             count += 1;
         }
-        let written = stream.try_write_vectored(&pieces[..count])?;
+        let written = ready!(stream.poll_write_vectored(cx, &pieces[..count]))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.is_flush_due = true;
         self.advance(written);
-        Ok(written)
+        Poll::Ready(Ok(()))
     }
 
     fn advance(&mut self, mut written: usize) {

@@ -1,7 +1,10 @@
 use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
+use qd_link::net::BoxedIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
 
@@ -13,25 +16,30 @@ const DISCARD_BYTES: usize = 16 << 10;
 /// (pong, close) is collected and goes out in order with our own frames.
 pub(crate) struct Socket(WebSocket<Source>);
 
+/// The stream as the library sees it, which knows nothing of tasks and wakers.
 struct Source {
-    stream: TcpStream,
+    stream: BoxedIo,
+    /// Who is woken when there is more to read: the connection's task.
+    waker: Waker,
     replies: Vec<u8>,
 }
 
 impl Socket {
     /// `read_ahead` came with the request that became this connection.
-    pub(crate) fn new(stream: TcpStream, read_ahead: Vec<u8>, message_bytes_max: usize) -> Self {
+    pub(crate) fn new(stream: BoxedIo, read_ahead: Vec<u8>, message_bytes_max: usize) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             .write_buffer_size(0)
             .max_message_size(Some(message_bytes_max))
             .max_frame_size(Some(message_bytes_max));
-        let source = Source { stream, replies: Vec::new() };
+        let source = Source { stream, waker: Waker::noop().clone(), replies: Vec::new() };
         Self(WebSocket::from_partially_read(source, read_ahead, Role::Server, Some(config)))
     }
 
-    /// The next message; `WouldBlock` when there is none yet.
-    pub(crate) fn read(&mut self) -> tungstenite::Result<Message> {
+    /// The next message; `WouldBlock` when there is none yet, and the task is woken when there is more to read.
+    pub(crate) fn read(&mut self, cx: &Context<'_>) -> tungstenite::Result<Message> {
+        // It is the same task nearly always, and then this costs a comparison.
+        self.0.get_mut().waker.clone_from(cx.waker());
         self.0.read()
     }
 
@@ -41,23 +49,33 @@ impl Socket {
         (!source.replies.is_empty()).then(|| Bytes::from(std::mem::take(&mut source.replies)))
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.0.get_ref().stream
+    /// The stream, to write to.
+    pub(crate) fn stream(&mut self) -> Pin<&mut BoxedIo> {
+        Pin::new(&mut self.0.get_mut().stream)
     }
 
-    pub(crate) fn stream_mut(&mut self) -> &mut TcpStream {
-        &mut self.0.get_mut().stream
-    }
-
-    /// Reads and forgets; `Ok(0)` is the end of the stream.
-    pub(crate) fn discard(&self) -> io::Result<usize> {
-        self.stream().try_read(&mut [0; DISCARD_BYTES])
+    /// Ends our side, then reads and forgets until the peer ends too.
+    pub(crate) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.stream().poll_shutdown(cx))?;
+        let mut space = [0; DISCARD_BYTES];
+        loop {
+            let mut buffer = ReadBuf::new(&mut space);
+            ready!(self.stream().poll_read(cx, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 }
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.try_read(buffer)
+        let mut cx = Context::from_waker(&self.waker);
+        let mut buffer = ReadBuf::new(buffer);
+        match Pin::new(&mut self.stream).poll_read(&mut cx, &mut buffer) {
+            Poll::Ready(result) => result.map(|()| buffer.filled().len()),
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use qd_wire::data::Resume;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::refusals::belongs_to;
 use crate::connection::{AttachFrame, Attached, Mail};
 use crate::frame;
 use crate::head::{Fields, json_string};
@@ -57,27 +58,41 @@ impl Answer {
     pub(super) fn needs_store(&self) -> bool {
         match self.pending.kind {
             PendingKind::Attach { .. } | PendingKind::Create => self.success,
-            PendingKind::Resync { .. } => true,
+            PendingKind::Resync { .. } | PendingKind::ResyncAll => true,
             PendingKind::Delete => self.deletes(),
             PendingKind::Plain | PendingKind::Barrier(_) => false,
         }
     }
 
     fn is_session_gone(&self) -> bool {
-        !self.success
-            && self.error().is_some_and(|error| error.starts_with("Session ") && error.contains("not found"))
+        !self.success && says_not_found(&self.tail)
     }
 
     fn error(&self) -> Option<String> {
-        let text = format!("{{{}", self.tail);
-        serde_json::from_str::<AnswerBody<'_>>(&text).ok().and_then(|body| body.error)
+        error_of(&self.tail)
+    }
+
+    /// The link ends before what the answer depends on is stored.
+    pub(super) fn give_up(self, hub: &Hub) {
+        if !self.needs_store() {
+            return self.deliver(hub, None);
+        }
+        let error = "The connection of the runner ended while the hub could not store its events; ask again";
+        self.pending.fail(error, true);
     }
 
     /// Passes the answer on. Called in the order of the link's stream; `entry` is the session it is about.
     pub(super) fn deliver(self, hub: &Hub, entry: Option<&Arc<SessionEntry>>) {
         match self.pending.kind {
             PendingKind::Plain | PendingKind::Delete => self.pass(),
-            PendingKind::Attach { .. } | PendingKind::Create if !self.success => self.pass(),
+            PendingKind::Attach { .. } if !self.success => self.pass(),
+            PendingKind::Create if !self.success => {
+                if let Some(runner) = hub.runner(&self.pending.runner_id) {
+                    runner.note_failed_create();
+                }
+                self.pass();
+            }
+            PendingKind::ResyncAll => self.resync_all(entry),
             PendingKind::Attach { .. } | PendingKind::Create | PendingKind::Resync { .. } => {
                 self.attach(hub, entry);
             }
@@ -91,7 +106,7 @@ impl Answer {
             Ok(()) if self.success => self.pass(),
             Ok(()) => {
                 let frame = self.pending.reply.success(None);
-                self.pending.mailbox.answer(Mail::Frames(frame));
+                self.pending.answer(Mail::Frames(frame));
             }
             Err(error) => {
                 let text = format!(
@@ -104,7 +119,7 @@ impl Answer {
 
     fn pass(self) {
         let frame = reply::spliced_response(self.pending.reply.id.as_deref(), &self.tail);
-        self.pending.mailbox.answer(Mail::Frames(frame));
+        self.pending.answer(Mail::Frames(frame));
     }
 
     fn after_barrier(self) {
@@ -136,6 +151,11 @@ impl Answer {
             Some(entry) => Arc::clone(entry),
             None => hub.session_or_new(&session_id, &self.pending.runner_id),
         };
+        if entry.runner_id != self.pending.runner_id {
+            let error = belongs_to(&session_id, &entry.runner_id);
+            tracing::warn!(runner = %self.pending.runner_id, error, "an answer about another's session is refused");
+            return self.pending.fail(&error, false);
+        }
         let subscription = entry.ring.subscribe(Arc::clone(&self.pending.mailbox), head.seq);
         let (after, resync_of) = match self.pending.kind {
             PendingKind::Attach { after } => (after, None),
@@ -164,10 +184,32 @@ impl Answer {
         } else {
             AttachFrame::Ready(join(&before, &rest))
         };
-        let mail =
-            Mail::Attached(Box::new(Attached { session: entry, subscription, frame, replay, resync_of }));
+        let mail = Mail::Attached(Box::new(Attached {
+            session: entry,
+            subscription,
+            frame,
+            replay,
+            resync_of,
+            is_away: false,
+        }));
         // It stays in flight until the connection follows the session.
         self.pending.mailbox.put(mail);
+    }
+
+    /// Tells all who follow a session how it stands, now that its runner is back.
+    fn resync_all(self, entry: Option<&Arc<SessionEntry>>) {
+        let Some(entry) = entry.filter(|_| self.success) else { return };
+        let text = format!("{{{}", self.tail);
+        let Ok(body) = serde_json::from_str::<AnswerBody<'_>>(&text) else { return };
+        let Some((data, head)) =
+            body.data.and_then(|data| Some((data, serde_json::from_str::<AttachHead>(data.get()).ok()?)))
+        else {
+            return;
+        };
+        // They have every record up to here: nothing is left to replay.
+        let mut text = resync_text(&entry.id, &entry.runner_id, body.ts, data, (head.seq, head.seq));
+        text.push(b'}');
+        entry.ring.publish(frame::text(&text), None);
     }
 
     fn attach_unreadable(self) {
@@ -179,6 +221,17 @@ impl Answer {
         tracing::error!(cmd = %self.pending.reply.cmd, "the runner's answer is no attach; passed on as it is");
         self.pass();
     }
+}
+
+/// What the answer says went wrong.
+fn error_of(tail: &str) -> Option<String> {
+    let text = format!("{{{tail}");
+    serde_json::from_str::<AnswerBody<'_>>(&text).ok().and_then(|body| body.error)
+}
+
+/// Whether the runner does not have the session.
+pub(super) fn says_not_found(tail: &str) -> bool {
+    error_of(tail).is_some_and(|error| error.starts_with("Session ") && error.contains("not found"))
 }
 
 fn join(before: &[u8], after: &[u8]) -> Bytes {

@@ -7,6 +7,9 @@ use std::sync::atomic::Ordering;
 use bytes::{BufMut, Bytes, BytesMut};
 use qd_store::RecordIn;
 
+use super::Outbox;
+use super::refusals::{Refusals, belongs_to};
+use crate::config::PlantedBug;
 use crate::effects::{self, Note};
 use crate::frame;
 use crate::head::{self, EVENT_PREFIX, EventHead, Line};
@@ -65,25 +68,64 @@ struct Mark {
 pub(super) struct Splitter<'a> {
     hub: &'a Hub,
     runner_id: &'a Arc<str>,
+    outbox: &'a Arc<Outbox>,
+    refusals: &'a mut Refusals,
     groups: Vec<Group>,
     by_session: HashMap<Arc<str>, usize>,
     current: usize,
     steps: Vec<Step>,
     capacity: usize,
+    missing: Option<Missing>,
 }
 
-/// The steps of one block, and how many of its bytes they cover. The answer to a delete ends them: what follows
-/// may be a new session of the same name, which can only be told once the answer is acted on.
-pub(super) fn split(hub: &Hub, runner_id: &Arc<str>, block: &Bytes) -> (Vec<Step>, usize) {
+/// What a block says.
+pub(super) struct Split {
+    pub(super) steps: Vec<Step>,
+    /// The bytes that the steps cover. The answer to a delete ends them: what follows may be a new session of the
+    /// same name, which can only be told once the answer is acted on.
+    pub(super) taken: usize,
+    /// A record that should have come first; nothing after this place counts.
+    pub(super) missing: Option<Missing>,
+}
+
+/// A hole in a session's numbers.
+pub(super) struct Missing {
+    pub(super) session_id: Arc<str>,
+    pub(super) expected: u64,
+    pub(super) found: u64,
+}
+
+/// What to do with an event.
+enum Admission {
+    Take,
+    Skip,
+    /// Records before it are missing.
+    Hole {
+        expected: u64,
+        found: u64,
+    },
+}
+
+/// Takes one block of a link apart.
+pub(super) fn split(
+    hub: &Hub,
+    runner_id: &Arc<str>,
+    outbox: &Arc<Outbox>,
+    refusals: &mut Refusals,
+    block: &Bytes,
+) -> Split {
     let mut splitter = Splitter {
         hub,
         runner_id,
+        outbox,
+        refusals,
         groups: Vec::new(),
         by_session: HashMap::new(),
         current: 0,
         steps: Vec::new(),
         // A frame's head is a little longer than a line's.
         capacity: block.len() + block.len() / 16 + 64,
+        missing: None,
     };
     let mut taken = 0;
     match std::str::from_utf8(block) {
@@ -107,7 +149,7 @@ pub(super) fn split(hub: &Hub, runner_id: &Arc<str>, block: &Bytes) -> (Vec<Step
         }
     }
     splitter.flush();
-    (splitter.steps, taken)
+    Split { steps: splitter.steps, taken, missing: splitter.missing }
 }
 
 impl Splitter<'_> {
@@ -117,10 +159,13 @@ impl Splitter<'_> {
             return false;
         }
         match head::parse(line, self.runner_id) {
-            Ok(Line::Event(head)) => self.event(&head),
+            Ok(Line::Event(head)) => {
+                self.event(&head);
+                return self.missing.is_some();
+            }
             Ok(Line::Response(head)) => {
                 self.flush();
-                let is_last = self.hub.pending.is_delete(&head.id);
+                let is_last = self.hub.pending.is_delete(&head.id, self.outbox);
                 self.steps.push(Step::Answer {
                     id: head.id.into_owned(),
                     session_id: head.session_id.map(Into::into),
@@ -142,9 +187,15 @@ impl Splitter<'_> {
         if !self.select(&head.session_id, head.seq) {
             return;
         }
+        let resends_count = self.hub.config.planted_bug == Some(PlantedBug::ResendWithoutDedupe);
         let group = &mut self.groups[self.current];
-        if !group.admit(head.seq) {
-            return;
+        match group.admit(head.seq, resends_count) {
+            Admission::Take => {}
+            Admission::Skip => return,
+            Admission::Hole { expected, found } => {
+                let entry = Arc::clone(&group.entry);
+                return self.hole(&entry, expected, found);
+            }
         }
         let length = EVENT_PREFIX.len() + head.tail.len();
         frame::put_text_header(&mut group.out, length);
@@ -168,14 +219,27 @@ impl Splitter<'_> {
             self.current = *index;
             return true;
         }
+        if self.refusals.has(session_id) {
+            return false;
+        }
         let entry = match self.hub.session(session_id) {
+            Some(entry) if entry.runner_id != *self.runner_id => {
+                self.refusals.refuse(session_id, &belongs_to(session_id, &entry.runner_id));
+                return false;
+            }
             Some(entry) if seq == Some(1) && entry.is_orphan.load(Ordering::Relaxed) => {
                 self.hub.forget_session(&entry);
                 self.steps.push(Step::Forget { entry });
-                self.hub.session_or_new(session_id, self.runner_id)
+                match self.newborn(session_id) {
+                    Some(entry) => entry,
+                    None => return false,
+                }
             }
             Some(entry) => entry,
-            None if seq == Some(1) => self.hub.session_or_new(session_id, self.runner_id),
+            None if seq == Some(1) => match self.newborn(session_id) {
+                Some(entry) => entry,
+                None => return false,
+            },
             None => {
                 tracing::debug!(session = session_id, "an event of a session nobody knows; skipped");
                 return false;
@@ -188,6 +252,43 @@ impl Splitter<'_> {
         let out = BytesMut::with_capacity(capacity);
         self.groups.push(Group { entry, out, records: Vec::new(), notes: Vec::new(), ack: None });
         true
+    }
+
+    /// A session that starts here, unless its name is not free.
+    fn newborn(&mut self, session_id: &str) -> Option<Arc<SessionEntry>> {
+        if let Some(owner) = self.hub.buried_at(session_id) {
+            if owner == *self.runner_id {
+                tracing::debug!(session = session_id, "an event of a deleted session; skipped");
+            } else {
+                self.refusals.refuse(session_id, &belongs_to(session_id, &owner));
+            }
+            return None;
+        }
+        let entry = self.hub.session_or_new(session_id, self.runner_id);
+        if entry.runner_id == *self.runner_id {
+            return Some(entry);
+        }
+        // Another runner was quicker.
+        self.refusals.refuse(session_id, &belongs_to(session_id, &entry.runner_id));
+        None
+    }
+
+    /// A record is missing. The link ends, so that the runner sends again what is not committed; if that did not
+    /// help before, the record is nowhere and the session cannot go on.
+    fn hole(&mut self, entry: &Arc<SessionEntry>, expected: u64, found: u64) {
+        if entry.missing_seq.swap(expected, Ordering::Relaxed) != expected {
+            self.missing = Some(Missing { session_id: Arc::clone(&entry.id), expected, found });
+            return;
+        }
+        // What is collected of it comes before the hole.
+        self.flush();
+        let reason = format!(
+            "The hub has the records of session {} up to {}, and the runner sends them from {found} on; \
+             those between are lost: delete the session, or go on with it on its runner",
+            entry.id,
+            expected - 1
+        );
+        self.refusals.refuse(&entry.id, &reason);
     }
 
     /// Turns what is collected into steps.
@@ -216,22 +317,22 @@ impl Splitter<'_> {
 }
 
 impl Group {
-    /// Whether the event may be passed on: a record only when it is the next one, a live event only when no
-    /// record is missing.
-    fn admit(&mut self, seq: Option<u64>) -> bool {
+    /// Whether the event may be passed on: a record only when it is the next one.
+    fn admit(&mut self, seq: Option<u64>, resends_count: bool) -> Admission {
         let entry = &self.entry;
-        let Some(seq) = seq else { return !entry.has_hole.load(Ordering::Relaxed) };
+        let Some(seq) = seq else { return Admission::Take };
         let last = entry.last_seq.load(Ordering::Relaxed);
         if seq == last + 1 {
             entry.last_seq.store(seq, Ordering::Relaxed);
-            entry.has_hole.store(false, Ordering::Relaxed);
-            return true;
+            return Admission::Take;
+        }
+        if seq > last {
+            return Admission::Hole { expected: last + 1, found: seq };
+        }
+        if resends_count {
+            return Admission::Take;
         }
         self.ack = Some(last);
-        if seq > last && !entry.has_hole.swap(true, Ordering::Relaxed) {
-            tracing::error!(session = %entry.id, expected = last + 1, found = seq,
-                "records are missing; the session stands still until the runner sends them again");
-        }
-        false
+        Admission::Skip
     }
 }

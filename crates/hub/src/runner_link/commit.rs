@@ -57,7 +57,7 @@ enum Stored {
     Forget { entry: Arc<SessionEntry>, answer: Option<Answer> },
 }
 
-/// The hub stops; the runner still has the records.
+/// The link is to end while the store fails; the runner still has the records.
 struct Stopped;
 
 /// The one who commits for a link.
@@ -82,7 +82,7 @@ impl Committer {
         Self { hub, outbox, queue, link, stop, backlog: VecDeque::new() }
     }
 
-    /// Commits until the reader of the link is done, or the hub stops while the store fails.
+    /// Commits until the reader of the link is done, or the link is to end while the store fails.
     pub(super) async fn run(mut self) {
         while let Some(first) = self.next().await {
             let mut records = Vec::new();
@@ -97,14 +97,33 @@ impl Committer {
                 next = if is_full || is_last { None } else { self.try_next() };
             }
             if !records.is_empty() && self.store(records, &mut pieces).await.is_err() {
-                return;
+                return self.give_up(pieces);
             }
-            for piece in pieces {
+            let mut pieces = pieces.into_iter();
+            while let Some(piece) = pieces.next() {
                 if self.announce(piece).await.is_err() {
-                    return;
+                    return self.give_up(pieces.collect());
                 }
             }
         }
+    }
+
+    /// The link is to end and the store fails: the runner still has the records, and those who wait for an answer
+    /// are told that it does not come.
+    fn give_up(mut self, pieces: Vec<Stored>) {
+        self.queue.close();
+        for piece in pieces {
+            match piece {
+                Stored::Answer { answer, .. } => answer.give_up(&self.hub),
+                Stored::Forget { entry, answer } => give_up(&self.hub, Commit::Forget { entry, answer }),
+                Stored::Frames { .. } | Stored::Ack { .. } => {}
+            }
+        }
+        let mut left = std::mem::take(&mut self.backlog);
+        while let Ok(commit) = self.queue.try_recv() {
+            left.push_back(commit);
+        }
+        left.into_iter().for_each(|commit| give_up(&self.hub, commit));
     }
 
     async fn next(&mut self) -> Option<Commit> {
@@ -230,7 +249,10 @@ impl Committer {
                 entry
             }
             Stored::Forget { entry, answer } => {
-                let result = self.delete(&entry).await?;
+                let Ok(result) = self.delete(&entry).await else {
+                    give_up(&self.hub, Commit::Forget { entry, answer });
+                    return Err(Stopped);
+                };
                 entry.end();
                 self.hub.tell_session(&entry, SessionChange::Deleted);
                 if let Some(answer) = answer {
@@ -246,6 +268,21 @@ impl Committer {
     }
 }
 
+/// A piece that cannot be committed before its link ends.
+pub(super) fn give_up(hub: &Hub, commit: Commit) {
+    match commit {
+        Commit::Frames { .. } | Commit::Ack { .. } => {}
+        Commit::Answer { answer, .. } => answer.give_up(hub),
+        Commit::Forget { entry, answer } => {
+            // Its copy is still stored, so it can be deleted again.
+            hub.remember_session(entry);
+            if let Some(answer) = answer {
+                answer.give_up(hub);
+            }
+        }
+    }
+}
+
 fn pass_early(hub: &Hub, entry: &Arc<SessionEntry>, answer: Answer) {
     answer.deliver(hub, Some(entry));
     entry.uncommitted.fetch_sub(1, Ordering::AcqRel);
@@ -257,7 +294,10 @@ fn collect(commit: Commit, batch: &mut Vec<RecordIn>, pieces: &mut Vec<Stored>) 
         Commit::Frames { entry, frames, mut records, notes } => {
             let seq = records.last().map(|record| record.seq);
             let bytes = frames.len();
-            batch.append(&mut records);
+            // Records of a session that was deleted meanwhile would bring it back.
+            if !entry.is_over() {
+                batch.append(&mut records);
+            }
             (Stored::Frames { entry, frames, seq, notes }, bytes)
         }
         Commit::Ack { entry, seq } => (Stored::Ack { entry, seq }, 0),
@@ -278,7 +318,8 @@ fn is_refusal(error: &StoreError) -> bool {
 async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> {
     for record in records {
         let mut whole = shallow(record);
-        effects::restore(&mut whole);
+        let runner_id = hub.session(&record.session_id).map(|entry| Arc::clone(&entry.runner_id));
+        effects::restore(&mut whole, runner_id.as_deref().unwrap_or_default());
         let Err(error) = hub.store.append(vec![whole]).await else { continue };
         if !is_refusal(&error) {
             return Err(error);

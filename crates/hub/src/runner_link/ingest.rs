@@ -4,138 +4,186 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Buf, Bytes};
-use qd_link::memory::LinkReceiver;
-use qd_wire::data::{RunnerStatus, SessionStatus};
-use qd_wire::link::{LinkLine, RunnerHello, RunnerWelcome, WelcomeSession};
+use qd_link::memory::{LinkReceiver, LinkSender};
+use qd_store::RunnerNote;
+use qd_wire::link::{LinkLine, RunnerHeartbeat};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Duration, Instant, timeout, timeout_at};
 
 use super::answers::Answer;
 use super::block::{Step, split};
-use super::commit::Commit;
-use super::{LinkState, Outbox};
+use super::commit::{Commit, give_up};
+use super::hello::{BURIAL_ID, note_runner};
+use super::refusals::Refusals;
+use super::{Link, LinkState, RunnerIdentity, line_of};
+use crate::clock::now_ms;
+use crate::config::PlantedBug;
 use crate::effects::apply_notes;
 use crate::head::{self, Line};
 use crate::registry::{Hub, Runner, SessionEntry};
 
+/// A connection that says no hello for this long is not a runner.
+const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often a connected runner is noted in the store as seen.
+const NOTE_INTERVAL_MS: i64 = 60_000;
+/// Bytes of a key's hash.
+const KEY_HASH_BYTES: usize = 32;
+
 /// The reader of a link.
 pub(super) struct Ingest {
-    hub: Arc<Hub>,
-    outbox: Arc<Outbox>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) identity: RunnerIdentity,
+    pub(super) link: Arc<Link>,
+    pub(super) sender: LinkSender,
     commits: mpsc::Sender<Commit>,
-    link: Arc<LinkState>,
-    /// Known after its hello.
-    runner: Option<Arc<Runner>>,
+    state: Arc<LinkState>,
+    pub(super) refusals: Refusals,
+    /// Known from its hello on.
+    pub(super) runner: Option<Arc<Runner>>,
+    /// What is noted of it now and then.
+    note: Option<RunnerNote>,
 }
 
-/// The committing task is gone: there is nothing more to do.
-struct Stopped;
+/// There is nothing more to do on this link.
+pub(super) struct Ended;
 
 impl Ingest {
     pub(super) fn new(
         hub: Arc<Hub>,
-        outbox: Arc<Outbox>,
+        identity: RunnerIdentity,
+        link: Arc<Link>,
+        sender: LinkSender,
         commits: mpsc::Sender<Commit>,
-        link: Arc<LinkState>,
+        state: Arc<LinkState>,
     ) -> Self {
-        Self { hub, outbox, commits, link, runner: None }
+        let refusals = Refusals::new(Arc::clone(&link), identity.clone());
+        Self { hub, identity, link, sender, commits, state, refusals, runner: None, note: None }
     }
 
-    /// Reads until the other end of the link goes, or `stop`.
-    pub(super) async fn run(mut self, mut link: LinkReceiver, stop: CancellationToken) {
+    /// Reads until the other end of the link goes, or it is to stop.
+    pub(super) async fn run(mut self, mut receiver: LinkReceiver) {
+        let hello_by = Instant::now() + HELLO_WAIT_MAX;
+        let stop = self.link.stop.clone();
         loop {
             let block = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                block = self.next(&mut link) => block,
+                block = self.next(&mut receiver, hello_by) => block,
             };
             let Some(block) = block else { break };
             if self.block(block).await.is_err() {
                 break;
             }
         }
+        // The other end learns of it now, even if the last commits take a while.
+        drop(receiver);
         self.end();
     }
 
     /// The next block. A runner that is silent for too long is shown as unhealthy while we wait.
-    async fn next(&self, link: &mut LinkReceiver) -> Option<Bytes> {
-        let Some(runner) = &self.runner else { return link.recv().await };
-        if let Some(block) = link.try_recv() {
+    async fn next(&self, receiver: &mut LinkReceiver, hello_by: Instant) -> Option<Bytes> {
+        let Some(runner) = &self.runner else { return self.before_hello(receiver, hello_by).await };
+        if let Some(block) = receiver.try_recv() {
             return Some(block);
         }
-        match timeout(self.hub.config.limits.runner_silence_max, link.recv()).await {
-            Ok(block) => block,
-            Err(_) => {
-                tracing::warn!(runner = %runner.id, "the runner is silent");
-                self.hub.set_runner_status(runner, RunnerStatus::Unhealthy);
-                let block = link.recv().await;
-                self.hub.set_runner_status(runner, RunnerStatus::Online);
-                block
-            }
+        if let Ok(block) = timeout(self.hub.config.limits.runner_silence_max, receiver.recv()).await {
+            return block;
         }
+        if runner.set_healthy(&self.link, false) {
+            tracing::warn!(runner = %runner.id, peer = %self.identity.peer, "the runner is silent");
+            self.hub.tell_runner(runner);
+        }
+        let block = receiver.recv().await?;
+        if runner.set_healthy(&self.link, true) {
+            self.hub.tell_runner(runner);
+        }
+        Some(block)
     }
 
-    async fn block(&mut self, mut block: Bytes) -> Result<(), Stopped> {
-        // Whose events they are is known after the hello, which may share its block with them.
+    async fn before_hello(&self, receiver: &mut LinkReceiver, hello_by: Instant) -> Option<Bytes> {
+        if self.identity.is_local {
+            return receiver.recv().await;
+        }
+        timeout_at(hello_by, receiver.recv()).await.unwrap_or_else(|_| {
+            let RunnerIdentity { runner_id, peer, .. } = &self.identity;
+            tracing::warn!(runner = %runner_id, %peer, "a connection said no hello and is closed");
+            None
+        })
+    }
+
+    async fn block(&mut self, mut block: Bytes) -> Result<(), Ended> {
+        // What is committed of its sessions is known after the hello, which may share its block with events.
         while self.runner.is_none() && !block.is_empty() {
             let length = memchr::memchr(b'\n', &block).map_or(block.len(), |end| end + 1);
             let line = block.split_to(length);
             match std::str::from_utf8(&line).ok().and_then(|line| head::parse(line.trim_end(), "").ok()) {
-                Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)),
+                Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?,
                 _ => tracing::warn!("a runner speaks before its hello; skipped"),
             }
         }
         let Some(runner) = &self.runner else { return Ok(()) };
-        let runner_id = Arc::clone(&runner.id);
+        runner.note_seen();
         while !block.is_empty() {
-            let (steps, taken) = split(&self.hub, &runner_id, &block);
-            for step in steps {
+            let split =
+                split(&self.hub, &self.identity.runner_id, &self.link.outbox, &mut self.refusals, &block);
+            for step in split.steps {
                 self.step(step).await?;
             }
-            block.advance(taken.min(block.len()));
+            if let Some(missing) = split.missing {
+                tracing::warn!(runner = %self.identity.runner_id, session = %missing.session_id,
+                    expected = missing.expected, found = missing.found,
+                    "records are missing; the link ends, so that the runner sends again what is not committed");
+                return Err(Ended);
+            }
+            block.advance(split.taken.min(block.len()));
         }
         Ok(())
     }
 
-    async fn step(&mut self, step: Step) -> Result<(), Stopped> {
+    async fn step(&mut self, step: Step) -> Result<(), Ended> {
         match step {
             Step::Frames { entry, frames, records, notes } => {
                 if records.is_empty() && entry.uncommitted.load(Ordering::Acquire) == 0 {
-                    entry.ring.make_room(frames.len(), &self.link.patience).await;
+                    entry.ring.make_room(frames.len(), &self.state.patience).await;
                     entry.ring.publish(frames, None);
                     apply_notes(&self.hub, &entry, &notes);
                     return Ok(());
+                }
+                if self.hub.config.planted_bug == Some(PlantedBug::AckBeforeCommit)
+                    && let Some(last) = records.last()
+                {
+                    self.link.outbox.ack(&entry.id, last.seq);
                 }
                 entry.uncommitted.fetch_add(1, Ordering::AcqRel);
                 self.commit(Commit::Frames { entry, frames, records, notes }).await
             }
             Step::Ack { entry, seq } => {
                 if entry.uncommitted.load(Ordering::Acquire) == 0 {
-                    self.outbox.ack(&entry.id, seq);
+                    self.link.outbox.ack(&entry.id, seq);
                     return Ok(());
                 }
                 entry.uncommitted.fetch_add(1, Ordering::AcqRel);
                 self.commit(Commit::Ack { entry, seq }).await
             }
             Step::Answer { id, session_id, success, tail } => {
-                let Some(pending) = self.hub.pending.remove_by_id(&id) else {
+                if let Some(session_id) = id.strip_prefix(BURIAL_ID) {
+                    self.buried_for_good(session_id, success, &tail);
+                    return Ok(());
+                }
+                let Some(pending) = self.hub.pending.remove_answered(&id, &self.link.outbox) else {
                     tracing::debug!(id, "an answer nobody waits for");
                     return Ok(());
                 };
                 let answer = Answer { pending, success, tail };
                 let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
-                self.answer(answer, entry).await
+                self.answer(answer, entry.filter(|entry| entry.runner_id == self.identity.runner_id)).await
             }
             Step::Forget { entry } => self.forget(entry, None).await,
-            Step::Runner { kind, line } => {
-                self.runner_line(&kind, &line);
-                Ok(())
-            }
+            Step::Runner { kind, line } => self.runner_line(&kind, &line).await,
         }
     }
 
-    async fn answer(&self, answer: Answer, entry: Option<Arc<SessionEntry>>) -> Result<(), Stopped> {
+    async fn answer(&self, answer: Answer, entry: Option<Arc<SessionEntry>>) -> Result<(), Ended> {
         let Some(entry) = entry else {
             answer.deliver(&self.hub, None);
             return Ok(());
@@ -143,7 +191,7 @@ impl Ingest {
         if answer.deletes() {
             return self.forget(entry, Some(answer)).await;
         }
-        let may_pass = self.link.is_failing.load(Ordering::Acquire) && !answer.needs_store();
+        let may_pass = self.state.is_failing.load(Ordering::Acquire) && !answer.needs_store();
         if may_pass || entry.uncommitted.load(Ordering::Acquire) == 0 {
             answer.deliver(&self.hub, Some(&entry));
             return Ok(());
@@ -153,75 +201,92 @@ impl Ingest {
     }
 
     /// Ends a session here and now, so that what follows under its name is read as a new one.
-    async fn forget(&self, entry: Arc<SessionEntry>, answer: Option<Answer>) -> Result<(), Stopped> {
+    async fn forget(&self, entry: Arc<SessionEntry>, answer: Option<Answer>) -> Result<(), Ended> {
         self.hub.forget_session(&entry);
         entry.uncommitted.fetch_add(1, Ordering::AcqRel);
         self.commit(Commit::Forget { entry, answer }).await
     }
 
-    async fn commit(&self, commit: Commit) -> Result<(), Stopped> {
-        self.commits.send(commit).await.map_err(|_| Stopped)
+    async fn commit(&self, commit: Commit) -> Result<(), Ended> {
+        self.commits.send(commit).await.map_err(|refused| {
+            give_up(&self.hub, refused.0);
+            Ended
+        })
     }
 
-    fn runner_line(&mut self, kind: &str, line: &str) {
-        match kind {
-            "runner.hello" => match serde_json::from_str(line) {
-                Ok(LinkLine::Hello(hello)) => self.hello(hello),
-                Ok(_) => {}
-                Err(error) => tracing::error!(%error, "the runner's hello cannot be read"),
-            },
-            // That it came is all it says to us.
-            "runner.heartbeat" => {}
-            _ => tracing::debug!(kind, "a line of the runner that this version does not know"),
+    async fn runner_line(&mut self, kind: &str, line: &str) -> Result<(), Ended> {
+        let known = ["runner.hello", "runner.heartbeat", "runner.rekey"];
+        if !known.contains(&kind) {
+            tracing::debug!(kind, "a line of the runner that this version does not know");
+            return Ok(());
         }
+        match serde_json::from_str(line) {
+            Ok(LinkLine::Hello(hello)) => {
+                self.hello(hello.clone()).await?;
+                self.note = Some(self.noted(&hello));
+            }
+            Ok(LinkLine::Heartbeat(heartbeat)) => self.heartbeat(heartbeat),
+            Ok(LinkLine::Rekey { key_hash }) => self.rekey(&key_hash),
+            Ok(_) => {}
+            Err(error) => tracing::error!(kind, %error, "a line of the runner cannot be read"),
+        }
+        Ok(())
     }
 
-    fn hello(&mut self, hello: RunnerHello) {
-        let runner = Arc::new(Runner::new(hello, Arc::clone(&self.outbox)));
-        // A session the runner does not name is one it has lost: its history stays, and it can be deleted.
-        for entry in self.hub.sessions_of(&runner.id) {
-            entry.is_orphan.store(true, Ordering::Relaxed);
-            if entry.status() != SessionStatus::Closed {
-                entry.set_status(SessionStatus::Dormant);
-            }
-        }
-        for session in &runner.hello.sessions {
-            let entry = self.hub.session_or_new(&session.session_id, &runner.id);
-            entry.is_orphan.store(false, Ordering::Relaxed);
-            if let Some(state) = &session.state {
-                entry.set_status(state.status);
-                entry.set_pending_inputs(state.pending_input.len());
-            } else if entry.status() == SessionStatus::Starting {
-                entry.set_status(SessionStatus::Dormant);
-            }
-        }
-        let sessions = self.hub.sessions_of(&runner.id).into_iter().map(|entry| WelcomeSession {
-            session_id: entry.id.to_string(),
-            last_seq: entry.last_seq.load(Ordering::Relaxed),
-        });
-        let welcome = RunnerWelcome { runner_id: runner.id.to_string(), sessions: sessions.collect() };
-        match serde_json::to_vec(&LinkLine::Welcome(welcome)) {
-            Ok(mut line) => {
-                line.push(b'\n');
-                if let Err(error) = self.outbox.push(&line) {
-                    tracing::warn!(runner = %runner.id, %error, "the runner cannot be welcomed");
+    fn heartbeat(&mut self, heartbeat: RunnerHeartbeat) {
+        let Some(runner) = &self.runner else { return };
+        runner.note_heartbeat(heartbeat);
+        let now = now_ms();
+        let Some(note) = self.note.as_mut().filter(|note| now - note.seen_at >= NOTE_INTERVAL_MS) else {
+            return;
+        };
+        note.seen_at = now;
+        let (hub, note) = (Arc::clone(&self.hub), note.clone());
+        self.hub.tasks.spawn(async move { note_runner(&hub, note).await });
+    }
+
+    /// The runner has made itself a new key: it counts once it is stored.
+    fn rekey(&self, key_hash: &str) {
+        let RunnerIdentity { runner_id, peer, .. } = &self.identity;
+        let Some(hash) = from_hex(key_hash) else {
+            tracing::warn!(runner = %runner_id, %peer, "the hash of a new key cannot be read");
+            return;
+        };
+        let (hub, runner_id) = (Arc::clone(&self.hub), Arc::clone(runner_id));
+        let (link, key_hash) = (Arc::clone(&self.link), key_hash.to_owned());
+        self.hub.tasks.spawn(async move {
+            match hub.store.set_next_key(&runner_id, &hash).await {
+                Ok(true) => {
+                    tracing::info!(runner = %runner_id, "a runner has a new key");
+                    if let Err(error) = link.outbox.push(&line_of(&LinkLine::Rekeyed { key_hash })) {
+                        tracing::debug!(runner = %runner_id, %error, "a runner cannot be told that its key counts");
+                    }
                 }
+                Ok(false) => tracing::warn!(runner = %runner_id, "a runner without a key of its own wants another"),
+                Err(error) => tracing::warn!(runner = %runner_id, %error, "a new key cannot be stored"),
             }
-            Err(error) => tracing::error!(%error, "a welcome cannot be written"),
-        }
-        tracing::info!(runner = %runner.id, "a runner has come");
-        self.hub.add_runner(Arc::clone(&runner));
-        self.runner = Some(runner);
+        });
     }
 
     /// The link is over: nobody waits for this runner any more.
     fn end(self) {
-        self.outbox.close();
+        // First no line is taken any more, then those that were are answered for: none is forgotten.
+        self.link.outbox.close();
         let Some(runner) = self.runner else { return };
-        self.hub.set_runner_status(&runner, RunnerStatus::Offline);
-        for pending in self.hub.pending.remove_of_link(&self.outbox) {
+        if runner.leave(&self.link) {
+            tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has gone");
+            self.hub.tell_runner(&runner);
+        }
+        for pending in self.hub.pending.remove_of_link(&self.link.outbox) {
             let error = format!("Runner {} went away before it answered", runner.id);
             pending.fail(&error, true);
         }
     }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if text.len() != KEY_HASH_BYTES * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..KEY_HASH_BYTES).map(|byte| u8::from_str_radix(&text[byte * 2..byte * 2 + 2], 16).ok()).collect()
 }

@@ -4,24 +4,78 @@
 mod answers;
 mod block;
 mod commit;
+mod hello;
 mod ingest;
 mod outbox;
+mod refusals;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use qd_link::memory::LinkEnd;
+use qd_wire::link::LinkLine;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::patience::Patience;
 use crate::registry::Hub;
 use commit::Committer;
+pub(crate) use hello::order_burial;
 use ingest::Ingest;
 pub(crate) use outbox::Outbox;
 
 /// Pieces of the stream that may wait for the store; a full queue makes the runner wait.
 const COMMITS_MAX: usize = 64;
+
+/// Who is at the other end, as its key or its place in our own process has proved.
+#[derive(Debug, Clone)]
+pub(crate) struct RunnerIdentity {
+    pub(crate) runner_id: Arc<str>,
+    /// It lives in the hub's own process.
+    pub(crate) is_local: bool,
+    /// Where it comes from, for the log.
+    pub(crate) peer: String,
+}
+
+/// One connection of a runner, as the rest of the hub sees it.
+pub(crate) struct Link {
+    pub(crate) outbox: Arc<Outbox>,
+    stop: CancellationToken,
+    settled: CancellationToken,
+}
+
+impl Link {
+    fn new(stop: &CancellationToken) -> Self {
+        Self { outbox: Arc::default(), stop: stop.child_token(), settled: CancellationToken::new() }
+    }
+
+    /// Ends the link and tells the runner why.
+    pub(crate) fn refuse(&self, reason: &str) {
+        if let Err(error) = self.outbox.push(&line_of(&LinkLine::Refused { reason: reason.to_owned() })) {
+            tracing::debug!(%error, "a runner cannot be told why its link ends");
+        }
+        self.stop.cancel();
+    }
+
+    /// Waits until what the link has read is committed or given up: nothing of it happens any more.
+    async fn settled(&self) {
+        self.settled.cancelled().await;
+    }
+}
+
+/// A line for a runner, with its end.
+pub(crate) fn line_of(line: &LinkLine) -> Vec<u8> {
+    match serde_json::to_vec(line) {
+        Ok(mut text) => {
+            text.push(b'\n');
+            text
+        }
+        Err(error) => {
+            tracing::error!(%error, "a line for a runner cannot be written");
+            Vec::new()
+        }
+    }
+}
 
 /// What the tasks of one link share.
 #[derive(Default)]
@@ -31,82 +85,29 @@ struct LinkState {
     patience: Patience,
 }
 
-/// Serves one link until its other end goes or `stop` says so; what was read is committed before this returns.
-pub(crate) async fn run(hub: Arc<Hub>, link: LinkEnd, stop: CancellationToken) {
-    let outbox = Arc::new(Outbox::default());
+/// Serves one link until its other end goes or `stop` says so; what was read is committed before this returns, or
+/// given up if the store fails then.
+pub(crate) async fn run(hub: Arc<Hub>, identity: RunnerIdentity, link: LinkEnd, stop: CancellationToken) {
     let (commits, queue) = mpsc::channel(COMMITS_MAX);
     let state = Arc::new(LinkState::default());
+    let this = Arc::new(Link::new(&stop));
+    // Whatever happens here, nobody waits for this link for ever.
+    let settled = this.settled.clone().drop_guard();
+    let outbox = Arc::clone(&this.outbox);
     let committer =
-        Committer::new(Arc::clone(&hub), Arc::clone(&outbox), queue, Arc::clone(&state), stop.clone());
+        Committer::new(Arc::clone(&hub), Arc::clone(&outbox), queue, Arc::clone(&state), this.stop.clone());
     let committer = tokio::spawn(committer.run());
-    let writer = tokio::spawn(outbox::write(Arc::clone(&outbox), link.sender));
-    let ingest = Ingest::new(hub, Arc::clone(&outbox), commits, state);
-    ingest.run(link.receiver, stop).await;
+    let writer = tokio::spawn(outbox::write(Arc::clone(&outbox), link.sender.clone()));
+    Ingest::new(hub, identity, this, link.sender, commits, state).run(link.receiver).await;
     if committer.await.is_err() {
         tracing::error!("the committing task of a runner link failed");
     }
-    outbox.close();
+    drop(settled);
+    outbox.finish();
     if writer.await.is_err() {
         tracing::error!("the writing task of a runner link failed");
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use qd_link::memory::pair;
-    use qd_store::{HubStore, StoreOptions};
-    use qd_wire::data::RunnerStatus;
-
-    use super::*;
-    use crate::config::HubConfig;
-    use crate::connection::Mailbox;
-    use crate::pending::{Pending, PendingKind};
-    use crate::reply::ReplyTo;
-    use crate::{LoginCodes, OwnerToken};
-
-    const HELLO: &[u8] =
-        b"{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname\":\"h\",\"harnesses\":[],\
-        \"max_sessions\":1,\"version\":\"1\",\"os\":\"linux\"}\n";
-
-    #[tokio::test]
-    async fn the_end_of_an_old_link_does_not_touch_the_new_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        let hub = Arc::new(Hub::new(config, store, Vec::new()));
-        let mut links = Vec::new();
-        let mut numbers = Vec::new();
-        for _ in 0..2 {
-            let (hub_end, mut link) = pair();
-            let task = tokio::spawn(run(Arc::clone(&hub), hub_end, CancellationToken::new()));
-            link.sender.send(Bytes::from_static(HELLO)).await.unwrap();
-            // The welcome is sent before the runner is known; the heartbeat's block is read after.
-            link.receiver.recv().await.unwrap();
-            while hub.runner("r").is_none_or(|runner| {
-                links.iter().any(|(_, _, old): &(_, _, Arc<Outbox>)| Arc::ptr_eq(old, &runner.outbox))
-            }) {
-                tokio::task::yield_now().await;
-            }
-            let outbox = Arc::clone(&hub.runner("r").unwrap().outbox);
-            let reply = ReplyTo { id: None, cmd: "prompt".into(), session_id: None, runner_id: None };
-            numbers.push(hub.pending.insert(Pending {
-                mailbox: Mailbox::for_tests(),
-                reply,
-                runner_id: Arc::from("r"),
-                link: Arc::clone(&outbox),
-                mutating: false,
-                deadline: None,
-                kind: PendingKind::Plain,
-            }));
-            links.push((link, task, outbox));
-        }
-        let (old, task, _) = links.remove(0);
-        drop(old);
-        task.await.unwrap();
-        assert_eq!(hub.runner("r").unwrap().status(), RunnerStatus::Online);
-        assert!(hub.pending.remove(numbers[0]).is_none(), "the old link's command is answered for");
-        assert!(hub.pending.remove(numbers[1]).is_some(), "the new link's command still waits");
-        hub.store.close().await;
-    }
-}
+mod tests;

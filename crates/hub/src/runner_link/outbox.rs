@@ -23,6 +23,7 @@ struct OutboxState {
     lines: BytesMut,
     acks: BTreeMap<Arc<str>, u64>,
     is_closed: bool,
+    is_finished: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,9 +56,17 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// No more lines are taken; what is queued still goes out.
+    /// No more lines are taken; what is queued, and acks, still go out.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
+    }
+
+    /// Nothing more comes; what is queued still goes out.
+    pub(super) fn finish(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.is_finished = true;
+        drop(state);
         self.filled.notify_one();
     }
 
@@ -77,7 +86,7 @@ impl Outbox {
                 if !block.is_empty() {
                     return Some(block.freeze());
                 }
-                if state.is_closed {
+                if state.is_finished {
                     return None;
                 }
             }
@@ -90,7 +99,7 @@ impl Outbox {
     }
 }
 
-/// Writes to the link until the outbox is closed and empty, or the other end is gone.
+/// Writes to the link until the outbox is finished and empty, or the other end is gone.
 pub(super) async fn write(outbox: Arc<Outbox>, link: LinkSender) {
     while let Some(block) = outbox.next().await {
         if link.send(block).await.is_err() {

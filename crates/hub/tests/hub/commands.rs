@@ -225,6 +225,9 @@ async fn create_attaches_and_delete_forgets() {
     let (world, mut runner) = World::start().await;
     let mut client = world.client().await;
     let mut other = world.client().await;
+    // News of the list comes to who has asked for the list.
+    other.command("l", "_system", "list_sessions", json!({})).await;
+    assert_eq!(other.next().await["id"], "l");
     client
         .send(&json!({"channel":"agent","id":"c","cmd":"session.create","config":{"harness":"demo"}}))
         .await;

@@ -4,8 +4,14 @@
 mod access;
 mod attach;
 mod commands;
+mod fleet;
+mod fleet_support;
 mod garbage;
+mod joining;
+mod links;
 mod lives;
 mod slow;
 mod storing;
+mod streams;
 mod support;
+mod tls;

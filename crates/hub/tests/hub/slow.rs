@@ -123,6 +123,9 @@ async fn a_silent_runner_is_shown_as_unhealthy() {
 async fn with_great_answers(limits: Limits, count: usize) -> (World, Runner, Client) {
     let (world, mut runner) = world_with_session(limits).await;
     let mut client = world.client().await;
+    // Who has asked for the list is told of every session that comes.
+    client.command("l", "_system", "list_sessions", json!({})).await;
+    assert_eq!(client.next().await["id"], "l");
     let mut commands = Vec::new();
     for number in 0..count {
         client.command(&number.to_string(), "s", "get_state", json!({})).await;

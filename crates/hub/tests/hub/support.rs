@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use qd_hub::{HubConfig, Limits, LoginCodes, OwnerToken, serve};
+use qd_hub::{HubConfig, Limits, LocalRunner, LoginCodes, OwnerToken, serve};
 use qd_link::memory::{LinkEnd, pair};
 use qd_store::{HubSession, HubStore, StoreOptions};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -53,21 +53,34 @@ impl World {
     }
 
     pub(crate) async fn start_silent(directory: tempfile::TempDir, limits: Limits) -> (World, Runner) {
+        Self::start_as(directory, |config| {
+            // Clients of the tests do not answer a close, since nobody reads them any more.
+            config.limits = Limits { shutdown_grace: Duration::from_millis(300), ..limits };
+        })
+        .await
+    }
+
+    /// A hub as `configure` wants it, and its runner that has not said anything.
+    pub(crate) async fn start_as(
+        directory: tempfile::TempDir,
+        configure: impl FnOnce(&mut HubConfig),
+    ) -> (World, Runner) {
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let codes = LoginCodes::default();
         let mut config = HubConfig::new(OwnerToken::new(TOKEN), codes.clone());
-        // Clients of the tests do not answer a close, since nobody reads them any more.
-        config.limits = Limits { shutdown_grace: Duration::from_millis(300), ..limits };
+        config.limits.shutdown_grace = Duration::from_millis(300);
+        configure(&mut config);
         let (hub_end, link) = pair();
+        let local = Some(LocalRunner { runner_id: "r1".to_owned(), link: hub_end });
         let shutdown = CancellationToken::new();
         let server = tokio::spawn({
             let (store, shutdown) = (store.clone(), shutdown.clone());
-            async move { serve(config, listener, store, hub_end, shutdown).await.unwrap() }
+            async move { serve(config, listener, store, local, shutdown).await.unwrap() }
         });
         let world = World { address, store, codes, shutdown, server, directory };
-        (world, Runner { link, lines: VecDeque::new() })
+        (world, Runner::over(link))
     }
 
     /// A session as the store has it.
@@ -105,7 +118,28 @@ impl World {
         path: &str,
         headers: &[(&str, &str)],
     ) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        self.request_with(method, path, headers, "").await
+    }
+
+    pub(crate) async fn request_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, String, String) {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let request = self.request_text(method, path, headers, body);
+        exchange(stream, &request, headers.iter().any(|(name, _)| *name == "Upgrade")).await
+    }
+
+    pub(crate) fn request_text(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> String {
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         if !headers.iter().any(|(name, _)| *name == "Host") {
             request.push_str(&format!("Host: {}\r\n", self.address));
@@ -113,27 +147,44 @@ impl World {
         for (name, value) in headers {
             request.push_str(&format!("{name}: {value}\r\n"));
         }
-        request.push_str("\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        if headers.iter().any(|(name, _)| *name == "Upgrade") {
-            // An accepted upgrade stays open: its head is enough.
-            let mut buffer = [0; 4096];
-            let length = soon("an answer", stream.read(&mut buffer)).await.unwrap();
-            answer.extend_from_slice(&buffer[..length]);
-        } else {
-            soon("an answer", stream.read_to_end(&mut answer)).await.unwrap();
+        if !body.is_empty() {
+            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
         }
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let status = answer[9..12].parse().unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (status, head.to_owned(), body.to_owned())
+        request + "\r\n" + body
+    }
+
+    /// A call of the owner; gives status and answer.
+    pub(crate) async fn api(&self, method: &str, path: &str) -> (u16, Value) {
+        let bearer = format!("Bearer {TOKEN}");
+        let (status, _, body) = self.request(method, path, &[("Authorization", &bearer)]).await;
+        (status, serde_json::from_str(&body).unwrap())
     }
 
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         soon("the end", self.server).await.unwrap();
     }
+}
+
+/// Sends a request and gives status, head and body of the answer. An accepted upgrade stays open: its head is enough.
+pub(crate) async fn exchange(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &str,
+    is_upgrade: bool,
+) -> (u16, String, String) {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    if is_upgrade {
+        let mut buffer = [0; 4096];
+        let length = soon("an answer", stream.read(&mut buffer)).await.unwrap();
+        answer.extend_from_slice(&buffer[..length]);
+    } else {
+        soon("an answer", stream.read_to_end(&mut answer)).await.unwrap();
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer[9..12].parse().unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (status, head.to_owned(), body.to_owned())
 }
 
 /// The other end of the link.
@@ -143,9 +194,17 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
+    pub(crate) fn over(link: LinkEnd) -> Runner {
+        Runner { link, lines: VecDeque::new() }
+    }
+
     pub(crate) async fn hello(&mut self) {
+        self.hello_as("r1").await;
+    }
+
+    pub(crate) async fn hello_as(&mut self, runner_id: &str) {
         self.say(
-            &json!({"type":"runner.hello","runner_id":"r1","hostname":"h","harnesses":["demo"],
+            &json!({"type":"runner.hello","runner_id":runner_id,"hostname":"h","harnesses":["demo"],
             "max_sessions":4,"version":"1","os":"linux"})
             .to_string(),
         )

@@ -9,7 +9,8 @@ use qd_wire::mux::SystemEvent;
 use qd_wire::{Command, Event, EventEnvelope, EventPayload};
 use tokio::time::Instant;
 
-use super::backoff::Backoff;
+use crate::backoff::Backoff;
+
 use super::connect::{ConnectError, ConnectOptions};
 use super::cursor::{Admission, Cursor};
 use super::frame::{Frame, FrameKind};

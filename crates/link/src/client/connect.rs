@@ -1,23 +1,22 @@
 //! Opening a connection, and saying clearly why there is none.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use qd_wire::mux::SystemEvent;
-use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
 use super::frame::Frame;
+use crate::net::{BoxedIo, Dial, TcpDial};
+use crate::open::{OpenError, Route};
+use crate::tls::Trust;
+use crate::url::{BadUrl, ServerUrl};
 
 /// The longest frame a client takes.
 const FRAME_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// As much of an error page as is worth showing.
-const BODY_CHARS_MAX: usize = 500;
 const MUX_PATH: &str = "/ws/mux";
 
 /// Where and how to connect.
@@ -30,6 +29,9 @@ pub struct ConnectOptions {
     /// How long connecting may take, first frame included.
     pub timeout: Duration,
     pub ping_interval: Duration,
+    /// Whose certificate counts when the address says `https`.
+    pub trust: Trust,
+    pub dial: Arc<dyn Dial>,
 }
 
 impl ConnectOptions {
@@ -41,6 +43,8 @@ impl ConnectOptions {
             read_buffer_bytes: 64 * 1024,
             timeout: Duration::from_secs(10),
             ping_interval: Duration::from_secs(20),
+            trust: Trust::System,
+            dial: Arc::new(TcpDial),
         }
     }
 }
@@ -67,8 +71,17 @@ pub enum ConnectError {
     /// 401 or 403.
     #[error("the server refused the connection (HTTP {status}): {body}")]
     Denied { status: u16, body: String },
+    /// The certificate is not one that counts.
+    #[error("the server at {address} cannot be trusted: {reason}")]
+    Untrusted { address: String, reason: String },
     #[error("{address} is not a Quarterdeck server: {reason}")]
     NotQuarterdeck { address: String, reason: String },
+}
+
+impl From<BadUrl> for ConnectError {
+    fn from(BadUrl { url, reason }: BadUrl) -> Self {
+        ConnectError::BadUrl { url, reason }
+    }
 }
 
 impl ConnectError {
@@ -79,49 +92,45 @@ impl ConnectError {
             ConnectError::BadUrl { .. }
             | ConnectError::BadToken
             | ConnectError::Denied { .. }
+            | ConnectError::Untrusted { .. }
             | ConnectError::NotQuarterdeck { .. } => false,
         }
     }
 }
 
+/// A connection to a hub, its first frame read.
 pub(super) async fn open(
+    url: &ServerUrl,
     options: &ConnectOptions,
-) -> Result<(WebSocketStream<TcpStream>, ServerInfo), ConnectError> {
-    let address = authority(&options.url)?;
-    match tokio::time::timeout(options.timeout, open_at(&address, options)).await {
+) -> Result<(WebSocketStream<BoxedIo>, ServerInfo), ConnectError> {
+    let address = url.address();
+    match tokio::time::timeout(options.timeout, open_at(url, &address, options)).await {
         Ok(result) => result,
         Err(_) => Err(ConnectError::TimedOut { address }),
     }
 }
 
 async fn open_at(
+    url: &ServerUrl,
     address: &str,
     options: &ConnectOptions,
-) -> Result<(WebSocketStream<TcpStream>, ServerInfo), ConnectError> {
-    let unreachable = |source| ConnectError::Unreachable { address: address.to_owned(), source };
-    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
-    let mut request = format!("ws://{address}{MUX_PATH}")
-        .into_client_request()
-        .map_err(|_| ConnectError::BadUrl { url: options.url.clone(), reason: "the host cannot be used" })?;
-    let mut bearer =
-        HeaderValue::from_str(&format!("Bearer {}", options.token)).map_err(|_| ConnectError::BadToken)?;
-    bearer.set_sensitive(true);
-    request.headers_mut().insert(AUTHORIZATION, bearer);
+) -> Result<(WebSocketStream<BoxedIo>, ServerInfo), ConnectError> {
     let config = WebSocketConfig::default()
         .read_buffer_size(options.read_buffer_bytes)
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
-    let (mut socket, _) = tokio_tungstenite::client_async_with_config(request, stream, Some(config))
+    let route = Route { url, trust: &options.trust, dial: &*options.dial };
+    let mut socket = route
+        .websocket(MUX_PATH, &options.token, &[], config)
         .await
-        .map_err(|error| handshake_error(address, error))?;
+        .map_err(|error| explain(&options.url, address, error))?;
     let info = first_frame(address, &mut socket).await?;
     Ok((socket, info))
 }
 
 async fn first_frame(
     address: &str,
-    socket: &mut WebSocketStream<TcpStream>,
+    socket: &mut WebSocketStream<BoxedIo>,
 ) -> Result<ServerInfo, ConnectError> {
     let stranger = |reason: String| ConnectError::NotQuarterdeck { address: address.to_owned(), reason };
     match socket.next().await {
@@ -140,79 +149,25 @@ async fn first_frame(
     }
 }
 
-fn handshake_error(address: &str, error: WebSocketError) -> ConnectError {
+fn explain(url: &str, address: &str, error: OpenError) -> ConnectError {
+    let address = address.to_owned();
     match error {
-        WebSocketError::Io(source) => ConnectError::Unreachable { address: address.to_owned(), source },
-        WebSocketError::Http(response) => {
-            let status = response.status().as_u16();
-            let body = readable(response.body().as_deref().unwrap_or_default());
-            match status {
-                401 | 403 => ConnectError::Denied { status, body },
-                502..=504 => ConnectError::Unreachable {
-                    address: address.to_owned(),
-                    source: std::io::Error::other(format!("HTTP {status} {body}")),
-                },
-                _ => ConnectError::NotQuarterdeck {
-                    address: address.to_owned(),
-                    reason: format!("HTTP {status} {body}"),
-                },
-            }
+        OpenError::BadUrl(reason) => ConnectError::BadUrl { url: url.to_owned(), reason },
+        OpenError::BadHeader => ConnectError::BadToken,
+        OpenError::Unreachable(source) => ConnectError::Unreachable { address, source },
+        OpenError::Untrusted(reason) => ConnectError::Untrusted { address, reason },
+        OpenError::Status { status: status @ (401 | 403), body } => ConnectError::Denied { status, body },
+        OpenError::Status { status: status @ 502..=504, body } => ConnectError::Unreachable {
+            address,
+            source: std::io::Error::other(format!("HTTP {status} {body}")),
+        },
+        OpenError::Status { status, body } => {
+            ConnectError::NotQuarterdeck { address, reason: format!("HTTP {status} {body}") }
         }
-        other => ConnectError::NotQuarterdeck { address: address.to_owned(), reason: other.to_string() },
+        OpenError::Strange(reason) => ConnectError::NotQuarterdeck { address, reason },
     }
-}
-
-/// An error page for a person: our hub sends `{"error":…}`, others send anything.
-fn readable(body: &[u8]) -> String {
-    #[derive(serde::Deserialize)]
-    struct Page {
-        error: String,
-    }
-    let text = match serde_json::from_slice::<Page>(body) {
-        Ok(page) => page.error,
-        Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
-    };
-    text.chars().take(BODY_CHARS_MAX).collect()
-}
-
-/// `host:port` of a URL; what follows the host is not looked at.
-fn authority(url: &str) -> Result<String, ConnectError> {
-    let bad = |reason| ConnectError::BadUrl { url: url.to_owned(), reason };
-    let (scheme, rest) = url.split_once("://").unwrap_or(("ws", url));
-    match scheme {
-        "ws" | "http" => {}
-        "wss" | "https" => return Err(bad("TLS is not built in yet; use http:// or ws://")),
-        _ => return Err(bad("it must begin with http:// or ws://")),
-    }
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.is_empty() || host.contains('@') {
-        return Err(bad("it names no host"));
-    }
-    let port_follows =
-        host.rsplit_once(':').is_some_and(|(before, _)| !before.contains(':') || before.ends_with(']'));
-    Ok(if port_follows { host.to_owned() } else { format!("{host}:80") })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_read_from_urls() {
-        let cases = [
-            ("http://127.0.0.1:7433", Some("127.0.0.1:7433")),
-            ("ws://localhost:1/ws/mux?x=y", Some("localhost:1")),
-            ("127.0.0.1:9/#code", Some("127.0.0.1:9")),
-            ("http://[::1]:5/", Some("[::1]:5")),
-            ("http://host", Some("host:80")),
-            ("http://[::1]", Some("[::1]:80")),
-            ("https://host", None),
-            ("ftp://host", None),
-            ("http://", None),
-            ("http://user@host", None),
-        ];
-        for (url, expected) in cases {
-            assert_eq!(authority(url).ok().as_deref(), expected, "{url}");
-        }
-    }
-}
+#[path = "connect_tests.rs"]
+mod tests;

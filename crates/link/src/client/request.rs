@@ -33,6 +33,8 @@ impl Request {
                 idempotency_key: None,
                 depends_on: None,
                 if_session_version: None,
+                wait: None,
+                wait_ms: None,
                 command,
             },
         }
@@ -59,6 +61,13 @@ impl Request {
     /// Runs only when the session's version is this.
     pub fn if_session_version(mut self, version: u64) -> Request {
         self.frame.if_session_version = Some(version);
+        self
+    }
+
+    /// Waits for a runner that is away, at most so many milliseconds; without a number as long as the hub sees fit.
+    pub fn wait(mut self, wait_ms: Option<u64>) -> Request {
+        self.frame.wait = Some(true);
+        self.frame.wait_ms = wait_ms;
         self
     }
 
@@ -90,7 +99,8 @@ mod tests {
             value,
             serde_json::json!({"channel":"agent","id":"3","session_id":"s1","idempotency_key":"k","cmd":"steer","message":"left"})
         );
-        let list = Request::system(Command::ListSessions(NoParams {})).to_text(4).unwrap();
+        let list = Request::system(Command::ListSessions(NoParams {})).wait(Some(5)).to_text(4).unwrap();
         assert!(list.contains("\"_system\""), "{list}");
+        assert!(list.contains("\"wait\":true,\"wait_ms\":5"), "{list}");
     }
 }

@@ -1,22 +1,23 @@
 //! The two tasks of a connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
-use tokio::net::TcpStream;
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Bytes, Error as WebSocketError, Message};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::frame::Frame;
 use super::queue::Queue;
+use crate::net::BoxedIo;
+use crate::patience::Patience;
 
-/// Ping intervals without a sign of life after which the server counts as gone.
+/// Ping intervals without a sign of life, or without a byte taken, after which the server counts as gone.
 const SILENT_INTERVALS_MAX: u32 = 3;
 
 pub(super) struct Tasks {
@@ -25,6 +26,10 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
+    pub(super) fn new(reader: AbortHandle, queue: Arc<Queue>) -> Tasks {
+        Tasks { reader, queue }
+    }
+
     /// Stops reading. The writer ends by itself when its queue is dropped, after saying goodbye.
     pub(super) fn stop(&self) {
         self.reader.abort();
@@ -33,100 +38,120 @@ impl Tasks {
 }
 
 pub(super) fn spawn(
-    socket: WebSocketStream<TcpStream>,
+    socket: WebSocketStream<BoxedIo>,
     outgoing: mpsc::Receiver<Message>,
     queue: Arc<Queue>,
     ping_interval: Duration,
 ) -> Tasks {
     let (sink, stream) = socket.split();
-    let received = Arc::new(AtomicU64::new(0));
-    let reader = tokio::spawn(read(stream, queue.clone(), received.clone())).abort_handle();
-    let writer = Writer { sink, queue: queue.clone(), received, ping_interval };
-    tokio::spawn(writer.run(outgoing, reader.clone()));
+    let silence_max = ping_interval.saturating_mul(SILENT_INTERVALS_MAX);
+    let ended = CancellationToken::new();
+    let reader = Reader { stream, queue: queue.clone(), patience: Patience::new(silence_max) };
+    let reader = tokio::spawn(reader.run(ended.clone().drop_guard())).abort_handle();
+    let writer = Writer { sink, queue: queue.clone(), patience: Patience::new(silence_max), ping_interval };
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = writer.run(outgoing) => {}
+            // Nobody will hear the answers.
+            () = ended.cancelled() => {}
+        }
+    });
     Tasks { reader, queue }
 }
 
-async fn read(
-    mut stream: SplitStream<WebSocketStream<TcpStream>>,
+struct Reader {
+    stream: SplitStream<WebSocketStream<BoxedIo>>,
     queue: Arc<Queue>,
-    received: Arc<AtomicU64>,
-) {
-    let reason = loop {
-        let Some(message) = stream.next().await else { break "the server closed the connection".to_owned() };
-        received.fetch_add(1, Ordering::Relaxed);
-        match message {
-            Ok(Message::Text(text)) => match queue.accept(Frame::new(text)) {
-                Ok(true) => {}
-                Ok(false) => queue.wait_for_room().await,
-                Err(reason) => break reason,
-            },
-            Ok(Message::Close(Some(close))) if !close.reason.is_empty() => {
-                break format!("the server closed the connection: {}", close.reason);
+    patience: Patience,
+}
+
+impl Reader {
+    /// Reads until the connection ends; the guard tells the writer.
+    async fn run(mut self, _ended: DropGuard) {
+        let reason = loop {
+            // While the reader waits for room the clock stands still: that does not prove the server dead.
+            let Some(message) = self.patience.while_alive(self.stream.next()).await else {
+                break "the server does not answer pings".to_owned();
+            };
+            let Some(message) = message else { break "the server closed the connection".to_owned() };
+            match message {
+                Ok(Message::Text(text)) => match self.queue.accept(Frame::new(text)) {
+                    Ok(true) => {}
+                    Ok(false) => self.queue.wait_for_room().await,
+                    Err(reason) => break reason,
+                },
+                Ok(Message::Close(close)) => {
+                    // The library answers the goodbye when it is asked for more.
+                    let _answered = self.stream.next().now_or_never();
+                    break match close {
+                        Some(close) if !close.reason.is_empty() => {
+                            format!("the server closed the connection: {}", close.reason)
+                        }
+                        Some(_) | None => "the server closed the connection".to_owned(),
+                    };
+                }
+                // The protocol has no binary frames; pings are answered by the library.
+                Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
+                Err(WebSocketError::ConnectionClosed | WebSocketError::AlreadyClosed) => {
+                    break "the server closed the connection".to_owned();
+                }
+                Err(error) => break error.to_string(),
             }
-            Ok(Message::Close(_)) => break "the server closed the connection".to_owned(),
-            // The protocol has no binary frames; pings are answered by the library.
-            Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
-            Err(WebSocketError::ConnectionClosed | WebSocketError::AlreadyClosed) => {
-                break "the server closed the connection".to_owned();
-            }
-            Err(error) => break error.to_string(),
-        }
-    };
-    queue.close(&reason);
+        };
+        self.queue.close(&reason);
+    }
 }
 
 struct Writer {
-    sink: SplitSink<WebSocketStream<TcpStream>, Message>,
+    sink: SplitSink<WebSocketStream<BoxedIo>, Message>,
     queue: Arc<Queue>,
-    received: Arc<AtomicU64>,
+    patience: Patience,
     ping_interval: Duration,
 }
 
 impl Writer {
-    async fn run(mut self, mut outgoing: mpsc::Receiver<Message>, reader: AbortHandle) {
+    async fn run(mut self, mut outgoing: mpsc::Receiver<Message>) {
         let mut ticks = tokio::time::interval(self.ping_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
-        let (mut seen, mut silent_intervals) = (0, 0);
         loop {
             let written = tokio::select! {
+                // In this order always, so that a simulated world runs the same way each time.
+                biased;
+                _ = ticks.tick() => self.write(Message::Ping(Bytes::new()), None).await,
                 message = outgoing.recv() => match message {
-                    Some(message) => self.write_waiting(message, &mut outgoing).await,
+                    Some(message) => self.write(message, Some(&mut outgoing)).await,
                     None => break,
                 },
-                _ = ticks.tick() => {
-                    let now_seen = self.received.load(Ordering::Relaxed);
-                    // A reader that waits for room does not prove the server dead.
-                    silent_intervals =
-                        if now_seen == seen && self.queue.has_room() { silent_intervals + 1 } else { 0 };
-                    seen = now_seen;
-                    if silent_intervals >= SILENT_INTERVALS_MAX {
-                        self.queue.close("the server does not answer pings");
-                        reader.abort();
-                        return;
-                    }
-                    self.sink.send(Message::Ping(Bytes::new())).await
-                }
             };
-            if let Err(error) = written {
-                self.queue.close(&error.to_string());
-                return;
+            if let Err(reason) = written {
+                return self.queue.close(&reason);
             }
         }
         // The connection is being dropped; a server that is gone already needs no goodbye.
-        let _goodbye = self.sink.close().await;
+        let _goodbye = self.patience.within_limit(self.sink.close()).await;
     }
 
     /// Writes a message and all that wait behind it with one flush.
-    async fn write_waiting(
+    async fn write(
         &mut self,
         first: Message,
-        outgoing: &mut mpsc::Receiver<Message>,
-    ) -> Result<(), WebSocketError> {
-        self.sink.feed(first).await?;
-        while let Ok(next) = outgoing.try_recv() {
-            self.sink.feed(next).await?;
+        mut behind: Option<&mut mpsc::Receiver<Message>>,
+    ) -> Result<(), String> {
+        let mut next = Some(first);
+        while let Some(message) = next {
+            let fed = self.patience.within_limit(self.sink.feed(message)).await;
+            judge(fed)?;
+            next = behind.as_mut().and_then(|behind| behind.try_recv().ok());
         }
-        self.sink.flush().await
+        judge(self.patience.within_limit(self.sink.flush()).await)
+    }
+}
+
+fn judge(written: Option<Result<(), WebSocketError>>) -> Result<(), String> {
+    match written {
+        Some(result) => result.map_err(|error| error.to_string()),
+        None => Err("the server takes nothing any more".to_owned()),
     }
 }

@@ -8,7 +8,7 @@ use crate::approval;
 use crate::arguments::{ApproveArguments, DenyArguments};
 use crate::error::CliError;
 use crate::output::{Output, Style};
-use crate::server;
+use crate::server::{self, Connection};
 use crate::settings::Settings;
 
 pub(crate) async fn approve(
@@ -16,7 +16,7 @@ pub(crate) async fn approve(
     output: &Output,
     arguments: ApproveArguments,
 ) -> Result<(), CliError> {
-    let (client, _frames) = server::connect(settings).await?;
+    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
     let answer = approval::approval(&request, arguments.value.as_deref()).map_err(|problem| {
@@ -32,7 +32,7 @@ pub(crate) async fn deny(
     output: &Output,
     arguments: DenyArguments,
 ) -> Result<(), CliError> {
-    let (client, _frames) = server::connect(settings).await?;
+    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
     send(&client, output, &session_id, &request, approval::refusal(&request), "denied").await

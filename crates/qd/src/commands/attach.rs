@@ -1,13 +1,13 @@
 //! `qd attach`.
 
-use qd_link::client::{Attachment, MuxClient, Start};
+use qd_link::client::{Attachment, Start};
 
 use crate::arguments::AttachArguments;
 use crate::clock;
 use crate::conversation::{Conversation, Ending, Manner, stdin_is_terminal, stdin_lines};
 use crate::error::CliError;
 use crate::output::{Output, harmless};
-use crate::server;
+use crate::server::{self, Connection};
 use crate::settings::Settings;
 
 /// Follows a session and talks to it.
@@ -16,8 +16,7 @@ pub(crate) async fn run(
     output: &Output,
     arguments: AttachArguments,
 ) -> Result<(), CliError> {
-    let options = server::locate(settings)?;
-    let (client, frames) = MuxClient::connect_with(&options).await?;
+    let Connection { options, client, frames } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, arguments.session.as_deref()).await?;
     let start = Start::Attach { session_id: session_id.clone(), after: None };
     let attachment =

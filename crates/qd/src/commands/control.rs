@@ -8,7 +8,7 @@ use qd_wire::data::SessionStatus;
 use crate::arguments::{SendArguments, SteerArguments};
 use crate::error::CliError;
 use crate::output::Output;
-use crate::server;
+use crate::server::{self, Connection};
 use crate::settings::Settings;
 
 pub(crate) async fn send(
@@ -23,7 +23,11 @@ pub(crate) async fn send(
         (false, false) => None,
     };
     let params = PromptParams { message, images: None, streaming_behavior, client_id: None };
-    say(settings, output, &arguments.session, Command::Prompt(params), "sent to").await
+    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
+    let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
+    let frame = super::frame(Some(&session_id), Command::Prompt(params), arguments.wait);
+    let response = super::call_frame(&client, &frame).await?;
+    super::report(output, &response, &format!("sent to {session_id}"))
 }
 
 pub(crate) async fn steer(
@@ -37,7 +41,7 @@ pub(crate) async fn steer(
 }
 
 pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -> Result<(), CliError> {
-    let (client, _frames) = server::connect(settings).await?;
+    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(session)).await?;
     let before = server::state(&client, &session_id).await?;
     let request = Request::session(&session_id, Command::Abort(NoParams {}));
@@ -46,8 +50,8 @@ pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -
         true => format!("aborted {session_id}"),
         false => format!("nothing to abort: {session_id} is {}", before.status.as_str()),
     };
-    // A session without a process refuses, and that is as good: nothing ran in it.
-    if !response.success && runs(before.status) {
+    // A session without a process refuses, and that is as good: nothing ran in it. Of one that is away nobody knows.
+    if !response.success && (runs(before.status) || before.status == SessionStatus::Offline) {
         return Err(CallError::Refused(Box::new(response)).into());
     }
     let after = server::state(&client, &session_id).await?;
@@ -60,7 +64,11 @@ pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -
 fn runs(status: SessionStatus) -> bool {
     match status {
         SessionStatus::Working | SessionStatus::Starting => true,
-        SessionStatus::Idle | SessionStatus::Dormant | SessionStatus::Failed | SessionStatus::Closed => false,
+        SessionStatus::Idle
+        | SessionStatus::Dormant
+        | SessionStatus::Failed
+        | SessionStatus::Closed
+        | SessionStatus::Offline => false,
     }
 }
 
@@ -74,7 +82,7 @@ fn queued(count: usize) -> Option<String> {
 }
 
 pub(crate) async fn stop(settings: &Settings, output: &Output, session: &str) -> Result<(), CliError> {
-    let (client, _frames) = server::connect(settings).await?;
+    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(session)).await?;
     let before = server::state(&client, &session_id).await?;
     let request = Request::session(&session_id, Command::SessionClose(NoParams {}));
@@ -103,7 +111,7 @@ async fn say(
     command: Command,
     done: &str,
 ) -> Result<(), CliError> {
-    let (client, _frames) = server::connect(settings).await?;
+    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(session)).await?;
     let response = super::succeed(&client, &Request::session(&session_id, command)).await?;
     super::report(output, &response, &format!("{done} {session_id}"))

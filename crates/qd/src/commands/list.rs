@@ -9,13 +9,16 @@ use crate::arguments::ListArguments;
 use crate::clock;
 use crate::error::CliError;
 use crate::output::{Output, Style, age, one_line};
-use crate::server;
+use crate::server::{self, Connection};
 use crate::settings::Settings;
+use crate::table::{Row, table};
 
 const TITLE_CHARACTERS_MAX: usize = 40;
 const DIRECTORY_CHARACTERS_MAX: usize = 40;
 const QUESTION_CHARACTERS_MAX: usize = 100;
-const HEAD: [&str; 8] = ["ID", "STATE", "HARNESS", "MACHINE", "DIRECTORY", "TITLE", "AGE", "WAITING"];
+const HEAD: [&str; 8] = ["ID", "STATE", "HARNESS", "RUNNER", "DIRECTORY", "TITLE", "AGE", "WAITING"];
+/// Where the runner stands in a row; left out where there is only one.
+const RUNNER_COLUMN: usize = 3;
 
 /// Prints the sessions.
 pub(crate) async fn run(
@@ -23,7 +26,7 @@ pub(crate) async fn run(
     output: &Output,
     arguments: ListArguments,
 ) -> Result<(), CliError> {
-    let (client, _frames) = server::connect(settings).await?;
+    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let mut sessions = server::sessions(&client).await?;
     if arguments.waiting {
         sessions.retain(|session| session.pending_input_count > 0);
@@ -42,59 +45,62 @@ pub(crate) async fn run(
             questions.insert(session.session_id.clone(), state.pending_input);
         }
     }
+    let several_runners = server::runners(&client).await?.len() > 1;
     let home = std::env::var("HOME").ok();
-    output.out(&table(&sessions, &questions, clock::now_ms(), home.as_deref(), output.style))
+    let view = View { now_ms: clock::now_ms(), home: home.as_deref(), several_runners, style: output.style };
+    output.out(&view.text(&sessions, &questions))
 }
 
-fn table(
-    sessions: &[SessionSummary],
-    questions: &BTreeMap<String, Vec<InputRequest>>,
+/// How the list is shown.
+struct View<'a> {
     now_ms: i64,
-    home: Option<&str>,
+    home: Option<&'a str>,
+    several_runners: bool,
     style: Style,
-) -> String {
-    let rows: Vec<[String; 8]> = sessions.iter().map(|session| row(session, now_ms, home)).collect();
-    let mut widths = HEAD.map(|title| title.chars().count());
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = style.bold(&line(&HEAD.map(str::to_owned), &widths)) + "\n";
-    for (row, session) in rows.iter().zip(sessions) {
-        let line = line(row, &widths);
-        let waits = !row[7].is_empty();
-        text.push_str(&if waits { style.yellow(&line) } else { line });
-        text.push('\n');
-        for question in questions.get(&session.session_id).into_iter().flatten() {
-            let (title, id) = (one_line(question.title(), QUESTION_CHARACTERS_MAX), question.request_id());
-            text.push_str(&format!("  ? {title}  {}\n", style.dim(&one_line(id, usize::MAX))));
-        }
-    }
-    text
 }
 
-fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
-    let padded: Vec<String> =
-        cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-    padded.join("  ").trim_end().to_owned()
-}
+impl View<'_> {
+    fn text(&self, sessions: &[SessionSummary], questions: &BTreeMap<String, Vec<InputRequest>>) -> String {
+        let rows: Vec<Row> = sessions
+            .iter()
+            .map(|session| {
+                let below = questions.get(&session.session_id).into_iter().flatten();
+                let below = below.map(|question| self.question(question)).collect();
+                let is_marked = session.pending_input_count > 0;
+                Row { cells: self.columns(self.row(session).to_vec()), is_marked, below }
+            })
+            .collect();
+        table(&self.columns(HEAD.to_vec()), &rows, self.style)
+    }
 
-fn row(session: &SessionSummary, now_ms: i64, home: Option<&str>) -> [String; 8] {
-    let waiting = match session.pending_input_count {
-        0 => String::new(),
-        count => format!("{count}"),
-    };
-    [
-        one_line(&session.session_id, usize::MAX),
-        one_line(&session.state, 20),
-        one_line(&session.harness, 20),
-        one_line(&session.runner_id, 20),
-        directory(session.cwd.as_deref().unwrap_or(""), home),
-        one_line(session.title.as_deref().unwrap_or(""), TITLE_CHARACTERS_MAX),
-        age(now_ms, session.last_activity),
-        waiting,
-    ]
+    fn columns<T>(&self, mut cells: Vec<T>) -> Vec<T> {
+        if !self.several_runners {
+            cells.remove(RUNNER_COLUMN);
+        }
+        cells
+    }
+
+    fn question(&self, question: &InputRequest) -> String {
+        let (title, id) = (one_line(question.title(), QUESTION_CHARACTERS_MAX), question.request_id());
+        format!("  ? {title}  {}\n", self.style.dim(&one_line(id, usize::MAX)))
+    }
+
+    fn row(&self, session: &SessionSummary) -> [String; 8] {
+        let waiting = match session.pending_input_count {
+            0 => String::new(),
+            count => format!("{count}"),
+        };
+        [
+            one_line(&session.session_id, usize::MAX),
+            one_line(&session.state, 20),
+            one_line(&session.harness, 20),
+            one_line(&session.runner_id, 20),
+            directory(session.cwd.as_deref().unwrap_or(""), self.home),
+            one_line(session.title.as_deref().unwrap_or(""), TITLE_CHARACTERS_MAX),
+            age(self.now_ms, session.last_activity),
+            waiting,
+        ]
+    }
 }
 
 /// A path with `~` for the home directory; of a long one the end, which says most.
@@ -138,6 +144,10 @@ mod tests {
         ];
         let question = json!({"type":"confirm","request_id":"q1","title":"Go\u{1b}?","message":"now"});
         let questions = BTreeMap::from([("s2".to_owned(), vec![serde_json::from_value(question).unwrap()])]);
-        insta::assert_snapshot!(table(&sessions, &questions, 60_000, Some("/home/ada"), Style::PLAIN));
+        let view = |several_runners| {
+            let view = View { now_ms: 60_000, home: Some("/home/ada"), several_runners, style: Style::PLAIN };
+            view.text(&sessions, &questions)
+        };
+        insta::assert_snapshot!(format!("{}\n{}", view(false), view(true)));
     }
 }

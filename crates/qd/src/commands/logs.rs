@@ -13,7 +13,7 @@ use crate::clock;
 use crate::error::CliError;
 use crate::output::{Output, harmless};
 use crate::render::Renderer;
-use crate::server;
+use crate::server::{self, Connection};
 use crate::settings::Settings;
 
 /// Messages asked for at one time.
@@ -25,12 +25,16 @@ pub(crate) async fn run(
     output: &Output,
     arguments: LogsArguments,
 ) -> Result<(), CliError> {
-    let options = server::locate(settings)?;
-    let (client, frames) = MuxClient::connect_with(&options).await?;
+    let Connection { options, client, frames } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, arguments.session.as_deref()).await?;
     let mut view = View { output, renderer: output.renderer(), shown_questions: Vec::new() };
     if !arguments.follow {
-        for message in history(&client, &session_id, arguments.last, None).await? {
+        let messages = history(&client, &session_id, arguments.last, None).await?;
+        let is_cut = arguments.last.is_none() && messages.first().is_some_and(|first| first.idx > 0);
+        if is_cut && server::is_socket(&options) {
+            output.note("older messages are at the hub only\n");
+        }
+        for message in messages {
             view.message(&message)?;
         }
         if !output.json {

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_link::client::{Attachment, Start};
-use qd_wire::command::SessionConfig;
+use qd_link::client::{Attachment, Request, Start};
+use qd_wire::Command;
+use qd_wire::command::{PromptParams, SessionConfig, SessionCreateParams};
+use qd_wire::data::{RunnerInfo, RunnerStatus, SessionCreatedData};
 use qd_wire::message::StopReason;
 use serde_json::json;
 
@@ -12,7 +14,8 @@ use crate::clock;
 use crate::conversation::{Conversation, Ending, Manner, stdin_is_terminal, stdin_lines};
 use crate::error::CliError;
 use crate::output::{Output, harmless};
-use crate::server;
+use crate::runner::hostname;
+use crate::server::{self, Connection};
 use crate::settings::Settings;
 
 /// Creates a session, prompts it, and follows the turn.
@@ -21,16 +24,9 @@ pub(crate) async fn run(
     output: &Output,
     arguments: RunArguments,
 ) -> Result<(), CliError> {
-    let options = server::locate(settings)?;
     let prompt = super::text_of(&arguments.prompt)?;
-    let start = Start::Create {
-        session_id: None,
-        config: session_config(&arguments, &std::env::current_dir()?)?,
-        idempotency_key: Some(
-            clock::random_hex(12).map_err(|error| CliError::failed(format!("no randomness: {error}")))?,
-        ),
-    };
-    let attachment = Attachment::open(options, start, Box::new(clock::random_number)).await?;
+    let config = session_config(&arguments, &std::env::current_dir()?)?;
+    let attachment = create(settings, output, &arguments, config).await?;
     let session_id = attachment.session_id().to_owned();
     if arguments.detach {
         return detach(output, &attachment, &session_id, prompt).await;
@@ -61,15 +57,84 @@ pub(crate) async fn run(
     }
 }
 
+/// Makes the session and follows it.
+async fn create(
+    settings: &Settings,
+    output: &Output,
+    arguments: &RunArguments,
+    mut config: SessionConfig,
+) -> Result<Attachment, CliError> {
+    let Connection { options, client, frames } = server::connect(settings, output).await?;
+    let key = clock::random_hex(12).map_err(|error| CliError::failed(format!("no randomness: {error}")))?;
+    let runners = server::runners(&client).await?;
+    if let Some(name) = &arguments.runner {
+        check_reachable(&runners, name, server::is_socket(&options))?;
+    }
+    let place = place(&runners, arguments, &hostname());
+    if !place.keeps_directory {
+        config.cwd = None;
+    }
+    let start = match (place.runner_id, arguments.wait) {
+        (None, None) => Start::Create { session_id: None, config, idempotency_key: Some(key) },
+        (runner_id, wait) => {
+            let mut frame = super::frame(None, Command::SessionCreate(SessionCreateParams { config }), wait);
+            frame.runner_id = runner_id;
+            frame.idempotency_key = Some(key);
+            let created: SessionCreatedData = super::data(super::call_frame(&client, &frame).await?)?;
+            Start::Attach { session_id: created.session_id, after: None }
+        }
+    };
+    Ok(Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?)
+}
+
+/// A runner alone starts sessions on its own machine only.
+fn check_reachable(runners: &[RunnerInfo], name: &str, is_socket: bool) -> Result<(), CliError> {
+    match runners.first() {
+        Some(own) if is_socket && own.runner_id != name => Err(CliError::unreachable(format!(
+            "without the hub, sessions can start on this machine only ('{}')",
+            own.runner_id
+        ))
+        .hint("leave out --runner, or try again when the hub is back")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Where a session shall run.
+#[derive(Debug, PartialEq)]
+struct Place {
+    runner_id: Option<String>,
+    /// The current directory means something there.
+    keeps_directory: bool,
+}
+
+/// The current directory is one of this machine, so without a word the session runs here, if it can.
+fn place(runners: &[RunnerInfo], arguments: &RunArguments, hostname: &str) -> Place {
+    if arguments.cwd.is_some() || runners.len() < 2 {
+        return Place { runner_id: arguments.runner.clone(), keeps_directory: true };
+    }
+    if let Some(name) = &arguments.runner {
+        let named = runners.iter().find(|runner| runner.runner_id == *name);
+        let keeps_directory = named.is_none_or(|runner| runner.hostname == hostname);
+        return Place { runner_id: Some(name.clone()), keeps_directory };
+    }
+    let fits = |runner: &&RunnerInfo| {
+        let can = runner.status == RunnerStatus::Online && runner.harnesses.contains(&arguments.harness);
+        can && runner.hostname == hostname
+    };
+    let here: Vec<&RunnerInfo> = runners.iter().filter(fits).collect();
+    match here.as_slice() {
+        [] => Place { runner_id: None, keeps_directory: false },
+        [one] => Place { runner_id: Some(one.runner_id.clone()), keeps_directory: true },
+        _ => Place { runner_id: None, keeps_directory: true },
+    }
+}
+
 async fn detach(
     output: &Output,
     attachment: &Attachment,
     session_id: &str,
     prompt: String,
 ) -> Result<(), CliError> {
-    use qd_link::client::Request;
-    use qd_wire::Command;
-    use qd_wire::command::PromptParams;
     let params = PromptParams { message: prompt, images: None, streaming_behavior: None, client_id: None };
     let client = attachment.client().ok_or_else(|| CliError::unreachable("the connection was lost"))?;
     super::succeed(client, &Request::session(session_id, Command::Prompt(params))).await?;
@@ -118,10 +183,39 @@ mod tests {
     use crate::arguments::{Cli, Command};
     use clap::Parser;
 
-    fn config(arguments: &[&str]) -> Result<SessionConfig, CliError> {
+    fn parsed(arguments: &[&str]) -> RunArguments {
         let cli = Cli::try_parse_from([&["qd", "run"], arguments, &["hello"]].concat()).unwrap();
         let Command::Run(arguments) = cli.command else { panic!("not run") };
-        session_config(&arguments, Path::new("/here"))
+        arguments
+    }
+
+    fn config(arguments: &[&str]) -> Result<SessionConfig, CliError> {
+        session_config(&parsed(arguments), Path::new("/here"))
+    }
+
+    #[test]
+    fn a_session_runs_where_its_directory_is() {
+        let runner = |name: &str, status: &str| -> RunnerInfo {
+            serde_json::from_value(json!({"runner_id":name,"hostname":format!("{name}-host"),"os":"linux",
+                "version":"1","status":status,"harnesses":["demo"],"max_sessions":9,"session_count":0}))
+            .unwrap()
+        };
+        let fleet = [runner("desk", "online"), runner("attic", "online"), runner("barn", "offline")];
+        let at = |hostname: &str, words: &[&str]| {
+            let place = place(&fleet, &parsed(&[&["--harness", "demo"], words].concat()), hostname);
+            (place.runner_id.unwrap_or_default(), place.keeps_directory)
+        };
+        assert_eq!(at("desk-host", &[]), ("desk".into(), true));
+        assert_eq!(at("desk-host", &["--runner", "attic"]), ("attic".into(), false));
+        assert_eq!(at("desk-host", &["--runner", "attic", "--cwd", "/srv"]), ("attic".into(), true));
+        assert_eq!(at("desk-host", &["--runner", "desk"]), ("desk".into(), true));
+        assert_eq!(at("barn-host", &[]), (String::new(), false), "nobody is here");
+        assert_eq!(at("barn-host", &["--cwd", "/srv"]), (String::new(), true));
+        assert!(check_reachable(&fleet[..1], "desk", true).is_ok());
+        assert!(check_reachable(&fleet, "nobody", false).is_ok(), "the hub knows better");
+        assert!(check_reachable(&fleet[..1], "attic", true).unwrap_err().message.contains("'desk'"));
+        let alone = place(&fleet[..1], &parsed(&[]), "elsewhere");
+        assert_eq!(alone, Place { runner_id: None, keeps_directory: true });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::arguments::SearchArguments;
 use crate::clock;
 use crate::error::CliError;
 use crate::output::{Output, Style, age, one_line};
-use crate::server;
+use crate::server::{self, Connection};
 use crate::settings::Settings;
 
 const SNIPPET_CHARACTERS_MAX: usize = 160;
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     if query.trim().is_empty() {
         return Err(CliError::usage("the query is empty").hint("say what to find: qd search WORDS"));
     }
-    let (client, _frames) = server::connect(settings).await?;
+    let Connection { client, frames: _frames, .. } = server::connect_hub(settings).await?;
     let params = SearchParams { query, role: arguments.role, limit: Some(arguments.limit), offset: None };
     let data: SearchData = client.query(&Request::system(Command::Search(params))).await?;
     if output.json {

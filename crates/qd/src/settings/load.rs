@@ -3,14 +3,25 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
-use super::{CommonFlags, HostList, Layer, LogLevel, Settings, UpFlags, Words};
+use super::{Flags, HangRestart, HostList, Layer, LogLevel, Resume, RunnerSocket, Settings, Tls, Words};
 use crate::error::CliError;
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:7433";
 const RUNNER_ID_DEFAULT: &str = "local";
 const RUNNER_ID_BYTES_MAX: usize = 64;
 const MAX_SESSIONS_DEFAULT: u64 = 1000;
+const RUNNER_TIMEOUT_DEFAULT: u64 = 30;
+const SPOOL_MIB_DEFAULT: u64 = 256;
+const HANG_WARNING_DEFAULT: u64 = 30;
+const PROBE_INTERVAL_DEFAULT: u64 = 30;
+/// A year of seconds; more is a mistake of units.
+const SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
+/// A tebibyte; more is a mistake of units.
+const MIB_MAX: u64 = 1 << 20;
+/// The socket's name, in the runtime directory or in the data directory.
+const SOCKET_NAME: &str = "qd-runner.sock";
 
 /// The environment as it was at the start.
 #[derive(Debug, Clone, Default)]
@@ -66,11 +77,10 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
 pub(crate) fn load(
     environment: &Environment,
     config: Option<&Path>,
-    common: CommonFlags,
-    up: UpFlags,
+    flags: Flags,
 ) -> Result<Settings, CliError> {
     let file = read_file(environment, config)?;
-    let layer = Layer::from_flags(common, up).over(Layer::from_environment(environment)?).over(file);
+    let layer = Layer::from_flags(flags).over(Layer::from_environment(environment)?).over(file);
     resolve(environment, layer)
 }
 
@@ -85,29 +95,109 @@ fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError
                     .hint("name one with --data-dir")
             })?,
     };
-    let runner_id = layer.runner_id.unwrap_or_else(|| RUNNER_ID_DEFAULT.to_owned());
-    let plain = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
-    if runner_id.is_empty() || runner_id.len() > RUNNER_ID_BYTES_MAX || !runner_id.chars().all(plain) {
-        return Err(CliError::usage(format!("runner_id '{runner_id}' is not usable"))
-            .hint(format!("take up to {RUNNER_ID_BYTES_MAX} letters, digits, '.', '_' and '-'")));
-    }
+    // Agents and sockets are found by it from other directories too.
+    let data_dir = std::path::absolute(data_dir)?;
     let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
     if max_sessions == 0 {
         return Err(
             CliError::usage("max_sessions is 0, so no session could ever start").hint("take 1 or more")
         );
     }
+    let spool_mib = bounded("spool_max_mib", layer.spool_max_mib.unwrap_or(SPOOL_MIB_DEFAULT), MIB_MAX)?;
+    let hang_restart = match layer.hang_restart.unwrap_or(HangRestart::Off) {
+        HangRestart::Off => None,
+        HangRestart::After(after) => Some(seconds("hang_restart", Some(after), after)?),
+    };
     Ok(Settings {
+        runner_sockets: runner_sockets(environment, layer.runner_socket, &data_dir)?,
         data_dir,
         url: layer.url,
         token: layer.token,
+        fingerprint: layer.fingerprint,
         log_level: layer.log_level.unwrap_or(LogLevel::Warn),
         listen: layer.listen.unwrap_or_else(|| LISTEN_DEFAULT.to_owned()),
+        tls: layer.tls.unwrap_or(Tls::Auto),
+        tls_files: tls_files(environment, layer.tls_cert, layer.tls_key)?,
         allowed_hosts: layer.allowed_hosts.unwrap_or_else(HostList::none),
+        runner_timeout: seconds("runner_timeout", layer.runner_timeout, RUNNER_TIMEOUT_DEFAULT)?,
+        runner_id: checked_runner_id(layer.runner_id.unwrap_or_else(|| RUNNER_ID_DEFAULT.to_owned()))?,
         pi_command: layer.pi_command.unwrap_or_else(|| Words::one("pi")),
-        runner_id,
         max_sessions,
+        spool_bytes_max: spool_mib << 20,
+        resume: layer.resume.unwrap_or(Resume::OnUse),
+        hang_warning: seconds("hang_warning", layer.hang_warning, HANG_WARNING_DEFAULT)?,
+        hang_restart,
+        probe_interval: seconds("probe_interval", layer.probe_interval, PROBE_INTERVAL_DEFAULT)?,
+        local: false,
     })
+}
+
+/// A name for a runner that can stand in headers, paths and tables.
+pub(crate) fn checked_runner_id(runner_id: String) -> Result<String, CliError> {
+    if runner_id.is_empty()
+        || runner_id.len() > RUNNER_ID_BYTES_MAX
+        || !runner_id.chars().all(is_runner_id_character)
+    {
+        return Err(CliError::usage(format!("runner_id '{runner_id}' is not usable"))
+            .hint(format!("take up to {RUNNER_ID_BYTES_MAX} letters, digits, '.', '_' and '-'")));
+    }
+    Ok(runner_id)
+}
+
+/// The name of a machine as a runner's name; what does not fit becomes a dash.
+pub(crate) fn runner_id_of_hostname(hostname: &str) -> String {
+    let fits = |character: char| if is_runner_id_character(character) { character } else { '-' };
+    let name: String = hostname.chars().map(fits).take(RUNNER_ID_BYTES_MAX).collect();
+    if name.is_empty() { "runner".to_owned() } else { name }
+}
+
+fn is_runner_id_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "._-".contains(character)
+}
+
+/// The place named, or the usual one with the data directory behind it.
+fn runner_sockets(
+    environment: &Environment,
+    socket: Option<RunnerSocket>,
+    data_dir: &Path,
+) -> Result<Vec<PathBuf>, CliError> {
+    Ok(match socket {
+        Some(RunnerSocket::Off) => Vec::new(),
+        Some(RunnerSocket::At(path)) => vec![std::path::absolute(expand_home(environment, path))?],
+        None => {
+            let runtime = environment.get("XDG_RUNTIME_DIR").map(PathBuf::from);
+            let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir());
+            runtime.into_iter().chain([data_dir.to_path_buf()]).map(|base| base.join(SOCKET_NAME)).collect()
+        }
+    })
+}
+
+fn tls_files(
+    environment: &Environment,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<(PathBuf, PathBuf)>, CliError> {
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            Ok(Some((expand_home(environment, certificate), expand_home(environment, key))))
+        }
+        (Some(_), None) | (None, Some(_)) => {
+            Err(CliError::usage("tls_cert and tls_key belong together, and one is missing")
+                .hint("name both files, or neither for a self-signed certificate"))
+        }
+    }
+}
+
+fn seconds(name: &str, value: Option<u64>, default: u64) -> Result<Duration, CliError> {
+    bounded(name, value.unwrap_or(default), SECONDS_MAX).map(Duration::from_secs)
+}
+
+fn bounded(name: &str, value: u64, max: u64) -> Result<u64, CliError> {
+    if (1..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(CliError::usage(format!("{name} is {value}")).hint(format!("take 1 to {max}")))
 }
 
 fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer, CliError> {

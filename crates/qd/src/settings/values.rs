@@ -1,5 +1,6 @@
 //! Types of settings that are not plain text or numbers.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
@@ -42,6 +43,115 @@ impl FromStr for LogLevel {
             "debug" => Ok(LogLevel::Debug),
             "trace" => Ok(LogLevel::Trace),
             other => Err(format!("'{other}' is not off, error, warn, info, debug or trace")),
+        }
+    }
+}
+
+/// A word out of a few: read from text, and in the file from a string.
+macro_rules! words_of_a_setting {
+    ($(#[$doc:meta])* $name:ident { $( $(#[$variant_doc:meta])* $variant:ident = $word:literal ),* } expected $expected:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+        #[serde(try_from = "String")]
+        pub(crate) enum $name { $( $(#[$variant_doc])* $variant ),* }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text.to_ascii_lowercase().as_str() {
+                    $( $word => Ok($name::$variant), )*
+                    other => Err(format!(concat!("'{}' is not ", $expected), other)),
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+    };
+}
+
+words_of_a_setting! {
+    /// When the server encrypts.
+    Tls {
+        /// When machines beyond this one can reach it.
+        Auto = "auto",
+        On = "on",
+        Off = "off"
+    } expected "auto, on or off"
+}
+
+words_of_a_setting! {
+    /// When agents of last time are started again.
+    Resume { OnUse = "on-use", AtStart = "at-start" } expected "on-use or at-start"
+}
+
+/// Where the runner of this machine listens.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub(crate) enum RunnerSocket {
+    Off,
+    At(PathBuf),
+}
+
+impl From<String> for RunnerSocket {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "off" => RunnerSocket::Off,
+            _ => RunnerSocket::At(PathBuf::from(text)),
+        }
+    }
+}
+
+impl FromStr for RunnerSocket {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.to_owned().into())
+    }
+}
+
+/// Seconds of silence after which an agent is restarted, or `off`; in the file a number or a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "NumberOrText")]
+pub(crate) enum HangRestart {
+    Off,
+    After(u64),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<NumberOrText> for HangRestart {
+    type Error = String;
+
+    fn try_from(value: NumberOrText) -> Result<Self, Self::Error> {
+        match value {
+            NumberOrText::Number(seconds) => Ok(HangRestart::After(seconds)),
+            NumberOrText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl FromStr for HangRestart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_ascii_lowercase().as_str() {
+            "off" => Ok(HangRestart::Off),
+            number => number
+                .parse()
+                .map(HangRestart::After)
+                .map_err(|_| format!("'{number}' is neither off nor a number of seconds")),
         }
     }
 }

@@ -1,19 +1,20 @@
 //! Hub and runner in one process, joined by the in-memory link.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use qd_hub::{HubConfig, HubError, LoginCodes, OwnerToken};
+use qd_hub::{HubConfig, HubError, HubTls, LocalRunner, LoginCodes, OwnerToken};
 use qd_link::memory;
-use qd_runner::process::{GuardCommand, ProcessConfig};
-use qd_runner::{Runner, RunnerConfig};
+use qd_runner::{Runner, Uplink};
 use qd_store::{HubStore, RunnerStore, StoreOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::CliError;
+use crate::runner::config::{Role, runner_config};
 use crate::settings::{Environment, Settings};
+use crate::socket;
 
 /// The runner stops its sessions first, within eight seconds of its own; so the clients get one second.
 const CLIENTS_GRACE: Duration = Duration::from_secs(1);
@@ -35,6 +36,7 @@ impl Spine {
         environment: &Environment,
         token: &str,
         listener: TcpListener,
+        tls: Option<HubTls>,
         stop: &CancellationToken,
     ) -> Result<Spine, CliError> {
         let open = |error: qd_store::StoreError| {
@@ -48,12 +50,15 @@ impl Spine {
         let login_codes = LoginCodes::default();
         let hub_stop = CancellationToken::new();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut config = hub_config(settings, token, &login_codes);
-        // A bare address cannot be a name made to point here, so the one we listen on is safe to allow.
-        config.allowed_hosts.push(listener.local_addr()?.ip().to_string());
-        let hub = tokio::spawn(qd_hub::serve(config, listener, hub_store.clone(), hub_end, hub_stop.clone()));
-        let config = runner_config(settings, environment)?;
-        let runner = Runner::start(config, runner_store, runner_end, stop.clone())
+        let mut config = hub_config(settings, token, &login_codes, listener.local_addr()?);
+        config.tls = tls;
+        let local = LocalRunner { runner_id: settings.runner_id.clone(), link: hub_end };
+        let hub =
+            tokio::spawn(qd_hub::serve(config, listener, hub_store.clone(), Some(local), hub_stop.clone()));
+        let role =
+            Role { runner_id: settings.runner_id.clone(), local_socket: local_socket(settings), keys: None };
+        let config = runner_config(settings, environment, role)?;
+        let runner = Runner::start(config, runner_store, Uplink::Memory(runner_end), stop.clone())
             .await
             .map_err(|error| CliError::failed(error.to_string()))?;
         Ok(Spine { hub, runner: Some(runner), hub_store, hub_stop, stop: stop.clone(), login_codes })
@@ -91,28 +96,29 @@ impl Spine {
     }
 }
 
-fn hub_config(settings: &Settings, token: &str, login_codes: &LoginCodes) -> HubConfig {
-    let mut config = HubConfig::new(OwnerToken::new(token), login_codes.clone());
-    config.server_version = env!("CARGO_PKG_VERSION").to_owned();
-    config.allowed_hosts = settings.allowed_hosts.names().to_vec();
-    config.limits.shutdown_grace = CLIENTS_GRACE;
-    config
+/// The socket is a convenience here: without it the hub still answers.
+fn local_socket(settings: &Settings) -> Option<PathBuf> {
+    match socket::choose(settings) {
+        Ok(place) => {
+            let place = place?;
+            if let Some(notice) = &place.notice {
+                tracing::warn!("{notice}");
+            }
+            Some(place.path)
+        }
+        Err(error) => {
+            let hint = error.hint.unwrap_or_default();
+            tracing::warn!("{}; local commands need the hub ({hint})", error.message);
+            None
+        }
+    }
 }
 
-fn runner_config(settings: &Settings, environment: &Environment) -> Result<RunnerConfig, CliError> {
-    let home = environment.home().unwrap_or_else(|| PathBuf::from("/"));
-    let pi_user_dir =
-        environment.get("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), PathBuf::from);
-    Ok(RunnerConfig {
-        runner_id: settings.runner_id.clone(),
-        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        data_dir: settings.data_dir.clone(),
-        pi_command: settings.pi_command.as_slice().to_vec(),
-        pi_user_dir,
-        default_cwd: Some(home),
-        max_sessions: usize::try_from(settings.max_sessions).unwrap_or(usize::MAX),
-        guard: GuardCommand { program: std::env::current_exe()?, args: vec!["guard".into()] },
-        process: ProcessConfig::default(),
-    })
+fn hub_config(settings: &Settings, token: &str, login_codes: &LoginCodes, listen: SocketAddr) -> HubConfig {
+    let mut config = HubConfig::new(OwnerToken::new(token), login_codes.clone());
+    config.server_version = env!("CARGO_PKG_VERSION").to_owned();
+    config.allowed_hosts = super::tls::names(settings, listen);
+    config.limits.shutdown_grace = CLIENTS_GRACE;
+    config.limits.runner_silence_max = settings.runner_timeout;
+    config
 }

@@ -179,24 +179,6 @@ async fn our_own_extension_never_keeps_pi_from_starting() {
 }
 
 #[tokio::test]
-async fn messages_that_waited_at_kill_9_are_named() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
-    mux.wait_event("agent.input_needed").await;
-    mux.ok(json!({"cmd": "follow_up", "session_id": session, "message": "and then paint it"})).await;
-    let queued =
-        mux.wait_for("the queue", |frame| frame["queue"]["follow_up"][0] == "and then paint it").await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
-    mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": queued["seq"]})).await;
-    let warning = mux.wait_event("notify").await;
-    assert!(warning["message"].as_str().unwrap().contains("and then paint it"), "{warning}");
-    let queue = mux.wait_event("queue.changed").await;
-    assert_eq!(queue["queue"], json!({"steering": [], "follow_up": []}));
-}
-
-#[tokio::test]
 async fn a_wrong_type_names_its_field() {
     let (_qd, mut mux) = demo().await;
     let session = demo_session(&mut mux).await;

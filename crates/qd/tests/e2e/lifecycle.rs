@@ -125,6 +125,8 @@ async fn sessions_and_runners_are_listed() {
     assert_eq!((&runner["runner_id"], &runner["status"]), (&json!("local"), &json!("online")));
     assert_eq!(runner["harnesses"], json!(["demo"]), "pi is not installed here");
     let mut watcher = qd.connect().await;
+    // News of the list comes to who has asked for the list.
+    watcher.ok(json!({"cmd": "list_sessions"})).await;
     let cwd = qd.world().work();
     let first = mux.create(json!({"harness": "demo", "cwd": cwd, "title": "One"})).await;
     let second =

@@ -4,8 +4,10 @@
 
 mod access;
 mod cli;
+mod coming_back;
 mod crashes;
 mod demo;
+mod fleet;
 mod garbage;
 mod identity;
 mod interleavings;
@@ -19,6 +21,7 @@ mod pi_settings;
 mod pi_turns;
 mod reconnect;
 mod server;
+mod supervision;
 
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::Mux;

@@ -94,8 +94,8 @@ async fn sigterm_ends_pi_and_its_tools_too() {
 }
 
 #[tokio::test]
-async fn an_address_others_can_reach_needs_a_word() {
-    let output = world().run(&["up", "--listen", "0.0.0.0:0"]).await;
+async fn an_address_others_can_reach_needs_tls_or_a_word() {
+    let output = world().run(&["up", "--listen", "0.0.0.0:0", "--tls", "off"]).await;
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--insecure-bind"));
 }

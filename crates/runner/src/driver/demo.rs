@@ -78,6 +78,7 @@ impl DemoDriver {
             }
             AgentRequest::Abort => self.agent.abort(events),
             AgentRequest::Answer { request_id, answer } => self.agent.answer(now, &request_id, &answer),
+            AgentRequest::GetState => {}
             AgentRequest::GetStats => return to_value(&self.stats()),
             other => return Err(format!("The demo agent cannot do this: {other:?}")),
         }

@@ -7,7 +7,7 @@ mod home;
 mod launch;
 mod version;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qd_core::agent::AgentEvent;
@@ -39,7 +39,7 @@ type Waiting = Arc<Mutex<Requests>>;
 /// Requests that wait for pi's answer.
 enum Requests {
     /// By the id we gave them.
-    Open(HashMap<String, Reply>),
+    Open(BTreeMap<String, Reply>),
     /// pi is gone, for this reason: none waits in vain.
     Gone(String),
 }
@@ -54,6 +54,10 @@ pub struct PiDriver {
     handle: PiHandle,
     /// Told to the session before anything else the agent does.
     warnings: Vec<String>,
+    /// pi has closed its output.
+    is_stdout_closed: bool,
+    /// Why we killed it.
+    condemned: Option<String>,
 }
 
 impl PiDriver {
@@ -63,7 +67,7 @@ impl PiDriver {
         let launched = launch::launch(runner, &request).await?;
         let mut process = launched.process;
         let stdout = process.take_stdout().ok_or("The agent's output is already taken")?;
-        let waiting: Waiting = Arc::new(Mutex::new(Requests::Open(HashMap::new())));
+        let waiting: Waiting = Arc::new(Mutex::new(Requests::Open(BTreeMap::new())));
         let handle = PiHandle::new(process.stdin().clone(), Arc::clone(&waiting), launched.place);
         Ok(PiDriver {
             process,
@@ -73,6 +77,8 @@ impl PiDriver {
             waiting,
             handle,
             warnings: launched.warnings,
+            is_stdout_closed: false,
+            condemned: None,
         })
     }
 
@@ -89,6 +95,16 @@ impl PiDriver {
             cpu_pct: Some(stats.cpu_pct),
             uptime_s: Some(stats.uptime_s),
         }
+    }
+
+    pub fn is_stdout_open(&self) -> bool {
+        !self.is_stdout_closed
+    }
+
+    /// Kills pi; how it ended is then told by [`next`](Self::next).
+    pub fn condemn(&mut self, reason: String) {
+        self.condemned = Some(reason);
+        self.process.kill();
     }
 
     /// Reads what pi printed and decodes it.
@@ -139,11 +155,15 @@ impl PiDriver {
     }
 
     async fn gone(&mut self, read_error: Option<String>) -> Progress {
+        self.is_stdout_closed = true;
         if read_error.is_some() {
             self.process.kill();
         }
         let status = self.process.exited().await;
-        let mut error = format!("pi ended: {status}");
+        let mut error = match &self.condemned {
+            Some(reason) => format!("{reason}; it was killed"),
+            None => format!("pi ended: {status}"),
+        };
         if let Some(read_error) = read_error {
             error.push_str(&format!(" after its output could not be read: {read_error}"));
         }
@@ -167,7 +187,7 @@ impl PiDriver {
         }
     }
 
-    pub async fn close(mut self) {
+    pub async fn close(mut self, how: Close) {
         self.fail_waiting("The session was closed before the agent answered");
         let process = self.process;
         // pi ends by itself when its input ends; what it still prints must not block it.
@@ -179,7 +199,7 @@ impl PiDriver {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            _ = process.close(Close::Graceful) => {}
+            _ = process.close(how) => {}
             () = drain => {}
         }
     }

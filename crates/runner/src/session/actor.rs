@@ -1,42 +1,43 @@
 //! The loop of a session.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use qd_core::agent::AgentEvent;
+use qd_core::health::Health;
 use qd_core::ledger::{IdName, Outcome, Token};
 use qd_core::outbox::Outbox;
 use qd_core::session::{Memory, Session};
-use qd_link::memory::LinkSender;
-use qd_store::{OutcomeRow, RunnerStore};
+use qd_store::{OutcomeRow, RunnerBatch, RunnerStore};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::ProcessStats;
 use tokio::sync::{mpsc, oneshot};
 
 use super::admit::{Admitted, Held};
+use super::kept::Delivery;
 use super::prompts::Door;
 use super::{Ended, Incoming, MAILBOX_MAX, SessionInput};
+use crate::board::Board;
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::driver::{AgentFailure, Driver, DriverHandle, Progress};
+use crate::outlet::Outlet;
 use crate::submissions::Submissions;
 
 /// Inputs taken before the results are published.
 const INPUTS_PER_ROUND_MAX: usize = 64;
 
-/// Process figures go out this often.
-const HEARTBEAT_MS: i64 = 10_000;
-
-/// Process figures are read this often at most.
-const STATS_MS_MAX: i64 = 2_000;
+/// How long to wait before what has no record is saved again, after a failure.
+const SAVE_RETRY_MS: i64 = 5_000;
 
 /// What all sessions of a runner share.
 pub(crate) struct Shared {
     pub(crate) config: RunnerConfig,
     pub(crate) store: RunnerStore,
-    pub(crate) link: LinkSender,
+    pub(crate) outlet: Outlet,
+    pub(crate) board: Board,
     pub(crate) submissions: Submissions,
     /// Agents running or starting, for `max_sessions`.
     pub(crate) agents: Arc<AtomicUsize>,
@@ -100,20 +101,28 @@ pub(crate) struct SessionActor {
     /// What the agent did before the session was ready; told after `session.created`.
     pub(super) early: Vec<AgentEvent>,
     /// The questions the store knows of.
-    pub(super) stored_questions: HashSet<String>,
+    pub(super) stored_questions: BTreeSet<String>,
     pub(super) lane: VecDeque<Admitted>,
     pub(super) lane_busy: Option<Token>,
     /// Commands that wait for the agent to be ready.
     pub(super) parked: Vec<Admitted>,
     /// Commands that wait for other commands.
-    pub(super) held: HashMap<Token, Held>,
+    pub(super) held: BTreeMap<Token, Held>,
     pub(super) door: Door,
-    pub(super) running: HashMap<Token, Admitted>,
+    pub(super) running: BTreeMap<Token, Admitted>,
     pub(super) creating: Option<Token>,
     pub(super) aborts: u32,
-    pub(super) next_heartbeat: i64,
-    /// Process figures and when they were read: reading them costs more than answering a command.
-    stats: Option<(i64, ProcessStats)>,
+    pub(super) health: Health,
+    /// The figures of the last look at the process: reading them costs more than answering a command.
+    pub(super) stats: Option<ProcessStats>,
+    /// A kept input on its way to the agent.
+    pub(super) delivery: Option<Delivery>,
+    /// The agent refused a kept input: the rest waits for its next start.
+    pub(super) is_delivery_blocked: bool,
+    /// The agent ran when the runner stopped.
+    pub(super) was_up_at_shutdown: bool,
+    /// What has no record is saved again at this time at the earliest, after a failure.
+    save_after: i64,
     pub(super) finished: bool,
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -141,10 +150,18 @@ pub(crate) fn spawn_restored(
     restored: super::row::Restored,
 ) -> mpsc::Sender<SessionInput> {
     let mut actor = SessionActor::new(shared, restored.session, restored.config, restored.created_at, true);
-    if restored.interrupted {
-        actor.session.interrupted(now_ms(), restored.open_questions.clone(), &mut actor.out);
+    let now = now_ms();
+    actor.stored = Some(restored.stored);
+    actor.stored_questions = restored.open_questions.iter().cloned().collect();
+    actor.session.interrupted(now, restored.was_working, restored.open_questions, &mut actor.out);
+    for cut_off in shared.submissions.take_cut_off(&actor.session.identity().session_id) {
+        actor.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut actor.out);
+        // Stored with the record that tells of it, so that it is told once.
+        actor.outcomes.push(cut_off.told());
     }
-    actor.stored_questions = restored.open_questions.into_iter().collect();
+    if restored.may_resume && shared.config.resume_at_start {
+        actor.start_agent();
+    }
     spawn(actor)
 }
 
@@ -181,17 +198,21 @@ impl SessionActor {
             settled: Vec::new(),
             stored: None,
             early: Vec::new(),
-            stored_questions: HashSet::new(),
+            stored_questions: BTreeSet::new(),
             lane: VecDeque::new(),
             lane_busy: None,
             parked: Vec::new(),
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             door: Door::default(),
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             creating: None,
             aborts: 0,
-            next_heartbeat: 0,
+            health: Health::new(&shared.config.supervision),
             stats: None,
+            delivery: None,
+            is_delivery_blocked: false,
+            was_up_at_shutdown: false,
+            save_after: 0,
             finished: false,
             stopping: None,
         }
@@ -200,6 +221,7 @@ impl SessionActor {
     async fn run(mut self) {
         let mut events = Vec::new();
         self.publish().await;
+        self.save().await;
         while !self.finished {
             match self.wait(&mut events).await {
                 Wake::Input(None) => break,
@@ -208,8 +230,11 @@ impl SessionActor {
                 Wake::Timer => self.timers().await,
             }
             self.pump_lane().await;
+            self.deliver_kept().await;
+            self.supervise().await;
             self.finished |= self.is_phantom();
             self.publish().await;
+            self.save().await;
         }
         let creations = self.refuse_the_rest().await;
         if let Some(done) = self.stopping.take() {
@@ -316,11 +341,24 @@ impl SessionActor {
             SessionInput::Started { generation, result } => self.agent_started(generation, *result).await,
             SessionInput::Prepared { generation, result } => self.agent_prepared(generation, *result).await,
             SessionInput::Executed { token, result } => self.executed(token, *result),
+            SessionInput::Probed { generation } => {
+                if generation == self.generation {
+                    self.health.answered();
+                }
+            }
             SessionInput::Changes { generation, effects } => {
                 if generation == self.generation {
                     effects.into_iter().for_each(|effect| self.apply(effect));
                 }
             }
+            // Of a session that may never come to be there is nothing to tell.
+            SessionInput::Describe(_) | SessionInput::Snapshot | SessionInput::HubHas(_) if !self.exists => {}
+            SessionInput::Describe(answer) => {
+                // Nobody may be waiting any more.
+                let _ = answer.send(Box::new(self.session.state()));
+            }
+            SessionInput::Snapshot => self.session.resync(now_ms(), &mut self.out),
+            SessionInput::HubHas(seq) => self.session.skip_to(seq),
             SessionInput::Shutdown(done) => {
                 self.stopping = Some(done);
                 self.shutdown().await;
@@ -329,11 +367,13 @@ impl SessionActor {
     }
 
     async fn shutdown(&mut self) {
+        self.was_up_at_shutdown = self.agent != AgentState::None;
         if self.exists {
             if self.agent != AgentState::None {
                 self.stop_agent(qd_core::session::Gone::Stopped).await;
             }
         } else if let Some(driver) = self.driver.take() {
+            self.forget_agent();
             driver.close().await;
         }
         self.finished = true;
@@ -342,8 +382,8 @@ impl SessionActor {
     fn next_deadline(&self) -> Option<i64> {
         let questions = self.session.next_question_deadline();
         let held = self.held.values().filter_map(|held| held.deadline).min();
-        let heartbeat = (self.next_heartbeat > 0).then_some(self.next_heartbeat);
-        [questions, held, heartbeat, self.door.deadline()].into_iter().flatten().min()
+        let health = self.health.next_deadline();
+        [questions, held, health, self.door.deadline()].into_iter().flatten().min()
     }
 
     async fn timers(&mut self) {
@@ -351,31 +391,27 @@ impl SessionActor {
         self.session.expire_questions(now, &mut self.out);
         self.expire_held(now);
         self.door_timer(now);
-        if self.next_heartbeat > 0 && self.next_heartbeat <= now {
-            self.next_heartbeat = now + HEARTBEAT_MS;
-            if let Some(process) = self.process_stats(now) {
-                self.session.heartbeat(now, process, &mut self.out);
+    }
+
+    /// Stores what changed without a record: what the hub has, what a kept input became, where the agent's file is.
+    async fn save(&mut self) {
+        let now = now_ms();
+        let is_stored = self.stored.as_ref() == Some(self.session.memory());
+        if !self.exists || self.finished || is_stored || now < self.save_after {
+            return;
+        }
+        let batch = RunnerBatch {
+            session_id: self.session.identity().session_id.clone(),
+            session_row: Some(super::row::session_row(self, now)),
+            ..RunnerBatch::default()
+        };
+        match self.shared.store.commit(batch).await {
+            Ok(()) => self.stored = Some(self.session.memory().clone()),
+            Err(error) => {
+                tracing::warn!(%error, "a session's row could not be stored; it is tried again");
+                self.save_after = now + SAVE_RETRY_MS;
             }
         }
-    }
-
-    /// The agent's process figures, not older than [`STATS_MS_MAX`].
-    pub(super) fn process_stats(&mut self, now: i64) -> Option<ProcessStats> {
-        if let Some((at, stats)) = &self.stats
-            && self.driver.is_some()
-            && now - at < STATS_MS_MAX
-        {
-            return Some(stats.clone());
-        }
-        let stats = self.driver.as_ref().and_then(Driver::stats);
-        self.stats = stats.clone().map(|stats| (now, stats));
-        stats
-    }
-
-    pub(super) fn start_heartbeat(&mut self) {
-        self.stats = None;
-        let has_process = self.process_stats(now_ms()).is_some();
-        self.next_heartbeat = if has_process { now_ms() + HEARTBEAT_MS } else { 0 };
     }
 
     pub(super) fn handle(&self) -> Option<DriverHandle> {

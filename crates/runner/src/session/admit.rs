@@ -9,10 +9,11 @@ use qd_wire::command_table::Lane;
 
 use super::Incoming;
 use super::actor::SessionActor;
+use super::commands::beginning;
 use crate::clock::now_ms;
 use crate::driver::AgentFailure;
 use crate::runner::BARRIER;
-use crate::submissions::{Owner, Release, outcome_row};
+use crate::submissions::{Owner, Release, in_flight_row, outcome_row};
 
 /// How long a command waits for those it depends on.
 const DEPENDENCY_WAIT_MS: i64 = 30_000;
@@ -58,6 +59,9 @@ impl SessionActor {
             return self.refuse(&incoming, &error);
         }
         let submission = self.submission(&incoming);
+        if let Some(error) = self.no_room_for(&command, submission.as_ref()) {
+            return self.refuse(&incoming, &error);
+        }
         let Some(submission) = submission else {
             return self.dispatch(Admitted { incoming, command, submission: None, turns_before: 0 }).await;
         };
@@ -77,6 +81,21 @@ impl SessionActor {
             Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
             Verdict::Reject(error) => self.refuse(&admitted.incoming, &error),
         }
+    }
+
+    /// New work is refused while the spool is full. What ran before is still answered, and running turns go on.
+    fn no_room_for(&self, command: &Command, submission: Option<&Submission>) -> Option<String> {
+        let is_new_work = matches!(
+            command,
+            Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) | Command::SessionCreate(_)
+        );
+        if !is_new_work {
+            return None;
+        }
+        let error = self.shared.spool_is_full()?;
+        let is_repeat =
+            submission.is_some_and(|submission| self.shared.submissions.is_repeat(now_ms(), submission));
+        (!is_repeat).then_some(error)
     }
 
     /// A command that waited goes on.
@@ -109,7 +128,7 @@ impl SessionActor {
                 admitted.submission.as_ref().filter(|submission| submission.key.is_some())
         {
             // On disk before it runs: after a crash it is known to have been under way.
-            self.outcomes.push(outcome_row(submission, now_ms(), None));
+            self.outcomes.push(in_flight_row(submission, now_ms(), &beginning(&admitted.command)));
             self.publish().await;
         }
         match spec.lane {
@@ -155,7 +174,14 @@ impl SessionActor {
         let session_version = self.exists.then(|| self.session.memory().version);
         let indeterminate = spec.mutating && result.as_ref().is_err_and(|failure| failure.lost);
         let result = result.map_err(|failure| failure.error);
+        // A lost abort needs no words: what it should have ended is over.
+        let is_abort = matches!(admitted.command, Command::Abort(_) | Command::AbortRetry(_));
+        if indeterminate && self.exists && !is_abort {
+            let beginning = beginning(&admitted.command);
+            self.session.cut_off(now, &admitted.incoming.cmd, &beginning, &mut self.out);
+        }
         let response = Response {
+            origin: admitted.incoming.origin,
             id: &admitted.incoming.link_id,
             cmd: &admitted.incoming.cmd,
             result: result.as_ref().map(Option::as_deref).map_err(String::as_str),
@@ -180,6 +206,7 @@ impl SessionActor {
     /// An answer without an outcome: the command never entered.
     pub(super) fn refuse(&mut self, incoming: &Incoming, error: &str) {
         let response = Response {
+            origin: incoming.origin,
             id: &incoming.link_id,
             cmd: &incoming.cmd,
             result: Err(error),
@@ -192,6 +219,7 @@ impl SessionActor {
 
     fn replay(&mut self, incoming: &Incoming, outcome: &Outcome) {
         let response = Response {
+            origin: incoming.origin,
             id: &incoming.link_id,
             cmd: &incoming.cmd,
             result: outcome.result.as_ref().map(Option::as_deref).map_err(String::as_str),

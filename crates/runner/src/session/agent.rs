@@ -63,6 +63,7 @@ impl SessionActor {
             Ok(driver) => {
                 let handle = driver.handle();
                 self.driver = Some(driver);
+                self.watch_process();
                 let sender = self.sender.clone();
                 tokio::spawn(async move {
                     let result = Box::new(handle.prepare().await);
@@ -83,7 +84,9 @@ impl SessionActor {
         let mut up = match result {
             Ok(up) => up,
             Err(error) => {
-                if let Some(driver) = self.driver.take() {
+                let driver = self.driver.take();
+                self.forget_agent();
+                if let Some(driver) = driver {
                     driver.close().await;
                 }
                 return self.try_without_bridge(error).await;
@@ -109,7 +112,8 @@ impl SessionActor {
         if let Some(title) = self.config.title.clone().filter(|_| self.session.memory().title.is_none()) {
             self.session.title_changed(now_ms(), title, &mut self.out);
         }
-        self.start_heartbeat();
+        self.health.ready(now_ms());
+        self.is_delivery_blocked = false;
         self.answer_create(Ok(()));
         for admitted in std::mem::take(&mut self.parked) {
             self.execute(admitted).await;
@@ -122,8 +126,6 @@ impl SessionActor {
             return self.agent_failed(error).await;
         }
         self.bridge = false;
-        self.agent = AgentState::None;
-        self.slot = None;
         let message = format!("The bridge extension failed, so phases are less fine: {error}");
         tracing::warn!(message);
         self.start_agent();
@@ -132,11 +134,10 @@ impl SessionActor {
 
     /// The agent could not be started.
     async fn agent_failed(&mut self, error: String) {
-        self.agent = AgentState::None;
-        self.slot = None;
-        self.generation += 1;
+        let driver = self.driver.take();
+        self.forget_agent();
         self.early.clear();
-        if let Some(driver) = self.driver.take() {
+        if let Some(driver) = driver {
             driver.close().await;
         }
         if self.exists {
@@ -146,9 +147,20 @@ impl SessionActor {
         self.fail_waiting(&error);
     }
 
+    /// There is no agent any more, as far as our books go.
+    pub(super) fn forget_agent(&mut self) {
+        self.generation += 1;
+        self.agent = AgentState::None;
+        self.slot = None;
+        self.delivery = None;
+        self.stats = None;
+        self.health.gone();
+        self.shared.board.remove(&self.session.identity().session_id);
+    }
+
     /// Fails what waits for an agent that will not come. A session that never came up leaves nothing behind but
     /// these answers.
-    fn fail_waiting(&mut self, error: &str) {
+    pub(super) fn fail_waiting(&mut self, error: &str) {
         let mut waiting = std::mem::take(&mut self.parked);
         waiting.extend(self.door.empty());
         if !self.exists {
@@ -178,6 +190,9 @@ impl SessionActor {
     /// Takes what the agent did.
     pub(super) async fn agent_progress(&mut self, progress: Progress, events: &mut Vec<AgentEvent>) {
         let now = now_ms();
+        if !events.is_empty() {
+            self.health.output(now);
+        }
         if self.exists {
             let mut settled = false;
             for event in events.drain(..) {
@@ -189,6 +204,7 @@ impl SessionActor {
             }
             self.door_check();
             if settled {
+                self.note_native_file();
                 self.look_for_changes();
             }
         } else {
@@ -198,15 +214,21 @@ impl SessionActor {
         }
         if let Progress::Gone { error } = progress {
             self.driver = None;
-            self.next_heartbeat = 0;
             // While it is coming up, the failed preparation tells the whole story.
             if self.agent == AgentState::Ready {
-                self.agent = AgentState::None;
-                self.slot = None;
-                self.generation += 1;
+                self.forget_agent();
                 self.session.gone(now, Gone::Died { error: error.clone() }, &mut self.out);
                 self.fail_waiting(&error);
             }
+        }
+    }
+
+    /// Stored with the end of the turn, so that a file that is gone after a crash is missed.
+    fn note_native_file(&mut self) {
+        let memory = self.session.memory();
+        let file = memory.native_session_file.as_deref().filter(|_| !memory.is_native_file_written);
+        if file.is_some_and(|file| std::path::Path::new(file).is_file()) {
+            self.session.native_file_written();
         }
     }
 
@@ -243,11 +265,9 @@ impl SessionActor {
 
     /// Ends the agent and tells everybody.
     pub(super) async fn stop_agent(&mut self, gone: Gone) {
-        self.generation += 1;
-        self.agent = AgentState::None;
-        self.slot = None;
-        self.next_heartbeat = 0;
-        if let Some(driver) = self.driver.take() {
+        let driver = self.driver.take();
+        self.forget_agent();
+        if let Some(driver) = driver {
             driver.close().await;
         }
         self.early.clear();
@@ -271,6 +291,9 @@ impl SessionActor {
     /// Removes the agent's private directory.
     pub(super) fn forget_directory(&self) {
         let directory = self.shared.config.session_dir(&self.session.identity().session_id);
+        if !directory.exists() {
+            return;
+        }
         // An agent's temporary files can be many.
         tokio::task::spawn_blocking(move || {
             if let Err(error) = std::fs::remove_dir_all(&directory)

@@ -36,7 +36,7 @@ impl SessionActor {
             }
             Command::GetState(_) => {
                 let mut state = self.session.state();
-                state.process = self.process_stats(now_ms());
+                state.process = self.process_stats();
                 self.answer_with(admitted, &state);
             }
             Command::InputResponse(params) => {
@@ -99,7 +99,8 @@ impl SessionActor {
         let request = AgentRequest::Prompt {
             message: input.message,
             images: images.map(|image| Image { data: image.data, media_type: image.media_type }).collect(),
-            when_busy: input.when_busy,
+            // Whoever sent it saw an idle agent; what waited before it goes first.
+            when_busy: input.when_busy.or(self.has_deliveries().then_some(WhenBusy::FollowUp)),
         };
         self.offer_prompt(Prompt { admitted, request, client_id: input.client_id });
     }
@@ -130,6 +131,12 @@ impl SessionActor {
 
     /// The agent is done with a command.
     pub(super) fn executed(&mut self, token: Token, result: Result<Executed, AgentFailure>) {
+        if !result.as_ref().is_err_and(|failure| failure.lost) {
+            self.health.answered();
+        }
+        if self.delivery.as_ref().is_some_and(|delivery| delivery.token == token) {
+            return self.kept_answered(result);
+        }
         let Some(admitted) = self.running.remove(&token) else { return };
         if input_of(&admitted.command).is_some() {
             return self.prompt_answered(admitted, result);
@@ -237,6 +244,23 @@ impl SessionActor {
 /// `data` of a response, serialised once.
 pub(super) fn json_text<T: Serialize>(data: &T) -> Result<Arc<str>, AgentFailure> {
     serde_json::to_string(data).map(Arc::from).map_err(|error| AgentFailure::refused(error.to_string()))
+}
+
+/// The beginning of what a command says, for a person who must recognise it.
+pub(super) fn beginning(command: &Command) -> String {
+    const CHARACTERS_MAX: usize = 80;
+    let message = match command {
+        Command::Prompt(params) => &params.message,
+        Command::Steer(params) => &params.message,
+        Command::FollowUp(params) => &params.message,
+        _ => return String::new(),
+    };
+    let mut line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((cut, _)) = line.char_indices().nth(CHARACTERS_MAX) {
+        line.truncate(cut);
+        line.push('…');
+    }
+    line
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.

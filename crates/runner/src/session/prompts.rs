@@ -15,7 +15,7 @@ use super::actor::SessionActor;
 use super::admit::Admitted;
 use super::commands::json_text;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Disposition, Executed};
+use crate::driver::{AgentFailure, Begun, Disposition, DriverHandle, Executed};
 
 /// Prompts that may wait at the door.
 const WAITING_MAX: usize = 256;
@@ -52,6 +52,26 @@ impl Door {
         self.closed.as_ref().map(|closed| closed.until)
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.closed.is_none()
+    }
+
+    /// Somebody is speaking to the agent.
+    pub(super) fn close(&mut self, token: Token, turns_before: u64) {
+        let until = now_ms() + CLOSED_MS_MAX;
+        self.closed = Some(Closed { token, turns_before, is_accepted: false, until });
+    }
+
+    /// The agent has answered; if that began a turn, the door waits to see it.
+    pub(super) fn answered(&mut self, token: Token, has_begun: bool, disposition: Option<Disposition>) {
+        if let Some(closed) = self.closed.as_mut().filter(|closed| closed.token == token) {
+            closed.is_accepted = true;
+            if has_begun || disposition != Some(Disposition::Started) {
+                self.closed = None;
+            }
+        }
+    }
+
     /// Gives up on everybody who waits, and opens.
     pub(super) fn empty(&mut self) -> Vec<Admitted> {
         self.closed = None;
@@ -74,22 +94,14 @@ impl SessionActor {
     pub(super) fn prompt_answered(&mut self, admitted: Admitted, result: Result<Executed, AgentFailure>) {
         let token = admitted.token();
         let has_begun = self.session.turns() > admitted.turns_before;
-        let disposition = result.as_ref().ok().and_then(|executed| executed.disposition).map(|disposition| {
-            // The agent's own word is old by now if its turn began meanwhile.
-            if has_begun && disposition == Disposition::Handled { Disposition::Started } else { disposition }
-        });
+        let disposition = disposition_of(&result, has_begun);
         if !matches!(disposition, Some(Disposition::Started | Disposition::Queued)) {
             self.session.forget_prompt(token);
         }
         if disposition == Some(Disposition::Handled) {
             self.look_for_changes();
         }
-        if let Some(closed) = self.door.closed.as_mut().filter(|closed| closed.token == token) {
-            closed.is_accepted = true;
-            if has_begun || disposition != Some(Disposition::Started) {
-                self.door.closed = None;
-            }
-        }
+        self.door.answered(token, has_begun, disposition);
         let data = disposition.map(|disposition| json!({ "disposition": disposition.as_str() }));
         let result = result.and_then(|_| data.as_ref().map(json_text).transpose());
         self.finish(admitted, result);
@@ -112,8 +124,9 @@ impl SessionActor {
         }
     }
 
-    fn pump_door(&mut self) {
-        while self.door.closed.is_none() {
+    /// Lets the next ones through. What an earlier agent left unread goes first.
+    pub(super) fn pump_door(&mut self) {
+        while self.door.is_open() && !self.has_deliveries() {
             let Some(prompt) = self.door.waiting.pop_front() else { return };
             self.send_prompt(prompt);
         }
@@ -121,7 +134,7 @@ impl SessionActor {
 
     fn send_prompt(&mut self, prompt: Prompt) {
         let Prompt { mut admitted, request, client_id } = prompt;
-        let AgentRequest::Prompt { message, when_busy, .. } = &request else { return };
+        let AgentRequest::Prompt { message, when_busy, images } = &request else { return };
         let busy = self.session.is_working();
         if busy && when_busy.is_none() {
             return self.finish(admitted, Err(AgentFailure::refused(BUSY)));
@@ -136,6 +149,7 @@ impl SessionActor {
             text: message.clone(),
             client_id,
             user_id: Some(admitted.incoming.principal.clone()).filter(|user| !user.is_empty()),
+            image_count: images.len(),
         });
         let begun = match handle.begin(request) {
             Ok(begun) => begun,
@@ -146,9 +160,20 @@ impl SessionActor {
         };
         let turns_before = self.session.turns();
         admitted.turns_before = turns_before;
-        let until = now_ms() + CLOSED_MS_MAX;
-        self.door.closed = Some(Closed { token, turns_before, is_accepted: false, until });
+        self.door.close(token, turns_before);
         self.running.insert(token, admitted);
+        self.await_prompt(token, handle, begun, is_command, busy);
+    }
+
+    /// Waits for the agent's word on a prompt; it comes back as an input.
+    pub(super) fn await_prompt(
+        &self,
+        token: Token,
+        handle: DriverHandle,
+        begun: Begun,
+        is_command: bool,
+        busy: bool,
+    ) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
             let result = Box::new(handle.prompted(begun, is_command, busy).await);
@@ -157,4 +182,14 @@ impl SessionActor {
             }
         });
     }
+}
+
+/// What became of a prompt. The agent's own word is old by now if its turn began meanwhile.
+pub(super) fn disposition_of(
+    result: &Result<Executed, AgentFailure>,
+    has_begun: bool,
+) -> Option<Disposition> {
+    let disposition = result.as_ref().ok().and_then(|executed| executed.disposition)?;
+    let is_old = has_begun && disposition == Disposition::Handled;
+    Some(if is_old { Disposition::Started } else { disposition })
 }

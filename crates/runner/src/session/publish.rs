@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::outbox::{Outbox, Response, ResponseSpan, Round};
+use qd_core::outbox::{Outbox, Response, ResponseSpan};
 use qd_core::session::IndexChange;
 use qd_store::{ApprovalRow, RunnerBatch, StoreError};
 use qd_wire::Event;
@@ -36,8 +36,8 @@ impl SessionActor {
         let has_new_version = self.exists && self.session.memory().version != stored_version;
         let mut is_answered = false;
         if !round.records.is_empty() || !self.outcomes.is_empty() || has_new_version {
-            let records = std::mem::take(&mut round.records);
-            let spool = records.into_iter().map(|record| (record.seq, block.slice(record.range))).collect();
+            let spool =
+                round.records.iter().map(|record| (record.seq, block.slice(record.range.clone()))).collect();
             let batch = self.batch(spool);
             match self.commit(batch, &round.responses).await {
                 Committed::AtOnce => {}
@@ -50,14 +50,14 @@ impl SessionActor {
                 }
             }
         }
-        let block = if is_answered {
-            Bytes::from(Round { bytes: block.to_vec(), ..round }.without_responses())
+        if is_answered {
+            round.bytes = block.to_vec();
+            round = round.without_responses();
         } else {
-            block
-        };
-        if !block.is_empty() && self.shared.link.send(block).await.is_err() {
-            tracing::debug!("the hub is gone; records wait in the spool");
+            round.bytes = Vec::new();
         }
+        let block = if is_answered { Bytes::from(std::mem::take(&mut round.bytes)) } else { block };
+        self.shared.outlet.publish(&self.session.identity().session_id, block, &round).await;
         for (token, outcome) in self.settled.drain(..) {
             self.shared.submissions.finish(now_ms(), token, &outcome);
         }
@@ -160,8 +160,9 @@ impl SessionActor {
             "The command's outcome cannot be stored, so it may or may not have taken effect: {error}"
         );
         let mut out = Outbox::default();
-        for ResponseSpan { id, cmd, .. } in responses {
+        for ResponseSpan { origin, id, cmd, .. } in responses {
             let response = Response {
+                origin: *origin,
                 id,
                 cmd,
                 result: Err(&text),
@@ -176,10 +177,9 @@ impl SessionActor {
 
     /// Sends without storing.
     pub(super) async fn send(&self, mut out: Outbox) {
-        let bytes = out.take().bytes;
-        if !bytes.is_empty() && self.shared.link.send(bytes.into()).await.is_err() {
-            tracing::debug!("the hub is gone");
-        }
+        let mut round = out.take();
+        let block = Bytes::from(std::mem::take(&mut round.bytes));
+        self.shared.outlet.publish(&self.session.identity().session_id, block, &round).await;
     }
 
     /// Tells everybody who looks, at once and live: a record could not be stored now.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_core::session::{Identity, Memory, Session};
+use qd_core::session::{Identity, KeptInput, Memory, Session};
 use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ModelRef, QueueState, SessionStatus};
@@ -17,8 +17,12 @@ pub(crate) struct Restored {
     pub(super) session: Session,
     pub(super) config: SessionConfig,
     pub(super) created_at: i64,
+    /// What the store has; the session may know more already.
+    pub(super) stored: Memory,
     /// It was working when we died.
-    pub(super) interrupted: bool,
+    pub(super) was_working: bool,
+    /// It had an agent when we stopped, or something waits for one.
+    pub(super) may_resume: bool,
     pub(super) open_questions: Vec<String>,
 }
 
@@ -34,7 +38,12 @@ struct Native {
     #[serde(default)]
     thinking_level: Option<String>,
     #[serde(default)]
-    queue: QueueState,
+    is_file_written: bool,
+    /// Inputs that no agent has read.
+    #[serde(default)]
+    waiting: Vec<KeptInput>,
+    #[serde(default)]
+    delivering: Option<KeptInput>,
 }
 
 pub(super) fn new_session(runner: &RunnerConfig, session_id: &str, config: &SessionConfig) -> Session {
@@ -48,7 +57,9 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         session_file: memory.native_session_file.clone(),
         model: memory.model.clone(),
         thinking_level: memory.thinking_level.clone(),
-        queue: memory.queue.clone(),
+        is_file_written: memory.is_native_file_written,
+        waiting: actor.session.waiting_inputs(),
+        delivering: memory.delivering.clone(),
     };
     RunnerSession {
         session_id: actor.session.identity().session_id.clone(),
@@ -57,12 +68,18 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         version: memory.version,
         next_seq: memory.last_seq + 1,
         next_idx: memory.next_idx,
-        state: actor.session.status().as_str().to_owned(),
+        state: state_word(actor).to_owned(),
         title: memory.title.clone(),
         created_at: actor.created_at,
         updated_at: now,
         extra_json: None,
     }
+}
+
+/// A session whose agent we stop with ourselves is stored as it was: the next start may take it up again.
+fn state_word(actor: &SessionActor) -> &'static str {
+    let status = if actor.was_up_at_shutdown { SessionStatus::Idle } else { actor.session.status() };
+    status.as_str()
 }
 
 /// The part of the row that changes all the time.
@@ -72,7 +89,7 @@ pub(super) fn counters(actor: &SessionActor, now: i64) -> SessionCounters {
         version: memory.version,
         next_seq: memory.last_seq + 1,
         next_idx: memory.next_idx,
-        state: actor.session.status().as_str().to_owned(),
+        state: state_word(actor).to_owned(),
         updated_at: now,
     }
 }
@@ -88,14 +105,20 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         thinking_level,
         native_session_id,
         native_session_file,
+        is_native_file_written,
         queue,
+        kept,
+        delivering,
     } = memory;
     stored.title == *title
         && stored.model == *model
         && stored.thinking_level == *thinking_level
         && stored.native_session_id == *native_session_id
         && stored.native_session_file == *native_session_file
+        && stored.is_native_file_written == *is_native_file_written
         && stored.queue == *queue
+        && stored.kept == *kept
+        && stored.delivering == *delivering
 }
 
 /// Rebuilds a session; its agent is not running. `hub_seq` is the last record the hub has of it.
@@ -107,9 +130,8 @@ pub(crate) fn restore(
 ) -> Result<Restored, String> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
     let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;
-    let memory = Memory {
-        // A number the hub has seen is never given again, whatever became of our own records.
-        last_seq: row.next_seq.saturating_sub(1).max(hub_seq),
+    let stored = Memory {
+        last_seq: row.next_seq.saturating_sub(1),
         next_idx: row.next_idx,
         version: row.version,
         title: row.title,
@@ -117,14 +139,21 @@ pub(crate) fn restore(
         thinking_level: native.thinking_level,
         native_session_id: native.session_id,
         native_session_file: native.session_file,
-        queue: native.queue,
+        is_native_file_written: native.is_file_written,
+        queue: QueueState::default(),
+        kept: native.waiting,
+        delivering: native.delivering,
     };
+    // A number the hub has seen is never given again, whatever became of our own records.
+    let memory = Memory { last_seq: stored.last_seq.max(hub_seq), ..stored.clone() };
     let is = |status: SessionStatus| row.state == status.as_str();
     let status = if is(SessionStatus::Closed) { SessionStatus::Closed } else { SessionStatus::Dormant };
-    let interrupted =
-        is(SessionStatus::Working) || !open_questions.is_empty() || memory.queue != QueueState::default();
+    let was_working = is(SessionStatus::Working);
+    let had_agent = was_working || is(SessionStatus::Idle) || is(SessionStatus::Starting);
+    let may_resume = had_agent || (!memory.kept.is_empty() && status != SessionStatus::Closed);
     let session = Session::new(identity(runner, &row.session_id, &config), memory, status);
-    Ok(Restored { session, config, created_at: row.created_at, interrupted, open_questions })
+    let created_at = row.created_at;
+    Ok(Restored { session, config, created_at, stored, was_working, may_resume, open_questions })
 }
 
 /// What the driver needs to start this session's agent; a missing directory is a clear error.
@@ -147,6 +176,7 @@ pub(super) fn start_request(
         cwd,
         native_session_id: memory.native_session_id.clone(),
         native_session_file: memory.native_session_file.clone(),
+        is_native_file_written: memory.is_native_file_written,
         bridge,
     })
 }

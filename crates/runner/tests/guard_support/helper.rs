@@ -1,16 +1,22 @@
-//! Plays `qd guard`, and a runner that can be killed, for tests/guard.rs.
+//! Plays `qd guard`, a runner that can be killed, and an agent, for the tests of this crate.
+
+mod fake_pi;
 
 use std::process::ExitCode;
 
 use qd_runner::process::{Environment, GuardCommand, ProcessConfig, Spawn};
 
-/// `guard …` is the guard; `runner PROGRAM ARGS…` starts an agent, prints its pid and waits.
+/// `guard …` is the guard; `runner PROGRAM ARGS…` starts an agent, prints its pid and waits; `pi …` is an agent.
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("guard") => qd_runner::guard::main(args),
         Some(word @ ("runner" | "runner-without-cgroup")) => {
             run(args.collect(), /*use_cgroup*/ word == "runner")
+        }
+        Some("pi") => {
+            fake_pi::main(&std::env::args().skip(2).collect::<Vec<_>>());
+            ExitCode::SUCCESS
         }
         _ => ExitCode::from(2),
     }

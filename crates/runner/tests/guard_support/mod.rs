@@ -127,6 +127,13 @@ pub(crate) fn lives(pid: i32) -> bool {
     stat(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X"))
 }
 
+/// By the mask of ignored signals; SIGTERM is number 15.
+pub(crate) fn ignores_sigterm(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << 14) != 0
+}
+
 pub(crate) fn parent_of(pid: i32) -> i32 {
     stat(pid).unwrap()[1].parse().unwrap()
 }

@@ -1,9 +1,13 @@
-//! `hub.db`: sessions, their records, their messages with full-text search, and logins.
+//! `hub.db`: sessions, their records, their messages with full-text search, logins, runners, and tombstones of
+//! sessions whose runner has yet to learn that they are deleted.
 
 mod append;
+mod burials;
+mod fleet;
 mod logins;
 mod messages;
 mod read;
+mod runners;
 mod search;
 mod sessions;
 mod types;
@@ -14,12 +18,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use burials::BURIED_SESSIONS_MAX;
 pub use logins::LOGINS_MAX;
 pub use read::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX};
 pub use search::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX};
 pub use types::{
-    Appended, Effect, HubSession, Login, MessagePage, MessageRow, RecordIn, SearchHit, SearchQuery,
-    SessionPatch,
+    Appended, Effect, HubSession, Login, MessagePage, MessageRow, RecordIn, RunnerNote, RunnerRow, SearchHit,
+    SearchQuery, SessionPatch,
 };
 
 use crate::database::StoreOptions;
@@ -28,7 +33,10 @@ use crate::error::Result;
 use crate::migrate::Migrations;
 use crate::writer::Pending;
 
-const MIGRATIONS: Migrations = &[include_str!("../../migrations/hub/0001_init.sql")];
+const MIGRATIONS: Migrations = &[
+    include_str!("../../migrations/hub/0001_init.sql"),
+    include_str!("../../migrations/hub/0002_fleet.sql"),
+];
 
 /// The hub's copy of all sessions. Clones share one database.
 #[derive(Clone)]
@@ -37,7 +45,8 @@ pub struct HubStore {
 }
 
 impl HubStore {
-    /// Opens or creates the database. Blocks for a few milliseconds: call it at start.
+    /// Opens or creates the database. Blocks for a few milliseconds: call it at start. With `Execution::Inline` it
+    /// must be called inside a tokio runtime, which the store then lives and dies with.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self> {
         let opened = Engine::open(path, options, MIGRATIONS)?;
         Ok(Self { engine: Arc::new(Engine::start("hub-db", opened, None)?) })
@@ -59,6 +68,11 @@ impl HubStore {
     pub async fn delete_session(&self, session_id: &str) -> Result<bool> {
         let session_id = session_id.to_owned();
         self.engine.write(0, move |connection| sessions::delete(connection, &session_id)).await
+    }
+
+    pub async fn session(&self, session_id: &str) -> Result<Option<HubSession>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| sessions::get(connection, &session_id)).await
     }
 
     /// All sessions, most recently updated first.

@@ -89,6 +89,11 @@ pub(super) fn delete(connection: &Connection, session_id: &str) -> Result<bool> 
     Ok(true)
 }
 
+pub(super) fn get(connection: &Connection, session_id: &str) -> Result<Option<HubSession>> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session_id = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([session_id], from_row).optional()?)
+}
+
 pub(super) fn list(connection: &Connection) -> Result<Vec<HubSession>> {
     let sql = format!("SELECT {COLUMNS} FROM sessions ORDER BY updated_at DESC, session_key DESC");
     let mut select = connection.prepare_cached(&sql)?;

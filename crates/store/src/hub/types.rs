@@ -144,3 +144,34 @@ pub struct Login {
     pub last_used_at: i64,
     pub label: String,
 }
+
+/// A runner that joined. Times are unix milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunnerRow {
+    pub runner_id: String,
+    /// Hash of the key it connects with; empty for the hub's own runner, which has none.
+    pub key_hash: Vec<u8>,
+    /// Hash of the key that a rotation has prepared; its first use makes it the key.
+    pub next_key_hash: Option<Vec<u8>>,
+    pub hostname: String,
+    pub os: String,
+    pub version: String,
+    pub harnesses_json: String,
+    pub max_sessions: u64,
+    pub joined_at: i64,
+    pub last_seen_at: Option<i64>,
+    pub rotated_at: Option<i64>,
+    pub revoked_at: Option<i64>,
+}
+
+/// What a runner says of itself when it connects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunnerNote {
+    pub runner_id: String,
+    pub hostname: String,
+    pub os: String,
+    pub version: String,
+    pub harnesses_json: String,
+    pub max_sessions: u64,
+    pub seen_at: i64,
+}

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::spool;
+use super::tail;
 use crate::error::Result;
 use crate::group::in_transaction;
 use crate::writer::Background;
 
-/// Acks wait this long at most, so that many become one delete.
+/// Acks wait this long at most, so that many become one change.
 pub const ACK_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Acks not yet turned into deletes: the greatest per session, so bounded by the number of sessions. They
+/// Acks not yet stored: the greatest per session, so bounded by the number of sessions. They
 /// run in a transaction of their own, since they must get through when new lines do not fit any more.
 pub(super) struct Acks {
     waiting: Mutex<HashMap<String, u64>>,
@@ -46,7 +46,7 @@ impl Acks {
         in_transaction(connection, || {
             let mut freed = 0;
             for (session_id, seq) in acks {
-                freed += spool::delete_through(connection, session_id, *seq)?;
+                freed += tail::ack(connection, session_id, *seq)?;
             }
             Ok(freed)
         })
@@ -69,7 +69,7 @@ impl Background for Acks {
                 self.spool_bytes.fetch_sub(freed, Ordering::AcqRel);
             }
             Err(error) => {
-                tracing::warn!(%error, "acked lines could not be removed from the spool; trying again");
+                tracing::warn!(%error, "acks could not be stored, so the spool does not shrink; trying again");
                 for (session_id, seq) in acks {
                     self.note(&session_id, seq);
                 }

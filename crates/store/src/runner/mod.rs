@@ -1,10 +1,11 @@
 //! `runner.db`: what a runner must not forget. Its sessions, the spool of records the hub has not acked,
-//! outcomes, the index of message ids, and open approvals.
+//! a tail of those it has, outcomes, the index of message ids, and open approvals.
 
 mod ack;
 mod outcomes;
 mod sessions;
 mod spool;
+mod tail;
 mod types;
 
 use std::path::Path;
@@ -16,6 +17,7 @@ use rusqlite::Connection;
 
 pub use ack::ACK_FLUSH_INTERVAL;
 pub use spool::SPOOL_READ_BYTES_MAX;
+pub use tail::{TAIL_BYTES_MAX, TAIL_LINES_MAX};
 pub use types::{
     ApprovalRow, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession, SessionCounters,
 };
@@ -27,7 +29,10 @@ use crate::migrate::Migrations;
 use crate::writer::Pending;
 use ack::Acks;
 
-const MIGRATIONS: Migrations = &[include_str!("../../migrations/runner/0001_init.sql")];
+const MIGRATIONS: Migrations = &[
+    include_str!("../../migrations/runner/0001_init.sql"),
+    include_str!("../../migrations/runner/0002_tail.sql"),
+];
 
 /// The runner's memory. Clones share one database.
 #[derive(Clone)]
@@ -38,7 +43,8 @@ pub struct RunnerStore {
 }
 
 impl RunnerStore {
-    /// Opens or creates the database. Blocks for a few milliseconds: call it at start.
+    /// Opens or creates the database. Blocks for a few milliseconds: call it at start. With `Execution::Inline` it
+    /// must be called inside a tokio runtime, which the store then lives and dies with.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self> {
         let opened = Engine::open(path, options, MIGRATIONS)?;
         let spool_bytes = Arc::new(AtomicU64::new(spool::total_bytes(&opened.connection)?));
@@ -68,22 +74,29 @@ impl RunnerStore {
             .await
     }
 
-    /// The hub has stored everything up to `seq`. Deletes lazily, within `ACK_FLUSH_INTERVAL`; an ack lost in a
-    /// crash costs a repeated send, which the hub ignores.
+    /// The hub has stored everything up to `seq`. Noted lazily, within `ACK_FLUSH_INTERVAL`; an ack lost in a crash
+    /// costs a repeated send, which the hub ignores. Acked lines go, except for a tail of `TAIL_LINES_MAX`.
     pub fn ack(&self, session_id: &str, seq: u64) {
         if self.acks.note(session_id, seq) {
             self.engine.wake();
         }
     }
 
-    /// Unacked lines after a cursor, in order, until `limit` or `SPOOL_READ_BYTES_MAX`; at least one if there is
-    /// one, so only an empty answer is the end.
+    /// Lines after a cursor, in order, until `limit` or `SPOOL_READ_BYTES_MAX`; at least one if there is one, so only
+    /// an empty answer is the end. A cursor before the last ack also finds what is left of the acked lines.
     pub async fn spool_after(&self, session_id: &str, seq: u64, limit: usize) -> Result<Vec<(u64, Bytes)>> {
         let session_id = session_id.to_owned();
         self.engine.read(move |connection| spool::after(connection, &session_id, seq, limit)).await
     }
 
-    /// Bytes of all lines in the spool; costs one atomic load.
+    /// The newest lines of a session, acked or not, oldest first. There are at least the unacked ones, up to `limit`
+    /// and `SPOOL_READ_BYTES_MAX`.
+    pub async fn tail(&self, session_id: &str, limit: usize) -> Result<Vec<(u64, Bytes)>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| spool::newest(connection, &session_id, limit)).await
+    }
+
+    /// Bytes of all lines that wait for their ack; costs one atomic load.
     pub fn spool_bytes(&self) -> u64 {
         self.spool_bytes.load(Ordering::Acquire)
     }

@@ -1,13 +1,27 @@
 //! The contract of both stores, as cases that take a place. A place opens stores on the same data again and
 //! again; another backend runs the same cases with a place of its own.
 
+pub(crate) mod fleet;
 pub(crate) mod hub;
 pub(crate) mod runner;
 pub(crate) mod search;
+pub(crate) mod tail;
 
 use qd_store::{HubStore, RunnerStore};
+
+use crate::fixtures::Files;
 
 pub(crate) trait Place {
     fn hub(&self) -> HubStore;
     fn runner(&self) -> RunnerStore;
+}
+
+impl Place for Files {
+    fn hub(&self) -> HubStore {
+        HubStore::open(&self.path("hub.db"), self.options()).unwrap()
+    }
+
+    fn runner(&self) -> RunnerStore {
+        RunnerStore::open(&self.path("runner.db"), self.options()).unwrap()
+    }
 }

@@ -9,7 +9,7 @@ use qd_store::{
 use super::Place;
 use crate::fixtures::{line, unit};
 
-fn session(session_id: &str) -> RunnerSession {
+pub(crate) fn session(session_id: &str) -> RunnerSession {
     RunnerSession {
         session_id: session_id.into(),
         config_json: "{\"cwd\":\"/\"}".into(),
@@ -43,8 +43,8 @@ async fn put_outcomes(store: &RunnerStore, outcomes: Vec<OutcomeRow>) {
     store.commit(RunnerBatch { outcomes, ..RunnerBatch::default() }).await.unwrap();
 }
 
-/// Waits until the lazy delete has happened.
-async fn until_spooled(store: &RunnerStore, bytes: u64) {
+/// Waits until the acks are stored.
+pub(crate) async fn until_spooled(store: &RunnerStore, bytes: u64) {
     let reached = async {
         while store.spool_bytes() != bytes {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -69,14 +69,18 @@ pub(crate) async fn spool_keeps_until_acked(place: &impl Place) {
     store.ack("b", 9);
     store.ack("nobody", 5);
     until_spooled(&store, 6 * size).await;
-    assert_eq!(store.spool_after("a", 0, 2).await.unwrap(), [line("a", 4), line("a", 5)]);
-    assert_eq!(store.spool_after("b", 0, 9).await.unwrap(), []);
+    assert_eq!(store.spool_after("a", 3, 2).await.unwrap(), [line("a", 4), line("a", 5)]);
+    assert_eq!(store.spool_after("b", 9, 9).await.unwrap(), []);
+    store.commit(unit("a", 2..=9)).await.unwrap();
+    assert_eq!(store.spool_bytes(), 6 * size, "a line repeated after its ack counts no more");
     store.ack("a", 5);
     store.close().await;
 
     let store = place.runner();
     assert_eq!(store.spool_bytes(), 4 * size, "an ack before the close is not forgotten");
-    assert_eq!(store.spool_after("a", 0, 1).await.unwrap(), [line("a", 6)]);
+    assert_eq!(store.spool_after("a", 5, 1).await.unwrap(), [line("a", 6)]);
+    store.ack("a", 9);
+    until_spooled(&store, 0).await;
 }
 
 pub(crate) async fn sessions_are_kept_and_deleted(place: &impl Place) {

@@ -177,7 +177,9 @@ impl Drop for PiReceiver {
 
 fn facts_of(reply: &Value) -> AgentFacts {
     let state = pi::state(reply);
+    let is_native_file_written = state.session_file.as_deref().is_some_and(|file| Path::new(file).is_file());
     AgentFacts {
+        is_native_file_written,
         model: state.model,
         thinking_level: state.thinking_level,
         title: state.session_name,

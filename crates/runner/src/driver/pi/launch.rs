@@ -121,6 +121,13 @@ fn conversation(request: &StartRequest, sessions: &Path) -> Result<Conversation,
     {
         return Ok(Conversation::File(file.into()));
     }
+    if request.is_native_file_written {
+        // pi would begin an empty conversation under the old name.
+        return Err(format!(
+            "The session's conversation cannot go on: its file '{}' is gone. Put it back, or create a new session.",
+            request.native_session_file.as_deref().unwrap_or_default()
+        ));
+    }
     if let Some(id) = &request.native_session_id {
         return Ok(Conversation::Id(id.clone()));
     }

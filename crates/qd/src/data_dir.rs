@@ -1,22 +1,25 @@
-//! The data directory: one server at a time, readable by its owner only.
+//! The data directory: one server or runner at a time, readable by its owner only.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::clock;
 use crate::error::CliError;
+use crate::files::{self, SECRET_MODE};
 use crate::server::{self, Endpoint};
 
-const DIRECTORY_MODE: u32 = 0o700;
-const SECRET_MODE: u32 = 0o600;
 const TOKEN_BYTES: usize = 32;
+/// A directory that somebody has is tried this often again, this long apart, before that is an error.
+const LOCK_TRIES_MAX: u32 = 40;
+const LOCK_RETRY: Duration = Duration::from_millis(25);
 
 /// The directory, held as long as this lives.
-pub(super) struct DataDir {
+pub(crate) struct DataDir {
     path: PathBuf,
     /// The lock ends when the file is closed, so also when the process dies.
     _lock: File,
@@ -24,13 +27,12 @@ pub(super) struct DataDir {
 
 impl DataDir {
     /// Creates the directory where it is missing, and takes it.
-    pub(super) fn take(path: &Path) -> Result<DataDir, CliError> {
+    pub(crate) fn take(path: &Path) -> Result<DataDir, CliError> {
         let explain = |error: std::io::Error| {
             CliError::failed(format!("cannot use the data directory {}: {error}", path.display()))
                 .hint("name another with --data-dir, or repair its owner and permissions")
         };
-        std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(explain)?;
-        std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE)).map_err(explain)?;
+        files::make_private_dir(path).map_err(explain)?;
         let mut lock = OpenOptions::new()
             .read(true)
             .write(true)
@@ -39,10 +41,18 @@ impl DataDir {
             .mode(SECRET_MODE)
             .open(path.join("lock"))
             .map_err(explain)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(taken(path, &mut lock)),
-            Err(error) => return Err(explain(error.into())),
+        let mut tries = 0;
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            tries += 1;
+            match error {
+                rustix::io::Errno::WOULDBLOCK if tries > LOCK_TRIES_MAX => {
+                    return Err(taken(path, &mut lock));
+                }
+                // One that was killed a moment ago is still dying, or a child of its that had not become another
+                // program yet.
+                rustix::io::Errno::WOULDBLOCK => std::thread::sleep(LOCK_RETRY),
+                error => return Err(explain(error.into())),
+            }
         }
         // Who holds the lock, for the message above.
         lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id())).map_err(explain)?;
@@ -50,7 +60,7 @@ impl DataDir {
     }
 
     /// The owner's token; made at the first start.
-    pub(super) fn owner_token(&self) -> Result<String, CliError> {
+    pub(crate) fn owner_token(&self) -> Result<String, CliError> {
         let path = server::token_path(&self.path);
         let explain = |error: std::io::Error| {
             CliError::failed(format!("cannot use the token {}: {error}", path.display()))
@@ -66,38 +76,25 @@ impl DataDir {
         }
         let token = clock::random_hex(TOKEN_BYTES)
             .map_err(|error| CliError::failed(format!("no randomness for a token: {error}")))?;
-        self.write_whole("owner-token", &token).map_err(explain)?;
+        files::write_private(&path, &token).map_err(explain)?;
         Ok(token)
     }
 
     /// Leaves the address for the command line.
-    pub(super) fn write_endpoint(&self, endpoint: &Endpoint) -> Result<(), CliError> {
+    pub(crate) fn write_endpoint(&self, endpoint: &Endpoint) -> Result<(), CliError> {
         let text = serde_json::to_string(endpoint).map_err(|error| CliError::failed(error.to_string()))?;
-        self.write_whole("endpoint.json", &text).map_err(|error| {
-            CliError::failed(format!("cannot write {}: {error}", Endpoint::path(&self.path).display()))
-        })
+        let path = Endpoint::path(&self.path);
+        files::write_private(&path, &text)
+            .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
     }
 
     /// A clean exit takes the address away; a leftover is recognised by its dead process.
-    pub(super) fn remove_endpoint(&self) {
+    pub(crate) fn remove_endpoint(&self) {
         if let Err(error) = std::fs::remove_file(Endpoint::path(&self.path))
             && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "endpoint.json could not be removed");
         }
-    }
-
-    /// Writes a file that readers see whole or not at all.
-    fn write_whole(&self, name: &str, text: &str) -> std::io::Result<()> {
-        let temporary = self.path.join(format!(".{name}.new"));
-        match std::fs::remove_file(&temporary) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(SECRET_MODE).open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        std::fs::rename(&temporary, self.path.join(name))
     }
 }
 
@@ -106,8 +103,11 @@ fn taken(path: &Path, lock: &mut File) -> CliError {
     // Without the number the message is still right.
     let _unknown = lock.rewind().and_then(|()| lock.take(32).read_to_string(&mut pid));
     let pid = if pid.trim().is_empty() { "unknown".to_owned() } else { pid.trim().to_owned() };
-    CliError::failed(format!("another server (pid {pid}) already uses the data directory {}", path.display()))
-        .hint("use it (`qd ls`), stop it, or start this one with another --data-dir")
+    CliError::failed(format!(
+        "another server or runner (pid {pid}) already uses the data directory {}",
+        path.display()
+    ))
+    .hint("use it (`qd ls`), stop it, or start this one with another --data-dir")
 }
 
 #[cfg(test)]
@@ -144,7 +144,12 @@ mod tests {
     fn the_endpoint_comes_and_goes() {
         let directory = tempfile::tempdir().unwrap();
         let data_dir = DataDir::take(directory.path()).unwrap();
-        let endpoint = Endpoint { url: "http://127.0.0.1:1".into(), pid: std::process::id() };
+        let endpoint = Endpoint {
+            url: "https://127.0.0.1:1".into(),
+            pid: std::process::id(),
+            fingerprint: Some("aa".into()),
+            listen: None,
+        };
         data_dir.write_endpoint(&endpoint).unwrap();
         assert_eq!(Endpoint::read(directory.path()), Some(endpoint));
         data_dir.remove_endpoint();

@@ -17,13 +17,23 @@ impl Backoff {
         Backoff { base, cap, attempt: 0, attempts_max }
     }
 
+    /// Delays that begin with up to 100 ms and never end; for those who have nothing better to do than to connect.
+    pub fn endless(cap: Duration) -> Backoff {
+        Backoff::new(Duration::from_millis(100), cap, u32::MAX)
+    }
+
+    /// The next delay of an endless one, jittered by the system's randomness.
+    pub fn pause(&mut self) -> Duration {
+        self.next_delay(random()).unwrap_or(self.cap)
+    }
+
     /// The delay before the next attempt; `random` is any number.
     pub fn next_delay(&mut self, random: u64) -> Option<Duration> {
         if self.attempt >= self.attempts_max {
             return None;
         }
         let longest = self.base.saturating_mul(1 << self.attempt.min(20)).min(self.cap);
-        self.attempt += 1;
+        self.attempt = self.attempt.saturating_add(1);
         let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX).max(1);
         // The lower half is fixed, so that no client spins.
         Some(Duration::from_micros(micros / 2 + random % (micros / 2 + 1)))
@@ -33,6 +43,12 @@ impl Backoff {
     pub fn reset(&mut self) {
         self.attempt = 0;
     }
+}
+
+/// A number for [`Backoff::next_delay`]. A system without randomness still spreads its attempts a little, by time.
+pub fn random() -> u64 {
+    getrandom::u64()
+        .unwrap_or_else(|_| crate::clock::now_ms().unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 impl Default for Backoff {
@@ -55,5 +71,16 @@ mod tests {
         }
         backoff.reset();
         assert_eq!(backoff.next_delay(0), Some(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn an_endless_one_stays_at_its_cap_and_differs_each_time() {
+        let cap = Duration::from_millis(1500);
+        let mut backoff = Backoff::endless(cap);
+        let pauses: Vec<Duration> = (0..100).map(|_| backoff.pause()).collect();
+        assert!(pauses[0] <= Duration::from_millis(100));
+        assert!(pauses[10..].iter().all(|pause| *pause <= cap && *pause >= cap / 2), "{pauses:?}");
+        let distinct: std::collections::HashSet<_> = pauses[10..].iter().collect();
+        assert!(distinct.len() > 10, "{pauses:?}");
     }
 }

@@ -1,0 +1,162 @@
+//! Inputs that outlive their agent: accepted by one, read by the next.
+//!
+//! Each is delivered at most once. It leaves the stored list in the same commit that notes it as on its way; if we
+//! or the agent die before it has arrived for sure, a person is told instead of it being run twice.
+
+use qd_wire::data::QueueState;
+use qd_wire::event::{Event, NotifyLevel};
+use serde::{Deserialize, Serialize};
+
+use super::{ExpectedPrompt, Session};
+use crate::outbox::Outbox;
+
+/// An input that waits for an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptInput {
+    pub text: String,
+    /// It was to be read before the agent's next step, not after its turn.
+    pub is_steering: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// Images that came with it and are not kept: they would be written with every change of the session.
+    #[serde(default)]
+    pub image_count: usize,
+}
+
+impl Session {
+    /// What waits: for an agent to come, and in the agent that is there.
+    pub(super) fn whole_queue(&self) -> QueueState {
+        let kept = |is_steering: bool| {
+            let own = self.memory.kept.iter().filter(move |kept| kept.is_steering == is_steering);
+            own.map(|kept| kept.text.clone())
+        };
+        let QueueState { steering, follow_up } = &self.memory.queue;
+        QueueState {
+            steering: kept(true).chain(steering.iter().cloned()).collect(),
+            follow_up: kept(false).chain(follow_up.iter().cloned()).collect(),
+        }
+    }
+
+    /// Everything that waits, as it must be stored: a crash may come at any moment.
+    pub fn waiting_inputs(&self) -> Vec<KeptInput> {
+        let mut known: Vec<&ExpectedPrompt> = self.expected_prompts.iter().collect();
+        let mut kept = self.memory.kept.clone();
+        let QueueState { steering, follow_up } = &self.memory.queue;
+        for (texts, is_steering) in [(steering, true), (follow_up, false)] {
+            for text in texts {
+                let position = known.iter().position(|prompt| prompt.text == *text);
+                let prompt = position.map(|position| known.remove(position));
+                kept.push(KeptInput {
+                    text: text.clone(),
+                    is_steering,
+                    client_id: prompt.and_then(|prompt| prompt.client_id.clone()),
+                    user_id: prompt.and_then(|prompt| prompt.user_id.clone()),
+                    image_count: prompt.map_or(0, |prompt| prompt.image_count),
+                });
+            }
+        }
+        kept
+    }
+
+    /// Whether an input waits for an agent.
+    pub fn has_kept(&self) -> bool {
+        !self.memory.kept.is_empty()
+    }
+
+    /// Takes the next kept input to deliver it. It must be committed as on its way before the agent gets it.
+    pub fn take_kept(&mut self, now: i64, token: u64, out: &mut Outbox) -> Option<KeptInput> {
+        if self.memory.delivering.is_some() || self.memory.kept.is_empty() {
+            return None;
+        }
+        let kept = self.memory.kept.remove(0);
+        self.memory.delivering = Some(kept.clone());
+        self.delivering_token = Some(token);
+        self.emit_queue(now, out);
+        if kept.image_count > 0 {
+            let message = format!(
+                "A message that waited is delivered without its images ({}); send them again:\n{}",
+                kept.image_count, kept.text
+            );
+            self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+        }
+        Some(kept)
+    }
+
+    /// The agent has it.
+    pub fn kept_delivered(&mut self) {
+        self.memory.delivering = None;
+        self.delivering_token = None;
+    }
+
+    /// The agent (or we) refused it: it waits on, for another try.
+    pub fn kept_refused(&mut self, now: i64, error: &str, out: &mut Outbox) {
+        self.delivering_token = None;
+        let Some(kept) = self.memory.delivering.take() else { return };
+        let message = format!("A message that waits could not be delivered: {error}\n{}", kept.text);
+        self.memory.kept.insert(0, kept);
+        self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+        self.emit_queue(now, out);
+    }
+
+    /// Whether the input taken last is still on its way.
+    pub fn is_delivering(&self) -> bool {
+        self.memory.delivering.is_some()
+    }
+
+    pub(super) fn emit_queue(&mut self, now: i64, out: &mut Outbox) {
+        let queue = self.whole_queue();
+        self.emit(now, &Event::QueueChanged { queue }, out);
+    }
+
+    /// An input on its way that is in the agent's own queue has arrived.
+    pub(super) fn kept_is_queued(&mut self) {
+        let QueueState { steering, follow_up } = &self.memory.queue;
+        let is_there = |kept: &KeptInput| steering.contains(&kept.text) || follow_up.contains(&kept.text);
+        if self.memory.delivering.as_ref().is_some_and(is_there) {
+            self.kept_delivered();
+        }
+    }
+
+    /// The agent's own file shows that it had read an input before it ended.
+    pub(super) fn kept_was_read(&mut self, now: i64, text: &str, out: &mut Outbox) {
+        if let Some(position) = self.memory.kept.iter().position(|kept| kept.text == text) {
+            self.memory.kept.remove(position);
+            self.emit_queue(now, out);
+        }
+    }
+
+    /// The agent ended while an input was on its way to it.
+    pub(super) fn delivery_lost(&mut self, now: i64, out: &mut Outbox) {
+        self.delivering_token = None;
+        if let Some(KeptInput { text, .. }) = self.memory.delivering.take() {
+            let message = format!(
+                "A message that waited was on its way when the agent ended: it may or may not have run. Send it \
+                 again if it is missing:\n{text}"
+            );
+            self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+        }
+    }
+
+    /// What the agent had accepted and not read waits for the next one.
+    pub(super) fn keep_queue(&mut self) {
+        self.memory.kept = self.waiting_inputs();
+        self.memory.queue = QueueState::default();
+    }
+
+    /// Nobody will read what waits: the session was closed. A person must know what it was.
+    pub(super) fn lose_kept(&mut self, now: i64, out: &mut Outbox) {
+        let kept = std::mem::take(&mut self.memory.kept);
+        if kept.is_empty() {
+            return;
+        }
+        let texts: Vec<&str> = kept.iter().map(|kept| kept.text.as_str()).collect();
+        let message = format!(
+            "The session was closed before the agent read these messages; send them again if they still matter:\n{}",
+            texts.join("\n")
+        );
+        self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+        self.emit_queue(now, out);
+    }
+}

@@ -1,0 +1,241 @@
+//! Inputs that an agent accepted and did not read reach the next one, each at most once.
+#![allow(clippy::unwrap_used, reason = "a test helper that fails is a failing test")]
+
+mod support;
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use qd_core::agent::{AgentEvent, MessageHead, NativeMessage};
+use qd_core::outbox::Outbox;
+use qd_core::session::{AgentUp, ExpectedPrompt, Gone, Session};
+use qd_wire::data::{QueueState, SessionStatus};
+use qd_wire::message::{KnownPart, Part, Role};
+use serde_json::{Value, json};
+use support::{events_of, session};
+
+fn queue(steering: &[&str], follow_up: &[&str]) -> QueueState {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    QueueState { steering: owned(steering), follow_up: owned(follow_up) }
+}
+
+fn user_message(text: &str, created_at: i64) -> NativeMessage {
+    NativeMessage {
+        head: MessageHead { role: Role::User, created_at, tool_call_id: None },
+        parts: vec![Part::Known(KnownPart::Text {
+            id: "p0".into(),
+            text: text.into(),
+            format: None,
+            meta: None,
+        })],
+        model: None,
+        provider: None,
+        stop_reason: None,
+        usage: None,
+        tool_name: None,
+        is_error: None,
+        error: None,
+        metadata: None,
+    }
+}
+
+/// The session as the store would give it back after a crash.
+fn after_a_crash(session: &Session) -> Session {
+    let mut memory = session.memory().clone();
+    memory.kept = session.waiting_inputs();
+    memory.queue = QueueState::default();
+    Session::new(session.identity().clone(), memory, SessionStatus::Dormant)
+}
+
+fn notes(out: &Outbox) -> Vec<String> {
+    let events = events_of(out.bytes());
+    let notes = events.iter().filter(|event| event["event"] == "notify");
+    notes.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+}
+
+fn last_queue(out: &Outbox) -> Value {
+    let events = events_of(out.bytes());
+    events.iter().rev().find(|event| event["event"] == "queue.changed").unwrap()["queue"].clone()
+}
+
+#[test]
+fn a_queue_outlives_its_agent_in_order_with_the_clients_own_ids() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(0, AgentEvent::TurnStarted, &mut out);
+    for (token, text) in [(1, "later"), (2, "sooner")] {
+        let (client_id, user_id) = (Some(format!("c{token}")), Some("anna".to_owned()));
+        session.expect_prompt(ExpectedPrompt {
+            token,
+            text: text.to_owned(),
+            client_id,
+            user_id,
+            image_count: 0,
+        });
+    }
+    session.agent_event(1, AgentEvent::QueueChanged(queue(&["sooner"], &["later"])), &mut out);
+    for mut came_back in [after_a_crash(&session), {
+        session.gone(2, Gone::Died { error: "x".into() }, &mut out);
+        session
+    }] {
+        assert_eq!(came_back.state().queue, queue(&["sooner"], &["later"]));
+        let mut out = Outbox::default();
+        let first = came_back.take_kept(3, 10, &mut out).unwrap();
+        assert_eq!((first.text.as_str(), first.client_id.as_deref()), ("sooner", Some("c2")));
+        assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": ["later"]}));
+        assert_eq!(came_back.take_kept(3, 11, &mut out), None, "one after the other");
+        came_back.kept_delivered();
+        let second = came_back.take_kept(4, 11, &mut out).unwrap();
+        assert_eq!((second.text.as_str(), second.user_id.as_deref()), ("later", Some("anna")));
+        came_back.kept_delivered();
+        assert!(!came_back.has_kept() && notes(&out).is_empty());
+    }
+}
+
+#[test]
+fn an_input_that_was_on_its_way_is_told_and_not_run_again() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["paint it"])), &mut out);
+    session.gone(1, Gone::Stopped, &mut out);
+    session.take_kept(2, 10, &mut out).unwrap();
+    let mut came_back = after_a_crash(&session);
+    let mut out = Outbox::default();
+    came_back.interrupted(3, false, Vec::new(), &mut out);
+    assert!(!came_back.has_kept() && !came_back.is_delivering());
+    let notes = notes(&out);
+    assert!(notes[0].contains("may or may not have run") && notes[0].contains("paint it"), "{notes:?}");
+    assert_eq!(notes.len(), 1);
+}
+
+#[test]
+fn proof_of_arrival_ends_the_doubt() {
+    let ways: [fn(&mut Session, &mut Outbox); 2] = [
+        // It is in the agent's own queue.
+        |session, out| session.agent_event(3, AgentEvent::QueueChanged(queue(&[], &["paint it"])), out),
+        // It came back as a message.
+        |session, out| session.agent_event(3, AgentEvent::MessageEnded(user_message("paint it", 3)), out),
+    ];
+    for way in ways {
+        let (mut session, mut out) = (session(), Outbox::default());
+        session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["paint it"])), &mut out);
+        session.gone(1, Gone::Stopped, &mut out);
+        session.take_kept(2, 10, &mut out).unwrap();
+        let text = "paint it".to_owned();
+        session.expect_prompt(ExpectedPrompt {
+            token: 10,
+            text,
+            client_id: None,
+            user_id: None,
+            image_count: 0,
+        });
+        way(&mut session, &mut out);
+        assert!(!session.is_delivering());
+        session.gone(4, Gone::Died { error: "x".into() }, &mut out);
+        assert!(!notes(&out).iter().any(|note| note.contains("may or may not")), "{:?}", notes(&out));
+    }
+}
+
+#[test]
+fn what_the_agents_file_shows_as_read_is_not_delivered_again() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(0, AgentEvent::QueueChanged(queue(&["one"], &["two"])), &mut out);
+    let mut came_back = after_a_crash(&session);
+    let up = AgentUp { conversation: vec![user_message("one", 7)], ..AgentUp::default() };
+    came_back.ready(8, true, up, &HashSet::new(), &mut out);
+    assert_eq!(came_back.state().queue, queue(&[], &["two"]));
+}
+
+#[test]
+fn a_refused_input_waits_on_and_a_closed_session_says_what_it_drops() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["one", "two"])), &mut out);
+    session.gone(1, Gone::Stopped, &mut out);
+    session.take_kept(2, 10, &mut out).unwrap();
+    session.kept_refused(3, "no model", &mut out);
+    assert_eq!(session.state().queue, queue(&[], &["one", "two"]));
+    assert!(notes(&out)[0].contains("no model") && notes(&out)[0].contains("one"));
+    session.gone(4, Gone::Closed { reason: "x".into() }, &mut out);
+    assert!(notes(&out)[1].contains("one\ntwo"), "{:?}", notes(&out));
+    assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": []}));
+}
+
+#[test]
+fn a_message_that_loses_its_images_says_so() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    let text = "look at this".to_owned();
+    session.expect_prompt(ExpectedPrompt { token: 1, text, client_id: None, user_id: None, image_count: 2 });
+    session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["look at this"])), &mut out);
+    let mut came_back = after_a_crash(&session);
+    came_back.take_kept(1, 2, &mut out).unwrap();
+    assert!(notes(&out)[0].contains("without its images (2)"), "{:?}", notes(&out));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Queue(Vec<u8>),
+    Take,
+    Arrive,
+    Refuse,
+    Die,
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        prop::collection::vec(0u8..6, 0..4).prop_map(Step::Queue),
+        Just(Step::Take),
+        Just(Step::Take),
+        Just(Step::Arrive),
+        Just(Step::Refuse),
+        Just(Step::Die),
+        Just(Step::Crash),
+    ]
+}
+
+proptest! {
+    /// Every input the agent had in its queue when it ended is delivered, told of, or still waits; none twice.
+    #[test]
+    fn no_input_is_lost_or_doubled(steps in prop::collection::vec(step(), 0..60)) {
+        let (mut session, mut out, mut next) = (session(), Outbox::default(), 0u32);
+        let (mut waiting, mut on_its_way): (Vec<String>, Option<String>) = (Vec::new(), None);
+        let mut held: Vec<String> = Vec::new();
+        for (at, step) in steps.into_iter().enumerate() {
+            let now = at as i64;
+            match step {
+                Step::Queue(count) => {
+                    held = count.iter().map(|_| { next += 1; format!("m{next}") }).collect();
+                    let texts: Vec<&str> = held.iter().map(String::as_str).collect();
+                    session.agent_event(now, AgentEvent::QueueChanged(queue(&[], &texts)), &mut out);
+                }
+                Step::Take => {
+                    let taken = session.take_kept(now, u64::from(next), &mut out).map(|kept| kept.text);
+                    if on_its_way.is_some() || waiting.is_empty() {
+                        prop_assert_eq!(taken, None);
+                    } else {
+                        prop_assert_eq!(taken.as_ref(), Some(&waiting.remove(0)), "in order");
+                        on_its_way = taken;
+                    }
+                }
+                Step::Arrive => { session.kept_delivered(); on_its_way = None; }
+                Step::Refuse => {
+                    session.kept_refused(now, "no", &mut out);
+                    if let Some(text) = on_its_way.take() { waiting.insert(0, text); }
+                }
+                Step::Die | Step::Crash => {
+                    let mut said = Outbox::default();
+                    if matches!(step, Step::Crash) {
+                        session = after_a_crash(&session);
+                        session.interrupted(now, true, Vec::new(), &mut said);
+                    } else {
+                        session.gone(now, Gone::Died { error: "x".into() }, &mut said);
+                    }
+                    waiting.append(&mut held);
+                    let told: Vec<String> = notes(&said);
+                    prop_assert_eq!(told.len(), usize::from(on_its_way.is_some()));
+                    if let Some(text) = on_its_way.take() { prop_assert!(told[0].ends_with(&text)); }
+                }
+            }
+            let expected: Vec<String> = waiting.iter().chain(&held).cloned().collect();
+            prop_assert_eq!(session.state().queue.follow_up, expected);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Commands that wait for a runner that is away.
+
+use std::sync::Arc;
+
+use tokio::time::{Duration, Instant};
+
+use super::route::{Destination, NoRoute, route};
+use super::{Handled, Outbound, Sender, forward};
+use crate::connection::{Mail, Mailbox};
+use crate::envelope::{Parsed, read_fields, read_head};
+use crate::registry::{Hub, Runner};
+use crate::runner_link::Link;
+
+/// What a waiting command costs beside its text.
+const WAITING_OVERHEAD_BYTES: usize = 512;
+
+/// One command that is sent when its runner comes.
+pub(crate) struct Waiting {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) deadline: Instant,
+    text: Box<str>,
+    depends_on: Vec<String>,
+    outbound: Outbound,
+    /// The runner it waits for; `None` for any that will do.
+    wanted: Option<Arc<str>>,
+    /// Why it waits.
+    error: String,
+    limit: Duration,
+}
+
+impl Waiting {
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len() + WAITING_OVERHEAD_BYTES
+    }
+
+    /// Nobody came in time.
+    pub(crate) fn expire(self) {
+        let error = format!("{} (waited {} ms in vain)", self.error, self.limit.as_millis());
+        let Outbound { reply, kind, .. } = self.outbound;
+        self.mailbox.end_command(kind.attaches());
+        self.mailbox.put(Mail::Frames(reply.error(&error)));
+    }
+}
+
+/// Keeps a command until its runner comes.
+pub(super) fn keep_waiting(
+    sender: &Sender<'_>,
+    text: &str,
+    parsed: &Parsed<'_>,
+    outbound: Outbound,
+    wanted: Option<Arc<str>>,
+    error: String,
+    limit: Duration,
+) -> Result<Handled, String> {
+    let Sender { hub, mailbox, .. } = sender;
+    let (spec, session_id) = (outbound.spec, outbound.reply.session_id.clone());
+    let waiting = Waiting {
+        mailbox: Arc::clone(mailbox),
+        deadline: Instant::now() + limit,
+        text: text.into(),
+        depends_on: parsed.depends_on.clone(),
+        outbound,
+        wanted: wanted.clone(),
+        error: error.clone(),
+        limit,
+    };
+    if !hub.pending.keep_waiting(waiting) {
+        return Err(format!("{error}; too many commands wait for runners already"));
+    }
+    // The runner may have come while this was decided.
+    let session = session_id.and_then(|session_id| hub.session(&session_id));
+    if route(hub, spec, session.as_ref(), parsed, text).is_ok() {
+        send_ready(hub, |waiting| waiting.wanted == wanted, None);
+    }
+    Ok(Handled::Sent)
+}
+
+/// Sends what waits for this runner, or for any. Before the runner is open to others, `link` is the way to it.
+pub(crate) fn send_waiting(hub: &Hub, runner: &Arc<Runner>, link: Option<&Arc<Link>>) {
+    let early = link.map(|link| Destination { runner: Arc::clone(runner), link: Arc::clone(link) });
+    let is_for_it = |waiting: &Waiting| match &waiting.wanted {
+        Some(wanted) => *wanted == runner.id,
+        // Whoever will do is chosen among those that are open.
+        None => early.is_none(),
+    };
+    send_ready(hub, is_for_it, early.as_ref());
+}
+
+fn send_ready(hub: &Hub, is_for_it: impl Fn(&Waiting) -> bool, early: Option<&Destination>) {
+    // Twice: while some were tried, the runner of another may have come and found nothing that waits.
+    for _ in 0..2 {
+        let mut left = Vec::new();
+        for waiting in hub.pending.take_waiting(&is_for_it) {
+            if !waiting.mailbox.is_closed() {
+                left.extend(try_send(hub, waiting, early));
+            }
+        }
+        if left.is_empty() {
+            return;
+        }
+        hub.pending.put_back(left);
+    }
+}
+
+/// Sends a command, or answers why it cannot be; gives it back when it has to wait on.
+fn try_send(hub: &Hub, waiting: Waiting, early: Option<&Destination>) -> Option<Waiting> {
+    let Waiting { mailbox, deadline, text, depends_on, outbound, wanted, limit, .. } = waiting;
+    let (reply, attaches) = (outbound.reply.clone(), outbound.kind.attaches());
+    let fail = |error: &str| {
+        mailbox.end_command(attaches);
+        mailbox.put(Mail::Frames(reply.error(error)));
+    };
+    let session = reply.session_id.as_deref().and_then(|session_id| hub.session(session_id));
+    if outbound.spec.needs_session && session.is_none() {
+        fail(&format!("Session {} not found", reply.session_id.as_deref().unwrap_or_default()));
+        return None;
+    }
+    // The text was read before, so it can be read again.
+    let mut parsed = read_fields(&text).and_then(read_head).inspect_err(|error| fail(error)).ok()?;
+    parsed.depends_on.clone_from(&depends_on);
+    let found = match early {
+        Some(early) => Ok(early.clone()),
+        None => route(hub, outbound.spec, session.as_ref(), &parsed, &text),
+    };
+    let error = match found {
+        Ok(destination) => {
+            if let Err(error) = forward(hub, &mailbox, &destination, &parsed, outbound) {
+                fail(&error);
+            }
+            return None;
+        }
+        Err(NoRoute::Never(error)) => {
+            fail(&error);
+            return None;
+        }
+        Err(NoRoute::Away { error, .. }) => error,
+    };
+    drop(parsed);
+    Some(Waiting { mailbox, deadline, text, depends_on, outbound, wanted, error, limit })
+}

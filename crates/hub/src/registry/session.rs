@@ -1,0 +1,110 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use qd_store::HubSession;
+use qd_wire::data::SessionStatus;
+
+use crate::ring::Ring;
+
+/// One session: where it lives, its live events, and what lists show of it.
+pub(crate) struct SessionEntry {
+    pub(crate) id: Arc<str>,
+    /// A session belongs to its first runner for ever.
+    pub(crate) runner_id: Arc<str>,
+    pub(crate) ring: Arc<Ring>,
+    /// The last record read from the link; what is committed of them is `committed_seq`. Written by the link's
+    /// reader only.
+    pub(crate) last_seq: AtomicU64,
+    /// The record that was missing when a link of its runner was ended for it; 0 for none.
+    pub(crate) missing_seq: AtomicU64,
+    /// Pieces of the stream that wait for a commit; while there are any, later ones queue behind them.
+    pub(crate) uncommitted: AtomicUsize,
+    /// Its runner did not name it when it came. Written by the link's reader only.
+    pub(crate) is_orphan: AtomicBool,
+    /// It was deleted: who still follows it may stop.
+    is_over: AtomicBool,
+    status: AtomicU8,
+    pending_inputs: AtomicU32,
+}
+
+impl SessionEntry {
+    pub(super) fn new(session_id: &str, runner_id: &Arc<str>, ring_bytes_max: usize, last_seq: u64) -> Self {
+        Self {
+            id: Arc::from(session_id),
+            runner_id: Arc::clone(runner_id),
+            ring: Arc::new(Ring::new(ring_bytes_max, last_seq)),
+            last_seq: AtomicU64::new(last_seq),
+            missing_seq: AtomicU64::new(0),
+            uncommitted: AtomicUsize::new(0),
+            is_orphan: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            status: AtomicU8::new(SessionStatus::Starting as u8),
+            pending_inputs: AtomicU32::new(0),
+        }
+    }
+
+    /// After a start the agent of a stored session does not run.
+    pub(super) fn stored(row: &HubSession, ring_bytes_max: usize) -> Self {
+        let entry = Self::new(&row.session_id, &Arc::from(&*row.runner_id), ring_bytes_max, row.last_seq);
+        let status = if row.closed { SessionStatus::Closed } else { SessionStatus::Dormant };
+        entry.status.store(status as u8, Ordering::Relaxed);
+        entry
+    }
+
+    /// The last record that is stored and published; a runner may forget it and what came before.
+    pub(crate) fn committed_seq(&self) -> u64 {
+        self.ring.seq()
+    }
+
+    /// What a link read and could not commit comes again on the next one. Called when the old link is done and the
+    /// new one has read nothing yet.
+    pub(crate) fn start_over(&self) {
+        self.last_seq.store(self.committed_seq(), Ordering::Relaxed);
+        self.uncommitted.store(0, Ordering::Release);
+    }
+
+    /// Nothing more will be published: those who follow it leave when they have taken all.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.ring.wake_all();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn status(&self) -> SessionStatus {
+        const ALL: [SessionStatus; 7] = [
+            SessionStatus::Starting,
+            SessionStatus::Idle,
+            SessionStatus::Working,
+            SessionStatus::Dormant,
+            SessionStatus::Failed,
+            SessionStatus::Closed,
+            SessionStatus::Offline,
+        ];
+        let code = self.status.load(Ordering::Relaxed);
+        ALL.into_iter().find(|status| *status as u8 == code).unwrap_or(SessionStatus::Dormant)
+    }
+
+    /// True if that is news.
+    pub(crate) fn set_status(&self, status: SessionStatus) -> bool {
+        self.status.swap(status as u8, Ordering::Relaxed) != status as u8
+    }
+
+    pub(crate) fn pending_inputs(&self) -> u32 {
+        self.pending_inputs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_pending_inputs(&self, count: usize) {
+        self.pending_inputs.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// One step, because the reader of the link and the one who commits for it both call this.
+    pub(crate) fn change_pending_inputs(&self, has_one_more: bool) {
+        let change =
+            |count: u32| Some(if has_one_more { count.saturating_add(1) } else { count.saturating_sub(1) });
+        // The closure always gives a value, so the update cannot fail.
+        let _ = self.pending_inputs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+    }
+}

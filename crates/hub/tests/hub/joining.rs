@@ -1,0 +1,344 @@
+//! How a runner joins, proves who it is, gets a new key and is cut off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use qd_hub::INVITES_MAX;
+use qd_link::clock;
+use qd_link::runner::{Connect, ConnectFailure, RunnerDialer};
+use qd_link::url::ServerUrl;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::support::{Runner, TOKEN, World, soon};
+
+const UPGRADE: [(&str, &str); 4] = [
+    ("Upgrade", "websocket"),
+    ("Connection", "Upgrade"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+
+fn key_hash(key: &str) -> String {
+    Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn join_body(code: &str, runner_id: &str, key: &str) -> Value {
+    json!({"code":code,"runner_id":runner_id,"key_hash":key_hash(key),"hostname":"h","os":"linux","version":"1"})
+}
+
+impl World {
+    async fn invite(&self) -> String {
+        let (status, invite) = self.api("POST", "/api/runners/invites").await;
+        assert_eq!(status, 200, "{invite}");
+        invite["code"].as_str().unwrap().to_owned()
+    }
+
+    async fn post_join(&self, body: &str) -> (u16, Value) {
+        let (status, _, answer) = self.request_with("POST", "/api/runners/join", &[], body).await;
+        (status, serde_json::from_str(&answer).unwrap())
+    }
+
+    async fn join(&self, code: &str, runner_id: &str, key: &str) -> (u16, Value) {
+        self.post_join(&join_body(code, runner_id, key).to_string()).await
+    }
+
+    async fn joined(&self, runner_id: &str, key: &str) {
+        let (status, answer) = self.join(&self.invite().await, runner_id, key).await;
+        assert_eq!((status, &answer["runner_id"]), (200, &runner_id.into()), "{answer}");
+    }
+
+    async fn dial(&self, runner_id: &str, key: &str) -> Result<Runner, ConnectFailure> {
+        let url = ServerUrl::parse(&format!("http://{}", self.address)).unwrap();
+        let key = key.to_owned();
+        let dialer = RunnerDialer::new(url, runner_id, Arc::new(move || vec![key.clone()]));
+        soon("an answer to the dial", dialer.connect()).await.map(Runner::over)
+    }
+
+    async fn refused(&self, runner_id: &str, key: &str) -> String {
+        let failure = self.dial(runner_id, key).await.err().unwrap();
+        assert!(failure.is_refusal, "{failure}");
+        failure.reason
+    }
+
+    async fn link_status(&self, runner_id: Option<&str>, more: &[(&str, &str)]) -> (u16, String) {
+        let name = runner_id.map(|runner_id| ("X-Qd-Runner", runner_id));
+        let headers: Vec<_> = UPGRADE.iter().chain(more).copied().chain(name).collect();
+        let (status, _, body) = self.http("/ws/runner", &headers).await;
+        (status, body)
+    }
+}
+
+fn is_error(answer: &(u16, Value), status: u16, text: &str) -> bool {
+    answer.0 == status && answer.1["error"].as_str().is_some_and(|error| error.contains(text))
+}
+
+#[tokio::test]
+async fn a_runner_joins_with_a_code_and_its_link_works() {
+    let (world, _local) = World::start().await;
+    let (status, invite) = world.api("POST", "/api/runners/invites").await;
+    assert_eq!(status, 200);
+    let code = invite["code"].as_str().unwrap();
+    assert!(!code.contains('.') && invite.get("fingerprint").is_none(), "{invite}");
+    assert_eq!(invite["url"], format!("http://{}", world.address));
+    assert_eq!(invite["command"], format!("qd runner join http://{} --code {code}", world.address));
+    let life = invite["expires_at"].as_i64().unwrap() - clock::now_ms();
+    assert!((240_000..=300_000).contains(&life), "{life}");
+
+    let (status, joined) = world.join(code, "far", "key of far").await;
+    assert_eq!((status, joined), (200, json!({"runner_id":"far"})));
+    let (_, list) = world.api("GET", "/api/runners").await;
+    let away =
+        list["runners"].as_array().unwrap().iter().find(|runner| runner["runner_id"] == "far").unwrap();
+    assert_eq!((&away["status"], &away["hostname"]), (&"offline".into(), &"h".into()), "{away}");
+    let mut far = world.dial("far", "key of far").await.unwrap();
+    far.hello_as("far").await;
+    assert_eq!(far.line_of("runner.welcome").await["runner_id"], "far");
+    soon("far in the list", async {
+        loop {
+            let (status, list) = world.api("GET", "/api/runners").await;
+            assert_eq!(status, 200);
+            let runners = list["runners"].as_array().unwrap();
+            if runners.iter().any(|runner| runner["runner_id"] == "far" && runner["status"] == "online") {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    world.stop().await;
+    soon("the link's end", async { while far.link.receiver.recv().await.is_some() {} }).await;
+}
+
+#[tokio::test]
+async fn wrong_used_and_taken_are_told_apart() {
+    let (world, _local) = World::start().await;
+    let wrong = world.join("nonsense", "far", "k").await;
+    assert!(is_error(&wrong, 401, "not one of this hub's"), "{wrong:?}");
+
+    let code = world.invite().await;
+    assert_eq!(world.join(&code, "far", "k").await.0, 200);
+    assert_eq!(world.join(&code, "far", "k").await.0, 200, "the answer was lost: the same again");
+    let reused = world.join(&code, "other", "k").await;
+    assert!(is_error(&reused, 410, "has been used"), "{reused:?}");
+    let reused = world.join(&code, "far", "other key").await;
+    assert!(is_error(&reused, 410, "has been used"), "{reused:?}");
+
+    let code = world.invite().await;
+    let taken = world.join(&code, "far", "other key").await;
+    assert!(is_error(&taken, 409, "joined before"), "{taken:?}");
+    let taken = world.join(&code, "r1", "k").await;
+    assert!(is_error(&taken, 409, "hub's own runner"), "{taken:?}");
+    assert_eq!(world.join(&code, "free", "k2").await.0, 200, "a refused name does not use the code up");
+    assert!(world.store.runner("other").await.unwrap().is_none());
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn two_who_use_a_code_at_once_are_one() {
+    let (world, _local) = World::start().await;
+    let code = world.invite().await;
+    let (one, two) = tokio::join!(world.join(&code, "one", "k1"), world.join(&code, "two", "k2"));
+    let mut statuses = [one.0, two.0];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 410]);
+    assert_eq!(world.store.runners().await.unwrap().iter().filter(|row| !row.key_hash.is_empty()).count(), 1);
+    world.stop().await;
+}
+
+thread_local! {
+    static LATER: std::cell::Cell<i64> = const { std::cell::Cell::new(1_000_000) };
+}
+
+#[tokio::test]
+async fn an_expired_code_is_told_so() {
+    // A test has a thread of its own, so the clock is nobody else's.
+    clock::simulate(Some(|| LATER.get()));
+    let (world, _local) = World::start().await;
+    let code = world.invite().await;
+    LATER.set(1_299_999);
+    assert_eq!(world.join(&code, "early", "k").await.0, 200);
+    let code = world.invite().await;
+    LATER.set(1_600_000);
+    let expired = world.join(&code, "late", "k").await;
+    assert!(is_error(&expired, 410, "has expired"), "{expired:?}");
+    clock::simulate(None);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_join_is_answered_with_what_is_wrong_with_it() {
+    let (world, _local) = World::start().await;
+    let code = world.invite().await;
+    let body = |field: &str, value: Value| {
+        let mut body = join_body(&code, "far", "k");
+        body[field] = value;
+        body.to_string()
+    };
+    for (body, error) in [
+        ("nonsense".to_owned(), "no join request"),
+        ("{}".to_owned(), "no join request"),
+        (body("runner_id", "".into()), "'runner_id'"),
+        (body("runner_id", "a/b".into()), "'runner_id'"),
+        (body("runner_id", "ä".into()), "'runner_id'"),
+        (body("runner_id", "..".into()), "'runner_id' cannot be"),
+        (body("runner_id", "join".into()), "'runner_id' cannot be"),
+        (body("runner_id", "x".repeat(65).into()), "'runner_id'"),
+        (body("key_hash", "00".into()), "'key_hash'"),
+        (body("key_hash", "zz".repeat(32).into()), "'key_hash'"),
+        (body("key_hash", "ä".repeat(32).into()), "'key_hash'"),
+        (body("hostname", "x\ny".into()), "'hostname'"),
+        (body("os", "x".repeat(257).into()), "'os'"),
+        (body("version", "x".repeat(70 << 10).into()), "cannot be read"),
+    ] {
+        let answer = world.post_join(&body).await;
+        assert!(is_error(&answer, 400, error), "{answer:?}");
+    }
+    assert_eq!(world.join(&code, &"x".repeat(64), "k").await.0, 200, "the code is still good");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn only_the_owner_invites_lists_rotates_and_revokes() {
+    let (world, _local) = World::start().await;
+    world.joined("far", "k").await;
+    for (method, path) in [
+        ("POST", "/api/runners/invites"),
+        ("GET", "/api/runners"),
+        ("POST", "/api/runners/far/rotate"),
+        ("DELETE", "/api/runners/far"),
+    ] {
+        assert_eq!(world.request(method, path, &[]).await.0, 401, "{method} {path}");
+        let stranger = [("Authorization", "Bearer k")];
+        assert_eq!(world.request(method, path, &stranger).await.0, 401, "a runner's key is not the owner's");
+    }
+    for (method, path) in [("POST", "/api/runners/none/rotate"), ("DELETE", "/api/runners/none")] {
+        let answer = world.api(method, path).await;
+        assert!(is_error(&answer, 404, "No runner"), "{answer:?}");
+    }
+    let own = world.api("DELETE", "/api/runners/r1").await;
+    assert!(is_error(&own, 409, "hub's own"), "{own:?}");
+    let away = world.api("POST", "/api/runners/far/rotate").await;
+    assert!(is_error(&away, 409, "not connected"), "{away:?}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn open_invites_are_bounded() {
+    let (world, _local) = World::start().await;
+    for _ in 0..INVITES_MAX {
+        world.invite().await;
+    }
+    let answer = world.api("POST", "/api/runners/invites").await;
+    assert!(is_error(&answer, 429, "open already"), "{answer:?}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_link_needs_the_key_of_the_runner_it_names() {
+    let (world, _local) = World::start().await;
+    world.joined("a", "key of a").await;
+    world.joined("b", "key of b").await;
+    assert!(world.refused("a", "nonsense").await.contains("not the runner's key"));
+    assert!(world.refused("b", "key of a").await.contains("not the runner's key"), "a stolen name");
+    assert!(world.refused("c", "key of a").await.contains("No runner of this name"));
+    assert!(world.refused("r1", "key of a").await.contains("hub's own runner"));
+    assert!(world.refused("a", TOKEN).await.contains("not the runner's key"), "the owner is no runner");
+
+    let (status, body) = world.link_status(Some("a"), &[]).await;
+    assert!(status == 401 && body.contains("No key"), "{status} {body}");
+    let bearer = ("Authorization", "Bearer key of a");
+    for name in [None, Some(""), Some("a/b")] {
+        let (status, body) = world.link_status(name, &[bearer]).await;
+        assert!(status == 400 && body.contains("X-Qd-Runner"), "{status} {body}");
+    }
+    let no_upgrade = world.http("/ws/runner", &[bearer, ("X-Qd-Runner", "a")]).await;
+    assert_eq!(no_upgrade.0, 400);
+    assert_eq!(world.link_status(Some("a"), &[bearer]).await.0, 101);
+    assert_eq!(world.link_status(Some("a"), &[bearer, ("Host", "any.example")]).await.0, 101);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_runner_that_says_another_name_than_its_key_proves_is_refused() {
+    let (world, _local) = World::start().await;
+    world.joined("a", "key of a").await;
+    world.joined("b", "key of b").await;
+    let mut thief = world.dial("a", "key of a").await.unwrap();
+    thief.hello_as("b").await;
+    let refused = thief.line_of("runner.refused").await;
+    assert!(!refused["reason"].as_str().unwrap().is_empty());
+    soon("the link's end", async { while thief.link.receiver.recv().await.is_some() {} }).await;
+    let (_, list) = world.api("GET", "/api/runners").await;
+    let runners = list["runners"].as_array().unwrap();
+    assert!(
+        runners.iter().all(|runner| runner["runner_id"] == "r1" || runner["status"] == "offline"),
+        "{list}"
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn pages_of_browsers_have_no_business_at_the_runners_doors() {
+    let (world, _local) = World::start().await;
+    world.joined("a", "k").await;
+    let own = format!("http://{}", world.address);
+    let headers = [("Authorization", "Bearer k"), ("Origin", &own)];
+    let (status, body) = world.link_status(Some("a"), &headers).await;
+    assert!(status == 403 && body.contains("for runners only"), "{status} {body}");
+    let code = world.invite().await;
+    let body = join_body(&code, "far", "k").to_string();
+    let (status, _, _) = world.request_with("POST", "/api/runners/join", &[("Origin", &own)], &body).await;
+    assert_eq!(status, 403);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_revoked_is_cut_off_and_may_join_again_with_a_new_code() {
+    let (world, _local) = World::start().await;
+    let code = world.invite().await;
+    assert_eq!(world.join(&code, "far", "k").await.0, 200);
+    let mut far = world.dial("far", "k").await.unwrap();
+    far.hello_as("far").await;
+    far.line_of("runner.welcome").await;
+    let (status, answer) = world.api("DELETE", "/api/runners/far").await;
+    assert_eq!(status, 200, "{answer}");
+    assert!(far.line_of("runner.refused").await["reason"].as_str().unwrap().contains("revoked"));
+    soon("the link's end", async { while far.link.receiver.recv().await.is_some() {} }).await;
+    assert!(world.refused("far", "k").await.contains("revoked"));
+
+    let again = world.join(&code, "far", "k").await;
+    assert!(is_error(&again, 410, "has been used"), "an old code does not undo it: {again:?}");
+    let again = world.api("DELETE", "/api/runners/far").await;
+    assert!(is_error(&again, 409, "revoked already"), "{again:?}");
+    world.joined("far", "new key").await;
+    assert!(world.refused("far", "k").await.contains("not the runner's key"));
+    let mut far = world.dial("far", "new key").await.unwrap();
+    far.hello_as("far").await;
+    assert_eq!(far.line_of("runner.welcome").await["runner_id"], "far");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_new_key_counts_from_its_first_use_and_the_old_one_until_then() {
+    let (world, _local) = World::start().await;
+    world.joined("far", "old").await;
+    let mut far = world.dial("far", "old").await.unwrap();
+    far.hello_as("far").await;
+    far.line_of("runner.welcome").await;
+    // The runner is known a moment after its welcome.
+    soon("the order to make a new key", async {
+        while world.api("POST", "/api/runners/far/rotate").await.0 != 202 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    far.line_of("runner.rotate").await;
+    far.say(&json!({"type":"runner.rekey","key_hash":key_hash("new")}).to_string()).await;
+    assert_eq!(far.line_of("runner.rekeyed").await["key_hash"], key_hash("new"));
+    assert!(world.dial("far", "old").await.is_ok(), "the old key is good until the new one was used");
+    assert!(world.dial("far", "new").await.is_ok());
+    assert!(world.refused("far", "old").await.contains("not the runner's key"));
+    assert!(world.dial("far", "new").await.is_ok());
+    world.stop().await;
+}

@@ -1,0 +1,242 @@
+//! Links of runners: who may speak of what, what a new connection takes over, and holes.
+
+use qd_hub::{Limits, PlantedBug};
+use serde_json::{Value, json};
+
+use crate::fleet_support::hello;
+use crate::support::{
+    Client, Runner, World, answer, attach_data, created, delta, message_end, record, world_with_session,
+};
+
+/// A hub whose runner `far` has the session `t` with one record.
+async fn far_world() -> (World, Runner, Runner) {
+    let (world, local) = World::start().await;
+    let (mut far, _) = world.come("far", &[]).await;
+    far.say(&created("t")).await;
+    assert_eq!(far.line_of("ack").await["session_id"], "t");
+    (world, local, far)
+}
+
+async fn state_of(client: &mut Client, runner: &mut Runner) {
+    let command = runner.command().await;
+    runner.answer(&command, "{}").await;
+    assert_eq!(client.next().await["success"], true);
+}
+
+#[tokio::test]
+async fn a_hello_under_another_name_is_refused() {
+    let (world, _local) = World::start().await;
+    let mut far = world.dialed("far").await;
+    far.say(&hello("r1", &["demo"], 4, &[])).await;
+    let lines = far.ended().await;
+    assert_eq!(lines[0]["type"], "runner.refused");
+    assert!(lines[0]["reason"].as_str().unwrap().contains("far's, but its hello names r1"), "{lines:?}");
+    world.is_shown("r1", "online").await;
+    world.is_shown("far", "offline").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_speaks_of_another_runners_session() {
+    let (world, mut local, mut far) = far_world().await;
+    let mut client = world.client().await;
+    client.attach(&mut far, "t", Some(1), 1).await;
+    // In its hello…
+    let (mut thief, welcome) = world.come("thief", &[("t", 9), ("own", 0)]).await;
+    assert_eq!(welcome["refused"][0]["session_id"], "t");
+    assert!(welcome["refused"][0]["reason"].as_str().unwrap().contains("belongs to runner far"), "{welcome}");
+    assert_eq!(welcome["sessions"], json!([{"session_id":"own","last_seq":0}]));
+    // … or by events, of which it is told once.
+    local.say(&format!("{}\n{}\n{}", record("t", 2, "notify", ""), delta("t", 1), created("t"))).await;
+    local.say(&format!("{}\n{}", delta("t", 2), created("mine"))).await;
+    assert_eq!(local.kinds_until("ack").await, ["session.refused", "ack"]);
+    thief.say(&format!("{}\n{}", record("t", 2, "notify", ""), created("own"))).await;
+    assert_eq!(thief.kinds_until("ack").await, ["ack"], "the welcome has told it");
+    // Nothing of it was taken.
+    far.record("t", 2, "notify", "").await;
+    let event = client.next().await;
+    assert_eq!((&event["seq"], &event["runner_id"]), (&json!(2), &json!("far")));
+    let row = world.stored("t").await.unwrap();
+    assert_eq!((&*row.runner_id, row.last_seq), ("far", 2));
+    // Nor can it be created elsewhere.
+    client.command("c", "t", "session.create", json!({"runner_id":"r1","config":{"harness":"demo"}})).await;
+    let error = client.next().await["error"].clone();
+    assert!(error.as_str().unwrap().contains("lives on runner far"), "{error}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_runner_cannot_answer_for_another_nor_give_away_its_session() {
+    let (world, local, mut far) = far_world().await;
+    let mut client = world.client().await;
+    client.command("a", "t", "get_state", json!({})).await;
+    let command = far.command().await;
+    local.say(&answer(&command, "{\"from\":\"thief\"}")).await;
+    far.answer(&command, "{\"from\":\"far\"}").await;
+    assert_eq!(client.next().await["data"]["from"], "far");
+    let create = json!({"channel":"agent","id":"c","cmd":"session.create","runner_id":"r1","config":{"harness":"demo"}});
+    client.send(&create).await;
+    let mut local = local;
+    let command = local.command().await;
+    local.answer(&command, &attach_data(1, "ok").replacen('{', "{\"session_id\":\"t\",", 1)).await;
+    let response = client.next().await;
+    assert!(response["error"].as_str().unwrap().contains("belongs to runner far"), "{response}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_newer_connection_goes_on_where_the_old_one_was_committed() {
+    let (world, _local, mut old) = far_world().await;
+    let mut client = world.client().await;
+    client.attach(&mut old, "t", Some(1), 1).await;
+    old.record("t", 2, "notify", "").await;
+    assert_eq!(client.next().await["seq"], 2);
+    let (mut new, welcome) = world.come("far", &[("t", 2)]).await;
+    assert_eq!(welcome["sessions"], json!([{"session_id":"t","last_seq":2}]));
+    let last = old.ended().await.pop().unwrap();
+    assert_eq!(last["type"], "runner.refused");
+    new.record("t", 3, "notify", "").await;
+    drop(old);
+    // Who follows the session is told how it stands, without asking.
+    let attach = new.command().await;
+    assert_eq!((&attach["cmd"], &attach["connection_id"]), (&json!("session.attach"), &json!("hub")));
+    new.answer(&attach, &attach_data(3, "ok")).await;
+    assert_eq!(client.next().await["seq"], 3);
+    let resync = client.next().await;
+    assert_eq!(
+        (&resync["event"], &resync["resume"], &resync["seq"], &resync["replay_until"]),
+        (&json!("session.resync"), &json!("gap"), &json!(3), &json!(3))
+    );
+    new.record("t", 4, "notify", "").await;
+    assert_eq!(client.next().await["seq"], 4);
+    world.is_shown("far", "online").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_failing_store_does_not_take_is_given_up_with_its_link_and_comes_again() {
+    let (world, _local, mut old) = far_world().await;
+    let mut client = world.client().await;
+    client.attach(&mut old, "t", Some(1), 1).await;
+    world.store.limit_pages_for_tests(1).await.unwrap();
+    let big = record("t", 2, "notify", &format!(",\"message\":\"{}\"", "x".repeat(400_000)));
+    old.say(&format!("{big}\n{}", message_end("t", 3, 0))).await;
+    while client.next().await["type"] != "error" {}
+    client.command("a", "t", "session.attach", json!({"after":1})).await;
+    let attach = old.command().await;
+    old.answer(&attach, &attach_data(3, "ok")).await;
+    client.command("p", "t", "prompt", json!({"message":"m"})).await;
+    old.command().await;
+    let (mut new, welcome) = world.come("far", &[("t", 3)]).await;
+    assert_eq!(welcome["sessions"], json!([{"session_id":"t","last_seq":1}]), "read is not committed");
+    // Nobody is left waiting.
+    let mut ids = vec![client.next().await["id"].clone(), client.next().await["id"].clone()];
+    ids.sort_by_key(Value::to_string);
+    assert_eq!(ids, ["a", "p"]);
+    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    new.say(&format!("{big}\n{}", message_end("t", 3, 0))).await;
+    for seq in [2, 3] {
+        assert_eq!(client.next().await["seq"], seq);
+    }
+    while new.line_of("ack").await["seq"] != 3 {}
+    assert_eq!(world.store.records_after("t", 0, 10, 1 << 20).await.unwrap().len(), 3);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_hole_ends_the_link_and_one_that_stays_ends_the_session_only() {
+    let (world, _local, mut far) = far_world().await;
+    let mut client = world.client().await;
+    client.attach(&mut far, "t", Some(1), 1).await;
+    far.say(&format!(
+        "{}\n{}\n{}",
+        record("t", 2, "notify", ""),
+        record("t", 4, "notify", ""),
+        delta("t", 1)
+    ))
+    .await;
+    let lines = far.ended().await;
+    assert!(lines.iter().all(|line| line["type"] == "ack"), "{lines:?}");
+    assert_eq!(client.next().await["seq"], 2);
+    let (mut far, welcome) = world.come("far", &[("t", 4)]).await;
+    assert_eq!(welcome["sessions"], json!([{"session_id":"t","last_seq":2}]));
+    far.say(&format!("{}\n{}", record("t", 3, "notify", ""), record("t", 4, "notify", ""))).await;
+    assert_eq!(
+        (client.next().await["seq"].clone(), client.next().await["seq"].clone()),
+        (json!(3), json!(4))
+    );
+    // Record 5 is nowhere: after the second try the session is refused and others go on.
+    far.record("t", 6, "notify", "").await;
+    far.ended().await;
+    let (mut far, _) = world.come("far", &[("t", 6)]).await;
+    far.say(&format!("{}\n{}\n{}", record("t", 6, "notify", ""), delta("t", 1), created("u"))).await;
+    let refused = far.line_of("session.refused").await;
+    assert!(refused["reason"].as_str().unwrap().contains("up to 4"), "{refused}");
+    assert_eq!(far.line_of("ack").await["session_id"], "u");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_runners_resync_is_live_and_its_records_go_on() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    let resync = r#"{"type":"event","session_id":"s","runner_id":"r1","ts":1,"event":"session.resync","resume":"gap","seq":1,"replay_until":1,"state":{"status":"working"},"pending_input":[]}"#;
+    let odd = r#"{"type":"event","ts":1,"seq":1,"session_id":"s","event":"session.resync","resume":"gap","state":{},"pending_input":[]}"#;
+    runner.say(&format!("{resync}\n{odd}\n{}", record("s", 2, "notify", ""))).await;
+    let event = client.next().await;
+    assert_eq!((&event["event"], &event["seq"]), (&json!("session.resync"), &json!(1)));
+    assert_eq!(event["state"]["status"], "working");
+    assert_eq!(client.next().await["event"], "session.resync");
+    assert_eq!(client.next().await["seq"], 2);
+    assert_eq!(world.store.records_after("s", 0, 10, 1 << 20).await.unwrap().len(), 2);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_new_key_counts_when_it_is_stored() {
+    let (world, local, mut far) = far_world().await;
+    let (status, _) = world.api("POST", "/api/runners/far/rotate").await;
+    assert_eq!(status, 202);
+    far.line_of("runner.rotate").await;
+    let hash = "ab".repeat(32);
+    far.say(&format!(r#"{{"type":"runner.rekey","key_hash":"{hash}"}}"#)).await;
+    assert_eq!(far.line_of("runner.rekeyed").await["key_hash"], *hash);
+    assert_eq!(world.store.runner("far").await.unwrap().unwrap().next_key_hash, Some(vec![0xab; 32]));
+    // What is no hash changes nothing, and the link lives.
+    for bad in ["", "zz", "ü"] {
+        local.say(&format!(r#"{{"type":"runner.rekey","key_hash":"{bad}"}}"#)).await;
+    }
+    world.is_shown("r1", "online").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_planted_bugs_are_what_they_say() {
+    let directory = tempfile::tempdir().unwrap();
+    let plant = |config: &mut qd_hub::HubConfig| config.planted_bug = Some(PlantedBug::AckBeforeCommit);
+    let (world, mut runner) = World::start_as(directory, plant).await;
+    runner.hello().await;
+    world.store.limit_pages_for_tests(1).await.unwrap();
+    let filler = format!(",\"message\":\"{}\"", "x".repeat(400_000));
+    runner.say(&format!("{}\n{}", created("s"), record("s", 2, "notify", &filler))).await;
+    assert_eq!(runner.line_of("ack").await["seq"], 2, "acked though the store has it not");
+    assert!(world.stored("s").await.is_none());
+    world.stop().await;
+
+    let directory = tempfile::tempdir().unwrap();
+    let plant = |config: &mut qd_hub::HubConfig| config.planted_bug = Some(PlantedBug::ResendWithoutDedupe);
+    let (world, mut runner) = World::start_as(directory, plant).await;
+    runner.hello().await;
+    runner.say(&created("s")).await;
+    runner.line_of("ack").await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    for _ in 0..2 {
+        runner.record("s", 2, "notify", "").await;
+        assert_eq!(client.next().await["seq"], 2);
+    }
+    client.command("g", "s", "get_state", json!({})).await;
+    state_of(&mut client, &mut runner).await;
+    world.stop().await;
+}

@@ -1,0 +1,145 @@
+//! Calls to the hub's REST interface, with errors for people.
+
+use qd_link::net::TcpDial;
+use qd_link::rest::{self, Method, RestError};
+use qd_link::tls::Trust;
+use qd_link::url::ServerUrl;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{CliError, ErrorKind};
+use crate::server;
+use crate::settings::Settings;
+
+/// As much of an answer that is not ours as is worth showing.
+const BODY_CHARACTERS_MAX: usize = 300;
+
+/// One hub, and who we are to it.
+pub(crate) struct Rest {
+    pub(crate) url: ServerUrl,
+    pub(crate) trust: Trust,
+    pub(crate) token: Option<String>,
+}
+
+/// A hub that answered, and said no.
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+}
+
+/// What came of a call.
+pub(crate) type Answer<T> = Result<Result<T, Refusal>, CliError>;
+
+impl Rest {
+    /// The hub of the settings, with the token that goes with it.
+    pub(crate) fn of(settings: &Settings) -> Result<Rest, CliError> {
+        let options = server::locate(settings)?;
+        Ok(Rest { url: server_url(&options.url)?, trust: options.trust, token: Some(options.token) })
+    }
+
+    /// Calls and reads the answer; a refusal is an answer too.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Answer<T> {
+        let body = body.map(serde_json::to_vec).transpose();
+        let body = body.map_err(|error| CliError::failed(error.to_string()))?;
+        let token = self.token.as_deref();
+        let called = rest::call(&self.url, &self.trust, &TcpDial, method, path, token, body.as_deref()).await;
+        let (status, body) = called?;
+        if !(200..300).contains(&status) {
+            return Ok(Err(Refusal { status, reason: reason(status, &body) }));
+        }
+        // An answer without a body is `null` where nothing is expected.
+        let body = if body.is_empty() { b"null".as_slice() } else { &body };
+        serde_json::from_slice(body).map(Ok).map_err(|error| {
+            CliError::failed(format!("the answer of {} cannot be read: {error}", self.url))
+                .hint("is the hub of another version? compare `qd --version` with `qd doctor`")
+        })
+    }
+}
+
+impl Refusal {
+    /// The refusal of a call made with the owner's token.
+    pub(crate) fn into_error(self) -> CliError {
+        match self.status {
+            401 => CliError {
+                kind: ErrorKind::Refused,
+                message: "the server refused the token (HTTP 401)".to_owned(),
+                hint: Some("give the right token with --token or QD_TOKEN".to_owned()),
+            },
+            403 => CliError { kind: ErrorKind::Refused, message: self.reason, hint: None },
+            _ => CliError::failed(self.reason),
+        }
+    }
+}
+
+/// Reads the address of a hub.
+pub(crate) fn server_url(url: &str) -> Result<ServerUrl, CliError> {
+    let parsed = ServerUrl::parse(url).map_err(|error| {
+        CliError::usage(error.to_string()).hint("give the hub's address as https://HOST:PORT")
+    })?;
+    match parsed {
+        ServerUrl::Network { .. } => Ok(parsed),
+        ServerUrl::Unix(_) => Err(CliError::usage("a runner's socket cannot do this; it needs the hub")
+            .hint("give the hub's address as https://HOST:PORT")),
+    }
+}
+
+/// What an error page says: our hub sends `{"error":…}`, others send anything.
+fn reason(status: u16, body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Page {
+        error: String,
+    }
+    match serde_json::from_slice::<Page>(body) {
+        Ok(page) => page.error,
+        Err(_) => {
+            let text: String =
+                String::from_utf8_lossy(body).trim().chars().take(BODY_CHARACTERS_MAX).collect();
+            format!("HTTP {status} {text}").trim_end().to_owned()
+        }
+    }
+}
+
+impl From<RestError> for CliError {
+    fn from(error: RestError) -> Self {
+        let message = error.to_string();
+        match error {
+            RestError::BadCall(_) => CliError::usage(message),
+            RestError::Unreachable { .. } => CliError::unreachable(message)
+                .hint("is the hub running, and is the address right as this machine sees it?"),
+            RestError::TimedOut { .. } => {
+                CliError::unreachable(message).hint("is the hub busy or the network slow? try again")
+            }
+            RestError::Untrusted { .. } => CliError { kind: ErrorKind::Refused, message, hint: None }.hint(
+                "compare the fingerprint with what `qd up` prints on the hub's machine; if the hub has a new \
+                 certificate, ask for a new code",
+            ),
+            RestError::BadAnswer { .. } => {
+                CliError::unreachable(message).hint("is this the address of a Quarterdeck hub?")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_page_is_read_for_people() {
+        assert_eq!(reason(409, br#"{"error":"taken"}"#), "taken");
+        assert_eq!(reason(502, b"<html>"), "HTTP 502 <html>");
+        assert_eq!(reason(500, b""), "HTTP 500");
+    }
+
+    #[test]
+    fn a_socket_is_no_hub() {
+        assert!(server_url("https://deck.example").is_ok());
+        assert!(server_url("unix:/s").unwrap_err().message.contains("needs the hub"));
+        assert!(server_url("ftp://x").is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! What a runner is told, from the settings.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use qd_core::health::HealthConfig;
+use qd_runner::process::{GuardCommand, ProcessConfig};
+use qd_runner::{KeyKeeper, RunnerConfig};
+
+use super::hostname;
+use crate::error::CliError;
+use crate::settings::{Environment, Resume, Settings};
+
+/// What differs between the runner of `qd up` and that of `qd runner start`.
+pub(crate) struct Role {
+    pub(crate) runner_id: String,
+    pub(crate) local_socket: Option<PathBuf>,
+    pub(crate) keys: Option<Arc<dyn KeyKeeper>>,
+}
+
+/// The configuration of a runner.
+pub(crate) fn runner_config(
+    settings: &Settings,
+    environment: &Environment,
+    role: Role,
+) -> Result<RunnerConfig, CliError> {
+    let home = environment.home().unwrap_or_else(|| PathBuf::from("/"));
+    let pi_user_dir =
+        environment.get("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), PathBuf::from);
+    let supervision = HealthConfig {
+        warn_after: settings.hang_warning,
+        restart_after: settings.hang_restart,
+        probe_every: settings.probe_interval,
+        ..HealthConfig::default()
+    };
+    Ok(RunnerConfig {
+        runner_id: role.runner_id,
+        hostname: hostname(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        data_dir: settings.data_dir.clone(),
+        pi_command: settings.pi_command.as_slice().to_vec(),
+        pi_user_dir,
+        default_cwd: Some(home),
+        max_sessions: usize::try_from(settings.max_sessions).unwrap_or(usize::MAX),
+        guard: GuardCommand { program: std::env::current_exe()?, args: vec!["guard".into()] },
+        process: ProcessConfig::default(),
+        supervision,
+        resume_at_start: settings.resume == Resume::AtStart,
+        local_socket: role.local_socket,
+        spool_bytes_max: settings.spool_bytes_max,
+        sweep_abandoned: true,
+        keys: role.keys,
+    })
+}

@@ -1,0 +1,207 @@
+//! `qd runner start`: the runner of this machine, for a hub elsewhere.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use qd_link::runner::RunnerDialer;
+use qd_runner::{Runner, Uplink, UplinkStatus};
+use qd_store::{RunnerStore, StoreOptions};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::config::{Role, runner_config};
+use super::join::refuse_hub_dir;
+use super::keys::KeyFile;
+use super::link_state::LinkState;
+use super::membership::Membership;
+use crate::data_dir::DataDir;
+use crate::error::CliError;
+use crate::output::{Output, harmless};
+use crate::rest::server_url;
+use crate::server;
+use crate::settings::{Environment, Settings};
+use crate::socket::{self, Place};
+use crate::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, serving_runtime};
+
+/// How often the connection is looked at, to say what changed.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Serves until SIGTERM or SIGINT.
+pub(super) fn run(
+    settings: &Settings,
+    environment: &Environment,
+    output: &Output,
+    membership: Membership,
+    ready_json: bool,
+) -> Result<(), CliError> {
+    refuse_hub_dir(&settings.data_dir)?;
+    let _taken = DataDir::take(&settings.data_dir)?;
+    let place = socket::choose(settings)?;
+    if let Some(notice) = place.as_ref().and_then(|place| place.notice.as_ref()) {
+        output.note(&format!("note: {notice}\n"));
+    }
+    let runtime = serving_runtime()?;
+    let socket = place.map(|Place { path, .. }| path);
+    let start =
+        Start { settings, environment, output, membership, socket, ready_json: ready_json || output.json };
+    let result = runtime.block_on(start.serve());
+    runtime.shutdown_background();
+    result
+}
+
+struct Start<'a> {
+    settings: &'a Settings,
+    environment: &'a Environment,
+    output: &'a Output,
+    membership: Membership,
+    socket: Option<PathBuf>,
+    ready_json: bool,
+}
+
+impl Start<'_> {
+    async fn serve(&self) -> Result<(), CliError> {
+        let mut signals = Signals::new()?;
+        let stop = CancellationToken::new();
+        let runner = self.start(&stop).await?;
+        self.announce()?;
+        let mut news = News { url: self.membership.url.clone(), known: None };
+        let mut looks = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                () = signals.recv() => break,
+                _ = looks.tick() => self.look(&mut news, &runner.status()),
+            }
+        }
+        stop.cancel();
+        tokio::select! {
+            () = runner.join() => Ok(()),
+            () = tokio::time::sleep(STOP_TIME_MAX) => {
+                tracing::warn!("not everything stopped in time; ending anyway");
+                Ok(())
+            }
+            _ = signals.interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+        }
+    }
+
+    /// Says what has changed, here and to `qd runner status`.
+    fn look(&self, news: &mut News, status: &UplinkStatus) {
+        if news.known.as_ref() != Some(status) {
+            LinkState::of(status).write(&self.settings.data_dir);
+        }
+        if let Some(line) = news.of(status).filter(|_| !self.ready_json) {
+            self.output.note(&line);
+        }
+    }
+
+    async fn start(&self, stop: &CancellationToken) -> Result<Runner, CliError> {
+        let store = RunnerStore::open(&self.settings.data_dir.join("runner.db"), StoreOptions::default());
+        let store = store.map_err(|error| {
+            CliError::failed(error.to_string()).hint("`qd doctor` looks at the data directory and the disk")
+        })?;
+        let membership = &self.membership;
+        let keys = KeyFile::new(self.settings.data_dir.clone(), membership.clone());
+        let mut dialer = RunnerDialer::new(server_url(&membership.url)?, &membership.runner_id, keys.keys());
+        dialer.trust = server::trust(membership.fingerprint.as_deref())?;
+        dialer.allow_plain = membership.allow_plain;
+        let role = Role {
+            runner_id: membership.runner_id.clone(),
+            local_socket: self.socket.clone(),
+            keys: Some(keys),
+        };
+        let config = runner_config(self.settings, self.environment, role)?;
+        Runner::start(config, store, Uplink::Dial(Arc::new(dialer)), stop.clone())
+            .await
+            .map_err(|error| CliError::failed(error.to_string()))
+    }
+
+    fn announce(&self) -> Result<(), CliError> {
+        let Membership { url, runner_id, .. } = &self.membership;
+        let socket = self.socket.as_ref().map(|path| path.display().to_string());
+        if self.ready_json {
+            return self.output.json_line(&serde_json::json!({
+                "runner_id": runner_id, "socket": socket, "pid": std::process::id(), "url": url,
+            }));
+        }
+        self.output.out(&harmless(&format!(
+            "The runner '{runner_id}' works for {url}.\n\n  \
+             data        {}\n  \
+             socket      {}\n  \
+             look        qd runner status, qd ls\n  \
+             stop        Ctrl-C\n\n",
+            self.settings.data_dir.display(),
+            socket.as_deref().unwrap_or("none (runner_socket is off)"),
+        )))
+    }
+}
+
+struct Signals {
+    interrupts: Signal,
+    terminations: Signal,
+    hangups: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, CliError> {
+        Ok(Signals {
+            interrupts: signal(SignalKind::interrupt())?,
+            terminations: signal(SignalKind::terminate())?,
+            hangups: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.interrupts.recv() => {}
+            _ = self.terminations.recv() => {}
+            _ = self.hangups.recv() => {}
+        }
+    }
+}
+
+/// Says each change of the connection once.
+struct News {
+    url: String,
+    known: Option<UplinkStatus>,
+}
+
+impl News {
+    fn of(&mut self, status: &UplinkStatus) -> Option<String> {
+        let before = self.known.replace(status.clone());
+        if before.as_ref() == Some(status) {
+            return None;
+        }
+        let was_connected = before.is_some_and(|before| before.connected_since.is_some());
+        let url = &self.url;
+        let line = match (status.connected_since, &status.last_failure) {
+            (Some(_), _) => format!("connected to {url}"),
+            (None, Some(reason)) if was_connected => {
+                format!("connection to {url} lost ({reason}); sessions go on, trying again")
+            }
+            (None, Some(reason)) => {
+                format!("cannot connect to {url}: {reason}; sessions go on, trying again")
+            }
+            (None, None) => return None,
+        };
+        Some(harmless(&line) + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_of_the_connection_is_said_once() {
+        let mut news = News { url: "https://deck".into(), known: None };
+        let up = |since| UplinkStatus { connected_since: Some(since), last_failure: None };
+        let down = |reason: &str| UplinkStatus { connected_since: None, last_failure: Some(reason.into()) };
+        assert_eq!(news.of(&UplinkStatus::default()), None);
+        assert!(news.of(&down("no route")).unwrap().starts_with("cannot connect to https://deck: no route;"));
+        assert_eq!(news.of(&down("no route")), None);
+        assert!(news.of(&up(1)).unwrap().starts_with("connected to https://deck"));
+        assert_eq!(news.of(&up(1)), None);
+        assert!(news.of(&down("cut\u{1b}")).unwrap().contains("lost (cut\u{fffd}); sessions go on"));
+        assert!(news.of(&up(2)).is_some(), "a short loss between two looks is seen by the new beginning");
+    }
+}

@@ -1,0 +1,271 @@
+//! How a machine becomes a runner, and who does not.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use super::{err, failed, fleet, ok, out, runner, session_on, until_local_status, until_said, until_status};
+use crate::world;
+
+#[tokio::test]
+async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
+    let (qd, mut mux, desk) = fleet().await;
+    assert_eq!((&desk.ready()["runner_id"], &desk.ready()["url"]), (&json!("desk"), &json!(qd.url())));
+    assert_eq!(desk.ready()["pid"], desk.pid());
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(desk.socket()), 0o600);
+    assert_eq!(mode(&desk.world().membership_path()), 0o600);
+    assert_eq!(mode(desk.world().membership_path().parent().unwrap()), 0o700);
+    let session = session_on(&mut mux, "desk").await;
+    let events = mux.prompt(&session, "/tools").await;
+    assert!(events.iter().all(|event| event["runner_id"] == "desk"));
+    assert_eq!(events.last().unwrap()["reason"], "stop");
+    let messages = mux.messages(&session).await;
+    let list = ok(&qd.cli(&["ls"]).await);
+    assert!(list.contains("RUNNER") && list.contains("desk"), "{list}");
+    let listed = ok(&qd.cli(&["runner", "list"]).await);
+    assert!(listed.contains("desk") && listed.contains("local") && listed.contains("demo"), "{listed}");
+
+    let world = desk.terminate().await;
+    until_status(&mut mux, "desk", "offline").await;
+    assert_eq!(mux.messages(&session).await, messages, "the hub has a copy");
+    assert!(ok(&qd.cli(&["ls"]).await).contains("offline"));
+    let logs = ok(&qd.cli(&["logs", &session]).await);
+    assert!(logs.starts_with("> /tools\n"), "{logs}");
+    let attached = qd.cli(&["attach", &session]).await;
+    assert!(ok(&attached).contains("Both tools are done"));
+    assert!(err(&attached).contains("desk is offline"), "{}", err(&attached));
+    let refused = failed(&qd.cli(&["send", &session, "hello"]).await, 1);
+    assert!(refused.contains("desk") && refused.contains("--wait"), "{refused}");
+    failed(&qd.cli(&["abort", &session]).await, 1);
+    let create = json!({"cmd": "session.create", "runner_id": "desk", "config": {"harness": "demo"}});
+    assert!(mux.refused(create).await.contains("desk"));
+
+    let _desk = world.runner().await;
+    until_status(&mut mux, "desk", "online").await;
+    let events = mux.attach_and_prompt(&session, "/text").await;
+    assert_eq!(events.last().unwrap()["reason"], "stop");
+    let after = mux.messages(&session).await;
+    assert_eq!(after[..messages.len()], messages[..]);
+    assert_eq!(after.len(), messages.len() + 2);
+}
+
+#[tokio::test]
+async fn a_hub_with_its_own_certificate_is_known_by_its_code() {
+    let mut hub_world = world();
+    hub_world.argument("--tls").argument("on");
+    let qd = hub_world.up().await;
+    assert!(qd.url().starts_with("https://127.0.0.1:"), "{}", qd.url());
+    let invite = qd.invite().await;
+    let fingerprint = invite["fingerprint"].as_str().unwrap().to_owned();
+    assert!(invite["code"].as_str().unwrap().ends_with(&format!(".{fingerprint}")));
+    let desk = qd.machine(world(), "desk").await;
+    assert_eq!(desk.world().membership()["fingerprint"], fingerprint.as_str());
+    let run = ["run", "--harness", "demo", "--runner", "desk", "--wait", "30", "hello"];
+    let said = ok(&qd.cli(&run).await);
+    assert!(said.contains("demo agent"), "{said}");
+    let listed = ok(&qd.cli(&["runner", "list"]).await);
+    assert!(listed.lines().any(|line| line.starts_with("desk") && line.contains("online")), "{listed}");
+    let sessions: serde_json::Value = serde_json::from_str(&ok(&qd.cli(&["ls", "--json"]).await)).unwrap();
+    assert_eq!(sessions[0]["runner_id"], "desk");
+
+    // From elsewhere, with an address and a token.
+    let elsewhere = world();
+    let ls = |more: &[&str]| {
+        let address = ["ls", "--url", qd.url(), "--token", qd.token()];
+        [&address, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (more, code, text) in [
+        (&[][..], 1, "--fingerprint"),
+        (&["--fingerprint", &"ab".repeat(32)], 1, "another certificate"),
+        (&["--fingerprint", "abc"], 2, "not a fingerprint"),
+        (&["--fingerprint", &fingerprint], 0, ""),
+    ] {
+        let arguments = ls(more);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = elsewhere.run(&arguments).await;
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {}", err(&output));
+        assert!(err(&output).contains(text), "{more:?}: {}", err(&output));
+    }
+    let doctor = ok(&desk.cli(&["doctor"]).await);
+    assert!(doctor.contains("with the certificate that was joined"), "{doctor}");
+    assert!(doctor.contains("a runner answers at"), "{doctor}");
+}
+
+#[tokio::test]
+async fn wrong_used_and_damaged_codes_are_told_apart() {
+    let qd = world().up().await;
+    let machine = world();
+    let wrong = failed(&machine.join(qd.url(), "AAAAAAAAAAAAAAAAAAAAAA", "desk").await, 1);
+    assert!(wrong.contains("not one of this hub's") && wrong.contains("qd runner invite"), "{wrong}");
+    assert!(!machine.membership_path().exists(), "a refused attempt leaves nothing");
+    let damaged = failed(&machine.join(qd.url(), "a b", "desk").await, 2);
+    assert!(damaged.contains("copy it whole"), "{damaged}");
+    let name = failed(&machine.join(qd.url(), "AAAA", "two words").await, 2);
+    assert!(name.contains("letters"), "{name}");
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    ok(&machine.join(qd.url(), &code, "desk").await);
+    let used = failed(&world().join(qd.url(), &code, "attic").await, 1);
+    assert!(used.contains("has been used"), "{used}");
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let taken = failed(&world().join(qd.url(), &code, "desk").await, 1);
+    assert!(taken.contains("has joined before") && taken.contains("--name"), "{taken}");
+    let own = failed(&world().join(qd.url(), &code, "local").await, 1);
+    assert!(own.contains("hub's own runner"), "{own}");
+    ok(&world().join(qd.url(), &code, "attic").await);
+    until_said(|| qd.stderr(), "refused").await;
+    assert!(!qd.stderr().contains(&code), "{}", qd.stderr());
+
+    let again = failed(&machine.join(qd.url(), &code, "desk").await, 1);
+    assert!(again.contains(qd.url()) && again.contains("--force"), "{again}");
+    let other = world().up().await;
+    let refused = ["runner", "join", other.url(), "--code", "AAAA", "--no-start", "--force"];
+    failed(&machine.run(&refused).await, 1);
+    assert_eq!(machine.membership()["url"], qd.url(), "a refused attempt leaves the old membership");
+    let code = other.invite().await["code"].as_str().unwrap().to_owned();
+    let force = ["runner", "join", other.url(), "--code", &code, "--name", "desk", "--no-start", "--force"];
+    ok(&machine.run(&force).await);
+    assert_eq!(machine.membership()["url"], other.url());
+    let hub_dir = failed(&other.world().join(qd.url(), "AAAA", "desk").await, 2);
+    assert!(hub_dir.contains("--data-dir"), "{hub_dir}");
+}
+
+#[tokio::test]
+async fn a_code_comes_from_the_environment_or_from_stdin() {
+    use tokio::io::AsyncWriteExt;
+    let qd = world().up().await;
+    let mut machine = world();
+    let arguments = ["runner", "join", qd.url(), "--name", "desk", "--no-start"];
+    let nothing = failed(&machine.run(&arguments).await, 2);
+    assert!(nothing.contains("--code"), "{nothing}");
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let mut child = machine.command(&arguments).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{code}\n").as_bytes()).await.unwrap();
+    let joined = child.wait_with_output().await.unwrap();
+    assert!(ok(&joined).contains("joined"));
+    machine.set("QD_RUNNER_CODE", qd.invite().await["code"].as_str().unwrap());
+    let arguments = ["runner", "join", qd.url(), "--name", "attic", "--no-start", "--force", "--json"];
+    let joined: serde_json::Value = serde_json::from_str(&ok(&machine.run(&arguments).await)).unwrap();
+    assert_eq!(joined["runner_id"], "attic");
+}
+
+#[tokio::test]
+async fn a_hub_that_shows_another_certificate_gets_nothing() {
+    let mut hub_world = world();
+    hub_world.argument("--tls").argument("on");
+    let qd = hub_world.up().await;
+    let machine = world();
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let (secret, _) = code.split_once('.').unwrap();
+    let wrong = failed(&machine.join(qd.url(), &format!("{secret}.{}", "ab".repeat(32)), "desk").await, 1);
+    assert!(wrong.contains("another certificate"), "{wrong}");
+    let nobody = failed(&machine.join(qd.url(), secret, "desk").await, 1);
+    assert!(nobody.contains("trust"), "{nobody}");
+    let plain = qd.url().replace("https", "http");
+    let plain = failed(&machine.join(&plain, &code, "desk").await, 2);
+    assert!(plain.contains("https://"), "{plain}");
+    // The code was never shown to a stranger, so it is still good.
+    ok(&machine.join(qd.url(), &code, "desk").await);
+    let elsewhere = failed(&world().join("http://192.0.2.1:7433", "AAAA", "desk").await, 2);
+    assert!(elsewhere.contains("does not encrypt") && elsewhere.contains("--allow-plain"), "{elsewhere}");
+}
+
+#[tokio::test]
+async fn join_starts_the_runner_and_says_how_it_goes() {
+    use tokio::io::AsyncReadExt;
+    let qd = world().up().await;
+    let machine = world();
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let mut child =
+        machine.command(&["runner", "join", qd.url(), "--code", &code, "--name", "desk"]).spawn().unwrap();
+    let mut mux = qd.connect().await;
+    until_status(&mut mux, "desk", "online").await;
+    assert_eq!(runner(&mut mux, "desk").await["harnesses"], json!(["demo"]));
+    // Two of them cannot share a directory, and no server can use it.
+    for arguments in [&["runner", "start"][..], &["up", "--listen", "127.0.0.1:0"]] {
+        let taken = failed(&machine.run(arguments).await, 1);
+        assert!(taken.contains("already uses the data directory"), "{taken}");
+    }
+    let status = until_local_status(&machine, ": connected").await;
+    assert!(status.contains("desk"), "{status}");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let (mut said, mut noted) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut noted).await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(0), "{noted}");
+    assert!(said.contains("joined") && said.contains("qd runner status"), "{said}");
+    assert!(noted.contains("connected to"), "{noted}");
+    let server = failed(&machine.run(&["up", "--listen", "127.0.0.1:0"]).await, 2);
+    assert!(server.contains("belongs to the runner 'desk'"), "{server}");
+    let none = failed(&machine.run(&["runner", "status"]).await, 3);
+    assert!(none.contains("qd runner start"), "{none}");
+    let alone = failed(&world().run(&["runner", "start"]).await, 1);
+    assert!(alone.contains("qd runner invite"), "{}{alone}", out(&machine.run(&["ls"]).await));
+}
+
+#[tokio::test]
+async fn two_runners_on_one_machine_have_two_sockets() {
+    let runtime = tempfile::tempdir().unwrap();
+    let in_runtime = || {
+        let mut world = world();
+        world.set("XDG_RUNTIME_DIR", runtime.path());
+        world
+    };
+    let qd = in_runtime().up().await;
+    let usual = runtime.path().join("qd-runner.sock");
+    assert!(usual.exists());
+    let desk = qd.machine(in_runtime(), "desk").await;
+    assert_eq!(desk.socket(), desk.world().data_dir().join("qd-runner.sock"));
+    until_said(|| desk.stderr(), "another runner listens").await;
+    let mine = until_local_status(desk.world(), ": connected").await;
+    assert!(mine.contains("desk"), "{mine}");
+    assert!(until_local_status(qd.world(), "in the same process").await.contains("local"));
+    qd.terminate().await;
+    assert!(!usual.exists(), "a clean stop takes the socket away");
+    desk.terminate().await;
+}
+
+#[tokio::test]
+async fn a_place_without_room_for_a_socket_is_a_warning_for_a_hub_and_an_error_for_a_runner() {
+    let nowhere = |mut world: qd_testkit::qd::World| {
+        world.set("QD_RUNNER_SOCKET", "/no/such/directory/qd.sock");
+        world
+    };
+    let qd = nowhere(world()).up().await;
+    until_said(|| qd.stderr(), "/no/such/directory").await;
+    ok(&qd.cli(&["run", "--harness", "demo", "hello"]).await);
+    let machine = nowhere(world());
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    ok(&machine.join(qd.url(), &code, "desk").await);
+    let refused = failed(&machine.run(&["runner", "start"]).await, 1);
+    assert!(refused.contains("--runner-socket off"), "{refused}");
+    let mut machine = machine;
+    machine.set("QD_RUNNER_SOCKET", "off");
+    let desk = machine.runner().await;
+    assert_eq!(desk.ready()["socket"], json!(null));
+    let local = failed(&desk.cli(&["ls", "--local"]).await, 3);
+    assert!(local.contains("off"), "{local}");
+    desk.terminate().await;
+}
+
+#[tokio::test]
+async fn own_certificate_files_are_used_and_wrong_ones_are_named() {
+    let mut first = world();
+    first.argument("--tls").argument("on");
+    let first = first.up().await;
+    let (certificate, key) =
+        (first.world().data_dir().join("tls/cert.pem"), first.world().data_dir().join("tls/key.pem"));
+    let fingerprint = first.invite().await["fingerprint"].clone();
+    let mut second = world();
+    second.set("QD_TLS_CERT", &certificate).set("QD_TLS_KEY", &key);
+    let second = second.up().await;
+    assert!(second.url().starts_with("https://"), "naming a certificate turns TLS on: {}", second.url());
+    assert_eq!(second.invite().await["fingerprint"], fingerprint);
+    let mut third = world();
+    third.set("QD_TLS_CERT", &certificate).set("QD_TLS_KEY", &certificate);
+    let wrong = failed(&third.run(&["up", "--listen", "127.0.0.1:0"]).await, 1);
+    assert!(wrong.contains("cert.pem") && wrong.contains("key"), "{wrong}");
+    let off = failed(&third.run(&["up", "--listen", "127.0.0.1:0", "--tls", "off"]).await, 2);
+    assert!(off.contains("tls is off"), "{off}");
+}

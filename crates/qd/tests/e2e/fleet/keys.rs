@@ -1,0 +1,135 @@
+//! Keys: revoked, stolen, changed, used twice.
+
+use qd_testkit::process::kill9;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{failed, fleet, ok, runner, session_on, until_local_status, until_said, until_status};
+use crate::world;
+
+/// A world with the membership of another, changed a little.
+fn copy_of(membership: &Value, change: impl FnOnce(&mut Value)) -> qd_testkit::qd::World {
+    let world = world();
+    let mut membership = membership.clone();
+    change(&mut membership);
+    let path = world.membership_path();
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, membership.to_string()).unwrap();
+    world
+}
+
+#[tokio::test]
+async fn a_revoked_runner_is_cut_off_at_once_and_may_join_again() {
+    let (qd, mut mux, desk) = fleet().await;
+    let session = session_on(&mut mux, "desk").await;
+    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 100000"})).await;
+    let unknown = failed(&qd.cli(&["runner", "revoke", "nobody"]).await, 1);
+    assert!(unknown.contains("qd runner list"), "{unknown}");
+    assert!(ok(&qd.cli(&["runner", "revoke", "desk"]).await).contains("revoked desk"));
+    let shown = runner(&mut mux, "desk").await;
+    assert_eq!(shown["status"], "offline", "{shown}");
+    assert!(shown["revoked_at"].is_i64(), "{shown}");
+    assert!(
+        mux.refused(json!({"cmd": "prompt", "session_id": session, "message": "more"}))
+            .await
+            .contains("desk")
+    );
+    until_said(|| qd.stderr(), "revoked").await;
+    assert!(ok(&qd.cli(&["runner", "list"]).await).contains("revoked"));
+    // Its sessions go on for those on that machine.
+    ok(&desk.cli(&["abort", &session]).await);
+    let status = until_local_status(desk.world(), "not connected").await;
+    assert!(status.contains("revoked"), "{status}");
+    let again = failed(&qd.cli(&["runner", "revoke", "desk", "--yes"]).await, 1);
+    assert!(again.contains("revoked already"), "{again}");
+
+    let world = desk.terminate().await;
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let join = ["runner", "join", qd.url(), "--code", &code, "--name", "desk", "--no-start", "--force"];
+    ok(&world.run(&join).await);
+    let _desk = world.runner().await;
+    until_status(&mut mux, "desk", "online").await;
+    let events = mux.attach_and_prompt(&session, "/text").await;
+    assert_eq!(events.last().unwrap()["reason"], "stop", "its sessions came back with it");
+}
+
+#[tokio::test]
+async fn a_stolen_name_without_its_key_opens_nothing() {
+    let (qd, mut mux, desk) = fleet().await;
+    let attic = qd.machine(world(), "attic").await;
+    until_status(&mut mux, "attic", "online").await;
+    let membership = attic.world().membership();
+    attic.terminate().await;
+    let thief = copy_of(&membership, |membership| membership["runner_id"] = json!("desk")).runner().await;
+    until_said(|| qd.stderr(), "not the runner's key").await;
+    until_local_status(thief.world(), "not connected").await;
+    let session = session_on(&mut mux, "desk").await;
+    assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
+    let sessions: Value = serde_json::from_str(&ok(&desk.cli(&["ls", "--json", "--local"]).await)).unwrap();
+    assert_eq!(sessions[0]["session_id"], session.as_str(), "it runs where it should");
+    let nobody = copy_of(&membership, |membership| membership["runner_id"] = json!("ghost")).runner().await;
+    until_said(|| qd.stderr(), "No runner of this name").await;
+    nobody.terminate().await;
+    assert_eq!(runner(&mut mux, "ghost").await, Value::Null);
+}
+
+#[tokio::test]
+async fn a_new_key_takes_over_and_the_old_one_ends() {
+    let (qd, mut mux, desk) = fleet().await;
+    let before = desk.world().membership();
+    assert!(ok(&qd.cli(&["runner", "rotate", "desk"]).await).contains("desk"));
+    let path = desk.world().membership_path();
+    until_said(
+        || {
+            let now: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            format!("new key in use: {}", now["key"] != before["key"] && now.get("next_key").is_none())
+        },
+        "in use: true",
+    )
+    .await;
+    let world = desk.kill9().await;
+    until_status(&mut mux, "desk", "offline").await;
+    let desk = world.runner().await;
+    until_status(&mut mux, "desk", "online").await;
+    let session = session_on(&mut mux, "desk").await;
+    assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
+    assert!(runner(&mut mux, "desk").await["rotated_at"].is_i64());
+    let old = copy_of(&before, |_| {}).runner().await;
+    until_said(|| qd.stderr(), "not the runner's key").await;
+    old.terminate().await;
+    assert_eq!(runner(&mut mux, "desk").await["status"], "online");
+    desk.terminate().await;
+    let away = failed(&qd.cli(&["runner", "rotate", "desk"]).await, 1);
+    assert!(away.contains("desk") || away.contains("connected"), "{away}");
+}
+
+#[tokio::test]
+async fn a_second_connection_replaces_the_first_and_its_late_death_changes_nothing() {
+    let (qd, mut mux, desk) = fleet().await;
+    let session = session_on(&mut mux, "desk").await;
+    mux.prompt(&session, "/text").await;
+    // The first one hangs: its link is half open.
+    let first = Pid::from_raw(desk.pid()).unwrap();
+    kill_process(first, Signal::STOP).unwrap();
+    let second = copy_of(&desk.world().membership(), |_| {}).runner().await;
+    let created = loop {
+        let create = json!({"cmd": "session.create", "runner_id": "desk", "config": {"harness": "demo"}});
+        let from = mux.frames().len();
+        let id = mux.send(create).await;
+        if let Some(answer) = mux.try_response(from, &id).await.filter(|answer| answer["success"] == true) {
+            break answer["data"]["session_id"].as_str().unwrap().to_owned();
+        }
+    };
+    assert_eq!(mux.prompt(&created, "/text").await.last().unwrap()["reason"], "stop");
+    kill9(desk.pid());
+    let world = desk.kill9().await;
+    assert_eq!(mux.prompt(&created, "/tools").await.last().unwrap()["reason"], "stop");
+    assert_eq!(runner(&mut mux, "desk").await["status"], "online");
+    assert_eq!(mux.messages(&session).await.len(), 2, "the sessions of the first are kept");
+    second.terminate().await;
+    // The first returns with its own sessions.
+    let _desk = world.runner().await;
+    until_status(&mut mux, "desk", "online").await;
+    assert_eq!(mux.attach_and_prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
+    assert_eq!(qd.cli(&["ls"]).await.status.code(), Some(0));
+}

@@ -1,0 +1,246 @@
+//! Which session a command goes to, and the answers of the runner itself.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use qd_core::ids::{base36, valid_session_id};
+use qd_core::ledger::{Submission, Verdict};
+use qd_core::outbox::{EventFront, Outbox, Response};
+use qd_wire::Command;
+use qd_wire::command_table::CommandHead;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{BARRIER, FromLink, Task};
+use crate::clock::now_ms;
+use crate::session::{Ended, Incoming, SessionInput, Shared, spawn_new};
+use crate::submissions::{Owner, Release};
+
+/// Who speaks at the runner's own socket.
+pub(crate) const OWNER: &str = "owner";
+
+impl Task {
+    pub(super) fn session_ended(&self, ended: Ended) {
+        let Ended { session_id, creations } = ended;
+        // A new session may have taken the name already.
+        let mut sessions = self.shared.outlet.directory();
+        if sessions.get(&session_id).is_some_and(mpsc::Sender::is_closed) {
+            sessions.remove(&session_id);
+        }
+        drop(sessions);
+        for incoming in creations {
+            self.create(Some(session_id.clone()), incoming);
+        }
+    }
+
+    pub(super) fn take_command(&self, command: &FromLink) {
+        let Ok(text) = std::str::from_utf8(&command.line) else { return };
+        match serde_json::from_str::<CommandHead<'_>>(text) {
+            Ok(head) => {
+                let incoming = incoming(&self.shared, command, &head);
+                self.route(head.session_id.map(Cow::into_owned), incoming);
+            }
+            Err(error) => self.refuse_unreadable(text, command, &error.to_string()),
+        }
+    }
+
+    /// Every command gets an answer, also one whose envelope has wrong types.
+    fn refuse_unreadable(&self, text: &str, command: &FromLink, error: &str) {
+        #[derive(serde::Deserialize)]
+        struct Address<'a> {
+            #[serde(borrow)]
+            cmd: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            id: Option<&'a serde_json::value::RawValue>,
+            #[serde(borrow)]
+            session_id: Option<Cow<'a, str>>,
+        }
+        let Ok(Address { cmd, id, session_id }) = serde_json::from_str::<Address<'_>>(text) else {
+            tracing::warn!(error, "a command came that cannot be answered");
+            return;
+        };
+        let head = CommandHead { cmd, id, ..CommandHead::default() };
+        let incoming = incoming(&self.shared, command, &head);
+        let error = format!("Invalid '{}': {error}", incoming.cmd);
+        self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Err(&error));
+    }
+
+    fn route(&self, session_id: Option<String>, incoming: Incoming) {
+        if incoming.cmd == BARRIER && incoming.if_session_version.is_none() {
+            return self.barrier(incoming);
+        }
+        if incoming.cmd == "session.create" {
+            return self.create(session_id, incoming);
+        }
+        let session_id = session_id.unwrap_or_default();
+        let sender = self.shared.outlet.directory().get(&session_id).cloned();
+        match sender {
+            Some(sender) => self.forward(&sender, &session_id, incoming),
+            None => {
+                let mut error = format!("Session '{session_id}' not found");
+                if let Some(version) = incoming.if_session_version {
+                    error.push_str(&format!(" for if_session_version={version}"));
+                }
+                self.respond(&session_id, &incoming, Err(&error));
+            }
+        }
+    }
+
+    fn create(&self, session_id: Option<String>, incoming: Incoming) {
+        let session_id = match session_id.filter(|id| !id.is_empty() && id != qd_wire::SYSTEM_SESSION) {
+            Some(id) => id,
+            None => mint_session_id(&incoming),
+        };
+        if !valid_session_id(&session_id) {
+            let error =
+                "session_id: Use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit";
+            return self.respond(&session_id, &incoming, Err(error));
+        }
+        let mut incoming = incoming;
+        let known = self.shared.outlet.directory().get(&session_id).cloned();
+        if let Some(sender) = known {
+            match sender.try_send(SessionInput::Command(Box::new(incoming))) {
+                Ok(()) => return,
+                // It has just ended: the name is free.
+                Err(mpsc::error::TrySendError::Closed(SessionInput::Command(unsent))) => incoming = *unsent,
+                Err(error) => return self.unsent(&session_id, error),
+            }
+        }
+        let config = match Command::parse(&incoming.cmd, incoming.text()) {
+            Ok(Command::SessionCreate(params)) => params.config,
+            Ok(_) => return,
+            Err(error) => return self.respond(&session_id, &incoming, Err(&error.to_string())),
+        };
+        let sender = spawn_new(&self.shared, &session_id, config);
+        self.shared.outlet.directory().insert(session_id.clone(), sender.clone());
+        self.forward(&sender, &session_id, incoming);
+    }
+
+    fn forward(&self, sender: &mpsc::Sender<SessionInput>, session_id: &str, incoming: Incoming) {
+        if let Err(error) = sender.try_send(SessionInput::Command(Box::new(incoming))) {
+            self.unsent(session_id, error);
+        }
+    }
+
+    /// Answers for a session that did not take a command.
+    fn unsent(&self, session_id: &str, error: mpsc::error::TrySendError<SessionInput>) {
+        let reason = match &error {
+            mpsc::error::TrySendError::Full(_) => {
+                "The session is busy: too many commands wait for it. Please retry.".to_owned()
+            }
+            mpsc::error::TrySendError::Closed(_) => format!("Session '{session_id}' not found"),
+        };
+        if let SessionInput::Command(incoming) = error.into_inner() {
+            self.respond(session_id, &incoming, Err(&reason));
+        }
+    }
+
+    /// Succeeds when everything the command depends on has.
+    fn barrier(&self, incoming: Incoming) {
+        let own = incoming.id_name();
+        let submission = Submission {
+            token: incoming.token,
+            cmd: incoming.cmd.clone(),
+            key: None,
+            id: own,
+            fingerprint: [0; 32],
+            depends_on: incoming.depends_on.clone(),
+        };
+        let (sender, receiver) = oneshot::channel();
+        let verdict = self.shared.submissions.submit(now_ms(), submission, || Owner::Once(sender));
+        let shared = Arc::clone(&self.shared);
+        match verdict {
+            Verdict::Run => finish_barrier(&shared, &incoming, Ok(())),
+            Verdict::Reject(error) => respond(&shared, "", &incoming, Err(&error)),
+            Verdict::Wait | Verdict::Join | Verdict::Replay(_) => {
+                tokio::spawn(async move {
+                    let waited = tokio::time::timeout(Duration::from_secs(30), receiver).await;
+                    let result = match waited {
+                        Ok(Ok(Release::Ready | Release::Joined(_))) => Ok(()),
+                        Ok(Ok(Release::Failed(error))) => Err(error),
+                        Ok(Err(_)) | Err(_) => Err("Dependencies timed out after 30000ms".to_owned()),
+                    };
+                    finish_barrier(&shared, &incoming, result);
+                });
+            }
+        }
+    }
+
+    fn respond(&self, session_id: &str, incoming: &Incoming, result: Result<(), &str>) {
+        respond(&self.shared, session_id, incoming, result);
+    }
+}
+
+fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Incoming {
+    let owned = |text: &Option<Cow<'_, str>>| text.as_ref().map(|text| text.to_string());
+    let link_id: String = head.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
+    let (principal, connection, client_command_id) = if command.is_local {
+        let own_id = Some(link_id.clone()).filter(|id| !id.is_empty());
+        (OWNER.to_owned(), format!("local{}", command.origin), own_id)
+    } else {
+        let connection = owned(&head.connection_id).unwrap_or_default();
+        (owned(&head.user_id).unwrap_or_default(), connection, owned(&head.client_command_id))
+    };
+    Incoming {
+        token: shared.submissions.token(),
+        origin: command.origin,
+        link_id,
+        cmd: owned(&head.cmd).unwrap_or_default(),
+        line: command.line.clone(),
+        principal,
+        connection,
+        client_command_id,
+        idempotency_key: owned(&head.idempotency_key),
+        depends_on: head.depends_on.clone().unwrap_or_default(),
+        if_session_version: head.if_session_version,
+    }
+}
+
+/// A new id; with a key it is made from the key, so that a repeated create finds its session.
+fn mint_session_id(incoming: &Incoming) -> String {
+    let mut seed = [0u8; 8];
+    match &incoming.idempotency_key {
+        Some(key) => {
+            let named = serde_json::json!([incoming.principal, key]).to_string();
+            seed.copy_from_slice(&qd_core::ledger::fingerprint(&named)[..8]);
+        }
+        None => {
+            // Without randomness the token still makes the id unique within this run.
+            if getrandom::fill(&mut seed).is_err() {
+                seed = (now_ms().unsigned_abs() ^ incoming.token).to_le_bytes();
+            }
+        }
+    }
+    format!("s{}", base36(u64::from_le_bytes(seed) >> 12))
+}
+
+fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), String>) {
+    let outcome = qd_core::ledger::Outcome {
+        cmd: incoming.cmd.clone(),
+        result: result.clone().map(|()| None),
+        session_version: None,
+        indeterminate: false,
+    };
+    shared.submissions.finish(now_ms(), incoming.token, &outcome);
+    let result = match &result {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.as_str()),
+    };
+    respond(shared, "", incoming, result);
+}
+
+fn respond(shared: &Shared, session_id: &str, incoming: &Incoming, result: Result<(), &str>) {
+    let front = EventFront::new(session_id, &shared.config.runner_id);
+    let mut out = Outbox::default();
+    let response = Response {
+        origin: incoming.origin,
+        id: &incoming.link_id,
+        cmd: &incoming.cmd,
+        result: result.map(|()| None),
+        session_version: None,
+        replayed: false,
+        indeterminate: false,
+    };
+    out.response(&front, now_ms(), &response);
+    shared.outlet.tell(incoming.origin, out.take().bytes.into());
+}

@@ -1,0 +1,94 @@
+//! What an earlier agent had accepted and not read goes to the next one, each input at most once.
+
+use qd_core::agent::{AgentRequest, WhenBusy};
+use qd_core::ledger::Token;
+use qd_core::session::{ExpectedPrompt, KeptInput};
+
+use super::actor::{AgentState, SessionActor};
+use super::prompts::disposition_of;
+use crate::clock::now_ms;
+use crate::driver::{AgentFailure, Disposition, Executed};
+
+/// A kept input on its way to the agent.
+pub(super) struct Delivery {
+    pub(super) token: Token,
+    turns_before: u64,
+}
+
+impl SessionActor {
+    /// Whether a kept input is to go before everything else.
+    pub(super) fn has_deliveries(&self) -> bool {
+        self.agent == AgentState::Ready
+            && !self.is_delivery_blocked
+            && self.session.has_kept()
+            && !self.session.is_delivering()
+    }
+
+    /// Gives the agent the next kept input, if it may have it now.
+    pub(super) async fn deliver_kept(&mut self) {
+        if !self.has_deliveries() || !self.door.is_open() || self.finished {
+            return;
+        }
+        let token = self.shared.submissions.token();
+        let Some(kept) = self.session.take_kept(now_ms(), token, &mut self.out) else { return };
+        // On its way, and not in the list any more, before the agent can see it: it never runs twice.
+        self.publish().await;
+        if !self.finished {
+            self.send_kept(token, kept);
+        }
+    }
+
+    fn send_kept(&mut self, token: Token, kept: KeptInput) {
+        let KeptInput { text, client_id, user_id, is_steering: _, image_count } = kept;
+        let Some(handle) = self.handle() else {
+            let error = self.not_running();
+            return self.delivery_refused(&error);
+        };
+        let (busy, is_command) = (self.session.is_working(), text.starts_with('/'));
+        let turns_before = self.session.turns();
+        let prompt = ExpectedPrompt { token, text: text.clone(), client_id, user_id, image_count };
+        self.session.expect_prompt(prompt);
+        // An idle agent begins with it at once, a working one reads it when it is done.
+        let request =
+            AgentRequest::Prompt { message: text, images: Vec::new(), when_busy: Some(WhenBusy::FollowUp) };
+        match handle.begin(request) {
+            Ok(begun) => {
+                self.delivery = Some(Delivery { token, turns_before });
+                self.door.close(token, turns_before);
+                self.await_prompt(token, handle, begun, is_command, busy);
+            }
+            Err(failure) => {
+                self.session.forget_prompt(token);
+                self.delivery_refused(&failure.error);
+            }
+        }
+    }
+
+    /// The agent has answered a kept input.
+    pub(super) fn kept_answered(&mut self, result: Result<Executed, AgentFailure>) {
+        let Some(Delivery { token, turns_before }) = self.delivery.take() else { return };
+        let has_begun = self.session.turns() > turns_before;
+        let disposition = disposition_of(&result, has_begun);
+        self.door.answered(token, has_begun, disposition);
+        if !matches!(disposition, Some(Disposition::Started | Disposition::Queued)) {
+            self.session.forget_prompt(token);
+        }
+        match result {
+            Ok(_) => {
+                self.session.kept_delivered();
+                if disposition == Some(Disposition::Handled) {
+                    self.look_for_changes();
+                }
+            }
+            // The agent is gone, and its end tells of the input.
+            Err(failure) if failure.lost => {}
+            Err(failure) => self.delivery_refused(&failure.error),
+        }
+        self.pump_door();
+    }
+
+    fn delivery_refused(&mut self, error: &str) {
+        self.is_delivery_blocked = true;
+        self.session.kept_refused(now_ms(), error, &mut self.out);
+    }
+}

@@ -1,0 +1,354 @@
+//! The link to the hub: connecting, saying hello, reading what the hub says. The runner lives without it.
+//!
+//! Reading, writing and beating are three futures that never wait for each other: acks are taken where they are
+//! read, commands go to the runner's task, which never waits for a link, and every answer either has room or a
+//! queue. So there is no circle in which both sides wait.
+
+mod handshake;
+mod heartbeat;
+mod pump;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use qd_link::backoff::Backoff;
+use qd_link::memory::{LinkEnd, LinkReceiver};
+use qd_link::runner::Connect;
+use qd_wire::link::LinkLine;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::now_ms;
+use crate::runner::FromLink;
+use crate::session::Shared;
+use handshake::{DEFLATE, Welcomed};
+
+pub(crate) use handshake::describe_all;
+pub(crate) use heartbeat::load;
+
+/// Delays between attempts: so that delivery goes on within two seconds of the hub's return.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_millis(1500);
+
+/// A hub that says no is asked again after this.
+const REFUSED_RETRY: Duration = Duration::from_secs(30);
+
+/// An attempt that takes longer has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Answers may take this long to go out when the runner stops.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How a command begins as our own hub writes it.
+const COMMAND_FRONT: &[u8] = b"{\"type\":\"command\",";
+
+/// How a runner reaches its hub.
+pub enum Uplink {
+    /// One link for life (`qd up`): the runner ends when it does.
+    Memory(LinkEnd),
+    /// Dialled again and again.
+    Dial(Arc<dyn Connect>),
+    /// There is no hub.
+    None,
+}
+
+/// Keeps the runner's key and its successor.
+pub trait KeyKeeper: Send + Sync {
+    /// Makes and stores the next key; gives its SHA-256 in hex.
+    fn make_next(&self) -> Result<String, String>;
+    /// The hub has taken the next key of this SHA-256: it counts from now on.
+    fn promote(&self, key_hash: &str) -> Result<(), String>;
+}
+
+impl std::fmt::Debug for dyn KeyKeeper {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("KeyKeeper")
+    }
+}
+
+/// How the link to the hub stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UplinkStatus {
+    /// Unix milliseconds; `None` while there is no link.
+    pub connected_since: Option<i64>,
+    /// Why the last attempt failed or the last link ended.
+    pub last_failure: Option<String>,
+}
+
+/// Why there is no link any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkOver {
+    Lost(String),
+    /// The hub does not want this runner.
+    Refused(String),
+    /// The runner stops.
+    Stopped,
+}
+
+/// The task that keeps the link.
+#[derive(Clone)]
+pub(crate) struct UplinkTask {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) commands: mpsc::Sender<FromLink>,
+    pub(crate) status: SharedStatus,
+    pub(crate) started_at: i64,
+    pub(crate) stop: CancellationToken,
+}
+
+/// The status, for whoever asks.
+#[derive(Clone, Default)]
+pub(crate) struct SharedStatus(Arc<Mutex<UplinkStatus>>);
+
+impl SharedStatus {
+    pub(crate) fn get(&self) -> UplinkStatus {
+        self.lock().clone()
+    }
+
+    fn is_up(&self) {
+        *self.lock() = UplinkStatus { connected_since: Some(now_ms()), last_failure: None };
+    }
+
+    fn is_down(&self, reason: &str) {
+        *self.lock() = UplinkStatus { connected_since: None, last_failure: Some(reason.to_owned()) };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, UplinkStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UplinkTask {
+    /// Says hello on the one link of `qd up`.
+    pub(crate) async fn welcome(&self, link: LinkEnd) -> Result<Welcomed, String> {
+        match self.handshake(link, &[]).await {
+            Ok(welcomed) => {
+                self.status.is_up();
+                Ok(welcomed)
+            }
+            Err(LinkOver::Lost(reason) | LinkOver::Refused(reason)) => Err(reason),
+            Err(LinkOver::Stopped) => Err("the runner stops".to_owned()),
+        }
+    }
+
+    /// Serves the one link of `qd up`; cancels `over` when it ends.
+    pub(crate) async fn run_once(self, welcomed: Welcomed, over: CancellationToken) {
+        match self.serve(welcomed).await {
+            LinkOver::Stopped => {}
+            LinkOver::Lost(reason) | LinkOver::Refused(reason) => {
+                self.status.is_down(&reason);
+                tracing::info!(reason, "the link to the hub has ended");
+            }
+        }
+        over.cancel();
+    }
+
+    /// Connects, and again whenever the link is lost, until the runner stops.
+    pub(crate) async fn run(self, connect: Arc<dyn Connect>) {
+        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, u32::MAX);
+        let mut last_reason = String::new();
+        loop {
+            let over = self.one_link(&*connect, &mut backoff).await;
+            let (reason, delay) = match over {
+                LinkOver::Stopped => return,
+                LinkOver::Refused(reason) => {
+                    tracing::warn!(reason, "the hub refuses this runner; asked again later");
+                    (reason, REFUSED_RETRY)
+                }
+                LinkOver::Lost(reason) => {
+                    // One line per outage, not one per attempt.
+                    if reason != last_reason || self.status.get().connected_since.is_some() {
+                        tracing::info!(
+                            reason,
+                            "no link to the hub; sessions go on, records wait in the spool"
+                        );
+                    }
+                    (reason, backoff.next_delay(random()).unwrap_or(RETRY_MAX))
+                }
+            };
+            self.status.is_down(&reason);
+            last_reason = reason;
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(delay) => {}
+            }
+        }
+    }
+
+    async fn one_link(&self, connect: &dyn Connect, backoff: &mut Backoff) -> LinkOver {
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect.connect());
+        let connected = tokio::select! {
+            () = self.stop.cancelled() => return LinkOver::Stopped,
+            connected = connecting => connected,
+        };
+        let link = match connected {
+            Ok(Ok(link)) => link,
+            Ok(Err(failure)) if failure.is_refusal => return LinkOver::Refused(failure.reason),
+            Ok(Err(failure)) => return LinkOver::Lost(failure.reason),
+            Err(_) => return LinkOver::Lost("the hub did not answer in time".to_owned()),
+        };
+        let welcomed = tokio::select! {
+            () = self.stop.cancelled() => return LinkOver::Stopped,
+            welcomed = self.handshake(link, &[DEFLATE]) => welcomed,
+        };
+        match welcomed {
+            Ok(welcomed) => {
+                tracing::info!("connected to the hub");
+                backoff.reset();
+                self.status.is_up();
+                self.serve(welcomed).await
+            }
+            Err(over) => over,
+        }
+    }
+
+    /// Uses a link until it is over.
+    async fn serve(&self, welcomed: Welcomed) -> LinkOver {
+        let Welcomed { link, mut receiver, rest } = welcomed;
+        let outlet = &self.shared.outlet;
+        let pump = pump::run(&self.shared, &link);
+        tokio::pin!(pump);
+        let over = tokio::select! {
+            over = self.read(link.origin, &mut receiver, rest) => over,
+            () = &mut pump => LinkOver::Lost("the hub reads nothing any more".to_owned()),
+            () = self.beat(link.origin) => LinkOver::Stopped,
+            () = link.cut.cancelled() => LinkOver::Lost("the hub takes no answers".to_owned()),
+            () = self.stop.cancelled() => LinkOver::Stopped,
+        };
+        if over == LinkOver::Stopped {
+            let flushed = async {
+                tokio::select! {
+                    () = &mut pump => {}
+                    () = outlet.without_loose() => {}
+                }
+            };
+            if tokio::time::timeout(FLUSH_TIMEOUT, flushed).await.is_err() {
+                tracing::debug!("the hub did not take the last answers");
+            }
+        }
+        outlet.link_down(link.origin);
+        over
+    }
+
+    /// Takes what the hub says.
+    async fn read(&self, origin: u64, receiver: &mut LinkReceiver, rest: Bytes) -> LinkOver {
+        let mut block = rest;
+        loop {
+            let mut start = 0;
+            for end in memchr::memchr_iter(b'\n', &block) {
+                let line = block.slice(start..end);
+                start = end + 1;
+                if let Some(over) = self.take_line(origin, line).await {
+                    return over;
+                }
+            }
+            block = match receiver.recv().await {
+                Some(block) => block,
+                None => return LinkOver::Lost(receiver.close_reason()),
+            };
+        }
+    }
+
+    async fn take_line(&self, origin: u64, line: Bytes) -> Option<LinkOver> {
+        // What the hub sends most, recognised without reading the line twice.
+        if line.starts_with(COMMAND_FRONT) {
+            return self.take_command(origin, line).await;
+        }
+        match serde_json::from_slice::<Line<'_>>(&line) {
+            Ok(Line { kind, .. }) if kind == "command" => self.take_command(origin, line).await,
+            Ok(parsed) => self.take_other(origin, parsed),
+            Err(error) => {
+                tracing::warn!(%error, "the hub sent a line that is not of the link");
+                None
+            }
+        }
+    }
+
+    /// Waits for the runner's task at most, and that waits for no link.
+    async fn take_command(&self, origin: u64, line: Bytes) -> Option<LinkOver> {
+        let command = FromLink { origin, is_local: false, line };
+        self.commands.send(command).await.err().map(|_| LinkOver::Stopped)
+    }
+
+    fn take_other(&self, origin: u64, line: Line<'_>) -> Option<LinkOver> {
+        let outlet = &self.shared.outlet;
+        match (&*line.kind, line.session_id, line.seq) {
+            ("ack", Some(session_id), Some(seq)) => {
+                self.shared.store.ack(&session_id, seq);
+                outlet.ack(origin, &session_id, seq);
+            }
+            ("session.refused", Some(session_id), _) => {
+                refuse(&self.shared, origin, &session_id, line.reason.as_deref().unwrap_or_default());
+            }
+            ("runner.refused", _, _) => {
+                let reason = line.reason.map_or_else(|| "no reason given".to_owned(), Into::into);
+                return Some(LinkOver::Refused(reason));
+            }
+            ("runner.rotate", _, _) => self.rotate(origin),
+            ("runner.rekeyed", _, _) => self.rekeyed(line.key_hash.as_deref().unwrap_or_default()),
+            _ => {}
+        }
+        None
+    }
+
+    fn rotate(&self, origin: u64) {
+        let Some(keys) = &self.shared.config.keys else {
+            tracing::warn!("the hub asks for a new key, but this runner has none of its own");
+            return;
+        };
+        match keys.make_next() {
+            Ok(key_hash) => tell(&self.shared, origin, &LinkLine::Rekey { key_hash }),
+            Err(error) => tracing::error!(error, "a new key cannot be made; the old one stays"),
+        }
+    }
+
+    fn rekeyed(&self, key_hash: &str) {
+        let Some(keys) = &self.shared.config.keys else { return };
+        match keys.promote(key_hash) {
+            Ok(()) => tracing::info!("the hub has taken the new key"),
+            Err(error) => tracing::error!(error, "the new key cannot be stored; the old one stays"),
+        }
+    }
+}
+
+/// The fields of all lines of the hub but commands.
+#[derive(serde::Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    session_id: Option<std::borrow::Cow<'a, str>>,
+    seq: Option<u64>,
+    #[serde(borrow)]
+    reason: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    key_hash: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// Notes that the hub does not take a session, and says so once.
+fn refuse(shared: &Shared, origin: u64, session_id: &str, reason: &str) {
+    if shared.outlet.refuse(origin, session_id) {
+        tracing::warn!(session_id, reason, "the hub takes nothing of this session");
+    }
+}
+
+/// Sends a line of the runner itself; never waits.
+fn tell(shared: &Shared, origin: u64, line: &LinkLine) {
+    match serde_json::to_vec(line) {
+        Ok(mut bytes) => {
+            bytes.push(b'\n');
+            shared.outlet.tell(origin, bytes.into());
+        }
+        Err(error) => tracing::error!(%error, "a link line cannot be written"),
+    }
+}
+
+/// A number nobody can foretell, so that many runners do not return at once.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        // Without randomness the clock still spreads runners a little.
+        Err(_) => now_ms().unsigned_abs(),
+    }
+}

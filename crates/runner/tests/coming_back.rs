@@ -1,0 +1,149 @@
+//! Sessions across restarts of their runner: what waits, what is told, what the hub knows.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod runner_support;
+
+use runner_support::Bench;
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+fn idle(line: &Value) -> bool {
+    line["event"] == "agent.idle" && line["reason"] == "stop"
+}
+
+/// A demo session that waits for a person, with two messages that wait for it.
+async fn waiting(bench: &mut Bench) {
+    bench.create("demo").await;
+    bench.prompt("/question").await;
+    bench.event(0, "agent.input_needed").await;
+    for message in ["/text one", "/text two"] {
+        bench.ok(json!({"cmd": "follow_up", "session_id": "s", "message": message})).await;
+    }
+    let both = json!(["/text one", "/text two"]);
+    bench.find(0, "both wait", |line| line["queue"]["follow_up"] == both).await;
+}
+
+#[tokio::test]
+async fn what_waits_starts_no_agent_and_runs_before_the_next_prompt() {
+    let mut bench = Bench::start(|_| {}).await;
+    waiting(&mut bench).await;
+    let mut from = 0;
+    for _ in 0..2 {
+        bench.restart(0).await;
+        from = bench.lines.len();
+        let state = bench.state().await;
+        assert_eq!(
+            (&state["status"], &state["queue"]["follow_up"][1]),
+            (&json!("dormant"), &json!("/text two"))
+        );
+    }
+    assert_eq!(bench.prompt("/text three").await["disposition"], "queued");
+    bench.find(from, "the end", idle).await;
+    assert_eq!(bench.said(), ["/question", "/text one", "/text two", "/text three"]);
+    assert_eq!(bench.state().await["queue"], json!({"steering": [], "follow_up": []}));
+}
+
+#[tokio::test]
+async fn a_runner_told_so_resumes_what_had_an_agent() {
+    let mut bench = Bench::start(|config| config.resume_at_start = true).await;
+    waiting(&mut bench).await;
+    bench.restart(0).await;
+    let from = bench.lines.len();
+    bench.find(from, "the end", idle).await;
+    assert_eq!(bench.said(), ["/question", "/text one", "/text two"]);
+    // It was idle at the stop, so it comes up again; a closed one does not.
+    bench.restart(0).await;
+    bench.until_status("idle").await;
+    bench.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
+    bench.restart(0).await;
+    assert_eq!(bench.state().await["status"], "closed");
+}
+
+/// A session whose agent was killed while these waited for it.
+async fn left_behind(bench: &mut Bench, messages: &[&str]) {
+    bench.create("pi").await;
+    bench.prompt("work").await;
+    for message in messages {
+        bench.ok(json!({"cmd": "follow_up", "session_id": "s", "message": message})).await;
+    }
+    kill_agent(bench).await;
+    assert_eq!(bench.state().await["queue"]["follow_up"], json!(messages));
+}
+
+async fn kill_agent(bench: &mut Bench) {
+    let (pid, from) = (bench.pid().await, bench.lines.len());
+    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    bench.event(from, "agent.error").await;
+}
+
+#[tokio::test]
+async fn an_input_that_was_on_its_way_when_the_agent_died_is_told_and_not_run_again() {
+    let mut bench = Bench::start(|_| {}).await;
+    left_behind(&mut bench, &["mute", "second"]).await;
+    let from = bench.lines.len();
+    bench.ok(json!({"cmd": "session.restart", "session_id": "s"})).await;
+    let second = json!(["second"]);
+    bench.find(from, "it is on its way", |line| line["queue"]["follow_up"] == second).await;
+    kill_agent(&mut bench).await;
+    let warnings = bench.warnings(from);
+    assert!(warnings[0].contains("may or may not have run") && warnings[0].ends_with("mute"), "{warnings:?}");
+    let from = bench.lines.len();
+    bench.prompt("third").await;
+    bench.find(from, "the end", idle).await;
+    assert_eq!(bench.said(), ["work", "second", "third"]);
+    assert_eq!(bench.warnings(from), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_input_the_agent_refuses_waits_on_and_blocks_nobody() {
+    let mut bench = Bench::start(|_| {}).await;
+    left_behind(&mut bench, &["refuse", "second"]).await;
+    let from = bench.lines.len();
+    bench.prompt("now").await;
+    bench.find(from, "the end", idle).await;
+    let warnings = bench.warnings(from);
+    assert!(warnings[0].contains("No model") && warnings[0].ends_with("refuse"), "{warnings:?}");
+    assert_eq!(bench.said(), ["work", "now"]);
+    assert_eq!(bench.state().await["queue"]["follow_up"], json!(["refuse", "second"]));
+    let from = bench.lines.len();
+    bench.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
+    assert!(bench.warnings(from)[0].contains("refuse\nsecond"), "{:?}", bench.warnings(from));
+    assert_eq!(bench.state().await["queue"]["follow_up"], json!([]));
+}
+
+#[tokio::test]
+async fn a_number_the_hub_has_is_not_given_again_even_after_another_restart() {
+    let mut bench = Bench::start(|_| {}).await;
+    bench.create("demo").await;
+    bench.restart(1000).await;
+    assert_eq!(bench.state().await["seq"], 1000);
+    bench.restart(0).await;
+    assert_eq!(bench.state().await["seq"], 1000, "the counter is stored without any record");
+    let from = bench.lines.len();
+    bench.prompt("/text").await;
+    let first =
+        bench.find(from, "a record", |line| line["seq"].is_u64() && line["event"] != "session.resync").await;
+    assert_eq!(first["seq"], 1001, "{first}");
+}
+
+#[tokio::test]
+async fn a_full_spool_refuses_new_work_and_nothing_else() {
+    let mut bench = Bench::start(|_| {}).await;
+    bench.create("demo").await;
+    let keyed = json!({"cmd": "prompt", "session_id": "s", "message": "/text", "idempotency_key": "k"});
+    bench.ok(keyed.clone()).await;
+    bench.find(0, "the end", idle).await;
+    // Nothing has been acked, so one byte is too little.
+    bench.config.spool_bytes_max = 1;
+    bench.restart(0).await;
+    for cmd in ["prompt", "steer", "follow_up"] {
+        let answer = bench.call(json!({"cmd": cmd, "session_id": "s", "message": "/text"})).await;
+        assert!(answer["error"].as_str().unwrap().contains("the hub has not taken"), "{answer}");
+    }
+    let create = json!({"cmd": "session.create", "session_id": "t", "config": {"harness": "demo"}});
+    assert!(bench.call(create).await["error"].as_str().unwrap().contains("the hub has not taken"));
+    let again = bench.call(keyed).await;
+    assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
+    bench.ok(json!({"cmd": "set_session_name", "session_id": "s", "name": "still here"})).await;
+    assert_eq!(bench.state().await["title"], "still here");
+}

@@ -1,0 +1,133 @@
+//! Plays pi: answers its requests, and works, hangs or goes deaf as the prompt says.
+#![allow(clippy::print_stdout, reason = "a test helper talks by its stdout")]
+
+use std::io::{BufRead, Write};
+
+use serde_json::{Value, json};
+
+/// Runs until its input ends.
+pub(crate) fn main(arguments: &[String]) {
+    if arguments.iter().any(|argument| argument == "--version") {
+        println!("1.5.0");
+        return;
+    }
+    let named = arguments.iter().position(|argument| argument == "--session-id");
+    let session_id = named.and_then(|at| arguments.get(at + 1)).cloned().unwrap_or_default();
+    let mut agent = Agent { session_id, is_working: false, queue: Vec::new(), time: start_time() };
+    for line in std::io::stdin().lock().lines() {
+        let Ok(request) = line.map_err(|_| ()).and_then(|line| serde_json::from_str(&line).map_err(|_| ()))
+        else {
+            continue;
+        };
+        agent.take(&request);
+    }
+}
+
+struct Agent {
+    session_id: String,
+    is_working: bool,
+    queue: Vec<String>,
+    /// Message times; those of two agents differ.
+    time: u64,
+}
+
+#[allow(clippy::disallowed_methods, reason = "a program of its own, outside any simulated time")]
+fn start_time() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(0)
+}
+
+impl Agent {
+    fn take(&mut self, request: &Value) {
+        match request["type"].as_str().unwrap_or_default() {
+            "get_state" => {
+                reply(request, &json!({"sessionId": self.session_id, "isStreaming": self.is_working}));
+            }
+            "get_entries" => reply(request, &json!({"entries": [], "leafId": null})),
+            "prompt" => self.prompt(request),
+            "abort" => {
+                reply(request, &Value::Null);
+                self.settle();
+            }
+            _ => reply(request, &Value::Null),
+        }
+    }
+
+    /// An idle agent never answers `mute`, and says no to `refuse`.
+    fn prompt(&mut self, request: &Value) {
+        let message = request["message"].as_str().unwrap_or_default().to_owned();
+        if self.is_working {
+            self.queue.push(message);
+            self.tell_queue();
+            return reply(request, &json!({"disposition": "queued"}));
+        }
+        match message.as_str() {
+            "mute" => {}
+            "refuse" => say(&json!({"id": request["id"], "type": "response", "command": "prompt",
+                "success": false, "error": "No model"})),
+            _ => {
+                reply(request, &json!({"disposition": "started"}));
+                self.begin(&message);
+            }
+        }
+    }
+
+    /// `work` and `tool` go on in silence, `close` closes the output, everything else is answered.
+    fn begin(&mut self, message: &str) {
+        self.is_working = true;
+        say(&json!({"type": "agent_start"}));
+        self.message(&json!({"role": "user", "content": [{"type": "text", "text": message}]}));
+        match message {
+            "work" => {}
+            "tool" => say(&json!({"type": "tool_execution_start", "toolCallId": "t1", "toolName": "bash",
+                "args": {"command": "make"}})),
+            "close" => close_stdout(),
+            _ => {
+                self.message(&json!({"role": "assistant", "stopReason": "stop",
+                    "content": [{"type": "text", "text": format!("you said {message}")}]}));
+                self.settle();
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if !self.queue.is_empty() {
+            let message = self.queue.remove(0);
+            self.tell_queue();
+            return self.begin(&message);
+        }
+        self.is_working = false;
+        say(&json!({"type": "agent_end", "messages": []}));
+        say(&json!({"type": "agent_settled"}));
+    }
+
+    fn tell_queue(&self) {
+        say(&json!({"type": "queue_update", "steering": [], "followUp": self.queue}));
+    }
+
+    fn message(&mut self, message: &Value) {
+        self.time += 1;
+        let mut message = message.clone();
+        message["timestamp"] = json!(self.time);
+        say(&json!({"type": "message_start", "message": message}));
+        say(&json!({"type": "message_end", "message": message}));
+    }
+}
+
+fn reply(request: &Value, data: &Value) {
+    say(
+        &json!({"id": request["id"], "type": "response", "command": request["type"], "success": true, "data": data}),
+    );
+}
+
+fn say(line: &Value) {
+    println!("{line}");
+    // Nobody listens any more when the runner is gone; the guard ends us then.
+    let _ = std::io::stdout().flush();
+}
+
+fn close_stdout() {
+    let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") else { return };
+    // The pipe's only writer is gone then.
+    let _ = rustix::stdio::dup2_stdout(nothing);
+}

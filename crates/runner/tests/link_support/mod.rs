@@ -1,0 +1,301 @@
+//! A runner with the demo agent, and a hub that keeps what it gets and corrects nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
+use qd_link::runner::{Connect, ConnectFailure, Connecting};
+use qd_runner::process::{GuardCommand, ProcessConfig};
+use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
+use qd_store::{RunnerStore, StoreOptions};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Nothing a test waits for takes longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn config(directory: &Path) -> RunnerConfig {
+    RunnerConfig {
+        runner_id: "r1".into(),
+        hostname: "host".into(),
+        version: "0".into(),
+        data_dir: directory.to_owned(),
+        pi_command: vec!["pi".into()],
+        pi_user_dir: directory.join("pi"),
+        default_cwd: Some(directory.to_owned()),
+        max_sessions: 100,
+        guard: GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() },
+        process: ProcessConfig::default(),
+        supervision: qd_core::health::HealthConfig::default(),
+        resume_at_start: false,
+        spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
+        local_socket: Some(directory.join("r.sock")),
+        keys: None,
+        sweep_abandoned: false,
+    }
+}
+
+/// A runner, its disk and the way to stop it.
+pub(crate) struct TestRunner {
+    pub(crate) runner: Runner,
+    pub(crate) store: RunnerStore,
+    pub(crate) stop: CancellationToken,
+}
+
+impl TestRunner {
+    pub(crate) async fn start(config: RunnerConfig, uplink: Uplink) -> TestRunner {
+        let store = RunnerStore::open(&config.data_dir.join("runner.db"), StoreOptions::default()).unwrap();
+        let stop = CancellationToken::new();
+        let runner = Runner::start(config, store.clone(), uplink, stop.clone()).await.unwrap();
+        TestRunner { runner, store, stop }
+    }
+
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.runner.join()).await.unwrap();
+    }
+}
+
+/// Polls until the condition holds.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+}
+
+/// Where the runner finds its hub, when there is one.
+#[derive(Clone)]
+pub(crate) struct Door {
+    answer: Arc<Mutex<Result<mpsc::Sender<LinkEnd>, ConnectFailure>>>,
+    pub(crate) knocks: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Door {
+    /// A door at which nobody answers.
+    pub(crate) fn closed() -> Door {
+        let failure = ConnectFailure { reason: "nobody is there".into(), is_refusal: false };
+        Door { answer: Arc::new(Mutex::new(Err(failure))), knocks: Arc::default() }
+    }
+
+    pub(crate) fn shut(&self) {
+        *self.answer.lock().unwrap() = Door::closed().answer.lock().unwrap().clone();
+    }
+
+    pub(crate) fn refuse(&self) {
+        *self.answer.lock().unwrap() = Err(ConnectFailure { reason: "revoked".into(), is_refusal: true });
+    }
+
+    /// Hubs' ends of the links from now on.
+    pub(crate) fn open(&self) -> mpsc::Receiver<LinkEnd> {
+        let (sender, receiver) = mpsc::channel(8);
+        *self.answer.lock().unwrap() = Ok(sender);
+        receiver
+    }
+}
+
+impl Connect for Door {
+    fn connect(&self) -> Connecting {
+        self.knocks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let answer = self.answer.lock().unwrap().clone();
+        Box::pin(async move {
+            let callers = answer?;
+            let (hub_end, runner_end) = pair();
+            callers
+                .send(hub_end)
+                .await
+                .map_err(|_| ConnectFailure { reason: "the hub has gone".into(), is_refusal: false })?;
+            Ok(runner_end)
+        })
+    }
+}
+
+/// The hub's side of one link.
+pub(crate) struct HubEnd {
+    pub(crate) sender: LinkSender,
+    pub(crate) receiver: LinkReceiver,
+    waiting: Vec<Value>,
+    /// The last record of each session that was read.
+    pub(crate) read: BTreeMap<String, u64>,
+    pub(crate) hello: Value,
+    pub(crate) events: Vec<Value>,
+}
+
+impl HubEnd {
+    /// Takes the next link and welcomes the runner with what the hub has.
+    /// The same at the hub's end of a link in memory.
+    pub(crate) async fn welcome(link: LinkEnd) -> HubEnd {
+        let (sender, mut links) = mpsc::channel(1);
+        sender.send(link).await.unwrap();
+        HubEnd::accept(&mut links, &BTreeMap::new()).await
+    }
+
+    pub(crate) async fn accept(
+        links: &mut mpsc::Receiver<LinkEnd>,
+        committed: &BTreeMap<String, u64>,
+    ) -> HubEnd {
+        let LinkEnd { sender, receiver } =
+            tokio::time::timeout(PATIENCE, links.recv()).await.unwrap().unwrap();
+        let read = committed.clone();
+        let mut hub =
+            HubEnd { sender, receiver, waiting: Vec::new(), read, hello: Value::Null, events: Vec::new() };
+        hub.hello = hub.next().await.unwrap();
+        assert_eq!(hub.hello["type"], "runner.hello");
+        let sessions: Vec<Value> = committed
+            .iter()
+            .map(|(session_id, seq)| json!({ "session_id": session_id, "last_seq": seq }))
+            .collect();
+        hub.say(json!({ "type": "runner.welcome", "runner_id": "r1", "sessions": sessions })).await;
+        hub
+    }
+
+    pub(crate) async fn say(&self, line: Value) {
+        assert!(self.sender.send(Bytes::from(format!("{line}\n"))).await.is_ok(), "the runner is gone");
+    }
+
+    pub(crate) async fn ack(&self, session_id: &str) {
+        let seq = self.read.get(session_id).copied().unwrap_or(0);
+        self.say(json!({ "type": "ack", "session_id": session_id, "seq": seq })).await;
+    }
+
+    pub(crate) async fn command(&self, id: &str, session_id: &str, cmd: &str, parameters: Value) {
+        let mut line =
+            json!({ "type": "command", "id": id, "session_id": session_id, "user_id": "u", "cmd": cmd });
+        line.as_object_mut().unwrap().extend(parameters.as_object().cloned().unwrap_or_default());
+        self.say(line).await;
+    }
+
+    /// The next line; `None` when the runner has ended the link. Records must come in order and once.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        while self.waiting.is_empty() {
+            let block =
+                tokio::time::timeout(PATIENCE, self.receiver.recv()).await.expect("the runner is silent")?;
+            let text = std::str::from_utf8(&block).unwrap();
+            assert!(text.ends_with('\n'), "half a line");
+            self.waiting = text.lines().rev().map(|line| serde_json::from_str(line).unwrap()).collect();
+        }
+        let line = self.waiting.pop().unwrap();
+        if line["type"] == "event"
+            && line["event"] != "session.resync"
+            && let Some(seq) = line["seq"].as_u64()
+        {
+            let session_id = line["session_id"].as_str().unwrap().to_owned();
+            let read = self.read.entry(session_id).or_default();
+            assert_eq!(seq, *read + 1, "{line}");
+            *read = seq;
+        }
+        Some(line)
+    }
+
+    /// Reads until a line is what the test looks for; keeps the events before it.
+    pub(crate) async fn find(&mut self, what: &str, mut is_it: impl FnMut(&Value) -> bool) -> Value {
+        let finding = async {
+            loop {
+                let line = self.next().await.unwrap_or_else(|| panic!("the link ended before {what}"));
+                if is_it(&line) {
+                    return line;
+                }
+                self.events.push(line);
+            }
+        };
+        tokio::time::timeout(PATIENCE, finding).await.unwrap_or_else(|_| panic!("never came: {what}"))
+    }
+
+    pub(crate) async fn response(&mut self, id: &str) -> Value {
+        self.find(id, |line| line["type"] == "response" && line["id"] == id).await
+    }
+
+    /// Reads until the session has this many records here.
+    pub(crate) async fn read_until(&mut self, session_id: &str, seq: u64) {
+        while self.read.get(session_id).copied().unwrap_or(0) < seq {
+            self.next().await.expect("the link ended before the last record");
+        }
+    }
+
+    pub(crate) async fn create(&mut self, session_id: &str) {
+        self.command("create", session_id, "session.create", json!({ "config": { "harness": "demo" } }))
+            .await;
+        let response = self.response("create").await;
+        assert_eq!(response["success"], true, "{response}");
+    }
+}
+
+/// A client at the runner's own socket.
+pub(crate) struct Local {
+    read: tokio::io::Lines<tokio::io::BufReader<tokio::net::unix::OwnedReadHalf>>,
+    write: tokio::net::unix::OwnedWriteHalf,
+    pub(crate) events: Vec<Value>,
+    next_id: u64,
+}
+
+impl Local {
+    pub(crate) async fn connect(path: &Path) -> Local {
+        use tokio::io::AsyncBufReadExt as _;
+        let (read, write) = tokio::net::UnixStream::connect(path).await.unwrap().into_split();
+        let read = tokio::io::BufReader::new(read).lines();
+        Local { read, write, events: Vec::new(), next_id: 0 }
+    }
+
+    pub(crate) async fn send(&mut self, line: &str) {
+        use tokio::io::AsyncWriteExt as _;
+        self.write.write_all(line.as_bytes()).await.unwrap();
+        self.write.write_all(b"\n").await.unwrap();
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        let line = tokio::time::timeout(PATIENCE, self.read.next_line()).await.expect("the runner is silent");
+        // A client that is cut off may see half a line at the end.
+        line.ok().flatten().and_then(|line| serde_json::from_str(&line).ok())
+    }
+
+    pub(crate) async fn find(&mut self, what: &str, mut is_it: impl FnMut(&Value) -> bool) -> Value {
+        loop {
+            let line = self.next().await.unwrap_or_else(|| panic!("the connection ended before {what}"));
+            if is_it(&line) {
+                return line;
+            }
+            self.events.push(line);
+        }
+    }
+
+    /// Sends a command and waits for its answer; events before it are kept.
+    pub(crate) async fn call(&mut self, session_id: &str, cmd: &str, parameters: Value) -> Value {
+        self.next_id += 1;
+        let id = format!("c{}", self.next_id);
+        let mut line = json!({ "type": "command", "id": id, "session_id": session_id, "cmd": cmd });
+        line.as_object_mut().unwrap().extend(parameters.as_object().cloned().unwrap_or_default());
+        self.send(&line.to_string()).await;
+        self.find(cmd, |line| line["type"] == "response" && line["id"] == *id).await
+    }
+
+    pub(crate) async fn create(&mut self, session_id: &str) {
+        let config = json!({ "config": { "harness": "demo" } });
+        let response = self.call(session_id, "session.create", config).await;
+        assert_eq!(response["success"], true, "{response}");
+    }
+
+    /// Prompts and waits until the agent has worked and is idle again.
+    pub(crate) async fn prompt(&mut self, session_id: &str, message: &str) {
+        self.events.clear();
+        let response = self.call(session_id, "prompt", json!({ "message": message })).await;
+        assert_eq!(response["success"], true, "{response}");
+        for event in ["agent.working", "agent.idle"] {
+            let is_it = |line: &Value| line["event"] == event && line["session_id"] == session_id;
+            match self.events.iter().position(is_it) {
+                Some(place) => drop(self.events.drain(..=place)),
+                None => {
+                    self.events.clear();
+                    self.find(event, is_it).await;
+                }
+            }
+        }
+    }
+}

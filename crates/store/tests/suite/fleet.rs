@@ -1,0 +1,133 @@
+use qd_store::{BURIED_SESSIONS_MAX, RunnerNote, RunnerRow, SearchQuery};
+
+use super::Place;
+use crate::fixtures::{message, put, record};
+
+fn runner(runner_id: &str) -> RunnerRow {
+    RunnerRow {
+        runner_id: runner_id.into(),
+        key_hash: vec![1; 32],
+        hostname: "box".into(),
+        os: "linux".into(),
+        version: "0.1.0".into(),
+        harnesses_json: "[\"pi\"]".into(),
+        max_sessions: 8,
+        joined_at: 100,
+        ..RunnerRow::default()
+    }
+}
+
+fn note(runner_id: &str) -> RunnerNote {
+    RunnerNote {
+        runner_id: runner_id.into(),
+        hostname: "other".into(),
+        os: "macos".into(),
+        version: "0.2.0".into(),
+        harnesses_json: "[]".into(),
+        max_sessions: 9,
+        seen_at: 700,
+    }
+}
+
+pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl Place) {
+    let store = place.hub();
+    store.put_runner(runner("b")).await.unwrap();
+    store.put_runner(RunnerRow { last_seen_at: Some(5), ..runner("a") }).await.unwrap();
+    store.put_runner(runner("a")).await.unwrap();
+    assert_eq!(store.runners().await.unwrap(), [runner("a"), runner("b")], "the second replaces the first");
+    assert_eq!(store.runner("nobody").await.unwrap(), None);
+
+    assert!(store.set_next_key("a", &[2; 32]).await.unwrap());
+    assert!(store.set_next_key("a", &[3; 32]).await.unwrap());
+    assert!(!store.set_next_key("nobody", &[3; 32]).await.unwrap());
+    assert!(!store.promote_key("a", &[2; 32], 500).await.unwrap(), "a later rotation took its place");
+    assert!(!store.promote_key("b", &[1; 32], 500).await.unwrap(), "nothing is prepared");
+    store.close().await;
+
+    let store = place.hub();
+    let prepared = RunnerRow { next_key_hash: Some(vec![3; 32]), ..runner("a") };
+    assert_eq!(store.runner("a").await.unwrap(), Some(prepared), "the old key still opens");
+    assert!(store.promote_key("a", &[3; 32], 500).await.unwrap());
+    assert!(!store.promote_key("a", &[3; 32], 501).await.unwrap());
+    let rotated = RunnerRow { key_hash: vec![3; 32], rotated_at: Some(500), ..runner("a") };
+    assert_eq!(store.runner("a").await.unwrap(), Some(rotated.clone()));
+
+    assert!(store.set_next_key("a", &[4; 32]).await.unwrap());
+    assert!(store.revoke_runner("a", 600).await.unwrap());
+    assert!(!store.revoke_runner("a", 601).await.unwrap());
+    assert!(!store.revoke_runner("nobody", 601).await.unwrap());
+    assert!(!store.promote_key("a", &[4; 32], 602).await.unwrap(), "a revoked runner gets no key");
+    assert!(!store.set_next_key("a", &[5; 32]).await.unwrap());
+
+    store.note_runner(note("a")).await.unwrap();
+    store.note_runner(note("own")).await.unwrap();
+    let noted = |row: RunnerRow| RunnerRow {
+        hostname: "other".into(),
+        os: "macos".into(),
+        version: "0.2.0".into(),
+        harnesses_json: "[]".into(),
+        max_sessions: 9,
+        last_seen_at: Some(700),
+        ..row
+    };
+    let revoked = RunnerRow { next_key_hash: Some(vec![4; 32]), revoked_at: Some(600), ..noted(rotated) };
+    let own = RunnerRow { key_hash: vec![], joined_at: 700, ..noted(runner("own")) };
+    assert_eq!(store.runners().await.unwrap(), [revoked, runner("b"), own]);
+    store.put_runner(runner("a")).await.unwrap();
+    assert_eq!(store.runner("a").await.unwrap(), Some(runner("a")), "joining again ends a revocation");
+}
+
+pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl Place) {
+    let store = place.hub();
+    for session_id in ["s", "t"] {
+        let records =
+            vec![record(session_id, 1, put(message("m", 0, "needle"))), record(session_id, 2, None)];
+        store.append(records).await.unwrap();
+    }
+    assert!(store.bury_session("s", "away", 10).await.unwrap());
+    assert!(!store.bury_session("early", "away", 11).await.unwrap(), "nothing of it has come yet");
+    assert!(!store.bury_session("x", "other", 12).await.unwrap());
+    store.close().await;
+
+    let store = place.hub();
+    let left: Vec<_> =
+        store.sessions().await.unwrap().into_iter().map(|it| (it.session_id, it.last_seq)).collect();
+    assert_eq!(left, [("t".to_owned(), 2)]);
+    assert_eq!(store.records_after("s", 0, 9, 999).await.unwrap(), []);
+    assert_eq!(store.messages_page("s", None, 9).await.unwrap().total, 0);
+    let query = SearchQuery { text: "needle".into(), limit: 9, ..SearchQuery::default() };
+    assert_eq!(store.search(query).await.unwrap().len(), 1);
+    assert_eq!(store.buried_sessions("away").await.unwrap(), ["s", "early"]);
+    assert_eq!(store.is_buried("s").await.unwrap().as_deref(), Some("away"));
+    assert_eq!(store.is_buried("t").await.unwrap(), None);
+
+    assert!(!store.bury_session("s", "away", 13).await.unwrap());
+    assert_eq!(
+        store.buried_sessions("away").await.unwrap(),
+        ["early", "s"],
+        "once each, the last burial counts"
+    );
+    assert!(store.unbury_session("s").await.unwrap());
+    assert!(!store.unbury_session("s").await.unwrap());
+    assert_eq!(store.buried_sessions("away").await.unwrap(), ["early"]);
+    assert_eq!(store.buried_sessions("other").await.unwrap(), ["x"]);
+    assert_eq!(store.buried_sessions("nobody").await.unwrap(), [""; 0]);
+    assert_eq!(store.is_buried("s").await.unwrap(), None);
+}
+
+pub(crate) async fn the_oldest_tombstones_go(place: &impl Place) {
+    let store = place.hub();
+    let bury = async |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            store.bury_session(&format!("s{number}"), "away", 1).await.unwrap();
+        }
+    };
+    bury(0..BURIED_SESSIONS_MAX + 1).await;
+    assert_eq!(store.is_buried("s0").await.unwrap(), None);
+    assert_eq!(store.is_buried("s1").await.unwrap().as_deref(), Some("away"));
+    assert!(store.unbury_session("s5").await.unwrap());
+    bury(BURIED_SESSIONS_MAX + 1..BURIED_SESSIONS_MAX + 4).await;
+    let left = store.buried_sessions("away").await.unwrap();
+    assert_eq!(left.len(), BURIED_SESSIONS_MAX);
+    assert_eq!(left[..3], ["s3", "s4", "s6"], "the room of one that went is used");
+}

@@ -1,0 +1,165 @@
+//! The processes under test: one hub (with a runner of its own inside), one runner behind a proxy, real agents.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use qd_link::client::{FrameQueue, MuxClient};
+use qd_testkit::llm::LlmServer;
+use qd_testkit::process::with_marker;
+use qd_testkit::qd::World;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
+use tokio::sync::Mutex;
+
+use crate::proxy::Proxy;
+
+/// Far longer than any start takes.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// The name of the runner behind the proxy; the other one is `local`.
+pub(crate) const REMOTE: &str = "remote";
+
+pub(crate) struct Fleet {
+    pub(crate) hub_world: World,
+    pub(crate) runner_world: World,
+    pub(crate) proxy: Proxy,
+    address: SocketAddr,
+    token: String,
+    hub: Mutex<Option<Child>>,
+    runner: Mutex<Option<Child>>,
+    _llm: LlmServer,
+}
+
+impl Fleet {
+    pub(crate) async fn start(binary: &Path) -> Fleet {
+        let llm = LlmServer::start().await.unwrap();
+        let binary = binary.display().to_string();
+        let (mut hub_world, mut runner_world) =
+            (World::with_pi(&binary, &llm), World::with_pi(&binary, &llm));
+        for world in [&mut hub_world, &mut runner_world] {
+            let runtime = world.path("run");
+            std::fs::create_dir_all(&runtime).unwrap();
+            world.set("XDG_RUNTIME_DIR", runtime);
+        }
+        // The hub keeps its address through every restart.
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (child, ready) = spawn(&hub_world, &hub_arguments(address)).await;
+        let proxy = Proxy::start(address).await;
+        let token = ready["token"].as_str().unwrap().to_owned();
+        let invite = hub_world.run(&["runner", "invite", "--json"]).await;
+        let invite: Value = serde_json::from_slice(&invite.stdout).expect("an invitation");
+        let url = format!("http://{}", proxy.address());
+        let code = invite["code"].as_str().unwrap();
+        let join = ["runner", "join", &url, "--code", code, "--name", REMOTE, "--no-start"];
+        let joined = runner_world.run(&join).await;
+        assert!(joined.status.success(), "{}", String::from_utf8_lossy(&joined.stderr));
+        let (runner, _) = spawn(&runner_world, &runner_arguments()).await;
+        let (hub, runner) = (Mutex::new(Some(child)), Mutex::new(Some(runner)));
+        Fleet { hub_world, runner_world, proxy, address, token, hub, runner, _llm: llm }
+    }
+
+    /// A connection, if the hub answers now.
+    pub(crate) async fn connect(&self) -> Option<(MuxClient, FrameQueue)> {
+        MuxClient::connect(&format!("http://{}", self.address), &self.token).await.ok()
+    }
+
+    pub(crate) async fn kill_hub(&self) {
+        kill(&self.hub).await;
+    }
+
+    pub(crate) async fn kill_runner(&self) {
+        kill(&self.runner).await;
+    }
+
+    /// Kills one agent process; false if there is none now.
+    pub(crate) fn kill_agent(&self, chance: u64) -> bool {
+        let agents = self.agents();
+        let Some(index) = chance.checked_rem(agents.len() as u64) else { return false };
+        qd_testkit::process::kill9(agents[index as usize]);
+        true
+    }
+
+    pub(crate) async fn start_hub(&self) {
+        let mut hub = self.hub.lock().await;
+        if hub.is_none() {
+            *hub = Some(spawn(&self.hub_world, &hub_arguments(self.address)).await.0);
+        }
+    }
+
+    pub(crate) async fn start_runner(&self) {
+        let mut runner = self.runner.lock().await;
+        if runner.is_none() {
+            *runner = Some(spawn(&self.runner_world, &runner_arguments()).await.0);
+        }
+    }
+
+    /// Stops everything cleanly and says which processes are left over.
+    pub(crate) async fn stop(&self) -> Vec<String> {
+        let mut leftovers = Vec::new();
+        for (name, child) in [("runner", &self.runner), ("hub", &self.hub)] {
+            if let Some(mut child) = child.lock().await.take() {
+                let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+                match tokio::time::timeout(Duration::from_secs(10), child.wait()).await {
+                    Ok(Ok(status)) if status.success() => {}
+                    ended => leftovers.push(format!("the {name} did not stop cleanly: {ended:?}")),
+                }
+            }
+        }
+        // The guards take their last breath after their runner.
+        for _ in 0..100 {
+            if self.agents().is_empty() {
+                return leftovers;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        leftovers.extend(self.agents().iter().map(|pid| describe(*pid)));
+        leftovers
+    }
+
+    /// All processes that work in the directories of this fleet, except hub and runner themselves.
+    fn agents(&self) -> Vec<i32> {
+        let mut found = Vec::new();
+        for world in [&self.hub_world, &self.runner_world] {
+            found.extend(with_marker(&world.pi_dir().display().to_string()));
+        }
+        found
+    }
+}
+
+fn describe(pid: i32) -> String {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("left over: {pid} {}", String::from_utf8_lossy(&command).replace('\0', " "))
+}
+
+fn hub_arguments(address: SocketAddr) -> Vec<String> {
+    ["up", "--ready-json", "--listen"].map(str::to_owned).into_iter().chain([address.to_string()]).collect()
+}
+
+fn runner_arguments() -> Vec<String> {
+    ["runner", "start", "--ready-json"].map(str::to_owned).to_vec()
+}
+
+/// Starts a server command and waits for its line.
+async fn spawn(world: &World, arguments: &[String]) -> (Child, Value) {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(world.path("stderr.log")).unwrap();
+    let mut child = world.command(&arguments).stderr(Stdio::from(log)).spawn().unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let read = tokio::time::timeout(START_MAX, stdout.read_line(&mut line)).await;
+    let ready = read.ok().and_then(|_| serde_json::from_str(&line).ok());
+    // Whatever else it says is read, so that it never waits for us.
+    tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
+    let log = || std::fs::read_to_string(world.path("stderr.log")).unwrap_or_default();
+    (child, ready.unwrap_or_else(|| panic!("`qd {}` did not become ready:\n{}", arguments.join(" "), log())))
+}
+
+async fn kill(child: &Mutex<Option<Child>>) {
+    if let Some(mut child) = child.lock().await.take() {
+        child.kill().await.unwrap();
+    }
+}

@@ -1,0 +1,263 @@
+//! People at work: one per session, who send prompts, repeat what was not answered, and note what they were told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use qd_link::client::{CallError, MuxClient};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::chance::Chance;
+use crate::fleet::{Fleet, REMOTE};
+use crate::verdict::{Report, SessionReport};
+use crate::watcher::{Watched, Watcher};
+
+/// An answer that has not come by then will not come on this connection.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// How long everything may take to settle when nobody kills any more.
+const SETTLE_MAX: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(200);
+
+/// What a person was told about one prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Told {
+    Done,
+    /// Refused before it ran, for good.
+    Refused(String),
+    /// Nobody can know.
+    Indeterminate,
+    /// The end came first.
+    Nothing,
+}
+
+/// One prompt with the key that names it.
+#[derive(Debug, Clone)]
+pub(crate) struct Submission {
+    pub(crate) key: String,
+    pub(crate) told: Told,
+}
+
+pub(crate) struct Load {
+    stop: CancellationToken,
+    people: Vec<(String, JoinHandle<Vec<Submission>>)>,
+    watchers: Vec<(String, Watcher)>,
+}
+
+impl Load {
+    /// Creates the sessions and begins.
+    pub(crate) async fn start(fleet: &Arc<Fleet>, seed: u64) -> Load {
+        let sessions =
+            [("p1", "pi", REMOTE), ("p2", "pi", REMOTE), ("d1", "demo", REMOTE), ("d2", "demo", REMOTE)];
+        let sessions = sessions.into_iter().chain([("p3", "pi", "local"), ("d3", "demo", "local")]);
+        let stop = CancellationToken::new();
+        let mut load = Load { stop: stop.clone(), people: Vec::new(), watchers: Vec::new() };
+        for (index, (session, harness, runner)) in sessions.enumerate() {
+            create(fleet, session, harness, runner).await;
+            for _ in 0..2 {
+                load.watchers.push((session.to_owned(), Watcher::start(fleet, session, &stop)));
+            }
+            let chance = Chance::new(seed ^ (index as u64 + 1));
+            let person = Person {
+                fleet: Arc::clone(fleet),
+                session,
+                harness,
+                chance,
+                client: None,
+                stop: stop.clone(),
+                submissions: Vec::new(),
+            };
+            load.people.push((session.to_owned(), tokio::spawn(person.work())));
+        }
+        load
+    }
+
+    /// Lets everybody finish, waits until all is quiet, and reads what there is.
+    pub(crate) async fn finish(self, fleet: &Arc<Fleet>) -> Report {
+        self.stop.cancel();
+        let mut report = Report::default();
+        for (session, person) in self.people {
+            let submissions = person.await.expect("a person does not break");
+            report.sessions.push(SessionReport { session, submissions, ..SessionReport::default() });
+        }
+        for line in &mut report.sessions {
+            read_all(fleet, line).await;
+        }
+        for (session, watcher) in self.watchers {
+            let line = report.sessions.iter_mut().find(|line| line.session == session).unwrap();
+            let watched: Watched = watcher.finish(line.records.len() as u64).await;
+            line.watched.push(watched);
+        }
+        report
+    }
+}
+
+async fn create(fleet: &Fleet, session: &str, harness: &str, runner: &str) {
+    let cwd = if runner == REMOTE { fleet.runner_world.work() } else { fleet.hub_world.work() };
+    let create = json!({"cmd": "session.create", "session_id": session, "runner_id": runner,
+        "wait": true, "config": {"harness": harness, "cwd": cwd}});
+    let (client, _frames) = fleet.connect().await.expect("the hub runs");
+    let answer = client.call_value(create).await.expect("an answer");
+    assert!(answer.success, "{answer:?}");
+}
+
+struct Person {
+    fleet: Arc<Fleet>,
+    session: &'static str,
+    harness: &'static str,
+    chance: Chance,
+    client: Option<MuxClient>,
+    stop: CancellationToken,
+    submissions: Vec<Submission>,
+}
+
+impl Person {
+    async fn work(mut self) -> Vec<Submission> {
+        let mut number = 0;
+        while !self.stop.is_cancelled() {
+            number += 1;
+            let key = format!("{}-{number}", self.session);
+            let told = self.submit(&key).await;
+            self.submissions.push(Submission { key, told });
+            let pause = self.chance.millis(0, 400);
+            tokio::time::sleep(pause).await;
+            self.wait_until_idle().await;
+        }
+        self.submissions
+    }
+
+    fn message(&mut self, key: &str) -> String {
+        match (self.harness, self.chance.below(4)) {
+            ("pi", 0) => format!("@@tool name=bash command=\"sleep 0.2; echo {key}\"\n{key}"),
+            ("pi", 1) => format!("@@text repeat=40\n{key}"),
+            ("pi", _) => format!("@@text\n{key}"),
+            (_, 0) => format!("/tools {key}"),
+            (_, 1) => format!("/long 300 {key}"),
+            (_, _) => format!("/thinking {key}"),
+        }
+    }
+
+    /// Sends a prompt until somebody says how it went. The key makes repeating safe.
+    async fn submit(&mut self, key: &str) -> Told {
+        let message = self.message(key);
+        let prompt = json!({"cmd": "prompt", "session_id": self.session, "message": message,
+            "client_id": key, "idempotency_key": key, "streaming_behavior": "follow_up"});
+        let mut last_refusal = None;
+        for _ in 0..2_000 {
+            let answer = match self.call(prompt.clone()).await {
+                Some(answer) => answer,
+                None => {
+                    tokio::time::sleep(POLL).await;
+                    continue;
+                }
+            };
+            if answer["success"] == true {
+                return Told::Done;
+            }
+            if answer["indeterminate"] == true {
+                // The hub says so when a link broke under the command; the runner's own word, by the same key, is final.
+                let is_final =
+                    answer["error"].as_str().is_some_and(|error| error.contains("idempotency_key"));
+                if is_final {
+                    return Told::Indeterminate;
+                }
+            } else {
+                let error = answer["error"].as_str().unwrap_or_default().to_owned();
+                let passes = ["not connected", "offline", "away", "starting", "stopped", "busy", "stops"];
+                if !passes.iter().any(|word| error.contains(word)) {
+                    return Told::Refused(error);
+                }
+                last_refusal = Some(error);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        last_refusal.map_or(Told::Nothing, Told::Refused)
+    }
+
+    /// The answer, if one came.
+    async fn call(&mut self, command: Value) -> Option<Value> {
+        if self.client.is_none() {
+            let (client, mut frames) = self.fleet.connect().await?;
+            // A person who is not attached gets only news of the system, which nobody here needs.
+            tokio::spawn(async move { while frames.next().await.is_some() {} });
+            self.client = Some(client);
+        }
+        let client = self.client.clone()?;
+        match tokio::time::timeout(ANSWER_MAX, client.call_value(command)).await {
+            Ok(Ok(response)) => serde_json::to_value(response).ok(),
+            Ok(Err(CallError::Closed(_))) | Err(_) => {
+                self.client = None;
+                None
+            }
+            Ok(Err(error)) => panic!("{error}"),
+        }
+    }
+
+    async fn wait_until_idle(&mut self) {
+        for _ in 0..150 {
+            if let Some(state) = self.call(json!({"cmd": "get_state", "session_id": self.session})).await
+                && state["success"] == true
+                && !["working", "starting"].contains(&state["data"]["status"].as_str().unwrap_or_default())
+            {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// Waits until a session rests, then reads all its records and messages from the hub.
+async fn read_all(fleet: &Fleet, line: &mut SessionReport) {
+    let settled = tokio::time::timeout(SETTLE_MAX, async {
+        loop {
+            if let Some(read) = try_read(fleet, &line.session).await {
+                return read;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    match settled.await {
+        Ok((records, messages)) => {
+            line.records = records;
+            line.messages = messages;
+        }
+        Err(_) => line.problems.push(format!("did not settle within {SETTLE_MAX:?}")),
+    }
+}
+
+async fn try_read(fleet: &Fleet, session: &str) -> Option<(Vec<Value>, Vec<Value>)> {
+    let (client, mut frames) = fleet.connect().await?;
+    let state = client.call_value(json!({"cmd": "get_state", "session_id": session})).await.ok()?;
+    let state = serde_json::to_value(state).ok()?;
+    let rests = ["idle", "dormant", "failed"].contains(&state["data"]["status"].as_str()?);
+    let runners = client.call_value(json!({"cmd": "get_runners"})).await.ok()?;
+    let runners = serde_json::to_value(runners).ok()?;
+    let is_whole = runners["data"]["runners"].as_array()?.iter().all(|runner| runner["status"] == "online");
+    if !rests || !is_whole {
+        return None;
+    }
+    let attach = json!({"cmd": "session.attach", "session_id": session, "after": 0});
+    let answer = serde_json::to_value(client.call_value(attach).await.ok()?).ok()?;
+    let until = answer["data"]["seq"].as_u64()?;
+    let mut records = Vec::new();
+    while (records.len() as u64) < until {
+        let frame = tokio::time::timeout(ANSWER_MAX, frames.next()).await.ok()??;
+        let frame: Value = serde_json::from_str(frame.text()).ok()?;
+        if frame["session_id"] == session && frame["event"] != "session.resync" && frame["seq"].is_u64() {
+            records.push(frame);
+        }
+    }
+    let mut messages: Vec<Value> = Vec::new();
+    let mut before = None;
+    loop {
+        let page = json!({"cmd": "get_messages", "session_id": session, "limit": 200, "before": before});
+        let page = serde_json::to_value(client.call_value(page).await.ok()?).ok()?;
+        let mut older = page["data"]["messages"].as_array()?.clone();
+        older.append(&mut messages);
+        messages = older;
+        before = page["data"]["before"].as_u64();
+        if before.is_none() {
+            return Some((records, messages));
+        }
+    }
+}

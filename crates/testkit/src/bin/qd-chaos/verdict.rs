@@ -1,0 +1,218 @@
+//! What was promised, compared with what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::killer::Tally;
+use crate::load::{Submission, Told};
+use crate::watcher::Watched;
+
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) sessions: Vec<SessionReport>,
+}
+
+#[derive(Default)]
+pub(crate) struct SessionReport {
+    pub(crate) session: String,
+    pub(crate) submissions: Vec<Submission>,
+    pub(crate) records: Vec<Value>,
+    pub(crate) messages: Vec<Value>,
+    pub(crate) watched: Vec<Watched>,
+    pub(crate) problems: Vec<String>,
+}
+
+#[derive(Default)]
+struct Counts {
+    records: usize,
+    lost: usize,
+    doubled: usize,
+    submissions: usize,
+    done: usize,
+    indeterminate: usize,
+    refused: usize,
+    twice: usize,
+    accepted_unread: usize,
+}
+
+/// Prints the table; true if every promise was kept.
+pub(crate) fn print(tally: &Tally, report: &Report, leftovers: &[String]) -> bool {
+    let mut problems: Vec<String> = leftovers.to_vec();
+    println!(
+        "\nkilled: hub {}, runner {}, agent {}; link cut {}, stalled {}\n",
+        tally.hub, tally.runner, tally.agent, tally.cut, tally.stalled
+    );
+    println!(
+        "{:<8}{:>9}{:>6}{:>9}{:>9}{:>7}{:>8}{:>9}{:>7}{:>8}{:>12}",
+        "session",
+        "records",
+        "lost",
+        "doubled",
+        "prompts",
+        "done",
+        "indet.",
+        "refused",
+        "twice",
+        "unread",
+        "reconnects"
+    );
+    let mut broken = 0;
+    for session in &report.sessions {
+        let counts = count(session, &mut problems);
+        broken += counts.lost + counts.doubled + counts.twice;
+        let reconnects: u64 = session.watched.iter().map(|watched| watched.reconnects).sum();
+        println!(
+            "{:<8}{:>9}{:>6}{:>9}{:>9}{:>7}{:>8}{:>9}{:>7}{:>8}{:>12}",
+            session.session,
+            counts.records,
+            counts.lost,
+            counts.doubled,
+            counts.submissions,
+            counts.done,
+            counts.indeterminate,
+            counts.refused,
+            counts.twice,
+            counts.accepted_unread,
+            reconnects
+        );
+    }
+    println!("\norphans: {}", leftovers.len());
+    for (reason, count) in refusals(report) {
+        println!("refused {count} times: {reason}");
+    }
+    for problem in &problems {
+        println!("BROKEN: {}", problem.chars().take(2_000).collect::<String>());
+    }
+    if !problems.is_empty() {
+        keep(report);
+    }
+    println!(
+        "{}",
+        if problems.is_empty() && broken == 0 { "every promise was kept" } else { "promises were broken" }
+    );
+    problems.is_empty() && broken == 0
+}
+
+/// Leaves all records and what people were told where somebody can look at them.
+fn keep(report: &Report) {
+    for session in &report.sessions {
+        let mut text = String::new();
+        session.records.iter().for_each(|record| text.push_str(&format!("{record}\n")));
+        session.submissions.iter().for_each(|submission| text.push_str(&format!("{submission:?}\n")));
+        let path = std::env::temp_dir().join(format!("qd-chaos-{}.jsonl", session.session));
+        match std::fs::write(&path, text) {
+            Ok(()) => println!("kept: {}", path.display()),
+            Err(error) => println!("{} cannot be written: {error}", path.display()),
+        }
+    }
+}
+
+/// Why prompts were refused, and how often.
+fn refusals(report: &Report) -> BTreeMap<String, usize> {
+    let mut reasons = BTreeMap::new();
+    for submission in report.sessions.iter().flat_map(|session| &session.submissions) {
+        if let Told::Refused(reason) = &submission.told {
+            *reasons.entry(reason.chars().take(300).collect()).or_default() += 1;
+        }
+    }
+    reasons
+}
+
+fn count(session: &SessionReport, problems: &mut Vec<String>) -> Counts {
+    let name = &session.session;
+    let mut counts = Counts { records: session.records.len(), ..Counts::default() };
+    let mut say = |problem: String| problems.push(format!("{name}: {problem}"));
+    session.problems.iter().for_each(|problem| say(problem.clone()));
+    let stored: BTreeMap<u64, &Value> =
+        session.records.iter().filter_map(|record| Some((record["seq"].as_u64()?, record))).collect();
+    for (expected, seq) in (1..).zip(stored.keys()) {
+        if expected != *seq {
+            counts.lost += 1;
+            say(format!("record {expected} is missing"));
+            break;
+        }
+    }
+    counts.doubled += session.records.len() - stored.len();
+    for watched in &session.watched {
+        watched.problems.iter().for_each(|problem| say(problem.clone()));
+        for (seq, record) in &watched.records {
+            if stored.get(seq) != Some(&record) {
+                counts.lost += 1;
+                say(format!("record {seq} was seen and is gone or another: {record}"));
+            }
+        }
+        if !watched.messages.is_empty() && watched.messages != session.messages {
+            say(format!(
+                "a client shows {} messages, the hub has {}",
+                watched.messages.len(),
+                session.messages.len()
+            ));
+        }
+    }
+    messages(session, &mut counts, &mut say);
+    submissions(session, &mut counts, &mut say);
+    counts
+}
+
+fn messages(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
+    let mut ids = BTreeSet::new();
+    for (idx, message) in session.messages.iter().enumerate() {
+        if !ids.insert(message["id"].to_string()) {
+            counts.doubled += 1;
+            say(format!("message {} is there twice", message["id"]));
+        }
+        if message["idx"].as_u64() != Some(idx as u64) {
+            say(format!("message {} has idx {}, not {idx}", message["id"], message["idx"]));
+        }
+    }
+}
+
+/// A prompt whose text reached the conversation: user messages that carry its key.
+fn runs_of(session: &SessionReport, key: &str) -> usize {
+    let is_own = |message: &&Value| {
+        message["role"] == "user"
+            && message["parts"].as_array().into_iter().flatten().any(|part| {
+                part["text"].as_str().is_some_and(|text| text.split_whitespace().any(|word| word == key))
+            })
+    };
+    session.messages.iter().filter(is_own).count()
+}
+
+fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
+    counts.submissions = session.submissions.len();
+    for Submission { key, told } in &session.submissions {
+        let runs = runs_of(session, key);
+        if runs > 1 {
+            counts.twice += 1;
+            say(format!("{key} ran {runs} times"));
+        }
+        match told {
+            Told::Done => {
+                counts.done += 1;
+                if runs == 0 && !is_named(session, key) {
+                    counts.lost += 1;
+                    say(format!("{key} was accepted, never read, and nobody says so"));
+                } else if runs == 0 {
+                    counts.accepted_unread += 1;
+                }
+            }
+            Told::Indeterminate => counts.indeterminate += 1,
+            Told::Refused(error) => {
+                counts.refused += 1;
+                if runs > 0 {
+                    say(format!("{key} was refused and ran: {error}"));
+                }
+            }
+            Told::Nothing => say(format!("{key} was never answered")),
+        }
+    }
+}
+
+/// Whether a warning names the prompt: the agent died before it read it.
+fn is_named(session: &SessionReport, key: &str) -> bool {
+    let names = |record: &&Value| {
+        record["event"] == "notify" && record["message"].as_str().is_some_and(|text| text.contains(key))
+    };
+    session.records.iter().any(|record| names(&record))
+}

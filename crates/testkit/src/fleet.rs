@@ -1,0 +1,101 @@
+//! Other machines: `qd runner` in worlds of their own, joined to a running hub.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tokio::process::Child;
+
+use crate::qd::{Qd, World, end, start};
+
+/// A running `qd runner start`. Killed when dropped.
+pub struct Machine {
+    world: World,
+    child: Child,
+    ready: Value,
+    stderr: Arc<Mutex<String>>,
+}
+
+impl World {
+    /// Runs `qd runner start` on what has been joined, until it says that it is ready.
+    pub async fn runner(self) -> Machine {
+        let (child, ready, stderr) = start(&self, &["runner", "start", "--ready-json"]).await;
+        Machine { world: self, child, ready, stderr }
+    }
+
+    /// Joins a hub with a code, without starting.
+    pub async fn join(&self, url: &str, code: &str, name: &str) -> Output {
+        self.run(&["runner", "join", url, "--code", code, "--name", name, "--no-start"]).await
+    }
+
+    /// Where the runner of this world keeps its membership.
+    pub fn membership_path(&self) -> PathBuf {
+        self.data_dir().join("runner/hub.json")
+    }
+
+    /// The membership as it is on the disk.
+    pub fn membership(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.membership_path()).unwrap()).unwrap()
+    }
+}
+
+impl Qd {
+    /// Makes a code for a runner: the whole answer of `qd runner invite`.
+    pub async fn invite(&self) -> Value {
+        let output = self.cli(&["runner", "invite", "--json"]).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Another machine that has joined this hub under this name, and runs.
+    pub async fn machine(&self, world: World, name: &str) -> Machine {
+        let invite = self.invite().await;
+        let output = world.join(self.url(), invite["code"].as_str().unwrap(), name).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        world.runner().await
+    }
+}
+
+impl Machine {
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The line it printed when it was ready.
+    pub fn ready(&self) -> &Value {
+        &self.ready
+    }
+
+    pub fn socket(&self) -> &Path {
+        Path::new(self.ready["socket"].as_str().unwrap())
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id().expect("the runner runs")).unwrap()
+    }
+
+    /// What it has written to stderr.
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs `qd` on this machine.
+    pub async fn cli(&self, arguments: &[&str]) -> Output {
+        self.world.run(arguments).await
+    }
+
+    /// SIGKILL, as the kernel does it when memory is short.
+    pub async fn kill9(mut self) -> World {
+        self.child.kill().await.unwrap();
+        self.world
+    }
+
+    /// SIGTERM: it must end by itself, in time and with success.
+    pub async fn terminate(mut self) -> World {
+        let status = end(&mut self.child).await;
+        assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.stderr());
+        self.world
+    }
+}

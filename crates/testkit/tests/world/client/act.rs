@@ -1,0 +1,305 @@
+//! What a client does: creates, prompts, steers, answers, aborts, closes; and asks again whatever had no answer.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use qd_link::client::{CallError, MuxClient, Request};
+use qd_wire::command::{
+    InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams, SteerParams,
+    StreamingBehavior,
+};
+use qd_wire::data::{RunnersData, SessionsData};
+use qd_wire::{Command, CommandResponse};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::ClientState;
+use crate::oracle::{Kind, Submission, Verdict};
+use crate::plan::RUNNERS;
+use crate::state::World;
+use crate::trace;
+
+/// Longer than any command of the demo agent takes when all is well.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Long streams cost most, so there are few.
+const SCRIPTS: [(u64, &str); 7] = [
+    (6, "/text"),
+    (6, "/question"),
+    (4, "/tools"),
+    (3, "/thinking"),
+    (3, "/error"),
+    (1, "/long"),
+    (2, "hello"),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    Create,
+    Prompt,
+    Steer,
+    FollowUp,
+    Answer,
+    Abort,
+    Close,
+    Restart,
+    AskAgain,
+    Look,
+}
+
+const DEEDS: [(u64, Deed); 10] = [
+    (8, Deed::Create),
+    (40, Deed::Prompt),
+    (8, Deed::Steer),
+    (8, Deed::FollowUp),
+    (18, Deed::Answer),
+    (5, Deed::Abort),
+    (1, Deed::Close),
+    (4, Deed::Restart),
+    (10, Deed::AskAgain),
+    (3, Deed::Look),
+];
+
+pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
+    let actor = Actor { world: &world, state: &state };
+    loop {
+        let pause = if world.is_settling() { 400 } else { world.plan.think_ms };
+        sleep(state.millis(5, pause)).await;
+        let Some(mux) = state.mux.borrow().clone() else { continue };
+        if world.is_settling() {
+            actor.settle(&mux).await;
+        } else {
+            let deed = state.chance.borrow_mut().weighted(&DEEDS);
+            actor.act(&mux, deed).await;
+        }
+    }
+}
+
+struct Actor<'a> {
+    world: &'a World,
+    state: &'a ClientState,
+}
+
+impl Actor<'_> {
+    async fn act(&self, mux: &MuxClient, deed: Deed) {
+        match deed {
+            Deed::Create => self.create(mux).await,
+            Deed::Prompt => self.say(mux, "prompt").await,
+            Deed::Steer => self.say(mux, "steer").await,
+            Deed::FollowUp => self.say(mux, "follow_up").await,
+            Deed::Answer => self.answer_question(mux).await,
+            Deed::Abort => self.abort(mux).await,
+            Deed::Close => self.submit_new(mux, Kind::Close).await,
+            Deed::Restart => self.submit_new(mux, Kind::Restart).await,
+            Deed::AskAgain => self.ask_again(mux).await,
+            Deed::Look => self.look(mux).await,
+        }
+    }
+
+    /// Finishes what was begun: nothing stays without an answer, no question stays open.
+    async fn settle(&self, mux: &MuxClient) {
+        if let Some(key) = self.unsettled_key() {
+            return self.submit(mux, &key).await;
+        }
+        self.answer_question(mux).await;
+        self.look(mux).await;
+        if self.state.percent(30) {
+            self.ask_again(mux).await;
+        }
+    }
+
+    /// A submission of this client, or of a life of it that crashed, that has no fate yet.
+    fn unsettled_key(&self) -> Option<String> {
+        let oracle = self.world.oracle.borrow();
+        let mut mine = oracle.submissions.values().filter(|it| it.client == self.state.name);
+        mine.find(|it| it.fate.is_none()).map(|it| it.key.clone())
+    }
+
+    fn any_session(&self) -> Option<String> {
+        let sessions: Vec<String> = self.world.oracle.borrow().created.iter().cloned().collect();
+        (!sessions.is_empty()).then(|| self.state.chance.borrow_mut().pick(&sessions).clone())
+    }
+
+    async fn create(&self, mux: &MuxClient) {
+        let count = self.world.oracle.borrow().sessions.len();
+        if count >= self.world.plan.sessions_max {
+            return self.say(mux, "prompt").await;
+        }
+        let session = format!("s{}", count + 1);
+        let runner = (*self.state.chance.borrow_mut().pick(&RUNNERS)).to_owned();
+        self.world.oracle.borrow_mut().sessions.insert(session.clone(), runner.clone());
+        let key = self.new_submission(session, Kind::Create { runner });
+        self.submit(mux, &key).await;
+    }
+
+    async fn say(&self, mux: &MuxClient, cmd: &'static str) {
+        let script = self.state.chance.borrow_mut().weighted(&SCRIPTS);
+        self.submit_new(mux, Kind::Say { cmd, script }).await;
+    }
+
+    async fn submit_new(&self, mux: &MuxClient, kind: Kind) {
+        let Some(session) = self.any_session() else { return };
+        let key = self.new_submission(session, kind);
+        self.submit(mux, &key).await;
+    }
+
+    fn new_submission(&self, session: String, kind: Kind) -> String {
+        let key = self.state.mint_key();
+        let client = self.state.name.to_owned();
+        let submission = Submission { key: key.clone(), session, client, kind, sent: 0, fate: None };
+        trace::count("submissions");
+        self.world.oracle.borrow_mut().submissions.insert(key.clone(), submission);
+        key
+    }
+
+    async fn ask_again(&self, mux: &MuxClient) {
+        let keys: Vec<String> = {
+            let oracle = self.world.oracle.borrow();
+            let mine = oracle.submissions.values().filter(|it| it.client == self.state.name && it.sent > 0);
+            mine.map(|it| it.key.clone()).collect()
+        };
+        if !keys.is_empty() {
+            let key = self.state.chance.borrow_mut().pick(&keys).clone();
+            self.submit(mux, &key).await;
+        }
+    }
+
+    /// Sends a submission, for the first time or once more, and takes down what it is told.
+    async fn submit(&self, mux: &MuxClient, key: &str) {
+        let submission = {
+            let mut oracle = self.world.oracle.borrow_mut();
+            let Some(submission) = oracle.submissions.get_mut(key) else { return };
+            submission.sent += 1;
+            submission.clone()
+        };
+        trace::note(self.state.name, &format!("{key} {:?} to {}", submission.kind, submission.session));
+        let mut request = request(&submission, self.world.plan.seed);
+        if self.state.percent(25) {
+            request = request.wait(Some(self.state.chance.borrow_mut().between(100, 10_000)));
+        }
+        let Some(response) = self.call(mux, &request, key).await else { return };
+        let verdict = self.world.oracle.borrow_mut().answered(self.state.name, key, &response);
+        if verdict == Verdict::Settled && response.success && matches!(submission.kind, Kind::Create { .. }) {
+            self.world.oracle.borrow_mut().created.insert(submission.session);
+        }
+    }
+
+    async fn answer_question(&self, mux: &MuxClient) {
+        let open: Vec<(String, String)> = {
+            let views = self.state.views.borrow();
+            let of = |(session, view): (&String, &crate::view::View)| {
+                view.questions.iter().map(|id| (session.clone(), id.clone())).collect::<Vec<_>>()
+            };
+            views.iter().flat_map(of).collect()
+        };
+        if open.is_empty() {
+            return;
+        }
+        let (session, request_id) = self.state.chance.borrow_mut().pick(&open).clone();
+        let params = InputResponseParams {
+            request_id: request_id.clone(),
+            value: Some("green".to_owned()),
+            confirmed: None,
+            cancelled: None,
+        };
+        let request = Request::session(session, Command::InputResponse(params));
+        if let Some(response) = self.call(mux, &request, &request_id).await {
+            let text = format!("answer to {request_id}: {} {:?}", response.success, response.error);
+            trace::note(self.state.name, &text);
+        }
+    }
+
+    async fn abort(&self, mux: &MuxClient) {
+        let Some(session) = self.any_session() else { return };
+        trace::note(self.state.name, &format!("abort {session}"));
+        let request = Request::session(session, Command::Abort(NoParams {}));
+        self.call(mux, &request, "abort").await;
+    }
+
+    /// What lists say of runners and sessions.
+    async fn look(&self, mux: &MuxClient) {
+        let runners = Request::system(Command::GetRunners(NoParams {}));
+        if let Some(response) = self.call(mux, &runners, "get_runners").await
+            && let Ok(data) = serde_json::from_value::<RunnersData>(response.data.unwrap_or_default())
+        {
+            let mut oracle = self.world.oracle.borrow_mut();
+            oracle.runners =
+                data.runners.iter().map(|it| (it.runner_id.clone(), format!("{:?}", it.status))).collect();
+        }
+        let sessions = Request::system(Command::ListSessions(NoParams {}));
+        if let Some(response) = self.call(mux, &sessions, "list_sessions").await
+            && let Ok(data) = serde_json::from_value::<SessionsData>(response.data.unwrap_or_default())
+        {
+            let mut oracle = self.world.oracle.borrow_mut();
+            oracle.states =
+                data.sessions.iter().map(|it| (it.session_id.clone(), it.state.clone())).collect();
+        }
+    }
+
+    /// An answer, or none: then the client gives up its connection and will ask again on the next.
+    async fn call(&self, mux: &MuxClient, request: &Request, what: &str) -> Option<CommandResponse> {
+        let is_creation = matches!(request.command(), Command::SessionCreate(_));
+        let answer = async {
+            if is_creation { self.create_in_order(mux, request).await } else { mux.call(request).await }
+        };
+        match timeout(PATIENCE, answer).await {
+            Ok(Ok(response)) => Some(response),
+            Ok(Err(CallError::Decode(error))) => {
+                trace::violate(self.state.name, "frames", &error.to_string());
+                None
+            }
+            Ok(Err(error)) => {
+                trace::note(self.state.name, &format!("{what}: {error}"));
+                trace::count("answers lost");
+                None
+            }
+            Err(_) => {
+                trace::note(self.state.name, &format!("{what}: no answer, the connection is given up"));
+                trace::count("answers lost");
+                *self.state.mux.borrow_mut() = None;
+                None
+            }
+        }
+    }
+
+    async fn create_in_order(
+        &self,
+        mux: &MuxClient,
+        request: &Request,
+    ) -> Result<CommandResponse, CallError> {
+        let (sender, receiver) = oneshot::channel();
+        let id = mux.post(request).await?;
+        self.state.creating.borrow_mut().insert(id, sender);
+        receiver.await.map_err(|_| CallError::Closed("the connection ended".to_owned()))
+    }
+}
+
+fn request(submission: &Submission, seed: u64) -> Request {
+    let text = |script: &str| format!("{script} {}", submission.key);
+    let (images, client_id) = (None, Some(submission.key.clone()));
+    let command = match &submission.kind {
+        Kind::Create { .. } => {
+            let config = SessionConfig { harness: "demo".to_owned(), ..SessionConfig::default() };
+            Command::SessionCreate(SessionCreateParams { config })
+        }
+        Kind::Say { cmd: "prompt", script } => {
+            // The same submission must say the same each time, so the choice hangs on its key.
+            let behaviours = [None, Some(StreamingBehavior::Steer), Some(StreamingBehavior::FollowUp)];
+            let streaming_behavior = *crate::chance::Chance::new(seed, &submission.key).pick(&behaviours);
+            Command::Prompt(PromptParams { message: text(script), images, streaming_behavior, client_id })
+        }
+        Kind::Say { cmd: "steer", script } => {
+            Command::Steer(SteerParams { message: text(script), images, client_id })
+        }
+        Kind::Say { script, .. } => {
+            Command::FollowUp(SteerParams { message: text(script), images, client_id })
+        }
+        Kind::Close => Command::SessionClose(NoParams {}),
+        Kind::Restart => Command::SessionRestart(NoParams {}),
+    };
+    let request = Request::session(&submission.session, command).idempotency_key(&submission.key);
+    match &submission.kind {
+        Kind::Create { runner } => request.runner(runner),
+        _ => request,
+    }
+}

@@ -1,0 +1,41 @@
+//! Bodies of the REST calls about runners: invite, join, list, rotate, revoke.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// Answer of `POST /api/runners/invites`: good for one runner, for a few minutes.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct Invite {
+    /// What the joining machine is given; with TLS it carries the fingerprint of the hub's certificate.
+    pub code: String,
+    /// Where the hub is, as the asker reached it.
+    pub url: String,
+    /// SHA-256 of the hub's certificate, in hex; absent without TLS.
+    pub fingerprint: Option<String>,
+    /// Unix milliseconds.
+    pub expires_at: i64,
+    /// What to type on the other machine.
+    pub command: String,
+}
+
+/// Body of `POST /api/runners/join`. Repeating it with the same key is no second use of the code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct JoinRequest {
+    /// The secret part of the invite's code.
+    pub code: String,
+    pub runner_id: String,
+    /// SHA-256 of the key the runner has made for itself, in hex; the key never leaves the runner until it connects.
+    pub key_hash: String,
+    pub hostname: String,
+    pub os: String,
+    pub version: String,
+}
+
+/// Answer of `POST /api/runners/join`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct Joined {
+    pub runner_id: String,
+}
