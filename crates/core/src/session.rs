@@ -3,6 +3,7 @@
 //! It is the one authority on a session: it numbers records, names messages, knows the state, holds the open
 //! questions and the message being generated. It never reads a clock; callers pass the time.
 
+mod accepted;
 mod assembly;
 mod attach;
 mod conversation;
@@ -18,6 +19,7 @@ use qd_wire::data::{ModelRef, QueueState, RunningTool, SessionState, SessionStat
 use qd_wire::event::{AgentPhase, Event};
 use qd_wire::{EventPayload, Message};
 
+pub use accepted::AcceptedPrompt;
 pub use assembly::Assembly;
 pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
@@ -60,6 +62,8 @@ pub struct Memory {
     pub kept: Vec<KeptInput>,
     /// A kept input on its way to the agent: it may or may not have arrived.
     pub delivering: Option<KeptInput>,
+    /// Prompts the agent has said yes to and not shown yet: neither in its queue nor in the conversation.
+    pub accepted: Vec<AcceptedPrompt>,
 }
 
 /// How the message list changed, for the runner's index of known messages.
@@ -207,6 +211,7 @@ impl Session {
 
     /// The prompt will not become a message.
     pub fn forget_prompt(&mut self, token: u64) {
+        self.memory.accepted.retain(|accepted| accepted.token != token);
         self.expected_prompts.retain(|prompt| prompt.token != token);
     }
 

@@ -107,6 +107,40 @@ fn an_input_that_was_on_its_way_is_told_and_not_run_again() {
 }
 
 #[test]
+fn a_prompt_that_was_accepted_and_never_shown_is_told() {
+    let expected = || ExpectedPrompt {
+        token: 7,
+        text: "paint it".to_owned(),
+        client_id: None,
+        user_id: None,
+        image_count: 0,
+    };
+    let ends: [fn(&mut Session, &mut Outbox); 2] = [
+        |session, out| session.gone(2, Gone::Died { error: "killed".to_owned() }, out),
+        |session, out| {
+            let mut came_back = after_a_crash(session);
+            came_back.interrupted(2, false, Vec::new(), out);
+            *session = came_back;
+        },
+    ];
+    for end in ends {
+        let (mut session, mut out) = (session(), Outbox::default());
+        session.expect_prompt(expected());
+        session.prompt_accepted(7);
+        end(&mut session, &mut out);
+        assert!(notes(&out).iter().any(|note| note.contains("paint it")), "{:?}", notes(&out));
+        assert_eq!(session.memory().accepted, [], "told once");
+
+        let (mut session, mut out) = (self::session(), Outbox::default());
+        session.expect_prompt(expected());
+        session.prompt_accepted(7);
+        session.agent_event(1, AgentEvent::MessageEnded(user_message("paint it", 1)), &mut out);
+        end(&mut session, &mut out);
+        assert!(!notes(&out).iter().any(|note| note.contains("paint it")), "it was read");
+    }
+}
+
+#[test]
 fn proof_of_arrival_ends_the_doubt() {
     let ways: [fn(&mut Session, &mut Outbox); 2] = [
         // It is in the agent's own queue.

@@ -179,19 +179,10 @@ impl Ring {
         }
     }
 
-    /// A place at the end: the next published chunk is the first to be taken.
-    pub(crate) fn subscribe(self: &Arc<Self>, mailbox: Arc<Mailbox>, seq: u64) -> Subscription {
-        self.subscribe_from(mailbox, |_| seq)
-    }
-
-    /// The same for one who has, or reads from the store, every record published so far.
-    pub(crate) fn subscribe_now(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Subscription {
-        self.subscribe_from(mailbox, |published| published)
-    }
-
-    fn subscribe_from(self: &Arc<Self>, mailbox: Arc<Mailbox>, seq: impl FnOnce(u64) -> u64) -> Subscription {
+    /// A place after everything published so far, for one who has it or reads it from the store.
+    pub(crate) fn subscribe(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Subscription {
         let mut state = self.lock();
-        let seq = seq(state.seq);
+        let seq = state.seq;
         let signal = Arc::new(Signal { ready: AtomicBool::new(false), mailbox });
         let next = state.first + state.chunks.len() as u64;
         let subscriber = Some(Subscriber { next, lagged: false, signal: Arc::clone(&signal) });

@@ -17,8 +17,8 @@ fn every_subscriber_takes_every_chunk_once_and_nothing_is_kept() {
     let ring = Arc::new(Ring::new(1 << 20, 0));
     ring.publish(chunk(0, 10), None);
     assert_eq!(ring.held_bytes(), 0, "nobody listens, nothing is kept");
-    let mut one = ring.subscribe(Mailbox::for_tests(), 0);
-    let mut two = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut one = ring.subscribe(Mailbox::for_tests());
+    let mut two = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(1, 10), Some(4));
     ring.publish(chunk(2, 10), None);
     assert_eq!(drain(&mut one), (Taken::All, vec![1, 2]));
@@ -31,8 +31,8 @@ fn every_subscriber_takes_every_chunk_once_and_nothing_is_kept() {
 #[test]
 fn a_slow_subscriber_lags_alone_and_holds_nothing() {
     let ring = Arc::new(Ring::new(1000, 0));
-    let mut slow = ring.subscribe(Mailbox::for_tests(), 0);
-    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut slow = ring.subscribe(Mailbox::for_tests());
+    let mut quick = ring.subscribe(Mailbox::for_tests());
     for byte in 1..=50 {
         ring.publish(chunk(byte, 300), None);
         assert_eq!(drain(&mut quick), (Taken::All, vec![byte]));
@@ -50,7 +50,7 @@ fn a_slow_subscriber_lags_alone_and_holds_nothing() {
 #[test]
 fn a_chunk_greater_than_the_ring_still_reaches_who_is_quick() {
     let ring = Arc::new(Ring::new(100, 0));
-    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut quick = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(1, 5000), None);
     assert_eq!(drain(&mut quick), (Taken::All, vec![1]));
 }
@@ -58,13 +58,13 @@ fn a_chunk_greater_than_the_ring_still_reaches_who_is_quick() {
 #[test]
 fn leaving_frees_what_only_the_leaver_waited_for() {
     let ring = Arc::new(Ring::new(1 << 20, 0));
-    let leaver = ring.subscribe(Mailbox::for_tests(), 0);
-    let mut stays = ring.subscribe(Mailbox::for_tests(), 0);
+    let leaver = ring.subscribe(Mailbox::for_tests());
+    let mut stays = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(1, 10), None);
     assert_eq!(drain(&mut stays), (Taken::All, vec![1]));
     drop(leaver);
     assert_eq!(ring.held_bytes(), 0);
-    let mut late = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut late = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(2, 10), None);
     assert_eq!(drain(&mut late), (Taken::All, vec![2]));
     assert_eq!(drain(&mut stays), (Taken::All, vec![2]));
@@ -73,7 +73,7 @@ fn leaving_frees_what_only_the_leaver_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_full_ring_waits_for_who_keeps_up_and_not_long_for_who_does_not() {
     let ring = Arc::new(Ring::new(1000, 0));
-    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut quick = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(1, 900), None);
     let began = Instant::now();
     let waiting = tokio::spawn({
@@ -86,7 +86,7 @@ async fn a_full_ring_waits_for_who_keeps_up_and_not_long_for_who_does_not() {
     assert_eq!(began.elapsed(), Duration::from_millis(20));
 
     // One of two that does not move is waited for once, and then not for a long while.
-    let mut slow = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut slow = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(2, 900), None);
     assert_eq!(drain(&mut quick), (Taken::All, vec![2]));
     let began = Instant::now();
@@ -94,7 +94,7 @@ async fn a_full_ring_waits_for_who_keeps_up_and_not_long_for_who_does_not() {
     assert_eq!(began.elapsed(), PATIENCE_WITH_SLOW);
     ring.publish(chunk(3, 900), None);
     assert_eq!(drain(&mut slow), (Taken::Lagged, vec![]));
-    let mut again = ring.subscribe(Arc::clone(&slow.signal.mailbox), 0);
+    let mut again = ring.subscribe(Arc::clone(&slow.signal.mailbox));
     drop(slow);
     assert_eq!(drain(&mut quick), (Taken::All, vec![3]));
     ring.publish(chunk(4, 900), None);
@@ -113,7 +113,7 @@ async fn all_waiting_of_a_link_together_is_bounded() {
     // However many sessions have someone who does not read: the link waits for them as if they were one.
     for number in 0..50 {
         let ring = Arc::new(Ring::new(1000, 0));
-        let _stuck = ring.subscribe(Mailbox::for_tests(), 0);
+        let _stuck = ring.subscribe(Mailbox::for_tests());
         ring.publish(chunk(number, 900), None);
         ring.make_room(900, &patience).await;
         ring.publish(chunk(number, 900), None);
@@ -124,8 +124,8 @@ async fn all_waiting_of_a_link_together_is_bounded() {
 #[test]
 fn who_is_behind_gets_the_shortest_stream_and_who_keeps_up_gets_every_frame() {
     let ring = Arc::new(Ring::new(1 << 20, 0));
-    let mut slow = ring.subscribe(Mailbox::for_tests(), 0);
-    let mut quick = ring.subscribe(Mailbox::for_tests(), 0);
+    let mut slow = ring.subscribe(Mailbox::for_tests());
+    let mut quick = ring.subscribe(Mailbox::for_tests());
     let (mut out, mut quick_bytes, mut sent) = (Outgoing::default(), 0, 0);
     for number in 0..300_usize {
         let text = format!(

@@ -89,6 +89,8 @@ async fn an_input_that_was_on_its_way_when_the_agent_died_is_told_and_not_run_ag
     assert!(warnings[0].contains("may or may not have run") && warnings[0].ends_with("mute"), "{warnings:?}");
     let from = bench.lines.len();
     bench.prompt("third").await;
+    // The message that waited is a turn of its own, and may end before the prompt is read.
+    bench.find(from, "the prompt", |line| line["message"]["parts"][0]["text"] == "third").await;
     bench.find(from, "the end", idle).await;
     assert_eq!(bench.said(), ["work", "second", "third"]);
     assert_eq!(bench.warnings(from), [""; 0]);

@@ -50,7 +50,10 @@ impl Session {
         known: &HashSet<String>,
         out: &mut Outbox,
     ) -> usize {
-        self.ids = MessageIds::default();
+        // An agent that keeps no file goes on where it was: its next message may be of the same millisecond.
+        if !conversation.is_empty() {
+            self.ids = MessageIds::default();
+        }
         let mut added = 0;
         for native in conversation {
             let id = self.ids.mint(native.head.role, native.head.created_at);
@@ -102,6 +105,7 @@ impl Session {
             return;
         };
         if let Some(prompt) = self.expected_prompts.remove(position) {
+            self.memory.accepted.retain(|accepted| accepted.token != prompt.token);
             if self.delivering_token == Some(prompt.token) {
                 self.kept_delivered();
             }

@@ -356,6 +356,7 @@ impl Session {
         if self.memory.queue != queue {
             self.memory.queue = queue;
             self.kept_is_queued();
+            self.accepted_are_queued();
             self.emit_queue(now, out);
         }
     }

@@ -118,6 +118,7 @@ impl Session {
         }
         self.status_texts.clear();
         self.delivery_lost(now, out);
+        self.accepted_lost(now, out);
         self.keep_queue();
         self.expected_prompts.clear();
         match gone {
@@ -164,6 +165,7 @@ impl Session {
             self.emit(now, &Event::AgentInputResolved { request_id, outcome, user_id: None }, out);
         }
         self.delivery_lost(now, out);
+        self.accepted_lost(now, out);
         self.keep_queue();
         if was_working {
             let error = "Quarterdeck stopped while the agent was working; what it had not finished is lost. \

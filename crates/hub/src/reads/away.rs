@@ -1,6 +1,7 @@
 //! What the hub says of a session whose runner is away, from its copy.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use qd_store::{HubSession, StoreError};
 use qd_wire::data::{AttachData, ModelRef, QueueState, Resume, SessionState, SessionStatus};
@@ -14,6 +15,9 @@ use crate::registry::{Hub, SessionEntry};
 use crate::reply::ReplyTo;
 use crate::runner_link::order_burial;
 
+/// How long records that were read may take to be committed before somebody else's attach goes past them.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+
 /// Answers an attach: what the client lacks comes from the store, what the runner sends later from the ring.
 pub(crate) async fn attach(
     hub: &Hub,
@@ -22,7 +26,12 @@ pub(crate) async fn attach(
     session: Arc<SessionEntry>,
     after: Option<u64>,
 ) -> Result<Box<Attached>, StoreError> {
-    let subscription = session.ring.subscribe_now(Arc::clone(mailbox));
+    // What the runner's last link brought comes first: its live events go on with a message that is not told here.
+    // A store that fails must not keep readers out for ever; they are resynced when the runner is back.
+    if tokio::time::timeout(SETTLE_MAX, session.when_settled()).await.is_err() {
+        tracing::warn!(session = %session.id, "records of a runner that is away still wait for the store");
+    }
+    let subscription = session.ring.subscribe(Arc::clone(mailbox));
     // All records up to here are stored, and those after it come to the subscription.
     let seq = subscription.seq;
     let resume = if after.is_some_and(|after| after > seq) { Resume::Gap } else { Resume::Ok };

@@ -22,6 +22,8 @@ struct RunnerState {
     status: RunnerStatus,
     /// The newest connection, welcomed or not: all others are over or about to be.
     claim: Option<Arc<Link>>,
+    /// The newest connection, also when it is over: what it read may not be committed yet.
+    last: Option<Arc<Link>>,
     /// The connection that was welcomed.
     link: Option<Arc<Link>>,
     /// Agents running or starting, from its last heartbeat.
@@ -64,6 +66,7 @@ impl Runner {
             about,
             status: RunnerStatus::Offline,
             claim: None,
+            last: None,
             link: None,
             agents: 0,
             creates: 0,
@@ -92,7 +95,9 @@ impl Runner {
 
     /// This connection is the newest of the runner; gives the one before, which is to end.
     pub(crate) fn claim(&self, link: &Arc<Link>) -> Option<Arc<Link>> {
-        self.lock().claim.replace(Arc::clone(link))
+        let mut state = self.lock();
+        state.claim = Some(Arc::clone(link));
+        state.last.replace(Arc::clone(link))
     }
 
     /// Commands go to this connection from now on, unless a newer one has come meanwhile.

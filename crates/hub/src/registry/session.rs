@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 
 use qd_store::HubSession;
 use qd_wire::data::SessionStatus;
+use tokio::sync::Notify;
 
 use crate::ring::Ring;
 
@@ -19,6 +20,8 @@ pub(crate) struct SessionEntry {
     pub(crate) missing_seq: AtomicU64,
     /// Pieces of the stream that wait for a commit; while there are any, later ones queue behind them.
     pub(crate) uncommitted: AtomicUsize,
+    /// None of them waits any more.
+    settled: Notify,
     /// Its runner did not name it when it came. Written by the link's reader only.
     pub(crate) is_orphan: AtomicBool,
     /// It was deleted: who still follows it may stop.
@@ -36,6 +39,7 @@ impl SessionEntry {
             last_seq: AtomicU64::new(last_seq),
             missing_seq: AtomicU64::new(0),
             uncommitted: AtomicUsize::new(0),
+            settled: Notify::new(),
             is_orphan: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             status: AtomicU8::new(SessionStatus::Starting as u8),
@@ -61,6 +65,25 @@ impl SessionEntry {
     pub(crate) fn start_over(&self) {
         self.last_seq.store(self.committed_seq(), Ordering::Relaxed);
         self.uncommitted.store(0, Ordering::Release);
+        self.settled.notify_waiters();
+    }
+
+    /// A piece of the stream that waited for a commit has been dealt with.
+    pub(crate) fn settle_one(&self) {
+        if self.uncommitted.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Waits until nothing that a link has read is still on its way to those who follow the session.
+    pub(crate) async fn when_settled(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.uncommitted.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            settled.await;
+        }
     }
 
     /// Nothing more will be published: those who follow it leave when they have taken all.

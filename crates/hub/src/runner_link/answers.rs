@@ -156,14 +156,20 @@ impl Answer {
             tracing::warn!(runner = %self.pending.runner_id, error, "an answer about another's session is refused");
             return self.pending.fail(&error, false);
         }
-        let subscription = entry.ring.subscribe(Arc::clone(&self.pending.mailbox), head.seq);
+        let mut subscription = entry.ring.subscribe(Arc::clone(&self.pending.mailbox));
+        // The stored answer to a repeated create is of the past: what came since is replayed.
+        let until = subscription.seq.max(head.seq);
+        subscription.seq = head.seq;
         let (after, resync_of) = match self.pending.kind {
             PendingKind::Attach { after } => (after, None),
             PendingKind::Resync { after, generation } => (Some(after), Some(generation)),
             _ => (None, None),
         };
         let has_snapshot = head.resume == Resume::Gap || after.is_none();
-        let replay = after.filter(|_| !has_snapshot).map(|after| (after, head.seq));
+        let replay = match after.filter(|_| !has_snapshot) {
+            Some(after) => Some((after, until)),
+            None => Some((head.seq, until)).filter(|_| head.seq < until),
+        };
         let (before, rest) = match resync_of {
             Some(_) => {
                 let cursor = replay.map_or(head.seq, |(after, _)| after);

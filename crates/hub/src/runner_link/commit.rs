@@ -263,7 +263,7 @@ impl Committer {
                 entry
             }
         };
-        entry.uncommitted.fetch_sub(1, Ordering::AcqRel);
+        entry.settle_one();
         Ok(())
     }
 }
@@ -285,7 +285,7 @@ pub(super) fn give_up(hub: &Hub, commit: Commit) {
 
 fn pass_early(hub: &Hub, entry: &Arc<SessionEntry>, answer: Answer) {
     answer.deliver(hub, Some(entry));
-    entry.uncommitted.fetch_sub(1, Ordering::AcqRel);
+    entry.settle_one();
 }
 
 /// Splits a piece into what is stored and what is announced afterwards.

@@ -106,7 +106,10 @@ struct Lane {
     /// Live events went out on this link; if it dies they may not have arrived.
     has_sent_events: bool,
     has_lost_events: bool,
-    held: Vec<Bytes>,
+    /// Until the actor has said how it stands, events mean nothing to who missed those before.
+    awaits_snapshot: bool,
+    /// Responses, each with the record it comes after.
+    held: VecDeque<(u64, Bytes)>,
     held_bytes: usize,
     /// The mean size of the records of the last turn.
     row_bytes: usize,
@@ -138,7 +141,8 @@ impl Lane {
             sent_bytes: 0,
             has_sent_events: false,
             has_lost_events: false,
-            held: Vec::new(),
+            held: VecDeque::new(),
+            awaits_snapshot: false,
             held_bytes: 0,
             row_bytes: TURN_BYTES / TURN_ROWS_FIRST,
         }
@@ -232,7 +236,7 @@ impl Flow {
     fn publish_to(&mut self, link: u64, said: &Said<'_>, last: u64) -> Verdict {
         let Some(lane) = self.lanes.get_mut(said.session_id) else {
             // A session that has no record yet: there is nothing to keep in order.
-            return match said.for_hub(link, 0) {
+            return match said.for_hub(link, 0, 0) {
                 Some(block) => Verdict::Send { link, block },
                 None => Verdict::Nothing,
             };
@@ -257,7 +261,10 @@ impl Flow {
             lane.sent.push_back(Sent { first_seq, last_seq: last, bytes, is_catch_up: false });
         }
         lane.has_sent_events |= said.has_events();
-        match said.for_hub(link, next_seq) {
+        let snapshot = lane.awaits_snapshot.then(|| said.snapshot());
+        lane.awaits_snapshot &= snapshot.flatten().is_none();
+        let events_from = snapshot.map_or(0, |found| found.unwrap_or(said.block.len()));
+        match said.for_hub(link, next_seq, events_from) {
             Some(block) => Verdict::Send { link, block },
             None => Verdict::Nothing,
         }
@@ -304,7 +311,7 @@ impl Flow {
                         loose.push(refusal(said.session_id, &self.runner_id, response));
                     } else {
                         lane.held_bytes += line.len();
-                        lane.held.push(line);
+                        lane.held.push_back((said.place_of(response, lane.published), line));
                     }
                 }
                 _ => loose.push(line),
@@ -361,7 +368,7 @@ impl Flow {
         let held = std::mem::take(&mut lane.held);
         self.catch_up_bytes -= lane.clear();
         self.catching_up.remove(session_id);
-        held.into_iter().for_each(|line| self.push_loose(line));
+        held.into_iter().for_each(|(_, line)| self.push_loose(line));
         is_new
     }
 
@@ -369,7 +376,7 @@ impl Flow {
     fn forget(&mut self, session_id: &str) {
         let Some(mut lane) = self.lanes.remove(session_id) else { return };
         self.catching_up.remove(session_id);
-        std::mem::take(&mut lane.held).into_iter().for_each(|line| self.push_loose(line));
+        std::mem::take(&mut lane.held).into_iter().for_each(|(_, line)| self.push_loose(line));
         self.catch_up_bytes -= lane.clear();
     }
 
@@ -382,17 +389,23 @@ impl Flow {
         for _ in 0..self.catching_up.len() {
             let Some(session_id) = self.take_turn() else { break };
             let Some(lane) = self.lanes.get_mut(&session_id) else { continue };
+            let next_seq = lane.next_seq;
+            let mut due = Vec::new();
+            while let Some((_, line)) = lane.held.pop_front_if(|(after, _)| *after < next_seq) {
+                lane.held_bytes -= line.len();
+                due.push(line);
+            }
+            if !due.is_empty() {
+                return Step::Send(join(due));
+            }
             if lane.published >= lane.next_seq {
                 if self.catch_up_bytes >= self.catch_up_max || lane.sent_bytes >= self.window_max {
                     continue;
                 }
                 let rows_max = (TURN_BYTES / lane.row_bytes.max(1)).clamp(1, TURN_ROWS_MAX);
-                let (after, published) = (lane.next_seq - 1, lane.published);
+                let until = lane.held.front().map_or(lane.published, |(after, _)| *after);
+                let (after, published) = (lane.next_seq - 1, until);
                 return Step::Read(Turn { link, session_id, after, rows_max, published });
-            }
-            if !lane.held.is_empty() {
-                lane.held_bytes = 0;
-                return Step::Send(join(std::mem::take(&mut lane.held)));
             }
             if self.is_congested {
                 continue;
@@ -400,6 +413,7 @@ impl Flow {
             lane.mode = Mode::Live;
             self.catching_up.remove(&session_id);
             if std::mem::take(&mut lane.has_lost_events) {
+                lane.awaits_snapshot = true;
                 return Step::Snapshot(session_id);
             }
         }
@@ -434,7 +448,8 @@ impl Flow {
 
     /// Records were read from the spool; gives the block to send. An empty read of records that were there before
     /// it means that they are gone (their session is being deleted): they are passed over.
-    pub(crate) fn have_read(&mut self, turn: &Turn, rows: Vec<(u64, Bytes)>) -> Option<Bytes> {
+    pub(crate) fn have_read(&mut self, turn: &Turn, mut rows: Vec<(u64, Bytes)>) -> Option<Bytes> {
+        rows.retain(|(seq, _)| *seq <= turn.published);
         let lane = self.lanes.get_mut(&turn.session_id).filter(|lane| {
             self.link == Some(turn.link) && lane.mode == Mode::CatchingUp && lane.next_seq == turn.after + 1
         })?;

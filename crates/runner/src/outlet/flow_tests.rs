@@ -129,6 +129,50 @@ fn a_full_window_makes_the_session_catch_up_at_the_pace_of_the_acks() {
 }
 
 #[test]
+fn an_answer_with_a_place_goes_out_between_the_records_it_stands_between() {
+    let mut flow = flow();
+    flow.restore("s", 2);
+    flow.link_up(1, &BTreeMap::new());
+    let attach = Round::new("s", 3..4, false, &[(1, "session.attach")]);
+    assert_eq!(flow.publish(&attach.said("s")), Verdict::Wake);
+    let later = Round::new("s", 4..6, false, &[]);
+    assert_eq!(flow.publish(&later.said("s")), Verdict::Wake);
+    let mut out = String::new();
+    let rows = |turn: &Turn| (turn.after + 1..6).map(|seq| (seq, record_line("s", seq).into())).collect();
+    loop {
+        match flow.next() {
+            Step::Send(block) => out.push_str(text(&block)),
+            Step::Read(turn) => {
+                let read = flow.have_read(&turn, rows(&turn)).unwrap();
+                out.push_str(text(&read));
+                flow.ack(1, "s", turn.published);
+            }
+            _ => break,
+        }
+    }
+    let records: Vec<String> = (1..6).map(|seq| record_line("s", seq)).collect();
+    assert_eq!(out, records[..3].concat() + "answer 1 session.attach\n" + &records[3..].concat());
+}
+
+#[test]
+fn no_live_event_goes_out_before_the_snapshot_that_explains_it() {
+    let mut flow = flow();
+    flow.restore("s", 1);
+    flow.link_up(1, &BTreeMap::from([("s".to_owned(), 1)]));
+    let lost = Round::new("s", 0..0, true, &[]);
+    assert_eq!(flow.publish(&lost.said("s")), Verdict::Wake);
+    assert_eq!(flow.next(), Step::Snapshot("s".to_owned()));
+    let early = Round::new("s", 2..3, true, &[(1, "prompt")]);
+    assert_eq!(sent(flow.publish(&early.said("s"))), record_line("s", 2) + "answer 1 prompt\n");
+    let resync = "{\"type\":\"event\",\"event\":\"session.resync\"}\n";
+    let mut round = Round::new("s", 3..4, true, &[]);
+    round.block = (text(&round.block).to_owned() + resync + "late\n").into();
+    assert_eq!(sent(flow.publish(&round.said("s"))), record_line("s", 3) + resync + "late\n");
+    let after = Round::new("s", 0..0, true, &[]);
+    assert_eq!(sent(flow.publish(&after.said("s"))), "event\n");
+}
+
+#[test]
 fn a_deleted_session_releases_its_answers_and_its_name() {
     let mut flow = flow();
     flow.restore("s", 5);

@@ -1,7 +1,13 @@
 //! What a session said in one round, and the parts of it.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use qd_core::outbox::{EventFront, Outbox, RecordSpan, Response, ResponseSpan};
+
+/// How a line names its event, and the name of the one that says how a session stands.
+const EVENT_NAME: &[u8] = b"\"event\":\"";
+const SNAPSHOT_NAME: &[u8] = b"session.resync\"";
 
 /// What a session said in one round.
 #[derive(Clone, Copy)]
@@ -26,24 +32,54 @@ impl Said<'_> {
         records.map(|record| record.range.len()).sum()
     }
 
-    /// The block as the hub gets it: without others' responses and without records it has. `None` if nothing is left.
-    pub(super) fn for_hub(&self, link: u64, from_seq: u64) -> Option<Bytes> {
-        let is_foreign = |response: &&ResponseSpan| response.origin != link;
-        let is_known = |record: &&RecordSpan| record.seq < from_seq;
-        let responses = self.responses.iter().filter(is_foreign).map(|response| response.range.clone());
-        let records = self.records.iter().filter(is_known).map(|record| record.range.clone());
-        let mut out: Vec<_> = responses.chain(records).collect();
-        if out.is_empty() {
+    /// The record after which a response stands; `published` is the last record so far, those of the block included.
+    pub(super) fn place_of(&self, response: &ResponseSpan, published: u64) -> u64 {
+        let before = self.records.iter().rfind(|record| record.range.end <= response.range.start);
+        match (before, self.records.first()) {
+            (Some(record), _) => record.seq,
+            (None, Some(first)) => first.seq - 1,
+            (None, None) => published,
+        }
+    }
+
+    /// Where the line begins that says how the session stands.
+    pub(super) fn snapshot(&self) -> Option<usize> {
+        let mut start = 0;
+        for line in self.block.split_inclusive(|byte| *byte == b'\n') {
+            // The first name in a line is the event's own; what it carries comes after it.
+            let name = memchr::memmem::find(line, EVENT_NAME).map(|at| &line[at + EVENT_NAME.len()..]);
+            if name.is_some_and(|name| name.starts_with(SNAPSHOT_NAME)) {
+                return Some(start);
+            }
+            start += line.len();
+        }
+        None
+    }
+
+    /// The block as the hub gets it: without others' responses, without records it has, and without live events that
+    /// begin before `events_from`. `None` if nothing is left.
+    pub(super) fn for_hub(&self, link: u64, from_seq: u64, events_from: usize) -> Option<Bytes> {
+        let is_own = |response: &ResponseSpan| response.origin == link;
+        let is_new = |record: &RecordSpan| record.seq >= from_seq;
+        if events_from == 0 && self.responses.iter().all(is_own) && self.records.iter().all(is_new) {
             return Some(self.block.clone());
         }
-        out.sort_by_key(|range| range.start);
+        let responses = self.responses.iter().map(|response| (response.range.clone(), is_own(response)));
+        let records = self.records.iter().map(|record| (record.range.clone(), is_new(record)));
+        let mut lines: Vec<(Range<usize>, bool)> = responses.chain(records).collect();
+        lines.sort_by_key(|(range, _)| range.start);
+        lines.push((self.block.len()..self.block.len(), false));
         let mut rest = Vec::with_capacity(self.block.len());
         let mut from = 0;
-        for range in out {
-            rest.extend_from_slice(&self.block[from..range.start]);
+        for (range, is_wanted) in lines {
+            // What lies between records and responses are live events.
+            let events = from.max(events_from).min(range.start)..range.start;
+            rest.extend_from_slice(&self.block[events]);
             from = range.end;
+            if is_wanted {
+                rest.extend_from_slice(&self.block[range]);
+            }
         }
-        rest.extend_from_slice(&self.block[from..]);
         (!rest.is_empty()).then(|| rest.into())
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn restore_sessions(shared: &Arc<Shared>) -> Result<(), RunnerE
         let open = questions.remove(&session_id).unwrap_or_default();
         // Known to the outlet before its actor says the first word.
         shared.outlet.restore(&session_id, row.next_seq.saturating_sub(1));
-        match restore(&shared.config, row, open, 0) {
+        match restore(&shared.config, row, open) {
             Ok(restored) => {
                 let sender = spawn_restored(shared, restored);
                 shared.outlet.directory().insert(session_id, sender);

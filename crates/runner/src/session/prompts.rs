@@ -95,7 +95,9 @@ impl SessionActor {
         let token = admitted.token();
         let has_begun = self.session.turns() > admitted.turns_before;
         let disposition = disposition_of(&result, has_begun);
-        if !matches!(disposition, Some(Disposition::Started | Disposition::Queued)) {
+        if matches!(disposition, Some(Disposition::Started | Disposition::Queued)) {
+            self.session.prompt_accepted(token);
+        } else {
             self.session.forget_prompt(token);
         }
         if disposition == Some(Disposition::Handled) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_core::session::{Identity, KeptInput, Memory, Session};
+use qd_core::session::{AcceptedPrompt, Identity, KeptInput, Memory, Session};
 use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ModelRef, QueueState, SessionStatus};
@@ -44,6 +44,8 @@ struct Native {
     waiting: Vec<KeptInput>,
     #[serde(default)]
     delivering: Option<KeptInput>,
+    #[serde(default)]
+    accepted: Vec<AcceptedPrompt>,
 }
 
 pub(super) fn new_session(runner: &RunnerConfig, session_id: &str, config: &SessionConfig) -> Session {
@@ -60,6 +62,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         is_file_written: memory.is_native_file_written,
         waiting: actor.session.waiting_inputs(),
         delivering: memory.delivering.clone(),
+        accepted: memory.accepted.clone(),
     };
     RunnerSession {
         session_id: actor.session.identity().session_id.clone(),
@@ -109,6 +112,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         queue,
         kept,
         delivering,
+        accepted,
     } = memory;
     stored.title == *title
         && stored.model == *model
@@ -119,14 +123,14 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         && stored.queue == *queue
         && stored.kept == *kept
         && stored.delivering == *delivering
+        && stored.accepted == *accepted
 }
 
-/// Rebuilds a session; its agent is not running. `hub_seq` is the last record the hub has of it.
+/// Rebuilds a session; its agent is not running.
 pub(crate) fn restore(
     runner: &RunnerConfig,
     row: RunnerSession,
     open_questions: Vec<String>,
-    hub_seq: u64,
 ) -> Result<Restored, String> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
     let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;
@@ -143,9 +147,9 @@ pub(crate) fn restore(
         queue: QueueState::default(),
         kept: native.waiting,
         delivering: native.delivering,
+        accepted: native.accepted,
     };
-    // A number the hub has seen is never given again, whatever became of our own records.
-    let memory = Memory { last_seq: stored.last_seq.max(hub_seq), ..stored.clone() };
+    let memory = stored.clone();
     let is = |status: SessionStatus| row.state == status.as_str();
     let status = if is(SessionStatus::Closed) { SessionStatus::Closed } else { SessionStatus::Dormant };
     let was_working = is(SessionStatus::Working);

@@ -18,6 +18,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// How long everything may take to settle when nobody kills any more.
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
+/// A prompt is sent this often until somebody says how it went; every so often that is worth a line.
+const TRIES_MAX: u32 = 600;
+const TRIES_TOLD: u32 = 75;
 
 /// What a person was told about one prompt.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,7 +146,7 @@ impl Person {
         let prompt = json!({"cmd": "prompt", "session_id": self.session, "message": message,
             "client_id": key, "idempotency_key": key, "streaming_behavior": "follow_up"});
         let mut last_refusal = None;
-        for _ in 0..2_000 {
+        for attempt in 1..=TRIES_MAX {
             let answer = match self.call(prompt.clone()).await {
                 Some(answer) => answer,
                 None => {
@@ -156,9 +159,9 @@ impl Person {
             }
             if answer["indeterminate"] == true {
                 // The hub says so when a link broke under the command; the runner's own word, by the same key, is final.
-                let is_final =
-                    answer["error"].as_str().is_some_and(|error| error.contains("idempotency_key"));
-                if is_final {
+                let of_the_hub = ["went away before", "did not answer", "cannot be stored"];
+                let error = answer["error"].as_str().unwrap_or_default();
+                if !of_the_hub.iter().any(|words| error.contains(words)) {
                     return Told::Indeterminate;
                 }
             } else {
@@ -168,6 +171,9 @@ impl Person {
                     return Told::Refused(error);
                 }
                 last_refusal = Some(error);
+            }
+            if attempt % TRIES_TOLD == 0 {
+                println!("chaos: {key} has been sent {attempt} times: {}", answer["error"]);
             }
             tokio::time::sleep(POLL).await;
         }

@@ -10,6 +10,7 @@ mod chance;
 mod fleet;
 mod killer;
 mod load;
+mod outage;
 mod proxy;
 mod verdict;
 mod watcher;
@@ -40,8 +41,14 @@ fn main() -> ExitCode {
 
 /// One run, from an empty disk to the verdict.
 async fn run(arguments: Arguments) -> bool {
-    println!("chaos: seed {}, {} kills, {:?}", arguments.seed, arguments.kills, arguments.binary);
     let fleet = Arc::new(Fleet::start(&arguments.binary).await);
+    if let Some(down) = arguments.outage {
+        let is_kept = outage::run(&fleet, down).await;
+        let leftovers = fleet.stop().await;
+        leftovers.iter().for_each(|leftover| println!("BROKEN: {leftover}"));
+        return is_kept && leftovers.is_empty();
+    }
+    println!("chaos: seed {}, {} kills, {:?}", arguments.seed, arguments.kills, arguments.binary);
     let load = Load::start(&fleet, arguments.seed).await;
     let mut killer = Killer::new(Arc::clone(&fleet), Chance::new(arguments.seed), arguments.kills);
     killer.run().await;
