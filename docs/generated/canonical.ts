@@ -201,7 +201,12 @@ code: string, runner_id: string,
 /**
  * SHA-256 of the key the runner has made for itself, in hex; the key never leaves the runner until it connects.
  */
-key_hash: string, hostname: string, os: string, version: string, };
+key_hash: string, hostname: string, os: string, version: string,
+/**
+ * Only if this hub knows the runner by this key already (its address has changed); otherwise 404, and the code
+ * stays good. So a key is never shown to a hub it was not made for.
+ */
+known_only?: boolean, };
 
 export type Joined = { runner_id: string, };
 

@@ -141,7 +141,8 @@ def status_at_hub(hub):
 
 
 def is_connected(runner):
-    return json.loads(runner.run("runner", "status", "--json"))["connected"]
+    link = json.loads(runner.run("runner", "status", "--json"))["hub"]["link"]
+    return link is not None and link.get("connected_since") is not None
 
 
 def prompt(hub):

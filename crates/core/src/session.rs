@@ -19,7 +19,7 @@ use qd_wire::data::{ModelRef, QueueState, RunningTool, SessionState, SessionStat
 use qd_wire::event::{AgentPhase, Event};
 use qd_wire::{EventPayload, Message};
 
-pub use accepted::AcceptedPrompt;
+pub use accepted::{AcceptedPrompt, PromptTurn};
 pub use assembly::Assembly;
 pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
@@ -99,6 +99,8 @@ pub struct Session {
     auto_retry: Option<bool>,
     error: Option<String>,
     expected_prompts: VecDeque<ExpectedPrompt>,
+    /// Prompts an agent had when it ended, whose answers may still be on their way to us.
+    unanswered_prompts: Vec<ExpectedPrompt>,
     /// The command by which a kept input is on its way.
     delivering_token: Option<u64>,
     index_changes: Vec<IndexChange>,
@@ -140,6 +142,7 @@ impl Session {
             auto_retry: None,
             error: None,
             expected_prompts: VecDeque::new(),
+            unanswered_prompts: Vec::new(),
             delivering_token: None,
             index_changes: Vec::new(),
             unknown_events: 0,
@@ -213,6 +216,7 @@ impl Session {
     pub fn forget_prompt(&mut self, token: u64) {
         self.memory.accepted.retain(|accepted| accepted.token != token);
         self.expected_prompts.retain(|prompt| prompt.token != token);
+        self.unanswered_prompts.retain(|prompt| prompt.token != token);
     }
 
     /// How many turns have begun since the start of this process.

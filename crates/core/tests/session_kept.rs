@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, MessageHead, NativeMessage};
 use qd_core::outbox::Outbox;
-use qd_core::session::{AgentUp, ExpectedPrompt, Gone, Session};
+use qd_core::session::{AgentUp, ExpectedPrompt, Gone, PromptTurn, Session};
 use qd_wire::data::{QueueState, SessionStatus};
 use qd_wire::message::{KnownPart, Part, Role};
 use serde_json::{Value, json};
@@ -126,18 +126,90 @@ fn a_prompt_that_was_accepted_and_never_shown_is_told() {
     for end in ends {
         let (mut session, mut out) = (session(), Outbox::default());
         session.expect_prompt(expected());
-        session.prompt_accepted(7);
+        session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
         end(&mut session, &mut out);
         assert!(notes(&out).iter().any(|note| note.contains("paint it")), "{:?}", notes(&out));
         assert_eq!(session.memory().accepted, [], "told once");
 
         let (mut session, mut out) = (self::session(), Outbox::default());
         session.expect_prompt(expected());
-        session.prompt_accepted(7);
+        session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
         session.agent_event(1, AgentEvent::MessageEnded(user_message("paint it", 1)), &mut out);
         end(&mut session, &mut out);
         assert!(!notes(&out).iter().any(|note| note.contains("paint it")), "it was read");
     }
+}
+
+/// A prompt with this token on its way to the agent.
+fn expect(session: &mut Session, token: u64, text: &str) {
+    let text = text.to_owned();
+    session.expect_prompt(ExpectedPrompt { token, text, client_id: None, user_id: None, image_count: 0 });
+}
+
+#[test]
+fn a_prompt_that_came_back_under_another_text_was_read_when_its_turn_settles() {
+    for turn in [PromptTurn::After(0), PromptTurn::Running] {
+        let (mut session, mut out) = (session(), Outbox::default());
+        expect(&mut session, 7, "/skill:paint");
+        session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+        session.prompt_accepted(1, 7, turn, &mut out);
+        session.agent_event(2, AgentEvent::MessageEnded(user_message("Paint well.", 2)), &mut out);
+        assert_eq!(session.memory().accepted.len(), 1, "nobody can know yet");
+        session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
+        session.gone(4, Gone::Stopped, &mut out);
+        assert_eq!(notes(&out), [""; 0]);
+    }
+}
+
+#[test]
+fn a_yes_that_is_heard_after_the_turn_leaves_no_doubt() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    expect(&mut session, 7, "/skill:paint");
+    session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+    session.agent_event(2, AgentEvent::TurnSettled { aborted: false }, &mut out);
+    session.prompt_accepted(3, 7, PromptTurn::After(0), &mut out);
+    assert_eq!(session.memory().accepted, []);
+}
+
+#[test]
+fn a_turn_that_settles_says_nothing_of_the_prompt_after_it() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+    expect(&mut session, 7, "next");
+    session.prompt_accepted(1, 7, PromptTurn::After(1), &mut out);
+    session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
+    session.gone(4, Gone::Stopped, &mut out);
+    assert!(notes(&out)[0].ends_with("next"), "{:?}", notes(&out));
+}
+
+#[test]
+fn accepted_prompts_are_bounded() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    for token in 0..100 {
+        expect(&mut session, token, &format!("m{token}"));
+        session.prompt_accepted(1, token, PromptTurn::After(0), &mut out);
+    }
+    assert_eq!(session.memory().accepted.len(), 64);
+    assert_eq!(session.memory().accepted[63].text, "m99");
+}
+
+#[test]
+fn a_yes_that_is_heard_after_the_agents_end_is_told() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    expect(&mut session, 1, "shown");
+    expect(&mut session, 2, "waits");
+    expect(&mut session, 3, "lost");
+    session.agent_event(1, AgentEvent::MessageEnded(user_message("shown", 1)), &mut out);
+    session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["waits"])), &mut out);
+    session.gone(3, Gone::Died { error: "killed".into() }, &mut out);
+    session.gone(3, Gone::Closed { reason: "over".into() }, &mut out);
+    let mut out = Outbox::default();
+    for token in 1..4 {
+        session.prompt_accepted(4, token, PromptTurn::After(0), &mut out);
+        session.prompt_accepted(4, token, PromptTurn::After(0), &mut out);
+    }
+    let notes = notes(&out);
+    assert!(notes.len() == 1 && notes[0].ends_with("lost"), "once, and only what is lost: {notes:?}");
 }
 
 #[test]

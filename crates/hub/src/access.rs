@@ -202,28 +202,29 @@ pub(crate) enum KeyRefusal {
 }
 
 /// Checks that the request has the key of this runner. A next key counts from its first use, and the one before
-/// it no more.
+/// it no more. Gives what is stored of the runner.
 pub(crate) async fn check_key(
     store: &HubStore,
     runner_id: &str,
     headers: &HeaderMap,
-) -> Result<(), KeyRefusal> {
+) -> Result<RunnerRow, KeyRefusal> {
     let key = hash(bearer(headers).ok_or(KeyRefusal::NoKey)?.trim());
     let unavailable = |error: StoreError| KeyRefusal::Store(error.to_string());
     let row = joined(store, runner_id).await?;
     if is_key(&row.key_hash, &key) {
-        return Ok(());
+        return Ok(row);
     }
-    if !row.next_key_hash.is_some_and(|next| is_key(&next, &key)) {
+    if !row.next_key_hash.as_ref().is_some_and(|next| is_key(next, &key)) {
         return Err(KeyRefusal::WrongKey);
     }
-    if store.promote_key(runner_id, &key, now_ms()).await.map_err(unavailable)? {
+    let now = now_ms();
+    if store.promote_key(runner_id, &key, now).await.map_err(unavailable)? {
         tracing::info!(runner_id, "the runner's new key is in use; the old one is void");
-        return Ok(());
+        return Ok(RunnerRow { key_hash: key.to_vec(), next_key_hash: None, rotated_at: Some(now), ..row });
     }
     // Somebody was faster: another link with the same key, a revocation, or a later key.
     let row = joined(store, runner_id).await?;
-    if is_key(&row.key_hash, &key) { Ok(()) } else { Err(KeyRefusal::WrongKey) }
+    if is_key(&row.key_hash, &key) { Ok(row) } else { Err(KeyRefusal::WrongKey) }
 }
 
 async fn joined(store: &HubStore, runner_id: &str) -> Result<RunnerRow, KeyRefusal> {

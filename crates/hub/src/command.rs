@@ -136,7 +136,7 @@ fn dispatch(
         reply.runner_id = Some(Arc::clone(&session.runner_id));
     }
     let read = match spec.answerer {
-        Answerer::Hub => Some(hub_read(spec, text, parsed, sender.mailbox)?),
+        Answerer::Hub => Some(hub_read(sender, spec, text, parsed)?),
         Answerer::Runner => None,
     };
     let kind = match spec.name {
@@ -259,11 +259,16 @@ fn check_name(
     }
 }
 
-fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>, mailbox: &Mailbox) -> Result<Read, String> {
+fn hub_read(
+    sender: &Sender<'_>,
+    spec: &CommandSpec,
+    text: &str,
+    parsed: &Parsed<'_>,
+) -> Result<Read, String> {
     match Command::parse(spec.name, text).map_err(|error| error.to_string())? {
         Command::GetMessages(params) => Ok(Read::Messages(params)),
         Command::ListSessions(_) => {
-            mailbox.show_sessions();
+            sender.hub.show_sessions(sender.mailbox);
             Ok(Read::Sessions)
         }
         Command::SessionDetach(_) => Ok(Read::Detach),

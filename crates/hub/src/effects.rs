@@ -14,21 +14,16 @@ use serde_json::value::RawValue;
 use crate::registry::{Hub, SessionEntry};
 
 /// A record for the store, with what it changes.
-pub(crate) fn record(
-    entry: &SessionEntry,
-    runner_id: &str,
-    seq: u64,
-    ts: i64,
-    event: String,
-    body: Bytes,
-) -> RecordIn {
-    let effect = effect(&entry.id, runner_id, seq, ts, &event, &body);
-    RecordIn { session_id: Arc::clone(&entry.id), seq, ts, event: Cow::Owned(event), body, effect }
+pub(crate) fn record(entry: &SessionEntry, seq: u64, ts: i64, event: String, body: Bytes) -> RecordIn {
+    let effect = effect(&entry.id, &entry.runner_id, seq, ts, &event, &body);
+    let (session_id, runner_id) = (Arc::clone(&entry.id), Arc::clone(&entry.runner_id));
+    RecordIn { session_id, runner_id, seq, ts, event: Cow::Owned(event), body, effect }
 }
 
 /// Makes the effect of a record again, from its body.
-pub(crate) fn restore(record: &mut RecordIn, runner_id: &str) {
-    record.effect = effect(&record.session_id, runner_id, record.seq, record.ts, &record.event, &record.body);
+pub(crate) fn restore(record: &mut RecordIn) {
+    record.effect =
+        effect(&record.session_id, &record.runner_id, record.seq, record.ts, &record.event, &record.body);
 }
 
 /// A change of a session's line in lists.
@@ -39,6 +34,19 @@ pub(crate) enum Note {
     Changed,
     InputNeeded,
     InputResolved,
+    /// The runner has said how the session stands.
+    Described {
+        status: SessionStatus,
+        pending_inputs: usize,
+        seq: u64,
+    },
+}
+
+impl Note {
+    /// Whether it tells of a moment: what its runner said later counts more.
+    pub(crate) fn is_of_a_moment(self) -> bool {
+        matches!(self, Note::Status(_) | Note::InputNeeded | Note::InputResolved)
+    }
 }
 
 /// What an event says for lists, from its name. `tail` is the event's text without its opening brace.
@@ -48,6 +56,7 @@ pub(crate) fn note(event: &str, tail: &str) -> Option<Note> {
         return None;
     }
     match event {
+        "session.resync" => described(tail),
         "agent.working" => Some(Note::Status(SessionStatus::Working)),
         "agent.idle" => Some(Note::Status(SessionStatus::Idle)),
         "session.closed" => Some(Note::Status(SessionStatus::Closed)),
@@ -58,6 +67,24 @@ pub(crate) fn note(event: &str, tail: &str) -> Option<Note> {
         "session.title_changed" | "config.model_changed" => Some(Note::Changed),
         _ => None,
     }
+}
+
+#[derive(Deserialize)]
+struct Resync {
+    state: ResyncState,
+}
+
+#[derive(Deserialize)]
+struct ResyncState {
+    status: SessionStatus,
+    seq: u64,
+    pending_input: Vec<serde::de::IgnoredAny>,
+}
+
+fn described(tail: &str) -> Option<Note> {
+    let Resync { state } = serde_json::from_str(&format!("{{{tail}")).ok()?;
+    let ResyncState { status, seq, pending_input } = state;
+    Some(Note::Described { status, pending_inputs: pending_input.len(), seq })
 }
 
 /// Brings lists up to date, when the events are stored and published.
@@ -75,10 +102,17 @@ pub(crate) fn apply_notes(hub: &Hub, entry: &SessionEntry, notes: &[Note]) {
                 }
             }
             Note::Created => {
-                entry.set_status(SessionStatus::Idle);
+                if entry.status() == SessionStatus::Starting {
+                    entry.set_status(SessionStatus::Idle);
+                }
                 hub.tell_session(entry, SessionChange::Created);
             }
             Note::Changed => change = Some(SessionChange::Updated),
+            Note::Described { status, pending_inputs, seq } => {
+                if entry.describe(*status, *pending_inputs, *seq) {
+                    change = Some(SessionChange::Updated);
+                }
+            }
             Note::InputNeeded | Note::InputResolved => {
                 entry.change_pending_inputs(*note == Note::InputNeeded);
                 change = Some(SessionChange::Updated);

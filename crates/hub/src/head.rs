@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// What an event line becomes; the rest of the line follows unchanged.
@@ -57,6 +57,53 @@ pub(crate) fn parse<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadL
         return Ok(Line::Response(head));
     }
     parse_any(line, runner_id)
+}
+
+/// Names that decide what a line is. Clients read the last of two equal names, so each may stand there once.
+const HEAD_NAMES: [&str; 8] = ["event", "type", "session_id", "runner_id", "ts", "seq", "id", "channel"];
+const EVENT_PLACE: usize = 0;
+
+/// Checks a line of another machine: it is whole JSON, and no name of its head stands there twice, or would once our
+/// own fields are before it. Its tail can then be passed on as it is.
+pub(crate) fn check(line: &str) -> Result<(), BadLine> {
+    serde_json::from_str::<Checked>(line).map(drop).map_err(|error| BadLine(error.to_string()))
+}
+
+/// An object that passed the check.
+struct Checked;
+
+impl<'de> Deserialize<'de> for Checked {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CheckedVisitor;
+        impl<'de> Visitor<'de> for CheckedVisitor {
+            type Value = Checked;
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Checked, A::Error> {
+                let mut seen = [false; HEAD_NAMES.len()];
+                let mut is_response = false;
+                while let Some(Key(name)) = map.next_key::<Key<'de>>()? {
+                    if name == "type" {
+                        is_response = map.next_value::<Key<'de>>()?.0 == "response";
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                    let Some(place) = HEAD_NAMES.iter().position(|head| *head == name) else { continue };
+                    // Every frame has a channel of ours.
+                    if std::mem::replace(&mut seen[place], true) || name == "channel" {
+                        return Err(A::Error::custom(format_args!("'{name}' must not stand there again")));
+                    }
+                }
+                // An answer has an event of ours.
+                if is_response && seen[EVENT_PLACE] {
+                    return Err(A::Error::custom("an answer is no event"));
+                }
+                Ok(Checked)
+            }
+        }
+        deserializer.deserialize_map(CheckedVisitor)
+    }
 }
 
 fn parse_event_fast<'a>(line: &'a str, runner_id: &str) -> Option<EventHead<'a>> {

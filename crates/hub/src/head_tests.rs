@@ -78,6 +78,34 @@ fn what_is_no_line_is_refused() {
     assert_eq!(parse(r#"{"type":"runner.hello"}"#, "x").unwrap(), Line::Other("runner.hello".into()));
 }
 
+#[test]
+fn a_line_of_another_machine_is_whole_and_has_one_head() {
+    check(DELTA).unwrap();
+    check(r#"{"type":"response","id":"h1","session_id":"s","runner_id":"r","ts":1,"cmd":"c","success":true,"data":{"id":1,"event":2}}"#).unwrap();
+    check(r#"{"type":"runner.heartbeat","uptime_s":1}"#).unwrap();
+    let head = r#"{"type":"event","session_id":"s","runner_id":"local","ts":1,"seq":2,"event":"notify""#;
+    for tail in [
+        "",
+        r#","x":}"#,
+        r#","x":1},"y":{}"#,
+        r#","x":[1}"#,
+        r#","session_id":"t"}"#,
+        r#","runner_id":"other"}"#,
+        r#","\u0074s":5}"#,
+        r#","seq":3}"#,
+        r#","event":"response"}"#,
+        r#","type":"event"}"#,
+        r#","channel":"system"}"#,
+        r#","id":"1","id":"2"}"#,
+    ] {
+        let line = format!("{head}{tail}");
+        assert!(check(&line).is_err(), "{line}");
+    }
+    check(&format!(r#"{head},"x":{{"seq":9,"channel":"c"}}}}"#)).unwrap();
+    assert!(check(r#"{"type":"response","id":"h1","event":"agent.idle"}"#).is_err());
+    assert!(check(r#"{"event":"agent.idle","type":"response","id":"h1"}"#).is_err());
+}
+
 fn event_line() -> impl Strategy<Value = String> {
     let rest = prop_oneof![
         Just(serde_json::json!({})),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::registry::{Hub, Runner, SessionEntry};
 use crate::reply::ReplyTo;
 
-pub(crate) use away::attach as attach_away;
+pub(crate) use away::{AwayAttach, attach as attach_away};
 
 /// Messages in the snapshot of an attach.
 pub(crate) const SNAPSHOT_MESSAGES: usize = 200;
@@ -61,7 +61,7 @@ impl HubCommand {
             Read::AwayState(session) => away::state(hub, &session).await.map(|state| json(&state)),
             Read::Bury(session) => match away::bury(hub, &session).await {
                 Ok(()) => return Ok(self.reply.success(None)),
-                Err(error) => Err(error),
+                Err(error) => return Err((self.reply, error)),
             },
             Read::Search { params, session_id } => search(hub, params, session_id).await,
         };

@@ -1,5 +1,7 @@
 //! What the hub knows of now: sessions, runners, connections.
 
+mod burials;
+mod news;
 mod runner;
 mod session;
 
@@ -10,16 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use bytes::Bytes;
 use qd_store::{HubSession, HubStore, RunnerRow, StoreError};
 use qd_wire::link::LinkLine;
-use qd_wire::mux::{SessionChange, SystemEvent};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::config::HubConfig;
 use crate::connection::{Mail, Mailbox};
 use crate::pending::PendingTable;
-use crate::reply;
 use crate::runner_link::line_of;
+use burials::Burials;
+use news::News;
 pub(crate) use runner::{Runner, Standing};
 pub(crate) use session::SessionEntry;
+
+/// Bytes of all links that may wait for the store, in units; more make their runners wait.
+const COMMIT_BYTES_MAX: usize = 32 << 20;
+pub(crate) const COMMIT_UNIT_BYTES: usize = 4 << 10;
+pub(crate) const COMMIT_UNITS_MAX: usize = COMMIT_BYTES_MAX / COMMIT_UNIT_BYTES;
 
 pub(crate) struct Hub {
     pub(crate) config: HubConfig,
@@ -28,8 +36,10 @@ pub(crate) struct Hub {
     /// Connections and their reads; waited for at the end.
     pub(crate) tasks: TaskTracker,
     sessions: RwLock<HashMap<Arc<str>, Arc<SessionEntry>>>,
-    /// Sessions that were deleted while their runner was away and that it still has, with that runner.
-    buried: RwLock<HashMap<Arc<str>, Arc<str>>>,
+    /// Room for what waits for the store, in units of `COMMIT_UNIT_BYTES`.
+    pub(crate) commit_room: Arc<Semaphore>,
+    burials: Burials,
+    news: News,
     runners: RwLock<BTreeMap<Arc<str>, Arc<Runner>>>,
     connections: Mutex<HashMap<u64, Arc<Mailbox>>>,
     last_connection: AtomicU64,
@@ -69,16 +79,15 @@ impl Hub {
             runner.learn(&row);
             (Arc::clone(&runner.id), Arc::new(runner))
         });
-        let buried = stored.buried.into_iter();
         Self {
             config,
             store,
             pending: PendingTable::default(),
             tasks: TaskTracker::new(),
             sessions: RwLock::new(sessions.collect()),
-            buried: RwLock::new(
-                buried.map(|(session_id, runner_id)| (session_id.into(), runner_id.into())).collect(),
-            ),
+            commit_room: Arc::new(Semaphore::new(COMMIT_UNITS_MAX)),
+            burials: Burials::stored(stored.buried),
+            news: News::default(),
             runners: RwLock::new(runners.collect()),
             connections: Mutex::default(),
             last_connection: AtomicU64::new(0),
@@ -133,27 +142,6 @@ impl Hub {
         counts
     }
 
-    /// The session was deleted while its runner was away: it does not come back with the runner.
-    pub(crate) fn bury(&self, session_id: &Arc<str>, runner_id: &Arc<str>) {
-        let mut buried = self.buried.write().unwrap_or_else(PoisonError::into_inner);
-        buried.insert(Arc::clone(session_id), Arc::clone(runner_id));
-    }
-
-    pub(crate) fn unbury(&self, session_id: &str) {
-        self.buried.write().unwrap_or_else(PoisonError::into_inner).remove(session_id);
-    }
-
-    /// The runner that still has a deleted session.
-    pub(crate) fn buried_at(&self, session_id: &str) -> Option<Arc<str>> {
-        self.buried.read().unwrap_or_else(PoisonError::into_inner).get(session_id).cloned()
-    }
-
-    pub(crate) fn buried_of(&self, runner_id: &str) -> Vec<Arc<str>> {
-        let buried = self.buried.read().unwrap_or_else(PoisonError::into_inner);
-        let of_runner = buried.iter().filter(|(_, owner)| &***owner == runner_id);
-        of_runner.map(|(session_id, _)| Arc::clone(session_id)).collect()
-    }
-
     pub(crate) fn runner(&self, runner_id: &str) -> Option<Arc<Runner>> {
         self.runners.read().unwrap_or_else(PoisonError::into_inner).get(runner_id).cloned()
     }
@@ -197,29 +185,6 @@ impl Hub {
             .map_err(|error| format!("Runner {runner_id}: {error}"))
     }
 
-    /// Tells every client how a runner stands.
-    pub(crate) fn tell_runner(&self, runner: &Runner) {
-        let info = runner.info(self.sessions_of(&runner.id).len());
-        self.broadcast(&reply::system(SystemEvent::RunnerChanged {
-            runner_id: runner.id.to_string(),
-            status: info.status,
-            runner: Some(Box::new(info)),
-        }));
-    }
-
-    /// Tells the clients that have asked for the list of sessions that a line of it has changed. Not everybody:
-    /// with many clients and busy sessions this would be most of what the hub sends.
-    pub(crate) fn tell_session(&self, entry: &SessionEntry, change: SessionChange) {
-        let frames = reply::system(SystemEvent::SessionChanged {
-            session_id: entry.id.to_string(),
-            runner_id: entry.runner_id.to_string(),
-            change,
-        });
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let watching = connections.values().filter(|mailbox| mailbox.shows_sessions());
-        watching.for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
-    }
-
     /// A new connection's number and mailbox; `None` when there are too many.
     pub(crate) fn add_connection(&self) -> Option<(u64, Arc<Mailbox>)> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +200,11 @@ impl Hub {
 
     pub(crate) fn remove_connection(&self, number: u64) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.remove(&number);
+        let removed = connections.remove(&number);
+        drop(connections);
+        if let Some(mailbox) = removed {
+            self.hide_sessions(&mailbox);
+        }
     }
 
     pub(crate) fn connection_count(&self) -> usize {

@@ -150,6 +150,9 @@ async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result
         // After it was revoked or got another key, what it did with this code is over.
         return if is_itself { Ok(()) } else { Err(code_refused(CodeRefusal::Used)) };
     }
+    if join.known_only == Some(true) && !is_itself {
+        return Err((StatusCode::NOT_FOUND, "This hub does not know this runner by this key".to_owned()));
+    }
     if known.is_some() && !is_itself {
         let reason = "A runner of this name has joined before, with another key; take another name, or revoke that one first ('qd runner revoke')";
         return Err((StatusCode::CONFLICT, reason.to_owned()));
@@ -277,15 +280,23 @@ pub(crate) async fn link(
     } else {
         access::check_key(&server.hub.store, &runner_id, request.headers()).await
     };
-    if let Err(refusal) = checked {
-        let reason = refusal.to_string();
-        tracing::warn!(%peer, runner_id, reason, "a runner link is refused");
-        let status = match refusal {
-            KeyRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::UNAUTHORIZED,
-        };
-        return failed(status, &reason);
-    }
-    let identity = RunnerIdentity { runner_id: runner_id.into(), is_local: false, peer: peer.to_string() };
+    let row = match checked {
+        Ok(row) => row,
+        Err(refusal) => return link_refused(peer, &runner_id, &refusal),
+    };
+    // The hello needs no store: it finds what is known of its runner in the hub.
+    let runner_id: Arc<str> = runner_id.into();
+    server.hub.runner_or_new(&runner_id).learn(&row);
+    let identity = RunnerIdentity { runner_id, is_local: false, peer: peer.to_string() };
     upgrade_runner(server, pass, identity, request)
+}
+
+fn link_refused(peer: impl std::fmt::Display, runner_id: &str, refusal: &KeyRefusal) -> Response {
+    let reason = refusal.to_string();
+    tracing::warn!(%peer, runner_id, reason, "a runner link is refused");
+    let status = match refusal {
+        KeyRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::UNAUTHORIZED,
+    };
+    failed(status, &reason)
 }

@@ -81,6 +81,10 @@ pub async fn serve<L: Listen>(
         let hub = Arc::clone(&hub);
         async move { hub.pending.sweep().await }
     });
+    let teller = tokio::spawn({
+        let hub = Arc::clone(&hub);
+        async move { hub.tell_of_runners().await }
+    });
 
     let router = http::routes(server.clone());
     listen::accept(&hub, &mut listener, &router, &shutdown).await;
@@ -94,5 +98,6 @@ pub async fn serve<L: Listen>(
     }
     server.fleet.links.close(COMMIT_GRACE).await;
     sweeper.abort();
+    teller.abort();
     Ok(())
 }

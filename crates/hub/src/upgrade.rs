@@ -13,7 +13,7 @@ use qd_link::net::BoxedIo;
 use qd_link::socket::{SocketOptions, over_websocket};
 use tokio_tungstenite::WebSocketStream;
 use tungstenite::handshake::derive_accept_key;
-use tungstenite::protocol::{Role, WebSocketConfig};
+use tungstenite::protocol::Role;
 
 use crate::connection::{Connection, Mailbox};
 use crate::http::failed;
@@ -99,9 +99,7 @@ async fn start_runner(
     read_ahead: Vec<u8>,
 ) {
     let options = SocketOptions::default();
-    let config = WebSocketConfig::default()
-        .max_message_size(Some(options.message_bytes_max))
-        .max_frame_size(Some(options.message_bytes_max));
+    let config = options.websocket_config();
     let socket = WebSocketStream::from_partially_read(stream, read_ahead, Role::Server, Some(config)).await;
     let link = over_websocket(socket, &options);
     server.fleet.links.start(&server.hub, pass, identity, link);

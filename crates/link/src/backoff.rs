@@ -51,12 +51,6 @@ pub fn random() -> u64 {
         .unwrap_or_else(|_| crate::clock::now_ms().unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-impl Default for Backoff {
-    fn default() -> Self {
-        Backoff::new(Duration::from_millis(100), Duration::from_secs(5), 24)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,12 @@
 //! Opening a connection to a server: dial, TLS, WebSocket handshake. Who asks puts it into words for its caller.
 
 use std::io;
+use std::time::Duration;
 
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Error as WebSocketError;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -13,6 +15,9 @@ use crate::net::{BoxedIo, Dial};
 use crate::tls::{self, TlsError, Trust};
 use crate::url::ServerUrl;
 
+/// A network that was dead answers a new attempt sooner than one that has been waiting: the system repeats its first
+/// packet after 1, 3 and 7 seconds.
+const DIAL_TIMEOUT: Duration = Duration::from_millis(2500);
 /// As much of an error page as is worth showing.
 const BODY_CHARS_MAX: usize = 500;
 
@@ -47,7 +52,9 @@ impl Route<'_> {
         let ServerUrl::Network { host, is_tls, .. } = self.url else {
             return Err(OpenError::BadUrl("a socket cannot be dialled; give an http:// or https:// address"));
         };
-        let stream = self.dial.dial(&self.url.address()).await.map_err(OpenError::Unreachable)?;
+        let dialing = tokio::time::timeout(DIAL_TIMEOUT, self.dial.dial(&self.url.address())).await;
+        let stream = dialing.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let stream = stream.map_err(OpenError::Unreachable)?;
         if !is_tls {
             return Ok(stream);
         }
@@ -79,13 +86,29 @@ impl Route<'_> {
         let stream = self.stream().await?;
         match tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await {
             Ok((socket, _)) => Ok(socket),
-            Err(WebSocketError::Io(error)) => Err(OpenError::Unreachable(error)),
             Err(WebSocketError::Http(response)) => Err(OpenError::Status {
                 status: response.status().as_u16(),
                 body: readable(response.body().as_deref().unwrap_or_default()),
             }),
-            Err(other) => Err(OpenError::Strange(other.to_string())),
+            Err(error) => Err(match end_of_connection(error) {
+                Ok(end) => OpenError::Unreachable(end),
+                Err(other) => OpenError::Strange(other.to_string()),
+            }),
         }
+    }
+}
+
+/// The error as the end of the connection, if it is one: a server that is stopped or killed ends its connections
+/// wherever they stand, which says nothing about what it is. Anything else is given back.
+pub(crate) fn end_of_connection(error: WebSocketError) -> Result<io::Error, WebSocketError> {
+    match error {
+        WebSocketError::Io(error) => Ok(error),
+        WebSocketError::ConnectionClosed
+        | WebSocketError::AlreadyClosed
+        | WebSocketError::Protocol(
+            ProtocolError::HandshakeIncomplete | ProtocolError::ResetWithoutClosingHandshake,
+        ) => Ok(io::Error::new(io::ErrorKind::UnexpectedEof, "the server ended the connection at once")),
+        other => Err(other),
     }
 }
 

@@ -15,6 +15,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The longest head of an answer.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Interim answers (1xx) before the real one; servers send one or two.
+const INTERIM_ANSWERS_MAX: usize = 8;
 /// What is read at once.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -167,7 +169,20 @@ async fn exchange(mut stream: BoxedIo, request: &[u8]) -> Result<(u16, Vec<u8>),
 }
 
 /// Status and body once the answer is whole; `None` while something is missing.
-fn read_answer(answer: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>, Failure> {
+fn read_answer(mut answer: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>, Failure> {
+    for _ in 0..=INTERIM_ANSWERS_MAX {
+        let Some((head, body)) = split_head(answer)? else { return Ok(None) };
+        if !(100..200).contains(&head.status) {
+            return read_body(&head, body, is_at_end);
+        }
+        // An interim answer; the real one follows.
+        answer = body;
+    }
+    Err(Failure::Strange(format!("more than {INTERIM_ANSWERS_MAX} interim answers came before it")))
+}
+
+/// The head of an answer and what follows it; `None` while the head is not whole.
+fn split_head(answer: &[u8]) -> Result<Option<(Head, &[u8])>, Failure> {
     let strange = |reason: &str| Failure::Strange(reason.to_owned());
     let Some(head_end) = memchr::memmem::find(answer, b"\r\n\r\n") else {
         if answer.len() > HEAD_BYTES_MAX {
@@ -176,12 +191,11 @@ fn read_answer(answer: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>,
         return Ok(None);
     };
     let head = std::str::from_utf8(&answer[..head_end]).map_err(|_| strange("its head is not text"))?;
-    let body = &answer[head_end + 4..];
-    let head = read_head(head)?;
-    if (100..200).contains(&head.status) {
-        // An interim answer; the real one follows.
-        return read_answer(body, is_at_end);
-    }
+    Ok(Some((read_head(head)?, &answer[head_end + 4..])))
+}
+
+/// Status and body once the body is whole.
+fn read_body(head: &Head, body: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>, Failure> {
     if matches!(head.status, 204 | 304) {
         return Ok(Some((head.status, Vec::new())));
     }

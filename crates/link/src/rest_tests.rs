@@ -94,7 +94,10 @@ async fn answers_of_every_kind_are_read() {
 async fn broken_and_hostile_answers_are_errors() {
     let endless = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'x'; ANSWER_BYTES_MAX + READ_BYTES]].concat();
     let long_head = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'x'; HEAD_BYTES_MAX + READ_BYTES]].concat();
-    let cases: [(&[u8], &str); 9] = [
+    // As many as fit into an answer: a reader that goes one step deeper for each of them runs out of stack.
+    let interim = b"HTTP/1.1 100 C\r\n\r\n".repeat(ANSWER_BYTES_MAX / 18);
+    let cases: [(&[u8], &str); 10] = [
+        (&interim, "interim answers"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", "broke off"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", "broke off"),
         (b"", "broke off"),
@@ -109,6 +112,16 @@ async fn broken_and_hostile_answers_are_errors() {
         let error = ask(answer, 8 * 1024).await.unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("hub:7433"), "{expected}: {error}");
     }
+}
+
+#[test]
+fn as_many_interim_answers_as_are_allowed_come_before_the_real_one() {
+    let answer = |interim: usize| {
+        let interim = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".repeat(interim);
+        read_answer(&[interim, b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()].concat(), false)
+    };
+    assert_eq!(answer(INTERIM_ANSWERS_MAX), Ok(Some((204, Vec::new()))));
+    assert!(matches!(answer(INTERIM_ANSWERS_MAX + 1), Err(Failure::Strange(_))));
 }
 
 #[tokio::test]
@@ -127,13 +140,26 @@ async fn what_would_split_the_request_is_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_says_nothing_is_given_up() {
-    struct Silent;
-    impl Dial for Silent {
+    struct Nowhere;
+    impl Dial for Nowhere {
         fn dial(&self, _address: &str) -> Dialing {
             Box::pin(std::future::pending())
         }
     }
-    let error = call(&hub(), &Trust::System, &Silent, Method::Get, "/", None, None).await.unwrap_err();
+    let error = call(&hub(), &Trust::System, &Nowhere, Method::Get, "/", None, None).await.unwrap_err();
+    assert!(matches!(error, RestError::Unreachable { .. }), "{error}");
+
+    #[derive(Default)]
+    struct Silent(std::sync::Mutex<Vec<tokio::io::DuplexStream>>);
+    impl Dial for Silent {
+        fn dial(&self, _address: &str) -> Dialing {
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            self.0.lock().unwrap().push(theirs);
+            Box::pin(async move { Ok(Box::new(ours) as crate::net::BoxedIo) })
+        }
+    }
+    let silent = Silent::default();
+    let error = call(&hub(), &Trust::System, &silent, Method::Get, "/", None, None).await.unwrap_err();
     assert!(matches!(error, RestError::TimedOut { .. }), "{error}");
 }
 

@@ -44,7 +44,9 @@ impl Default for SocketOptions {
         SocketOptions {
             ping_interval: Duration::from_secs(7),
             silence_max: Duration::from_secs(20),
-            message_bytes_max: 64 * 1024 * 1024,
+            // A record can be as long as the longest line of an agent (64 MiB) with what we put around it; one that
+            // did not fit would end every link that carries it.
+            message_bytes_max: 256 * 1024 * 1024,
             compress_from: 1024,
         }
     }

@@ -127,7 +127,7 @@ pub(crate) struct RunArguments {
     /// A name for the session
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// The machine to run on, as `qd runner list` names it [default: the least busy one that has the agent]
+    /// The machine to run on, as `qd runner list` names it [default: this one if it has the agent, else the least busy one that has it]
     #[arg(long, value_name = "NAME")]
     pub(crate) runner: Option<String>,
     /// When the machine is away, wait this many seconds for it instead of failing at once

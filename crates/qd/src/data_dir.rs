@@ -107,7 +107,7 @@ fn taken(path: &Path, lock: &mut File) -> CliError {
         "another server or runner (pid {pid}) already uses the data directory {}",
         path.display()
     ))
-    .hint("use it (`qd ls`), stop it, or start this one with another --data-dir")
+    .hint("use it (`qd ls`), stop it first, or name another directory with --data-dir")
 }
 
 #[cfg(test)]

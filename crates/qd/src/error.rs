@@ -174,6 +174,9 @@ fn refusal(message: &str) -> CliError {
         let session_id = first.split('\'').nth(1).unwrap_or("ID");
         return CliError::failed(first).hint(format!("open it again: qd restart {session_id}"));
     }
+    if let Some((first, _)) = message.split_once(';').filter(|_| words.contains("get_runners")) {
+        return CliError::failed(first).hint("`qd runner list` shows the runners");
+    }
     if let Some((first, _)) = message.split_once(';').filter(|_| words.contains("wait:true")) {
         return CliError::failed(first).hint(
             "start it there (`qd runner start`); `qd run` and `qd send` can wait for it: --wait SECONDS",
@@ -187,9 +190,7 @@ fn refusal(message: &str) -> CliError {
 }
 
 fn refusal_hint(words: &str) -> Option<&'static str> {
-    if words.contains("get_runners") {
-        Some("`qd runner list` shows the runners")
-    } else if words.contains("harness") {
+    if words.contains("harness") {
         Some("`qd doctor` shows which agents are ready; `--harness demo` needs nothing installed")
     } else if words.contains("session") && (words.contains("not found") || words.contains("no session")) {
         Some("`qd ls` shows the sessions")

@@ -1,6 +1,6 @@
 //! Calls to the hub's REST interface, with errors for people.
 
-use qd_link::net::TcpDial;
+use qd_link::net::{Dial, TcpDial};
 use qd_link::rest::{self, Method, RestError};
 use qd_link::tls::Trust;
 use qd_link::url::ServerUrl;
@@ -44,10 +44,21 @@ impl Rest {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Answer<T> {
+        self.call_by(&TcpDial, method, path, body).await
+    }
+
+    /// The same, over connections that `dial` opens.
+    pub(crate) async fn call_by<T: DeserializeOwned>(
+        &self,
+        dial: &dyn Dial,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Answer<T> {
         let body = body.map(serde_json::to_vec).transpose();
         let body = body.map_err(|error| CliError::failed(error.to_string()))?;
         let token = self.token.as_deref();
-        let called = rest::call(&self.url, &self.trust, &TcpDial, method, path, token, body.as_deref()).await;
+        let called = rest::call(&self.url, &self.trust, dial, method, path, token, body.as_deref()).await;
         let (status, body) = called?;
         if !(200..300).contains(&status) {
             return Ok(Err(Refusal { status, reason: reason(status, &body) }));

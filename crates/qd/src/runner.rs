@@ -17,6 +17,7 @@ use crate::output::Output;
 use crate::settings::{Environment, RunnerFlags, Settings};
 pub(crate) use invite::address_of_this_machine;
 pub(crate) use join::hostname;
+pub(crate) use link_state::LinkState;
 pub(crate) use membership::Membership;
 
 /// The flags a subcommand brings along.

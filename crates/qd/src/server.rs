@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{CliError, ErrorKind};
 use crate::output::Output;
-use crate::runner::Membership;
+use crate::runner::{LinkState, Membership};
 use crate::settings::Settings;
 
 /// What a running server leaves in its data directory for the command line.
@@ -94,12 +94,16 @@ pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions, CliError> {
 /// No hub runs on the data directory; on a runner's it is elsewhere.
 fn no_hub(settings: &Settings) -> CliError {
     match Membership::read(&settings.data_dir) {
-        Ok(Some(Membership { url, joined: true, .. })) => CliError::unreachable(format!(
-            "this machine is a runner of {url}; no hub runs here"
-        ))
-        .hint(format!(
-            "ask the hub with --url {url} and its --token, or start the runner: `qd runner start`"
-        )),
+        Ok(Some(Membership { url, fingerprint, joined: true, .. })) => {
+            let fingerprint = fingerprint.map(|it| format!(" --fingerprint {it}")).unwrap_or_default();
+            let start = match LinkState::read(&settings.data_dir) {
+                Some(_) => "",
+                None => "; or start the runner: `qd runner start`",
+            };
+            CliError::unreachable(format!("this machine is a runner of {url}; no hub runs here")).hint(format!(
+                "ask the hub with --url {url}{fingerprint} --token TOKEN (the file `owner-token` there){start}"
+            ))
+        }
         Ok(_) | Err(_) => {
             CliError::unreachable(format!("no server is running on {}", settings.data_dir.display()))
                 .hint("start one with `qd up`, or name one with --url and --token")

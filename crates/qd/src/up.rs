@@ -8,7 +8,6 @@ use std::io::ErrorKind as IoErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
-use qd_hub::HubTls;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +18,7 @@ use crate::output::Output;
 use crate::runner::{Membership, address_of_this_machine};
 use crate::server::Endpoint;
 use crate::settings::{Environment, Settings};
-use spine::Spine;
+use spine::{Sockets, Spine, local_socket};
 
 /// Threads that serve; more than a few gain nothing for one person's sessions.
 const WORKER_THREADS_MAX: usize = 4;
@@ -49,9 +48,11 @@ pub(crate) fn run(
     let token = data_dir.owner_token()?;
     let listener = bind(address)?;
     let tls = if encrypts { Some(tls::certificate(settings, address)?) } else { None };
+    let sockets = Sockets { listener, tls, local_socket: local_socket(settings) };
     let runtime = serving_runtime()?;
     let server = Server { settings, environment, output, mode, data_dir: &data_dir, token: &token };
-    let result = runtime.block_on(server.serve(listener, tls));
+    runtime.spawn(qd_runner::process::give_back_memory());
+    let result = runtime.block_on(server.serve(sockets));
     data_dir.remove_endpoint();
     runtime.shutdown_background();
     result
@@ -75,28 +76,30 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    async fn serve(&self, listener: TcpListener, tls: Option<HubTls>) -> Result<(), CliError> {
+    async fn serve(&self, sockets: Sockets) -> Result<(), CliError> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let mut terminations = signal(SignalKind::terminate())?;
         let mut hangups = signal(SignalKind::hangup())?;
-        let listen = listener.local_addr()?;
-        let scheme = if tls.is_some() { "https" } else { "http" };
+        let listen = sockets.listener.local_addr()?;
+        let scheme = if sockets.tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint {
             url: format!("{scheme}://{}", reachable(listen)),
             pid: std::process::id(),
-            fingerprint: tls.as_ref().map(|tls| tls.fingerprint().to_string()),
+            fingerprint: sockets.tls.as_ref().map(|tls| tls.fingerprint().to_string()),
             listen: Some(listen.to_string()),
         };
         let stop = CancellationToken::new();
-        let mut spine =
-            Spine::start(self.settings, self.environment, self.token, listener, tls, &stop).await?;
-        self.data_dir.write_endpoint(&endpoint)?;
-        self.announce(&endpoint, &spine)?;
-        let ended_early = tokio::select! {
-            result = spine.finished() => Some(result),
-            _ = interrupts.recv() => None,
-            _ = terminations.recv() => None,
-            _ = hangups.recv() => None,
+        let mut spine = Spine::start(self.settings, self.environment, self.token, sockets, &stop).await?;
+        let announced = self.announce(&endpoint, &spine);
+        let ended_early = match &announced {
+            // Whoever started it cannot hear where it is.
+            Err(_) => None,
+            Ok(()) => tokio::select! {
+                result = spine.finished() => Some(result),
+                _ = interrupts.recv() => None,
+                _ = terminations.recv() => None,
+                _ = hangups.recv() => None,
+            },
         };
         stop.cancel();
         if let Some(result) = ended_early {
@@ -104,16 +107,18 @@ impl Server<'_> {
                 .and(Err(CliError::failed("the server stopped by itself").hint("see the lines above")));
         }
         tokio::select! {
-            result = spine.finished() => result,
+            result = spine.finished() => announced.and(result),
             () = tokio::time::sleep(STOP_TIME_MAX) => {
                 tracing::warn!("not everything stopped in time; ending anyway");
-                Ok(())
+                announced
             }
             _ = interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
         }
     }
 
+    /// Says where the server is, to the command line and to whoever started it.
     fn announce(&self, endpoint: &Endpoint, spine: &Spine) -> Result<(), CliError> {
+        self.data_dir.write_endpoint(endpoint)?;
         let Endpoint { url, fingerprint, .. } = endpoint;
         if self.mode.ready_json || self.output.json {
             let fingerprint = fingerprint.as_deref();
@@ -144,6 +149,7 @@ impl Server<'_> {
             self.settings.data_dir.display()
         ))
     }
+
     /// Where other machines find a server that listens everywhere.
     fn address_for_others(&self, endpoint: &Endpoint) -> Option<String> {
         let listen: SocketAddr = endpoint.listen.as_ref()?.parse().ok()?;

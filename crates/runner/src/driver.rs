@@ -83,17 +83,24 @@ pub struct AgentFailure {
     pub error: String,
     /// The request was written and no reply came: whether it took effect is unknown.
     pub lost: bool,
+    /// The agent itself said so, which is a sign of life.
+    pub is_reply: bool,
 }
 
 impl AgentFailure {
-    /// The agent (or we) said no: nothing happened.
+    /// We said no: nothing happened.
     pub fn refused(error: impl Into<String>) -> Self {
-        AgentFailure { error: error.into(), lost: false }
+        AgentFailure { error: error.into(), lost: false, is_reply: false }
+    }
+
+    /// The agent said no: nothing happened.
+    pub fn replied(error: impl Into<String>) -> Self {
+        AgentFailure { is_reply: true, ..AgentFailure::refused(error) }
     }
 
     /// The agent died before it answered.
     pub fn lost(error: impl Into<String>) -> Self {
-        AgentFailure { error: error.into(), lost: true }
+        AgentFailure { error: error.into(), lost: true, is_reply: false }
     }
 }
 

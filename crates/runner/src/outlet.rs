@@ -79,7 +79,12 @@ impl Outlet {
         let (link, block) = {
             let mut state = self.lock();
             state.locals.deliver(&said);
-            match state.flow.publish(&said) {
+            let verdict = state.flow.publish(&said);
+            // The end of a session releases answers that waited for their place.
+            if state.flow.has_loose() {
+                self.wake.notify_one();
+            }
+            match verdict {
                 Verdict::Send { block, .. } => (state.link.clone(), block),
                 Verdict::Wake => return self.woken(state),
                 Verdict::Nothing => return,
@@ -181,6 +186,14 @@ impl Outlet {
         while self.lock().flow.has_loose() {
             tokio::time::sleep(LOOSE_POLL).await;
         }
+    }
+
+    /// The session is deleted; another one of its name begins anew.
+    pub(crate) fn forget(&self, session_id: &str) {
+        let mut state = self.lock();
+        state.flow.forget(session_id);
+        state.locals.forget(session_id);
+        self.woken(state);
     }
 
     /// A session of last time, known before its actor speaks.

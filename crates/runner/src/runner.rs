@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_store::{OutcomeLimits, RunnerStore, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -88,6 +88,7 @@ impl Runner {
             board: crate::board::Board::default(),
             submissions,
             agents: Arc::default(),
+            resuming: Arc::new(Semaphore::new(resuming_max())),
             ended: ended_sender,
         });
         let local = match &shared.config.local_socket {
@@ -198,6 +199,8 @@ impl Task {
 
     /// Stops all sessions at once, each in its own time, and closes the store.
     async fn stop(mut self) {
+        // Agents that wait for their turn to start need not any more.
+        self.shared.resuming.close();
         let sessions = std::mem::take(&mut *self.shared.outlet.directory());
         let mut waiting = Vec::new();
         for (_, sender) in sessions {
@@ -228,6 +231,11 @@ impl Task {
         }
         self.shared.store.close().await;
     }
+}
+
+/// Agents of last time that come up at once: starting one keeps about a core busy.
+fn resuming_max() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 fn outcome_limits() -> OutcomeLimits {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use qd_core::ledger::Token;
 use qd_core::session::AgentUp;
 use qd_wire::data::SessionState;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) use actor::{Shared, spawn_new, spawn_restored};
 pub(crate) use row::restore;
@@ -39,6 +39,8 @@ pub(crate) enum SessionInput {
     Started {
         generation: u32,
         result: Box<Result<Driver, String>>,
+        /// Held until the agent is ready, if it had to wait for its turn.
+        permit: Option<OwnedSemaphorePermit>,
     },
     /// The agent answers, or never will.
     Prepared {

@@ -59,6 +59,10 @@ pub trait KeyKeeper: Send + Sync {
     fn make_next(&self) -> Result<String, String>;
     /// The hub has taken the next key of this SHA-256: it counts from now on.
     fn promote(&self, key_hash: &str) -> Result<(), String>;
+    /// The SHA-256 in hex of a next key the hub has not confirmed yet.
+    fn pending(&self) -> Option<String> {
+        None
+    }
 }
 
 impl std::fmt::Debug for dyn KeyKeeper {
@@ -299,6 +303,13 @@ impl UplinkTask {
         match keys.make_next() {
             Ok(key_hash) => tell(&self.shared, origin, &LinkLine::Rekey { key_hash }),
             Err(error) => tracing::error!(error, "a new key cannot be made; the old one stays"),
+        }
+    }
+
+    /// The hub's word on the next key may have been lost with the last link, so it is named again.
+    fn name_next_key(&self, origin: u64) {
+        if let Some(key_hash) = self.shared.config.keys.as_ref().and_then(|keys| keys.pending()) {
+            tell(&self.shared, origin, &LinkLine::Rekey { key_hash });
         }
     }
 

@@ -3,7 +3,10 @@
 
 mod runner_support;
 
-use runner_support::Bench;
+use std::time::Duration;
+
+use qd_store::{OutcomeRow, OutcomeStatus, RunnerBatch, RunnerStore, StoreOptions};
+use runner_support::{Bench, PATIENCE};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
@@ -59,6 +62,100 @@ async fn a_runner_told_so_resumes_what_had_an_agent() {
     assert_eq!(bench.state().await["status"], "closed");
 }
 
+async fn statuses(bench: &mut Bench, sessions: &[String]) -> Vec<String> {
+    let mut statuses = Vec::new();
+    for session_id in sessions {
+        let state = bench.ok(json!({"cmd": "get_state", "session_id": session_id})).await;
+        statuses.push(state["status"].as_str().unwrap().to_owned());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn resumed_agents_take_turns_and_those_without_room_sleep_on() {
+    let mut bench = Bench::start(|config| config.max_sessions = 100).await;
+    // More than may start at once.
+    let turns = 2 * std::thread::available_parallelism().unwrap().get();
+    let sessions: Vec<String> = (0..turns + 3).map(|number| format!("s{number}")).collect();
+    for session_id in &sessions {
+        bench
+            .ok(json!({"cmd": "session.create", "session_id": session_id, "config": {"harness": "demo"}}))
+            .await;
+    }
+    bench.config.resume_at_start = true;
+    bench.config.max_sessions = turns + 2;
+    bench.restart(0).await;
+    let settled = async {
+        while statuses(&mut bench, &sessions).await.iter().any(|status| status == "starting") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, settled).await.expect("every agent gets its turn");
+    let statuses = statuses(&mut bench, &sessions).await;
+    assert_eq!(statuses.iter().filter(|status| *status == "idle").count(), turns + 2, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| *status == "dormant").count(), 1, "{statuses:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_failed_is_not_resumed() {
+    let mut bench = Bench::start(|config| config.resume_at_start = true).await;
+    left_behind(&mut bench, &["later"]).await;
+    bench.restart(0).await;
+    let state = bench.state().await;
+    assert_eq!((&state["status"], &state["queue"]["follow_up"][0]), (&json!("dormant"), &json!("later")));
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_deleted_lives_on_without_a_hole() {
+    let mut bench = Bench::start(|_| {}).await;
+    bench.create("demo").await;
+    bench.stop().await;
+    let delete = "CREATE TRIGGER keep BEFORE DELETE ON sessions BEGIN SELECT RAISE(ABORT, 'stuck'); END";
+    rusqlite::Connection::open(bench.database()).unwrap().execute_batch(delete).unwrap();
+    bench.restart(0).await;
+    let answer = bench.call(json!({"cmd": "session.delete", "session_id": "s"})).await;
+    assert!(answer["error"].as_str().unwrap().contains("could not be deleted"), "{answer}");
+    assert_eq!(bench.state().await["status"], "closed");
+    bench.ok(json!({"cmd": "session.restart", "session_id": "s"})).await;
+    let last = bench.state().await["seq"].as_u64().unwrap();
+    let from = bench.lines.len();
+    // Everything again from the spool: what was said around the failure is in it.
+    bench.restart(0).await;
+    bench.find(from, "the last record", |line| line["type"] == "event" && line["seq"] == last).await;
+    let records = bench.lines[from..].iter().filter(|line| line["event"] != "session.resync");
+    let seqs: Vec<u64> = records.filter_map(|line| line["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=last).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn of_what_was_cut_off_only_an_abort_needs_no_words() {
+    let mut bench = Bench::start(|_| {}).await;
+    bench.create("demo").await;
+    bench.stop().await;
+    let store = RunnerStore::open(&bench.database(), StoreOptions::default()).unwrap();
+    let row = |cmd: &str| OutcomeRow {
+        principal: "anna".into(),
+        id: cmd.into(),
+        session_id: "s".into(),
+        idempotency_key: Some(cmd.into()),
+        fingerprint: vec![0; 32].into(),
+        cmd: cmd.into(),
+        response_json: Some(r#"{"begun":""}"#.into()),
+        created_at: qd_link::clock::now_ms(),
+        status: OutcomeStatus::InFlight,
+    };
+    let outcomes = vec![row("abort"), row("compact"), row("abort_retry")];
+    let batch = RunnerBatch { session_id: "s".into(), outcomes, ..RunnerBatch::default() };
+    store.commit(batch).await.unwrap();
+    store.close().await;
+    let from = bench.lines.len();
+    bench.restart(0).await;
+    bench.find(from, "the warning", |line| line["event"] == "notify").await;
+    bench.state().await;
+    let warnings = bench.warnings(from);
+    assert!(warnings.len() == 1 && warnings[0].starts_with("'compact' was cut off"), "{warnings:?}");
+}
+
 /// A session whose agent was killed while these waited for it.
 async fn left_behind(bench: &mut Bench, messages: &[&str]) {
     bench.create("pi").await;
@@ -94,6 +191,21 @@ async fn an_input_that_was_on_its_way_when_the_agent_died_is_told_and_not_run_ag
     bench.find(from, "the end", idle).await;
     assert_eq!(bench.said(), ["work", "second", "third"]);
     assert_eq!(bench.warnings(from), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_yes_with_the_last_breath_is_told_whichever_is_heard_first() {
+    let mut bench = Bench::start(|_| {}).await;
+    bench.create("pi").await;
+    for _ in 0..3 {
+        let from = bench.lines.len();
+        assert_eq!(bench.prompt("die").await["disposition"], "started");
+        bench.event(from, "agent.error").await;
+        bench.event(from, "notify").await;
+        bench.state().await;
+        let warnings = bench.warnings(from);
+        assert!(warnings.len() == 1 && warnings[0].ends_with("missing:\ndie"), "{warnings:?}");
+    }
 }
 
 #[tokio::test]

@@ -73,6 +73,21 @@ async fn sessions_are_listed_read_and_followed_without_a_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_not_deleted_behind_its_hubs_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    let socket = config.local_socket.clone().unwrap();
+    let runner = TestRunner::start(config, Uplink::None).await;
+    let mut client = Local::connect(&socket).await;
+    client.create("s1").await;
+    let refused = client.call("s1", "session.delete", json!({})).await;
+    assert!(refused["error"].as_str().unwrap().contains("through its hub"), "{refused}");
+    assert_eq!(client.call("s1", "get_state", json!({})).await["data"]["status"], "idle");
+    assert_eq!(client.call("s1", "session.close", json!({})).await["success"], true);
+    runner.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_attach_replays_what_is_asked_for_and_goes_on_live() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());

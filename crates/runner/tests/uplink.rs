@@ -134,6 +134,7 @@ async fn commands_and_records_in_floods_both_arrive() {
     runner.end().await;
 }
 
+/// What happened to the keys: `made`, then what was promoted.
 #[derive(Default)]
 struct Keys(Mutex<Vec<String>>);
 
@@ -146,6 +147,10 @@ impl KeyKeeper for Keys {
     fn promote(&self, key_hash: &str) -> Result<(), String> {
         self.0.lock().map_err(|error| error.to_string())?.push(key_hash.into());
         Ok(())
+    }
+
+    fn pending(&self) -> Option<String> {
+        (self.0.lock().ok()?.last()? == "made").then(|| "abc".into())
     }
 }
 
@@ -165,8 +170,41 @@ async fn heartbeats_come_at_once_and_keys_rotate() {
     hub.say(json!({ "type": "runner.rotate" })).await;
     let rekey = hub.find("the next key", |line| line["type"] == "runner.rekey").await;
     assert_eq!(rekey["key_hash"], "abc");
+    // The hub's answer is lost with the link, so the key is named again.
+    drop(hub);
+    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let rekey = hub.find("the next key again", |line| line["type"] == "runner.rekey").await;
+    assert_eq!(rekey["key_hash"], "abc");
     hub.say(json!({ "type": "runner.rekeyed", "key_hash": "abc" })).await;
     until("the key is promoted", || async { *keys.0.lock().unwrap() == ["made", "abc"] }).await;
+    drop(hub);
+    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    hub.find("a heartbeat", |line| line["type"] == "runner.heartbeat").await;
+    assert!(hub.events.iter().all(|line| line["type"] != "runner.rekey"), "it is taken: {:?}", hub.events);
+    runner.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_cannot_be_stored_still_says_how_it_stands() {
+    let directory = tempfile::tempdir().unwrap();
+    let door = Door::closed();
+    let mut links = door.open();
+    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
+    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    hub.create("s").await;
+    let disk = rusqlite::Connection::open(directory.path().join("runner.db")).unwrap();
+    let full = "CREATE TRIGGER full BEFORE INSERT ON spool BEGIN SELECT RAISE(ABORT, 'full'); END";
+    disk.execute_batch(full).unwrap();
+    hub.command("p", "s", "prompt", json!({ "message": "/text" })).await;
+    hub.find("the disk is full", |line| line["key"] == "qd.store").await;
+    for _ in 0..3 {
+        let read = hub.read.clone();
+        drop(hub);
+        hub = HubEnd::accept(&mut links, &read).await;
+        assert_eq!(hub.hello["sessions"][0]["state"]["session_id"], "s", "{}", hub.hello);
+    }
+    disk.execute_batch("DROP TRIGGER full").unwrap();
+    hub.find("the end of the turn", |line| line["event"] == "agent.idle").await;
     runner.end().await;
 }
 

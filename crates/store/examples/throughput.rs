@@ -88,6 +88,7 @@ async fn hub(path: &Path, batch: u64, body: &Bytes) -> Outcome<()> {
     let store = HubStore::open(path, StoreOptions::default())?;
     let opened = start.elapsed();
     let sessions: Vec<Arc<str>> = (0..16).map(|number| format!("session-{number}").into()).collect();
+    let runner: Arc<str> = "r1".into();
     let rows = if batch == 1 { ROWS / 8 } else { ROWS };
     let start = Instant::now();
     let mut pending = std::collections::VecDeque::new();
@@ -97,6 +98,7 @@ async fn hub(path: &Path, batch: u64, body: &Bytes) -> Outcome<()> {
         let records = (first..first + batch)
             .map(|seq| RecordIn {
                 session_id: Arc::clone(session),
+                runner_id: Arc::clone(&runner),
                 seq,
                 ts: seq as i64,
                 event: Cow::Borrowed("tool.end"),
@@ -192,6 +194,7 @@ fn message(number: i64) -> RecordIn {
     };
     RecordIn {
         session_id: "talk".into(),
+        runner_id: "r1".into(),
         seq: number as u64,
         ts: number,
         event: Cow::Borrowed("stream.message_end"),

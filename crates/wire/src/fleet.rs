@@ -22,7 +22,9 @@ pub struct Invite {
 }
 
 /// Body of `POST /api/runners/join`. Repeating it with the same key is no second use of the code.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct JoinRequest {
     /// The secret part of the invite's code.
     pub code: String,
@@ -32,6 +34,9 @@ pub struct JoinRequest {
     pub hostname: String,
     pub os: String,
     pub version: String,
+    /// Only if this hub knows the runner by this key already (its address has changed); otherwise 404, and the code
+    /// stays good. So a key is never shown to a hub it was not made for.
+    pub known_only: Option<bool>,
 }
 
 /// Answer of `POST /api/runners/join`.

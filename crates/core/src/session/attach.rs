@@ -7,6 +7,9 @@ use qd_wire::event::Event;
 use super::Session;
 use crate::outbox::Outbox;
 
+/// Stores number records with 40 bits; half of them are left for what comes after.
+const SKIP_TO_MAX: u64 = 1 << 39;
+
 impl Session {
     /// The answer to `session.attach`. The hub adds a snapshot of messages where one is due.
     pub fn attach(&self, after: Option<u64>) -> AttachData {
@@ -34,9 +37,12 @@ impl Session {
         self.emit(now, &Event::SessionResync { attach: Box::new(attach) }, out);
     }
 
-    /// A number somebody else has seen is never given again, whatever became of our own records.
+    /// A number somebody else has seen is never given again, whatever became of our own records. One that no
+    /// session can have reached is not believed: after it there would be no numbers left.
     pub fn skip_to(&mut self, seq: u64) {
-        self.memory.last_seq = self.memory.last_seq.max(seq);
+        if seq <= SKIP_TO_MAX {
+            self.memory.last_seq = self.memory.last_seq.max(seq);
+        }
     }
 
     fn partial(&self) -> Option<Partial> {

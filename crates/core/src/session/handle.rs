@@ -111,6 +111,7 @@ impl Session {
 
     fn turn_settled(&mut self, now: i64, aborted: bool, out: &mut Outbox) {
         self.close_open_work(now, "The turn ended before the tool did", out);
+        self.accepted_are_read();
         let turn = self.turn.take().unwrap_or_default();
         let reason = turn.outcome(aborted);
         if reason == StopReason::Error {

@@ -118,6 +118,7 @@ impl Session {
         }
         self.status_texts.clear();
         self.delivery_lost(now, out);
+        self.expected_are_unanswered();
         self.accepted_lost(now, out);
         self.keep_queue();
         self.expected_prompts.clear();

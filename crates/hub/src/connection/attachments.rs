@@ -9,7 +9,7 @@ use tokio::time::Duration;
 use super::{AttachFrame, Attached, Connection, JobDone, Mail, Mailbox};
 use crate::command::{id_text, request_resync};
 use crate::frame;
-use crate::reads::{HubCommand, Read, SNAPSHOT_MESSAGES, attach_away, push_list};
+use crate::reads::{AwayAttach, HubCommand, Read, SNAPSHOT_MESSAGES, attach_away, push_list};
 use crate::registry::{Hub, SessionEntry};
 use crate::reply::ReplyTo;
 use crate::ring::{Subscription, Taken};
@@ -44,7 +44,18 @@ enum Mode {
 pub(super) enum Job {
     Read(HubCommand),
     Snapshot(Box<Attached>),
-    Replay { session: Arc<SessionEntry>, generation: u64, after: u64, until: u64 },
+    Replay {
+        session: Arc<SessionEntry>,
+        generation: u64,
+        after: u64,
+        until: u64,
+    },
+    /// What a client has missed of a session whose runner is away.
+    AwayResync {
+        session: Arc<SessionEntry>,
+        generation: u64,
+        after: u64,
+    },
 }
 
 impl Connection {
@@ -54,7 +65,7 @@ impl Connection {
         let mut has_ended = false;
         for attachment in &mut self.attachments {
             if attachment.mode == Mode::Lagged && self.outgoing.is_empty() {
-                attachment.start_resync(&self.hub, &self.mailbox);
+                self.jobs.extend(attachment.start_resync(&self.hub, &self.mailbox));
             }
             if attachment.mode != Mode::Live || !attachment.subscription.is_ready() {
                 has_ended |= attachment.has_ended();
@@ -232,12 +243,19 @@ impl Attachment {
         self.mode == Mode::Live && self.session.is_over() && !self.subscription.is_ready()
     }
 
-    fn start_resync(&mut self, hub: &Hub, mailbox: &Arc<Mailbox>) {
+    /// Asks the runner where the session stands; if it is away, the hub has to read that itself.
+    fn start_resync(&mut self, hub: &Hub, mailbox: &Arc<Mailbox>) -> Option<Job> {
         self.mode = Mode::Resyncing;
         let (after, generation) = (self.subscription.seq, self.generation);
-        if !request_resync(hub, mailbox, &self.session, after, generation) {
-            mailbox.put(Mail::ResyncFailed { generation, is_session_gone: false });
+        let is_session_gone = self.session.is_over();
+        if !is_session_gone && request_resync(hub, mailbox, &self.session, after, generation) {
+            return None;
         }
+        if !is_session_gone && hub.is_away(&self.session.runner_id) {
+            return Some(Job::AwayResync { session: Arc::clone(&self.session), generation, after });
+        }
+        mailbox.put(Mail::ResyncFailed { generation, is_session_gone });
+        None
     }
 }
 
@@ -249,7 +267,7 @@ impl Job {
     async fn run(self, hub: &Hub, mailbox: &Arc<Mailbox>) -> JobDone {
         match self {
             Job::Read(HubCommand { reply, read: Read::AwayAttach { session, after } }) => {
-                match attach_away(hub, mailbox, &reply, session, after).await {
+                match attach_away(hub, mailbox, session, AwayAttach::Asked { reply: &reply, after }).await {
                     Ok(attached) => JobDone::Attached(attached),
                     Err(error) => {
                         let error = format!("The hub cannot read its store: {error}");
@@ -261,6 +279,15 @@ impl Job {
                 Ok(frames) => JobDone::Frames(frames),
                 Err((reply, error)) => JobDone::ReadFailed { reply, error, attaches: false },
             },
+            Job::AwayResync { session, generation, after } => {
+                match attach_away(hub, mailbox, session, AwayAttach::Resync { after, generation }).await {
+                    Ok(attached) => JobDone::Attached(attached),
+                    Err(error) => {
+                        tracing::error!(%error, "a client that fell behind cannot be told what it missed");
+                        JobDone::Failed { generation, after }
+                    }
+                }
+            }
             Job::Snapshot(attached) => JobDone::Snapshot(snapshot(hub, attached).await),
             Job::Replay { session, generation, after, until } => {
                 match replay(hub, &session.id, after, until).await {

@@ -40,7 +40,6 @@ pub(crate) struct Mailbox {
     attaching: AtomicUsize,
     /// When one of its subscriptions last fell behind, in unix milliseconds.
     lagged_at: AtomicI64,
-    shows_sessions: AtomicBool,
 }
 
 /// How much may wait for a client.
@@ -136,17 +135,7 @@ impl Mailbox {
             in_flight: AtomicUsize::new(0),
             attaching: AtomicUsize::new(0),
             lagged_at: AtomicI64::new(0),
-            shows_sessions: AtomicBool::new(false),
         })
-    }
-
-    /// The client has asked for the list of sessions: it is told of changes to it from now on.
-    pub(crate) fn show_sessions(&self) {
-        self.shows_sessions.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn shows_sessions(&self) -> bool {
-        self.shows_sessions.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_lag(&self) {

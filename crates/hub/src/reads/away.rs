@@ -13,18 +13,25 @@ use crate::connection::{AttachFrame, Attached, Mailbox};
 use crate::frame;
 use crate::registry::{Hub, SessionEntry};
 use crate::reply::ReplyTo;
-use crate::runner_link::order_burial;
+use crate::runner_link::{order_burials, resync_text};
 
 /// How long records that were read may take to be committed before somebody else's attach goes past them.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
+
+/// Why a client follows a session of the hub's own accord.
+pub(crate) enum AwayAttach<'a> {
+    /// It has asked for that.
+    Asked { reply: &'a ReplyTo, after: Option<u64> },
+    /// It fell behind: it has everything up to `after`, and its place there has this generation.
+    Resync { after: u64, generation: u64 },
+}
 
 /// Answers an attach: what the client lacks comes from the store, what the runner sends later from the ring.
 pub(crate) async fn attach(
     hub: &Hub,
     mailbox: &Arc<Mailbox>,
-    reply: &ReplyTo,
     session: Arc<SessionEntry>,
-    after: Option<u64>,
+    attach: AwayAttach<'_>,
 ) -> Result<Box<Attached>, StoreError> {
     // What the runner's last link brought comes first: its live events go on with a message that is not told here.
     // A store that fails must not keep readers out for ever; they are resynced when the runner is back.
@@ -34,8 +41,14 @@ pub(crate) async fn attach(
     let subscription = session.ring.subscribe(Arc::clone(mailbox));
     // All records up to here are stored, and those after it come to the subscription.
     let seq = subscription.seq;
+    let (after, resync_of) = match attach {
+        AwayAttach::Asked { after, .. } => (after, None),
+        AwayAttach::Resync { after, generation } => (Some(after), Some(generation)),
+    };
     let resume = if after.is_some_and(|after| after > seq) { Resume::Gap } else { Resume::Ok };
-    let data = json(&AttachData {
+    let has_snapshot = resume == Resume::Gap || after.is_none();
+    let replay = after.filter(|_| !has_snapshot).map(|after| (after, seq));
+    let data = AttachData {
         resume,
         seq,
         replay_until: None,
@@ -43,33 +56,43 @@ pub(crate) async fn attach(
         pending_input: Vec::new(),
         partial: None,
         messages: None,
-    });
+    };
     // The messages go before the closing brace of the data.
-    let mut before = reply.success_text(&data);
-    let rest = before.split_off(before.len() - 2);
-    let has_snapshot = resume == Resume::Gap || after.is_none();
-    let replay = after.filter(|_| !has_snapshot).map(|after| (after, seq));
+    let (before, rest) = match attach {
+        AwayAttach::Asked { reply, .. } => {
+            let mut before = reply.success_text(&json(&data));
+            let rest = before.split_off(before.len() - 2);
+            (before, rest)
+        }
+        AwayAttach::Resync { .. } => {
+            let cursor = replay.map_or(seq, |(after, _)| after);
+            (
+                resync_text(&session.id, &session.runner_id, now_ms(), &json(&data), (cursor, seq)),
+                b"}".to_vec(),
+            )
+        }
+    };
     let frame = if has_snapshot {
         AttachFrame::WithMessages { before, after: rest }
     } else {
         AttachFrame::Ready(frame::text_of(&[&before, &rest]))
     };
-    Ok(Box::new(Attached { session, subscription, frame, replay, resync_of: None, is_away: true }))
+    Ok(Box::new(Attached { session, subscription, frame, replay, resync_of, is_away: true }))
 }
 
 /// How the session stood when the hub last heard of it.
 pub(super) async fn state(hub: &Hub, session: &SessionEntry) -> Result<SessionState, StoreError> {
-    let row = stored(hub, &session.id).await?;
-    let model = row.provider.zip(row.model);
+    let row = stored(hub, session).await?;
+    let model = row.provider.clone().zip(row.model.clone());
     Ok(SessionState {
         session_id: session.id.to_string(),
         runner_id: session.runner_id.to_string(),
-        harness: row.harness,
+        harness: row.harness.clone(),
         status: SessionStatus::Offline,
         phase: None,
         detail: None,
-        cwd: (!row.cwd.is_empty()).then_some(row.cwd),
-        title: row.title,
+        cwd: (!row.cwd.is_empty()).then(|| row.cwd.clone()),
+        title: row.title.clone(),
         model: model.map(|(provider, model_id)| ModelRef { provider, model_id }),
         thinking_level: None,
         auto_compaction: None,
@@ -89,24 +112,50 @@ pub(super) async fn state(hub: &Hub, session: &SessionEntry) -> Result<SessionSt
     })
 }
 
-async fn stored(hub: &Hub, session_id: &str) -> Result<HubSession, StoreError> {
-    Ok(hub.store.session(session_id).await?.unwrap_or_default())
+async fn stored(hub: &Hub, session: &SessionEntry) -> Result<Arc<HubSession>, StoreError> {
+    if let Some(row) = session.known_row() {
+        return Ok(row);
+    }
+    let seq = session.committed_seq();
+    let row = Arc::new(hub.store.session(&session.id).await?.unwrap_or_default());
+    session.learn_row(seq, &row);
+    Ok(row)
 }
 
-/// Deletes a session here, and leaves word for its runner.
-pub(super) async fn bury(hub: &Hub, session: &Arc<SessionEntry>) -> Result<(), StoreError> {
-    // First the name is taken, then the rows go: a runner that comes meanwhile does not revive it.
+/// Deletes a session here, and leaves word for its runner. An error says what to do.
+pub(super) async fn bury(hub: &Hub, session: &Arc<SessionEntry>) -> Result<(), String> {
+    let _alone = session.burying.lock().await;
+    if session.is_over() {
+        return Ok(());
+    }
+    // First the name is taken: a runner that comes meanwhile does not revive it. Then what its last link brought
+    // comes to rest: rows that come after the others are gone would be another session's.
     hub.bury(&session.id, &session.runner_id);
-    if let Err(error) = hub.store.bury_session(&session.id, &session.runner_id, now_ms()).await {
+    hub.forget_session(session);
+    session.set_doomed(true);
+    if let Err(error) = remove_rows(hub, session).await {
+        session.set_doomed(false);
+        hub.remember_session(Arc::clone(session));
         hub.unbury(&session.id);
+        // A runner that has come just now was welcomed without it. It comes again, and sends what was not taken.
+        if let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.newest_link()) {
+            link.end();
+        }
         return Err(error);
     }
-    hub.forget_session(session);
+    hub.note_buried(&session.id);
     session.end();
     hub.tell_session(session, SessionChange::Deleted);
-    // A runner that has come just now was welcomed with the session still in it.
     if let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) {
-        order_burial(&link, &session.id);
+        order_burials(hub, &session.runner_id, &link);
     }
     Ok(())
+}
+
+async fn remove_rows(hub: &Hub, session: &SessionEntry) -> Result<(), String> {
+    if tokio::time::timeout(SETTLE_MAX, session.when_settled()).await.is_err() {
+        return Err("Events of the session still wait to be stored; delete it again later".to_owned());
+    }
+    let buried = hub.store.bury_session(&session.id, &session.runner_id, now_ms()).await;
+    buried.map(drop).map_err(|error| format!("The hub cannot change its store: {error}"))
 }

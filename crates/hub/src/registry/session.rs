@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use qd_store::HubSession;
 use qd_wire::data::SessionStatus;
@@ -19,15 +19,24 @@ pub(crate) struct SessionEntry {
     /// The record that was missing when a link of its runner was ended for it; 0 for none.
     pub(crate) missing_seq: AtomicU64,
     /// Pieces of the stream that wait for a commit; while there are any, later ones queue behind them.
-    pub(crate) uncommitted: AtomicUsize,
+    uncommitted: AtomicUsize,
     /// None of them waits any more.
     settled: Notify,
     /// Its runner did not name it when it came. Written by the link's reader only.
     pub(crate) is_orphan: AtomicBool,
     /// It was deleted: who still follows it may stop.
     is_over: AtomicBool,
+    /// It is being deleted: nothing more of it is stored.
+    is_doomed: AtomicBool,
+    /// Held by who deletes it.
+    pub(crate) burying: tokio::sync::Mutex<()>,
+    /// Its row in the store, with the last record that was committed when it was read: nothing but records changes
+    /// it, so many who ask while its runner is away cost one read.
+    row: Mutex<Option<(u64, Arc<HubSession>)>>,
     status: AtomicU8,
     pending_inputs: AtomicU32,
+    /// What its runner last said of it is as of this record: records up to it are history for lists.
+    described_seq: AtomicU64,
 }
 
 impl SessionEntry {
@@ -42,8 +51,12 @@ impl SessionEntry {
             settled: Notify::new(),
             is_orphan: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            is_doomed: AtomicBool::new(false),
+            burying: tokio::sync::Mutex::default(),
+            row: Mutex::default(),
             status: AtomicU8::new(SessionStatus::Starting as u8),
             pending_inputs: AtomicU32::new(0),
+            described_seq: AtomicU64::new(0),
         }
     }
 
@@ -64,13 +77,25 @@ impl SessionEntry {
     /// new one has read nothing yet.
     pub(crate) fn start_over(&self) {
         self.last_seq.store(self.committed_seq(), Ordering::Relaxed);
-        self.uncommitted.store(0, Ordering::Release);
+        self.uncommitted.store(0, Ordering::SeqCst);
         self.settled.notify_waiters();
+        *self.row.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// A piece of the stream that waited for a commit has been dealt with.
+    /// One more piece of the stream waits for a commit.
+    pub(crate) fn begin_one(&self) {
+        // In one order with `is_doomed`: who deletes the session waits for this piece, or the piece is not stored.
+        self.uncommitted.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Nothing that was read still waits for a commit.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.uncommitted.load(Ordering::SeqCst) == 0
+    }
+
+    /// Such a piece has been dealt with.
     pub(crate) fn settle_one(&self) {
-        if self.uncommitted.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.uncommitted.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.settled.notify_waiters();
         }
     }
@@ -79,11 +104,32 @@ impl SessionEntry {
     pub(crate) async fn when_settled(&self) {
         loop {
             let settled = self.settled.notified();
-            if self.uncommitted.load(Ordering::Acquire) == 0 {
+            if self.is_settled() {
                 return;
             }
             settled.await;
         }
+    }
+
+    /// Whether the session is being deleted, so that nothing more of it is to be stored.
+    pub(crate) fn set_doomed(&self, is_doomed: bool) {
+        self.is_doomed.store(is_doomed, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.is_doomed.load(Ordering::SeqCst)
+    }
+
+    /// What was read of its row, if nothing was committed since.
+    pub(crate) fn known_row(&self) -> Option<Arc<HubSession>> {
+        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seq, row) = row.as_ref()?;
+        (*seq == self.committed_seq()).then(|| Arc::clone(row))
+    }
+
+    /// Keeps the row, which was read when everything up to `seq` was committed.
+    pub(crate) fn learn_row(&self, seq: u64, row: &Arc<HubSession>) {
+        *self.row.lock().unwrap_or_else(PoisonError::into_inner) = Some((seq, Arc::clone(row)));
     }
 
     /// Nothing more will be published: those who follow it leave when they have taken all.
@@ -113,6 +159,18 @@ impl SessionEntry {
     /// True if that is news.
     pub(crate) fn set_status(&self, status: SessionStatus) -> bool {
         self.status.swap(status as u8, Ordering::Relaxed) != status as u8
+    }
+
+    /// The runner has said how the session stands as of record `seq`. True if the status is news.
+    pub(crate) fn describe(&self, status: SessionStatus, pending_inputs: usize, seq: u64) -> bool {
+        self.described_seq.store(seq, Ordering::Relaxed);
+        self.set_pending_inputs(pending_inputs);
+        self.set_status(status)
+    }
+
+    /// Whether a record was known when the runner last said how the session stands.
+    pub(crate) fn is_described(&self, seq: u64) -> bool {
+        seq <= self.described_seq.load(Ordering::Relaxed)
     }
 
     pub(crate) fn pending_inputs(&self) -> u32 {

@@ -37,9 +37,18 @@ struct Run<'a> {
 
 enum Piece<'a> {
     Whole(&'a [u8]),
-    Delta(Delta<'a>, Vec<&'a str>),
+    Text(Text<'a>),
     /// A newer one has come.
     Gone,
+}
+
+/// Pieces of one text that follow each other.
+struct Text<'a> {
+    first: Delta<'a>,
+    more: Vec<&'a str>,
+    /// Where the text ends so far, if the pieces say where they begin. Kept, since counting the characters of all
+    /// pieces for each new one would take a time that grows with their square.
+    end: Option<u64>,
 }
 
 /// Live events of which only the newest matters.
@@ -73,12 +82,14 @@ impl<'a> Run<'a> {
         match kind(whole, payload) {
             Kind::Delta(delta) => {
                 let last = self.pieces.iter_mut().rev().find(|piece| !matches!(piece, Piece::Gone));
-                if let Some(Piece::Delta(first, more)) = last
-                    && first.is_continued_by(more, &delta)
+                if let Some(Piece::Text(text)) = last
+                    && text.is_continued_by(&delta)
                 {
-                    more.push(delta.text);
+                    text.more.push(delta.text);
+                    text.end = delta.end();
                 } else {
-                    self.pieces.push(Piece::Delta(delta, Vec::new()));
+                    let end = delta.end();
+                    self.pieces.push(Piece::Text(Text { first: delta, more: Vec::new(), end }));
                 }
             }
             Kind::Replaced(replaced) => {
@@ -99,9 +110,9 @@ impl<'a> Run<'a> {
         for piece in self.pieces.drain(..) {
             match piece {
                 Piece::Whole(whole) => self.out.put_slice(whole),
-                Piece::Delta(delta, more) if more.is_empty() => self.out.put_slice(delta.frame),
-                Piece::Delta(delta, more) => {
-                    let parts = [delta.before, delta.text].into_iter().chain(more).chain([delta.after]);
+                Piece::Text(Text { first, more, .. }) if more.is_empty() => self.out.put_slice(first.frame),
+                Piece::Text(Text { first, more, .. }) => {
+                    let parts = [first.before, first.text].into_iter().chain(more).chain([first.after]);
                     let length = parts.clone().map(str::len).sum();
                     frame::put_text_header(&mut self.out, length);
                     parts.for_each(|part| self.out.put_slice(part.as_bytes()));
@@ -112,20 +123,18 @@ impl<'a> Run<'a> {
     }
 }
 
+impl Text<'_> {
+    /// Whether another piece goes on where this text ends.
+    fn is_continued_by(&self, next: &Delta<'_>) -> bool {
+        let is_same = self.first.stream == next.stream && self.first.content_index == next.content_index;
+        is_same && self.end == next.offset
+    }
+}
+
 impl Delta<'_> {
-    /// Whether another piece goes on where this one, with what was joined to it, ends.
-    fn is_continued_by(&self, more: &[&str], next: &Delta<'_>) -> bool {
-        if self.stream != next.stream || self.content_index != next.content_index {
-            return false;
-        }
-        match (self.offset, next.offset) {
-            (Some(offset), Some(next)) => {
-                let joined = more.iter().map(|text| characters(text)).sum::<u64>();
-                offset + characters(self.text) + joined == next
-            }
-            (None, None) => true,
-            _ => false,
-        }
+    /// Where its text ends, if it says where it begins.
+    fn end(&self) -> Option<u64> {
+        self.offset.map(|offset| offset.saturating_add(characters(self.text)))
     }
 }
 

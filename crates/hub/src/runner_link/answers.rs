@@ -173,8 +173,13 @@ impl Answer {
         let (before, rest) = match resync_of {
             Some(_) => {
                 let cursor = replay.map_or(head.seq, |(after, _)| after);
-                let text =
-                    resync_text(&session_id, &self.pending.runner_id, body.ts, data, (cursor, head.seq));
+                let text = resync_text(
+                    &session_id,
+                    &self.pending.runner_id,
+                    body.ts,
+                    data.get(),
+                    (cursor, head.seq),
+                );
                 (text, b"}".to_vec())
             }
             None => {
@@ -213,7 +218,7 @@ impl Answer {
             return;
         };
         // They have every record up to here: nothing is left to replay.
-        let mut text = resync_text(&entry.id, &entry.runner_id, body.ts, data, (head.seq, head.seq));
+        let mut text = resync_text(&entry.id, &entry.runner_id, body.ts, data.get(), (head.seq, head.seq));
         text.push(b'}');
         entry.ring.publish(frame::text(&text), None);
     }
@@ -246,11 +251,11 @@ fn join(before: &[u8], after: &[u8]) -> Bytes {
 
 /// A `session.resync` event without its closing brace: the runner's account, told as a gap. Its `seq` is the cursor
 /// the client now has: the records it missed follow, up to `replay_until`; only live events are lost.
-fn resync_text(
+pub(crate) fn resync_text(
     session_id: &str,
     runner_id: &str,
     ts: i64,
-    data: &RawValue,
+    data: &str,
     (cursor, replay_until): (u64, u64),
 ) -> Vec<u8> {
     let mut text = format!(
@@ -259,7 +264,7 @@ fn resync_text(
         json_string(session_id),
         json_string(runner_id),
     );
-    if let Ok(fields) = serde_json::from_str::<Fields<'_>>(data.get()) {
+    if let Ok(fields) = serde_json::from_str::<Fields<'_>>(data) {
         let replaced = ["session_id", "resume", "seq", "replay_until"];
         for (name, value) in fields.0.iter().filter(|(name, _)| !replaced.contains(&name.as_ref())) {
             text.push(',');

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use bytes::{BufMut, Bytes, BytesMut};
 use qd_store::RecordIn;
 
-use super::Outbox;
+use super::hello::SESSION_ID_BYTES_MAX;
 use super::refusals::{Refusals, belongs_to};
+use super::{Outbox, RunnerIdentity};
 use crate::config::PlantedBug;
 use crate::effects::{self, Note};
 use crate::frame;
@@ -68,6 +69,8 @@ struct Mark {
 pub(super) struct Splitter<'a> {
     hub: &'a Hub,
     runner_id: &'a Arc<str>,
+    /// What a runner of our own process writes needs no check.
+    is_local: bool,
     outbox: &'a Arc<Outbox>,
     refusals: &'a mut Refusals,
     groups: Vec<Group>,
@@ -109,14 +112,15 @@ enum Admission {
 /// Takes one block of a link apart.
 pub(super) fn split(
     hub: &Hub,
-    runner_id: &Arc<str>,
+    identity: &RunnerIdentity,
     outbox: &Arc<Outbox>,
     refusals: &mut Refusals,
     block: &Bytes,
 ) -> Split {
     let mut splitter = Splitter {
         hub,
-        runner_id,
+        runner_id: &identity.runner_id,
+        is_local: identity.is_local,
         outbox,
         refusals,
         groups: Vec::new(),
@@ -158,7 +162,8 @@ impl Splitter<'_> {
         if line.is_empty() {
             return false;
         }
-        match head::parse(line, self.runner_id) {
+        let checked = if self.is_local { Ok(()) } else { head::check(line) };
+        match checked.and_then(|()| head::parse(line, self.runner_id)) {
             Ok(Line::Event(head)) => {
                 self.event(&head);
                 return self.missing.is_some();
@@ -206,7 +211,10 @@ impl Splitter<'_> {
             let end = group.out.len();
             group.records.push(Mark { seq, ts: head.ts, event: head.event.to_string(), start, end });
         }
-        group.notes.extend(effects::note(&head.event, &head.tail));
+        // A record from the spool may be older than what the runner said of the session in its hello.
+        let is_history = head.seq.is_some_and(|seq| group.entry.is_described(seq));
+        let note = effects::note(&head.event, &head.tail);
+        group.notes.extend(note.filter(|note| !(is_history && note.is_of_a_moment())));
     }
 
     /// Makes the group of a session the current one; events of one session mostly follow each other. False for
@@ -256,6 +264,10 @@ impl Splitter<'_> {
 
     /// A session that starts here, unless its name is not free.
     fn newborn(&mut self, session_id: &str) -> Option<Arc<SessionEntry>> {
+        if session_id.len() > SESSION_ID_BYTES_MAX {
+            tracing::warn!(runner = %self.runner_id, bytes = session_id.len(), "the name of a session is too long; skipped");
+            return None;
+        }
         if let Some(owner) = self.hub.buried_at(session_id) {
             if owner == *self.runner_id {
                 tracing::debug!(session = session_id, "an event of a deleted session; skipped");
@@ -304,8 +316,7 @@ impl Splitter<'_> {
             let frames = out.freeze();
             let records = records.into_iter().map(|mark| {
                 let body = frames.slice(mark.start..mark.end);
-                let runner_id = self.runner_id;
-                effects::record(&entry, runner_id, mark.seq, mark.ts, mark.event, body)
+                effects::record(&entry, mark.seq, mark.ts, mark.event, body)
             });
             let records = records.collect();
             self.steps.push(Step::Frames { entry, frames, records, notes });

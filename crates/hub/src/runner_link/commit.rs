@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use qd_store::{RecordIn, StoreError};
 use qd_wire::mux::SessionChange;
-use qd_wire::mux::SystemEvent;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +15,6 @@ use super::answers::Answer;
 use super::{LinkState, Outbox};
 use crate::effects::{self, Note};
 use crate::registry::{Hub, SessionEntry};
-use crate::reply;
 
 /// Records and bytes in one transaction.
 const BATCH_RECORDS_MAX: usize = 4096;
@@ -49,12 +47,47 @@ pub(super) enum Commit {
     },
 }
 
+impl Commit {
+    /// The bytes that wait with it.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Commit::Frames { frames, .. } => frames.len(),
+            Commit::Answer { answer, .. } | Commit::Forget { answer: Some(answer), .. } => answer.tail.len(),
+            Commit::Ack { .. } | Commit::Forget { answer: None, .. } => 0,
+        }
+    }
+}
+
+/// A piece and its share of the room for what waits; giving the piece up or finishing it frees the share.
+pub(super) struct Queued<T> {
+    pub(super) it: T,
+    pub(super) room: OwnedSemaphorePermit,
+}
+
 /// A piece whose records are in the store.
 enum Stored {
-    Frames { entry: Arc<SessionEntry>, frames: Bytes, seq: Option<u64>, notes: Vec<Note> },
-    Ack { entry: Arc<SessionEntry>, seq: u64 },
-    Answer { entry: Arc<SessionEntry>, answer: Answer },
-    Forget { entry: Arc<SessionEntry>, answer: Option<Answer> },
+    Frames {
+        entry: Arc<SessionEntry>,
+        frames: Bytes,
+        seq: Option<u64>,
+        notes: Vec<Note>,
+    },
+    Ack {
+        entry: Arc<SessionEntry>,
+        seq: u64,
+    },
+    Answer {
+        entry: Arc<SessionEntry>,
+        answer: Answer,
+    },
+    Forget {
+        entry: Arc<SessionEntry>,
+        answer: Option<Answer>,
+    },
+    /// Its session is deleted. Should that fail, the runner sends it again.
+    Dropped {
+        entry: Arc<SessionEntry>,
+    },
 }
 
 /// The link is to end while the store fails; the runner still has the records.
@@ -64,18 +97,18 @@ struct Stopped;
 pub(super) struct Committer {
     pub(super) hub: Arc<Hub>,
     pub(super) outbox: Arc<Outbox>,
-    pub(super) queue: mpsc::Receiver<Commit>,
+    pub(super) queue: mpsc::Receiver<Queued<Commit>>,
     pub(super) link: Arc<LinkState>,
     pub(super) stop: CancellationToken,
     /// Taken from the queue while the store failed.
-    backlog: VecDeque<Commit>,
+    backlog: VecDeque<Queued<Commit>>,
 }
 
 impl Committer {
     pub(super) fn new(
         hub: Arc<Hub>,
         outbox: Arc<Outbox>,
-        queue: mpsc::Receiver<Commit>,
+        queue: mpsc::Receiver<Queued<Commit>>,
         link: Arc<LinkState>,
         stop: CancellationToken,
     ) -> Self {
@@ -91,7 +124,7 @@ impl Committer {
             let mut next = Some(first);
             while let Some(commit) = next {
                 // Records of the session's next life must not go with the old one.
-                let is_last = matches!(commit, Commit::Forget { .. });
+                let is_last = matches!(commit.it, Commit::Forget { .. });
                 bytes += collect(commit, &mut records, &mut pieces);
                 let is_full = records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX;
                 next = if is_full || is_last { None } else { self.try_next() };
@@ -106,39 +139,49 @@ impl Committer {
                 }
             }
         }
+        self.fails_no_more();
     }
 
     /// The link is to end and the store fails: the runner still has the records, and those who wait for an answer
     /// are told that it does not come.
-    fn give_up(mut self, pieces: Vec<Stored>) {
+    fn give_up(mut self, pieces: Vec<Queued<Stored>>) {
         self.queue.close();
+        self.fails_no_more();
         for piece in pieces {
-            match piece {
-                Stored::Answer { answer, .. } => answer.give_up(&self.hub),
-                Stored::Forget { entry, answer } => give_up(&self.hub, Commit::Forget { entry, answer }),
-                Stored::Frames { .. } | Stored::Ack { .. } => {}
-            }
+            let commit = match piece.it {
+                Stored::Answer { entry, answer } => Commit::Answer { entry, answer },
+                Stored::Forget { entry, answer } => Commit::Forget { entry, answer },
+                Stored::Frames { entry, .. } | Stored::Ack { entry, .. } | Stored::Dropped { entry } => {
+                    entry.settle_one();
+                    continue;
+                }
+            };
+            give_up(&self.hub, commit);
         }
         let mut left = std::mem::take(&mut self.backlog);
         while let Ok(commit) = self.queue.try_recv() {
             left.push_back(commit);
         }
-        left.into_iter().for_each(|commit| give_up(&self.hub, commit));
+        left.into_iter().for_each(|commit| give_up(&self.hub, commit.it));
     }
 
-    async fn next(&mut self) -> Option<Commit> {
+    async fn next(&mut self) -> Option<Queued<Commit>> {
         match self.backlog.pop_front() {
             Some(commit) => Some(commit),
             None => self.queue.recv().await,
         }
     }
 
-    fn try_next(&mut self) -> Option<Commit> {
+    fn try_next(&mut self) -> Option<Queued<Commit>> {
         self.backlog.pop_front().or_else(|| self.queue.try_recv().ok())
     }
 
     /// Stores a batch, however long that takes.
-    async fn store(&mut self, records: Vec<RecordIn>, pieces: &mut Vec<Stored>) -> Result<(), Stopped> {
+    async fn store(
+        &mut self,
+        records: Vec<RecordIn>,
+        pieces: &mut Vec<Queued<Stored>>,
+    ) -> Result<(), Stopped> {
         // Effects are made again from the bodies if a batch has to be repeated; copying them would cost every
         // batch.
         let copies: Vec<RecordIn> = records.iter().map(shallow).collect();
@@ -166,7 +209,10 @@ impl Committer {
                     self.recovered();
                     return Ok(Ok(()));
                 }
-                Err(error) if is_refusal(&error) => return Ok(Err(error)),
+                Err(error) if is_refusal(&error) => {
+                    self.recovered();
+                    return Ok(Err(error));
+                }
                 Err(error) => {
                     tracing::error!(%error, session = %entry.id, "a session cannot be deleted yet");
                     self.pause(&error, &mut Vec::new(), &mut wait).await?;
@@ -179,12 +225,11 @@ impl Committer {
     async fn pause(
         &mut self,
         error: &StoreError,
-        pieces: &mut Vec<Stored>,
+        pieces: &mut Vec<Queued<Stored>>,
         wait: &mut Duration,
     ) -> Result<(), Stopped> {
         if !self.link.is_failing.swap(true, Ordering::AcqRel) {
-            let text = format!("The hub cannot store events and holds them back: {error}");
-            self.hub.broadcast(&reply::system_error(None, &text));
+            self.hub.note_store_failure(error);
         }
         self.answer_early(pieces);
         if self.stop.is_cancelled() || matches!(error, StoreError::Closed) {
@@ -199,19 +244,24 @@ impl Committer {
     }
 
     fn recovered(&self) {
+        self.fails_no_more();
+        self.hub.note_store_success();
+    }
+
+    /// The store works for this link, or the link needs it no more.
+    fn fails_no_more(&self) {
         if self.link.is_failing.swap(false, Ordering::AcqRel) {
-            let message = "The hub stores events again".to_owned();
-            self.hub.broadcast(&reply::system(SystemEvent::Notice { message }));
+            self.hub.note_failing_link_gone();
         }
     }
 
-    fn answer_early(&mut self, pieces: &mut Vec<Stored>) {
+    fn answer_early(&mut self, pieces: &mut Vec<Queued<Stored>>) {
         for piece in std::mem::take(pieces) {
-            match piece {
+            match piece.it {
                 Stored::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                piece => pieces.push(piece),
+                it => pieces.push(Queued { it, room: piece.room }),
             }
         }
         while self.backlog.len() < BACKLOG_MAX
@@ -220,16 +270,17 @@ impl Committer {
             self.backlog.push_back(commit);
         }
         for commit in std::mem::take(&mut self.backlog) {
-            match commit {
+            match commit.it {
                 Commit::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                commit => self.backlog.push_back(commit),
+                it => self.backlog.push_back(Queued { it, room: commit.room }),
             }
         }
     }
 
-    async fn announce(&mut self, piece: Stored) -> Result<(), Stopped> {
+    async fn announce(&mut self, piece: Queued<Stored>) -> Result<(), Stopped> {
+        let Queued { it: piece, room } = piece;
         let entry = match piece {
             Stored::Frames { entry, frames, seq, notes } => {
                 entry.ring.make_room(frames.len(), &self.link.patience).await;
@@ -262,25 +313,33 @@ impl Committer {
                 }
                 entry
             }
+            Stored::Dropped { entry } => entry,
         };
         entry.settle_one();
+        drop(room);
         Ok(())
     }
 }
 
 /// A piece that cannot be committed before its link ends.
 pub(super) fn give_up(hub: &Hub, commit: Commit) {
-    match commit {
-        Commit::Frames { .. } | Commit::Ack { .. } => {}
-        Commit::Answer { answer, .. } => answer.give_up(hub),
+    let entry = match commit {
+        Commit::Frames { entry, .. } | Commit::Ack { entry, .. } => entry,
+        Commit::Answer { entry, answer } => {
+            answer.give_up(hub);
+            entry
+        }
         Commit::Forget { entry, answer } => {
             // Its copy is still stored, so it can be deleted again.
-            hub.remember_session(entry);
+            hub.remember_session(Arc::clone(&entry));
             if let Some(answer) = answer {
                 answer.give_up(hub);
             }
+            entry
         }
-    }
+    };
+    // Who waits for what was read waits no longer for this.
+    entry.settle_one();
 }
 
 fn pass_early(hub: &Hub, entry: &Arc<SessionEntry>, answer: Answer) {
@@ -289,22 +348,23 @@ fn pass_early(hub: &Hub, entry: &Arc<SessionEntry>, answer: Answer) {
 }
 
 /// Splits a piece into what is stored and what is announced afterwards.
-fn collect(commit: Commit, batch: &mut Vec<RecordIn>, pieces: &mut Vec<Stored>) -> usize {
-    let (piece, bytes) = match commit {
+fn collect(commit: Queued<Commit>, batch: &mut Vec<RecordIn>, pieces: &mut Vec<Queued<Stored>>) -> usize {
+    let bytes = commit.it.bytes();
+    let it = match commit.it {
+        // Records of a session that is deleted would bring it back, and an ack would count for the next of its name.
+        Commit::Frames { entry, .. } | Commit::Ack { entry, .. } if entry.is_doomed() || entry.is_over() => {
+            Stored::Dropped { entry }
+        }
         Commit::Frames { entry, frames, mut records, notes } => {
             let seq = records.last().map(|record| record.seq);
-            let bytes = frames.len();
-            // Records of a session that was deleted meanwhile would bring it back.
-            if !entry.is_over() {
-                batch.append(&mut records);
-            }
-            (Stored::Frames { entry, frames, seq, notes }, bytes)
+            batch.append(&mut records);
+            Stored::Frames { entry, frames, seq, notes }
         }
-        Commit::Ack { entry, seq } => (Stored::Ack { entry, seq }, 0),
-        Commit::Answer { entry, answer } => (Stored::Answer { entry, answer }, 0),
-        Commit::Forget { entry, answer } => (Stored::Forget { entry, answer }, 0),
+        Commit::Ack { entry, seq } => Stored::Ack { entry, seq },
+        Commit::Answer { entry, answer } => Stored::Answer { entry, answer },
+        Commit::Forget { entry, answer } => Stored::Forget { entry, answer },
     };
-    pieces.push(piece);
+    pieces.push(Queued { it, room: commit.room });
     bytes
 }
 
@@ -318,8 +378,7 @@ fn is_refusal(error: &StoreError) -> bool {
 async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> {
     for record in records {
         let mut whole = shallow(record);
-        let runner_id = hub.session(&record.session_id).map(|entry| Arc::clone(&entry.runner_id));
-        effects::restore(&mut whole, runner_id.as_deref().unwrap_or_default());
+        effects::restore(&mut whole);
         let Err(error) = hub.store.append(vec![whole]).await else { continue };
         if !is_refusal(&error) {
             return Err(error);
@@ -340,6 +399,7 @@ async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> 
 fn shallow(record: &RecordIn) -> RecordIn {
     RecordIn {
         session_id: Arc::clone(&record.session_id),
+        runner_id: Arc::clone(&record.runner_id),
         seq: record.seq,
         ts: record.ts,
         event: record.event.clone(),

@@ -19,6 +19,11 @@ use crate::registry::{Hub, Runner};
 /// Ids of the hub's own deletes: no command of a client has such a one.
 pub(super) const BURIAL_ID: &str = "bury:";
 
+/// Sessions that one runner may name; each costs the hub some memory for as long as it knows it.
+const HELLO_SESSIONS_MAX: usize = 10_000;
+/// The longest name of a session in bytes; it is kept in memory, and is part of every line.
+pub(super) const SESSION_ID_BYTES_MAX: usize = 256;
+
 /// The packing of blocks this hub knows.
 const COMPRESSION: &str = "deflate";
 
@@ -39,25 +44,19 @@ impl Ingest {
         for entry in self.hub.sessions_of(&runner.id) {
             entry.start_over();
         }
+        // Nothing is read from the store here: many clients may be reading, and the runner would wait for them all.
         let note = self.noted(&hello);
         note_runner(&self.hub, note).await;
-        match self.hub.store.runner(&runner.id).await {
-            Ok(Some(row)) => runner.learn(&row),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(runner = %runner.id, %error, "what is stored of a runner cannot be read")
-            }
-        }
-        let still_buried = self.buried(&runner, &hello).await;
+        self.unbury_lost(&runner, &hello).await;
         self.welcome(&hello);
-        for session_id in &still_buried {
-            order_burial(&self.link, session_id);
-        }
+        order_burials(&self.hub, &runner.id, &self.link);
         // Those who waited come first; the second time for those who came in between.
         send_waiting(&self.hub, &runner, Some(&self.link));
         if !runner.open(&self.link, &hello) {
             return Err(Ended);
         }
+        // Who buries a session from now on sees the link; who did so since the welcome did not.
+        order_burials(&self.hub, &runner.id, &self.link);
         runner.note_seen();
         tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has come");
         self.hub.tell_runner(&runner);
@@ -96,7 +95,13 @@ impl Ingest {
             }
         }
         let mut refused = Vec::new();
-        for session in &hello.sessions {
+        for (number, session) in hello.sessions.iter().enumerate() {
+            if let Some(reason) = beyond_bounds(number, &session.session_id) {
+                if self.refusals.note(&session.session_id, &reason) {
+                    refused.push(RefusedSession { session_id: session.session_id.clone(), reason });
+                }
+                continue;
+            }
             let buried_at = self.hub.buried_at(&session.session_id);
             if buried_at.as_ref() == Some(&runner_id) {
                 continue;
@@ -111,12 +116,12 @@ impl Ingest {
             };
             entry.is_orphan.store(false, Ordering::Relaxed);
             if let Some(state) = &session.state {
-                entry.set_status(state.status);
-                entry.set_pending_inputs(state.pending_input.len());
+                entry.describe(state.status, state.pending_input.len(), state.seq);
             } else if entry.status() == SessionStatus::Starting {
                 entry.set_status(SessionStatus::Dormant);
             }
         }
+        self.drop_empty_orphans();
         let sessions = self.hub.sessions_of(&runner_id).into_iter().map(|entry| WelcomeSession {
             session_id: entry.id.to_string(),
             last_seq: entry.committed_seq(),
@@ -130,6 +135,16 @@ impl Ingest {
         };
         if let Err(error) = self.link.outbox.push(&line_of(&LinkLine::Welcome(welcome))) {
             tracing::warn!(runner = %runner_id, %error, "the runner cannot be welcomed");
+        }
+    }
+
+    /// Sessions that the runner does not have and of which nothing is stored were never more than a name.
+    fn drop_empty_orphans(&self) {
+        for entry in self.hub.sessions_of(&self.identity.runner_id) {
+            if entry.is_orphan.load(Ordering::Relaxed) && entry.committed_seq() == 0 {
+                self.hub.forget_session(&entry);
+                entry.end();
+            }
         }
     }
 
@@ -153,30 +168,19 @@ impl Ingest {
         }
     }
 
-    /// The deleted sessions that the runner still has; what it no longer names is forgotten.
-    async fn buried(&self, runner: &Runner, hello: &RunnerHello) -> Vec<Arc<str>> {
-        match self.hub.store.buried_sessions(&runner.id).await {
-            Ok(sessions) => {
-                sessions.into_iter().for_each(|session_id| self.hub.bury(&session_id.into(), &runner.id));
-            }
-            Err(error) => tracing::error!(runner = %runner.id, %error, "deleted sessions cannot be read"),
-        }
+    /// Deleted sessions that the runner does not have any more are forgotten.
+    async fn unbury_lost(&self, runner: &Runner, hello: &RunnerHello) {
         let named: HashSet<&str> = hello.sessions.iter().map(|session| &*session.session_id).collect();
-        let mut still_there = Vec::new();
         for session_id in self.hub.buried_of(&runner.id) {
-            if named.contains(&*session_id) {
-                still_there.push(session_id);
-            } else {
+            if !named.contains(&*session_id) {
                 unbury(&self.hub, &session_id).await;
             }
         }
-        still_there
     }
 
     /// The runner's answer to such an order.
     pub(super) fn buried_for_good(&self, session_id: &str, success: bool, tail: &str) {
-        let is_own = self.hub.buried_at(session_id).is_some_and(|owner| owner == self.identity.runner_id);
-        if !is_own {
+        if !self.hub.is_burial_told(session_id, &self.link) {
             return;
         }
         if !success && !super::answers::says_not_found(tail) {
@@ -191,8 +195,24 @@ impl Ingest {
     }
 }
 
-/// Tells a runner to delete a session that was deleted while it was away.
-pub(crate) fn order_burial(link: &Link, session_id: &str) {
+/// Why a session of a hello is not taken, for its name or its place in the list.
+fn beyond_bounds(number: usize, session_id: &str) -> Option<String> {
+    if session_id.len() > SESSION_ID_BYTES_MAX {
+        return Some(format!("The name is longer than {SESSION_ID_BYTES_MAX} bytes; take another one"));
+    }
+    (number >= HELLO_SESSIONS_MAX).then(|| {
+        format!("The runner has more than {HELLO_SESSIONS_MAX} sessions; delete some and connect again")
+    })
+}
+
+/// Tells a runner to delete the sessions that were deleted while it was away, each once on this link.
+pub(crate) fn order_burials(hub: &Hub, runner_id: &str, link: &Arc<Link>) {
+    for session_id in hub.buried_to_tell(runner_id, link) {
+        order_burial(link, &session_id);
+    }
+}
+
+fn order_burial(link: &Link, session_id: &str) {
     let (id, session) = (json_string(&format!("{BURIAL_ID}{session_id}")), json_string(session_id));
     let line = format!(
         "{{\"type\":\"command\",\"id\":{id},\"user_id\":\"owner\",\"connection_id\":\"hub\",\

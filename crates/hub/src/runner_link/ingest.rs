@@ -7,12 +7,12 @@ use bytes::{Buf, Bytes};
 use qd_link::memory::{LinkReceiver, LinkSender};
 use qd_store::RunnerNote;
 use qd_wire::link::{LinkLine, RunnerHeartbeat};
-use tokio::sync::mpsc;
-use tokio::time::{Duration, Instant, timeout, timeout_at};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
 use super::answers::Answer;
 use super::block::{Step, split};
-use super::commit::{Commit, give_up};
+use super::commit::{Commit, Queued, give_up};
 use super::hello::{BURIAL_ID, note_runner};
 use super::refusals::Refusals;
 use super::{Link, LinkState, RunnerIdentity, line_of};
@@ -20,12 +20,14 @@ use crate::clock::now_ms;
 use crate::config::PlantedBug;
 use crate::effects::apply_notes;
 use crate::head::{self, Line};
-use crate::registry::{Hub, Runner, SessionEntry};
+use crate::registry::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub, Runner, SessionEntry};
 
 /// A connection that says no hello for this long is not a runner.
 const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How often a connected runner is noted in the store as seen.
 const NOTE_INTERVAL_MS: i64 = 60_000;
+/// How long a link that is to end still waits for room among what is to be committed.
+const ROOM_GRACE: Duration = Duration::from_secs(1);
 /// Bytes of a key's hash.
 const KEY_HASH_BYTES: usize = 32;
 
@@ -35,7 +37,7 @@ pub(super) struct Ingest {
     pub(super) identity: RunnerIdentity,
     pub(super) link: Arc<Link>,
     pub(super) sender: LinkSender,
-    commits: mpsc::Sender<Commit>,
+    commits: mpsc::Sender<Queued<Commit>>,
     state: Arc<LinkState>,
     pub(super) refusals: Refusals,
     /// Known from its hello on.
@@ -53,7 +55,7 @@ impl Ingest {
         identity: RunnerIdentity,
         link: Arc<Link>,
         sender: LinkSender,
-        commits: mpsc::Sender<Commit>,
+        commits: mpsc::Sender<Queued<Commit>>,
         state: Arc<LinkState>,
     ) -> Self {
         let refusals = Refusals::new(Arc::clone(&link), identity.clone());
@@ -124,8 +126,7 @@ impl Ingest {
         let Some(runner) = &self.runner else { return Ok(()) };
         runner.note_seen();
         while !block.is_empty() {
-            let split =
-                split(&self.hub, &self.identity.runner_id, &self.link.outbox, &mut self.refusals, &block);
+            let split = split(&self.hub, &self.identity, &self.link.outbox, &mut self.refusals, &block);
             for step in split.steps {
                 self.step(step).await?;
             }
@@ -143,7 +144,7 @@ impl Ingest {
     async fn step(&mut self, step: Step) -> Result<(), Ended> {
         match step {
             Step::Frames { entry, frames, records, notes } => {
-                if records.is_empty() && entry.uncommitted.load(Ordering::Acquire) == 0 {
+                if records.is_empty() && entry.is_settled() {
                     entry.ring.make_room(frames.len(), &self.state.patience).await;
                     entry.ring.publish(frames, None);
                     apply_notes(&self.hub, &entry, &notes);
@@ -154,15 +155,15 @@ impl Ingest {
                 {
                     self.link.outbox.ack(&entry.id, last.seq);
                 }
-                entry.uncommitted.fetch_add(1, Ordering::AcqRel);
+                entry.begin_one();
                 self.commit(Commit::Frames { entry, frames, records, notes }).await
             }
             Step::Ack { entry, seq } => {
-                if entry.uncommitted.load(Ordering::Acquire) == 0 {
+                if entry.is_settled() {
                     self.link.outbox.ack(&entry.id, seq);
                     return Ok(());
                 }
-                entry.uncommitted.fetch_add(1, Ordering::AcqRel);
+                entry.begin_one();
                 self.commit(Commit::Ack { entry, seq }).await
             }
             Step::Answer { id, session_id, success, tail } => {
@@ -183,7 +184,7 @@ impl Ingest {
         }
     }
 
-    async fn answer(&self, answer: Answer, entry: Option<Arc<SessionEntry>>) -> Result<(), Ended> {
+    async fn answer(&mut self, answer: Answer, entry: Option<Arc<SessionEntry>>) -> Result<(), Ended> {
         let Some(entry) = entry else {
             answer.deliver(&self.hub, None);
             return Ok(());
@@ -192,26 +193,45 @@ impl Ingest {
             return self.forget(entry, Some(answer)).await;
         }
         let may_pass = self.state.is_failing.load(Ordering::Acquire) && !answer.needs_store();
-        if may_pass || entry.uncommitted.load(Ordering::Acquire) == 0 {
+        if may_pass || entry.is_settled() {
             answer.deliver(&self.hub, Some(&entry));
             return Ok(());
         }
-        entry.uncommitted.fetch_add(1, Ordering::AcqRel);
+        entry.begin_one();
         self.commit(Commit::Answer { entry, answer }).await
     }
 
     /// Ends a session here and now, so that what follows under its name is read as a new one.
-    async fn forget(&self, entry: Arc<SessionEntry>, answer: Option<Answer>) -> Result<(), Ended> {
+    async fn forget(&mut self, entry: Arc<SessionEntry>, answer: Option<Answer>) -> Result<(), Ended> {
+        self.refusals.forget(&entry.id);
         self.hub.forget_session(&entry);
-        entry.uncommitted.fetch_add(1, Ordering::AcqRel);
+        entry.begin_one();
         self.commit(Commit::Forget { entry, answer }).await
     }
 
+    /// Queues a piece for its commit, as soon as there is room for its bytes.
     async fn commit(&self, commit: Commit) -> Result<(), Ended> {
-        self.commits.send(commit).await.map_err(|refused| {
-            give_up(&self.hub, refused.0);
+        let Some(room) = self.room_for(&commit).await else {
+            give_up(&self.hub, commit);
+            return Err(Ended);
+        };
+        self.commits.send(Queued { it: commit, room }).await.map_err(|refused| {
+            give_up(&self.hub, refused.0.it);
             Ended
         })
+    }
+
+    /// `None` when the link is to end and there is still no room, since the store fails for other links.
+    async fn room_for(&self, commit: &Commit) -> Option<OwnedSemaphorePermit> {
+        let units = (commit.bytes() / COMMIT_UNIT_BYTES + 1).min(COMMIT_UNITS_MAX);
+        let room = Arc::clone(&self.hub.commit_room);
+        // Nobody closes it, and who holds some of it is in a queue that is worked off: this cannot wait for itself.
+        let room = room.acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
+        tokio::select! {
+            biased;
+            room = room => room.ok(),
+            () = async { self.link.stop.cancelled().await; sleep(ROOM_GRACE).await } => None,
+        }
     }
 
     async fn runner_line(&mut self, kind: &str, line: &str) -> Result<(), Ended> {

@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::patience::Patience;
 use crate::registry::Hub;
+pub(crate) use answers::resync_text;
 use commit::Committer;
-pub(crate) use hello::order_burial;
+pub(crate) use hello::order_burials;
 use ingest::Ingest;
 pub(crate) use outbox::Outbox;
 
@@ -54,6 +55,11 @@ impl Link {
         if let Err(error) = self.outbox.push(&line_of(&LinkLine::Refused { reason: reason.to_owned() })) {
             tracing::debug!(%error, "a runner cannot be told why its link ends");
         }
+        self.stop.cancel();
+    }
+
+    /// Ends the link; its runner comes again.
+    pub(crate) fn end(&self) {
         self.stop.cancel();
     }
 

@@ -10,6 +10,10 @@ use crate::head::json_string;
 /// Bytes of commands that may wait for a runner.
 const OUTBOX_BYTES_MAX: usize = 64 << 20;
 
+/// A block has no more bytes than this, unless its only line has: with all that may wait here in one block, a link
+/// would have to carry messages greater than its bound.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+
 /// Lines for a runner. Putting something in never waits: acks are merged per session, and commands beyond
 /// the bound are refused. So the reader of the link never waits for the writer.
 #[derive(Default)]
@@ -70,21 +74,14 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// All that waits as one block; `None` after the last one.
+    /// The next block of what waits; `None` after the last one.
     async fn next(&self) -> Option<Bytes> {
         loop {
             {
                 let mut state = self.lock();
-                let mut block = std::mem::take(&mut state.lines);
-                for (session_id, seq) in std::mem::take(&mut state.acks) {
-                    let session_id = json_string(&session_id);
-                    block.extend_from_slice(
-                        format!("{{\"type\":\"ack\",\"session_id\":{session_id},\"seq\":{seq}}}\n")
-                            .as_bytes(),
-                    );
-                }
+                let block = state.take_block();
                 if !block.is_empty() {
-                    return Some(block.freeze());
+                    return Some(block);
                 }
                 if state.is_finished {
                     return None;
@@ -99,6 +96,32 @@ impl Outbox {
     }
 }
 
+impl OutboxState {
+    /// Whole lines first, then acks: so the welcome, which is the first line of all, comes before any ack.
+    fn take_block(&mut self) -> Bytes {
+        let mut block = self.take_lines();
+        while block.len() < BLOCK_BYTES_MAX
+            && let Some((session_id, seq)) = self.acks.pop_first()
+        {
+            let session_id = json_string(&session_id);
+            block.extend_from_slice(
+                format!("{{\"type\":\"ack\",\"session_id\":{session_id},\"seq\":{seq}}}\n").as_bytes(),
+            );
+        }
+        block.freeze()
+    }
+
+    fn take_lines(&mut self) -> BytesMut {
+        if self.lines.len() <= BLOCK_BYTES_MAX {
+            return std::mem::take(&mut self.lines);
+        }
+        let end = memchr::memrchr(b'\n', &self.lines[..BLOCK_BYTES_MAX])
+            .or_else(|| memchr::memchr(b'\n', &self.lines));
+        let bytes = end.map_or(self.lines.len(), |end| end + 1);
+        self.lines.split_to(bytes)
+    }
+}
+
 /// Writes to the link until the outbox is finished and empty, or the other end is gone.
 pub(super) async fn write(outbox: Arc<Outbox>, link: LinkSender) {
     while let Some(block) = outbox.next().await {
@@ -106,5 +129,33 @@ pub(super) async fn write(outbox: Arc<Outbox>, link: LinkSender) {
             outbox.close();
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_outbox_is_given_out_in_blocks_of_whole_lines_and_the_acks_come_too() {
+        let outbox = Outbox::default();
+        let (short, long) = ([&[b'x'; 99_999][..], b"\n"].concat(), [&[b'y'; 2 << 20][..], b"\n"].concat());
+        for _ in 0..25 {
+            outbox.push(&short).unwrap();
+        }
+        outbox.push(&long).unwrap();
+        outbox.push(&short).unwrap();
+        outbox.ack(&Arc::from("s"), 7);
+        outbox.finish();
+        let (mut bytes, mut text) = (0, Vec::new());
+        while let Some(block) = outbox.next().await {
+            assert!(block.ends_with(b"\n"));
+            assert!(block.len() <= BLOCK_BYTES_MAX + 64 || block.len() == long.len(), "{}", block.len());
+            bytes += block.len();
+            text.extend_from_slice(&block);
+        }
+        let ack = b"{\"type\":\"ack\",\"session_id\":\"s\",\"seq\":7}\n";
+        assert_eq!(bytes, 26 * short.len() + long.len() + ack.len());
+        assert!(text.windows(ack.len()).any(|found| found == ack));
     }
 }

@@ -25,6 +25,11 @@ impl Refusals {
         !self.sessions.is_empty() && self.sessions.contains(session_id)
     }
 
+    /// The session is gone; what comes under its name is another one.
+    pub(super) fn forget(&mut self, session_id: &str) {
+        self.sessions.remove(session_id);
+    }
+
     /// Refuses a session, and tells the runner so if it does not know it yet.
     pub(super) fn refuse(&mut self, session_id: &str, reason: &str) {
         if !self.note(session_id, reason) {

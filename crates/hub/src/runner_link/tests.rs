@@ -142,3 +142,69 @@ async fn a_connection_without_a_hello_is_closed() {
     assert!(link.receiver.recv().await.is_none());
     assert!(hub.runner("r").is_none());
 }
+
+const RECORD: &[u8] = b"{\"type\":\"event\",\"session_id\":\"s\",\"runner_id\":\"r\",\"ts\":1,\"seq\":1,\
+    \"event\":\"session.created\",\"resumed\":false,\"harness\":\"demo\"}\n";
+
+#[tokio::test]
+async fn what_waits_for_the_store_is_bounded_for_all_links_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let hub = hub(&directory);
+    // Other links hold all the room.
+    let units = u32::try_from(crate::registry::COMMIT_UNITS_MAX).unwrap();
+    let all = Arc::clone(&hub.commit_room).acquire_many_owned(units).await.unwrap();
+    let (mut link, task, this) = connect(&hub).await;
+    link.sender.send(Bytes::from_static(RECORD)).await.unwrap();
+    while hub.session("s").is_none_or(|entry| entry.is_settled()) {
+        tokio::task::yield_now().await;
+    }
+    assert!(hub.store.session("s").await.unwrap().is_none());
+    // A link that is to end does not wait for the others for long, and nobody waits for what it gives up.
+    this.end();
+    task.await.unwrap();
+    let entry = hub.session("s").unwrap();
+    assert!(entry.is_settled() && entry.committed_seq() == 0);
+    while link.receiver.recv().await.is_some() {}
+    drop(all);
+    let (mut link, _task, _) = connect(&hub).await;
+    link.sender.send(Bytes::from_static(RECORD)).await.unwrap();
+    let ack = link.receiver.recv().await.unwrap();
+    assert!(ack.starts_with(b"{\"type\":\"ack\""), "{ack:?}");
+    loop {
+        if hub.commit_room.available_permits() == crate::registry::COMMIT_UNITS_MAX {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    hub.store.close().await;
+}
+
+#[tokio::test]
+async fn a_runner_is_told_once_of_a_deleted_session_and_only_when_its_tombstone_stands() {
+    let directory = tempfile::tempdir().unwrap();
+    let hub = hub(&directory);
+    let (session_id, runner_id): (Arc<str>, Arc<str>) = (Arc::from("gone"), Arc::from("r"));
+    hub.bury(&session_id, &runner_id);
+    let (mut link, _task, this) = connect(&hub).await;
+    order_burials(&hub, "r", &this);
+    // An answer nobody asked for frees no name.
+    let answer = b"{\"type\":\"response\",\"id\":\"bury:gone\",\"success\":true}\n";
+    link.sender.send(Bytes::from_static(answer)).await.unwrap();
+    link.sender.send(Bytes::from_static(RECORD)).await.unwrap();
+    let ack = link.receiver.recv().await.unwrap();
+    assert!(ack.starts_with(b"{\"type\":\"ack\""), "what came before it is read: {ack:?}");
+    assert!(!hub.is_burial_told("gone", &this) && hub.buried_of("r").is_empty());
+    hub.store.bury_session("gone", "r", 1).await.unwrap();
+    hub.note_buried("gone");
+    order_burials(&hub, "r", &this);
+    order_burials(&hub, "r", &this);
+    let order = link.receiver.recv().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&order).matches("bury:gone").count(), 1);
+    assert!(hub.buried_at("gone").is_some(), "its name is not free before the runner has answered");
+    link.sender.send(Bytes::from_static(answer)).await.unwrap();
+    while hub.buried_at("gone").is_some() {
+        tokio::task::yield_now().await;
+    }
+    assert!(hub.store.buried_sessions("r").await.unwrap().is_empty());
+    hub.store.close().await;
+}

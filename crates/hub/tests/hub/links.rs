@@ -240,3 +240,45 @@ async fn the_planted_bugs_are_what_they_say() {
     state_of(&mut client, &mut runner).await;
     world.stop().await;
 }
+
+#[tokio::test]
+async fn records_of_an_outage_do_not_change_what_the_runner_said_of_now() {
+    let (world, _local) = World::start().await;
+    let mut far = world.dialed("far").await;
+    let question = json!({"type":"confirm","request_id":"q2","title":"t","message":"m"});
+    let state = json!({"session_id":"s","runner_id":"far","harness":"demo","status":"working","session_version":1,
+        "seq":5,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[question]});
+    let hello = json!({"type":"runner.hello","runner_id":"far","hostname":"h","harnesses":["demo"],"max_sessions":4,
+        "version":"1","os":"linux","sessions":[{"session_id":"s","last_seq":5,"state":state}]});
+    far.say(&hello.to_string()).await;
+    far.line_of("runner.welcome").await;
+    // What happened while the hub was away, from the spool.
+    let asked = |seq: u64, id: &str| {
+        let rest =
+            format!(r#","request":{{"type":"confirm","request_id":"{id}","title":"t","message":"m"}}"#);
+        record("s", seq, "agent.input_needed", &rest)
+    };
+    let resolved = record("s", 3, "agent.input_resolved", r#","request_id":"q1""#);
+    let lines = [created("s"), asked(2, "q1"), resolved, record("s", 4, "agent.idle", ""), asked(5, "q2")];
+    far.say(&lines.join("\n")).await;
+    while far.line_of("ack").await["seq"] != 5 {}
+    let mut client = world.client().await;
+    let mut listed = async || {
+        client.command("l", "_system", "list_sessions", json!({})).await;
+        loop {
+            let frame = client.next().await;
+            if frame["id"] == "l" {
+                return frame["data"]["sessions"][0].clone();
+            }
+        }
+    };
+    let line = listed().await;
+    assert_eq!((&line["state"], &line["pending_input_count"]), (&json!("working"), &json!(1)), "{line}");
+    // What comes after it counts again.
+    far.say(&record("s", 6, "agent.input_resolved", r#","request_id":"q2""#)).await;
+    far.say(&record("s", 7, "agent.idle", "")).await;
+    while far.line_of("ack").await["seq"] != 7 {}
+    let line = listed().await;
+    assert_eq!((&line["state"], &line["pending_input_count"]), (&json!("idle"), &json!(0)), "{line}");
+    world.stop().await;
+}

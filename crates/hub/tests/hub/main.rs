@@ -3,6 +3,7 @@
 
 mod access;
 mod attach;
+mod away;
 mod commands;
 mod fleet;
 mod fleet_support;

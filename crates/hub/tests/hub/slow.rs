@@ -104,7 +104,8 @@ async fn silent_clients_are_pinged_and_dead_ones_dropped() {
 
 #[tokio::test]
 async fn a_silent_runner_is_shown_as_unhealthy() {
-    let limits = Limits { runner_silence_max: Duration::from_millis(50), ..Limits::default() };
+    // Longer than the time in which changes of a runner are told together.
+    let limits = Limits { runner_silence_max: Duration::from_millis(300), ..Limits::default() };
     let (world, runner) = World::start_with(limits).await;
     let mut client = world.client().await;
     for status in ["unhealthy", "online", "unhealthy"] {

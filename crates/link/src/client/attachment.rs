@@ -20,6 +20,11 @@ use super::{CallError, MuxClient};
 
 /// How often a re-attach may be refused before we believe it: a hub that just restarted may wait for its runner.
 const REATTACH_REFUSALS_MAX: u32 = 5;
+/// The longest pause between two attempts to attach again: a session goes on within 2 s of its hub's return.
+const REATTACH_PAUSE_MAX: Duration = Duration::from_millis(1500);
+
+/// The event that stands for an attach; its `seq` is a cursor and no record's number.
+const RESYNC: &str = "session.resync";
 
 /// Which session to follow.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +60,7 @@ pub enum AttachError {
     Connect(#[from] ConnectError),
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The pauses between the attempts came to an end; those of an [`Attachment`] do so after centuries.
     #[error("the connection was lost and could not be made again: {0}")]
     GaveUp(String),
 }
@@ -69,11 +75,22 @@ pub struct Attachment {
     awaited: Option<u64>,
     /// The message being generated, to be caught up with once the replay reached this record.
     deferred: Option<(u64, Partial, EventEnvelope)>,
+    unreadable: Unreadable,
     ready: VecDeque<Update>,
     backoff: Backoff,
     refusals: u32,
     retry_at: Option<Instant>,
     random: Box<dyn FnMut() -> u64 + Send>,
+}
+
+/// What is known about the event frames that could not be read.
+#[derive(Default)]
+struct Unreadable {
+    frames: u64,
+    /// One came since the last hole was asked for that did not even say which record it is.
+    has_unnumbered: bool,
+    /// The record after which a hole was asked for last.
+    hole_after: Option<u64>,
 }
 
 impl Attachment {
@@ -133,8 +150,10 @@ impl Attachment {
             connection: Some(frames),
             awaited: None,
             deferred: None,
+            unreadable: Unreadable::default(),
             ready: VecDeque::new(),
-            backoff: Backoff::default(),
+            // Whoever was attached once stays: the hub may be away for as long as its machine is.
+            backoff: Backoff::endless(REATTACH_PAUSE_MAX),
             refusals: 0,
             retry_at: None,
             random,
@@ -151,6 +170,11 @@ impl Attachment {
     /// The last record seen.
     pub fn last_seq(&self) -> Option<u64> {
         self.cursor.last_seq()
+    }
+
+    /// Event frames left out because they cannot be read; a hub of our own version sends none.
+    pub fn unreadable_frames(&self) -> u64 {
+        self.unreadable.frames
     }
 
     /// The connection of the moment, for commands; `None` while it is lost.
@@ -194,42 +218,90 @@ impl Attachment {
                     self.ready.push_back(Update::System(event));
                 }
             }
-            FrameKind::Event if self.awaited.is_none() => self.take_event(frame).await?,
+            FrameKind::Event if self.awaited.is_none() => self.take_event(frame).await,
             FrameKind::Event | FrameKind::Unknown => {}
         }
         Ok(())
     }
 
-    async fn take_event(&mut self, frame: Frame) -> Result<(), AttachError> {
+    async fn take_event(&mut self, frame: Frame) {
         let mut event = match frame.event() {
             Ok(event) => event,
-            Err(error) => return Err(AttachError::Call(CallError::Decode(error))),
+            Err(error) => return self.leave_out(&frame, &error.to_string()).await,
         };
         if event.session_id != self.session_id {
-            return Ok(());
+            return;
         }
-        if let EventPayload::Known(Event::SessionResync { attach }) = event.payload {
-            self.take_attach(*attach);
-            return Ok(());
+        match event.payload {
+            EventPayload::Known(Event::SessionResync { attach }) => return self.take_attach(*attach),
+            EventPayload::Other(ref other) if other.event == RESYNC => {
+                return self.leave_out(&frame, "its body has a shape we do not know").await;
+            }
+            EventPayload::Known(_) | EventPayload::Other(_) => {}
         }
+        self.give_up_unreadable_before(event.seq);
         match self.cursor.admit(&mut event) {
             Admission::New => {
                 self.ready.push_back(Update::Event { event: Box::new(event), frame: Some(frame) })
             }
             Admission::Trimmed => self.ready.push_back(Update::Event { event: Box::new(event), frame: None }),
             Admission::Known => {}
-            Admission::Hole { after } => {
-                let request = attach_request(&self.session_id, Some(after));
-                // A closed connection shows itself at the next frame.
-                if let Some(frames) = &self.connection
-                    && let Ok(id) = frames.client().post(&request).await
-                {
-                    self.awaited = Some(id);
-                }
-            }
+            Admission::Hole { .. } => self.ask_for_missing().await,
         }
         self.catch_up_when_due();
-        Ok(())
+    }
+
+    /// Goes on without an event that cannot be read: it is the same at each replay, so waiting for it would be for ever.
+    async fn leave_out(&mut self, frame: &Frame, reason: &str) {
+        let head = frame.head();
+        let is_numbered = head.is_ok();
+        let head = head.unwrap_or_default();
+        if head.session_id.as_deref().is_some_and(|session_id| session_id != self.session_id) {
+            return;
+        }
+        self.unreadable.frames += 1;
+        tracing::warn!(
+            session_id = self.session_id,
+            seq = head.seq,
+            event = ?head.event,
+            ?reason,
+            "an event cannot be read and is left out; is the server of another version?"
+        );
+        if head.event.as_deref() == Some(RESYNC) {
+            // What it would have said, the answer to an attach says.
+            return self.ask_for_missing().await;
+        }
+        self.unreadable.has_unnumbered |= !is_numbered;
+        self.give_up_unreadable_before(head.seq);
+        if let Some(seq) = head.seq
+            && let Admission::Hole { .. } = self.cursor.admit_number(seq)
+        {
+            self.ask_for_missing().await;
+        }
+        self.catch_up_when_due();
+    }
+
+    /// A hole that was asked for already and that came back with an unreadable frame in it will not be filled.
+    fn give_up_unreadable_before(&mut self, seq: Option<u64>) {
+        let was_asked = self.unreadable.hole_after.is_some_and(|after| Some(after) == self.cursor.last_seq());
+        if let Some(seq) = seq
+            && was_asked
+            && self.unreadable.has_unnumbered
+        {
+            self.cursor.give_up_before(seq);
+        }
+    }
+
+    async fn ask_for_missing(&mut self) {
+        let after = self.cursor.last_seq();
+        self.unreadable.hole_after = after;
+        self.unreadable.has_unnumbered = false;
+        // A closed connection shows itself at the next frame.
+        if let Some(frames) = &self.connection
+            && let Ok(id) = frames.client().post(&attach_request(&self.session_id, after)).await
+        {
+            self.awaited = Some(id);
+        }
     }
 
     fn take_attach(&mut self, mut attach: AttachData) {
@@ -315,3 +387,7 @@ fn read_answer(frame: &Frame) -> Result<(AttachData, Option<String>), CallError>
 #[cfg(test)]
 #[path = "attachment_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "trouble_tests.rs"]
+mod trouble_tests;

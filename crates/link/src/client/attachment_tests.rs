@@ -36,7 +36,7 @@ fn script() -> Vec<Value> {
     events
 }
 
-fn frame(event: &Value) -> Message {
+pub(super) fn frame(event: &Value) -> Message {
     let mut event = event.clone();
     for (key, value) in [
         ("channel", json!("agent")),
@@ -55,7 +55,7 @@ fn state(seq: u64) -> Value {
 }
 
 /// What `session.attach` says when the script stands at `position`.
-fn attach_answer(command: &Value, script: &[Value], position: usize) -> Message {
+pub(super) fn attach_answer(command: &Value, script: &[Value], position: usize) -> Message {
     let seq = script[..position].iter().filter_map(|event| event["seq"].as_u64()).max().unwrap_or(0);
     let mut partial = Value::Null;
     for event in &script[..position] {

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
 use super::frame::Frame;
 use crate::net::{BoxedIo, Dial, TcpDial};
-use crate::open::{OpenError, Route};
+use crate::open::{OpenError, Route, end_of_connection};
 use crate::tls::Trust;
 use crate::url::{BadUrl, ServerUrl};
 
@@ -133,19 +133,24 @@ async fn first_frame(
     socket: &mut WebSocketStream<BoxedIo>,
 ) -> Result<ServerInfo, ConnectError> {
     let stranger = |reason: String| ConnectError::NotQuarterdeck { address: address.to_owned(), reason };
-    match socket.next().await {
-        Some(Ok(Message::Text(text))) => match Frame::new(text).system() {
+    let gone = |source| ConnectError::Unreachable { address: address.to_owned(), source };
+    match socket.next().await.unwrap_or(Err(WebSocketError::ConnectionClosed)) {
+        Ok(Message::Text(text)) => match Frame::new(text).system() {
             Ok(SystemEvent::Connected { protocol_version, server_version, connection_id }) => {
                 Ok(ServerInfo { protocol_version, server_version, connection_id })
             }
             Ok(_) | Err(_) => Err(stranger("its first frame is not 'connected'".to_owned())),
         },
-        Some(Ok(_)) => Err(stranger("its first frame is not text".to_owned())),
-        Some(Err(WebSocketError::Io(source))) => {
-            Err(ConnectError::Unreachable { address: address.to_owned(), source })
+        Ok(Message::Close(close)) => {
+            let reason = close.map(|close| close.reason.as_str().to_owned()).filter(|text| !text.is_empty());
+            let reason = reason.unwrap_or_else(|| "the server closed the connection at once".to_owned());
+            Err(gone(std::io::Error::new(std::io::ErrorKind::ConnectionAborted, reason)))
         }
-        Some(Err(error)) => Err(stranger(error.to_string())),
-        None => Err(stranger("it closed the connection at once".to_owned())),
+        Ok(_) => Err(stranger("its first frame is not text".to_owned())),
+        Err(error) => Err(match end_of_connection(error) {
+            Ok(end) => gone(end),
+            Err(other) => stranger(other.to_string()),
+        }),
     }
 }
 

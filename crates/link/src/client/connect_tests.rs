@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use futures_util::SinkExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -70,6 +71,88 @@ async fn the_network_is_the_one_that_was_given() {
     options.url = "ftp://hub".to_owned();
     let error = MuxClient::connect_with(&options).await.err().unwrap();
     assert!(matches!(error, ConnectError::BadUrl { .. }), "{error}");
+}
+
+/// A server in memory that does to each connection what the test wants, from the first byte on.
+struct Scripted<F>(F);
+
+impl<F, T> Dial for Scripted<F>
+where
+    F: Fn(tokio::io::DuplexStream) -> T + Send + Sync + 'static,
+    T: Future<Output = ()> + Send + 'static,
+{
+    fn dial(&self, _address: &str) -> Dialing {
+        let (near, far) = tokio::io::duplex(16 * 1024);
+        tokio::spawn((self.0)(far));
+        Box::pin(async move { Ok(Box::new(near) as BoxedIo) })
+    }
+}
+
+async fn refused_by<F, T>(serve: F) -> ConnectError
+where
+    F: Fn(tokio::io::DuplexStream) -> T + Send + Sync + 'static,
+    T: Future<Output = ()> + Send + 'static,
+{
+    let mut options = ConnectOptions::new("ws://hub", "token");
+    options.dial = Arc::new(Scripted(serve));
+    MuxClient::connect_with(&options).await.err().unwrap()
+}
+
+/// Reads the request and answers with these bytes, then ends the connection.
+async fn answer(mut stream: tokio::io::DuplexStream, answer: &[u8]) {
+    let mut request = [0; 4096];
+    assert!(stream.read(&mut request).await.unwrap() > 0);
+    stream.write_all(answer).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_ends_the_connection_before_its_first_frame_is_tried_again() {
+    let ends = [
+        refused_by(async |stream| drop(stream)).await,
+        refused_by(|stream| answer(stream, b"")).await,
+        refused_by(|stream| answer(stream, b"HTTP/1.1 101 Switching Pro")).await,
+        refused_by(async |stream| drop(tokio_tungstenite::accept_async(stream).await.unwrap())).await,
+        refused_by(async |stream| {
+            let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+            socket.close(None).await.unwrap();
+        })
+        .await,
+        refused_by(async |stream| {
+            let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+            // The head of a frame of 126 bytes and nothing of them.
+            socket.get_mut().write_all(&[0x81, 0x7d]).await.unwrap();
+        })
+        .await,
+        refused_by(|stream| answer(stream, b"HTTP/1.1 503 Busy\r\n\r\n")).await,
+    ];
+    for (index, error) in ends.iter().enumerate() {
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "case {index}: {error}");
+        assert!(error.is_temporary(), "case {index}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_speaks_something_else_is_no_hub() {
+    let strangers = [
+        refused_by(|stream| answer(stream, b"HTTP/1.1 404 Not Found\r\n\r\n")).await,
+        refused_by(|stream| answer(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await,
+        refused_by(|stream| answer(stream, b"SSH-2.0-server\r\n")).await,
+        refused_by(async |stream| {
+            let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+            socket.send(Message::text("welcome to the chat")).await.unwrap();
+        })
+        .await,
+        refused_by(async |stream| {
+            let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+            // A frame with a reserved opcode.
+            socket.get_mut().write_all(&[0x8f, 0x00]).await.unwrap();
+        })
+        .await,
+    ];
+    for (index, error) in strangers.iter().enumerate() {
+        assert!(matches!(error, ConnectError::NotQuarterdeck { .. }), "case {index}: {error}");
+        assert!(!error.is_temporary(), "case {index}");
+    }
 }
 
 /// A hub in memory that says hello and then what the test wants.

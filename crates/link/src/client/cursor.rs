@@ -62,10 +62,9 @@ impl Cursor {
     /// Judges an event and remembers it.
     pub fn admit(&mut self, envelope: &mut EventEnvelope) -> Admission {
         if let Some(seq) = envelope.seq {
-            match self.last_seq {
-                Some(last) if seq <= last => return Admission::Known,
-                Some(last) if seq > last + 1 => return Admission::Hole { after: last },
-                Some(_) | None => self.last_seq = Some(seq),
+            match self.admit_number(seq) {
+                Admission::New => {}
+                other => return other,
             }
         }
         let EventPayload::Known(event) = &mut envelope.payload else { return Admission::New };
@@ -106,6 +105,21 @@ impl Cursor {
             }
             _ => Admission::New,
         }
+    }
+
+    /// Judges a record by its number alone and remembers it: all there is of one that cannot be read.
+    pub fn admit_number(&mut self, seq: u64) -> Admission {
+        match self.last_seq {
+            Some(last) if seq <= last => return Admission::Known,
+            Some(last) if seq - last > 1 => return Admission::Hole { after: last },
+            Some(_) | None => self.last_seq = Some(seq),
+        }
+        Admission::New
+    }
+
+    /// Gives up the records before this one: what is missing of them will not come.
+    pub fn give_up_before(&mut self, seq: u64) {
+        self.last_seq = self.last_seq.max(Some(seq.saturating_sub(1)));
     }
 
     /// Takes in the answer to an attach (or a resync); cuts messages from its snapshot that were seen before. Returns

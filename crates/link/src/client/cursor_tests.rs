@@ -155,3 +155,17 @@ fn the_memory_of_ended_messages_has_a_bound() {
     assert_eq!((ended.order.len(), ended.ids.len()), (ENDED_MESSAGES_MAX, ENDED_MESSAGES_MAX));
     assert!(!ended.insert(&ENDED_MESSAGES_MAX.to_string()));
 }
+
+#[test]
+fn a_record_known_by_its_number_only_moves_the_cursor_as_a_whole_one_does() {
+    let mut cursor = Cursor::after(Some(4));
+    assert_eq!(cursor.admit_number(4), Admission::Known);
+    assert_eq!(cursor.admit_number(6), Admission::Hole { after: 4 });
+    assert_eq!(cursor.last_seq(), Some(4));
+    assert_eq!(cursor.admit_number(5), Admission::New);
+    cursor.give_up_before(3);
+    assert_eq!(cursor.last_seq(), Some(5), "never back");
+    cursor.give_up_before(9);
+    assert_eq!(cursor.admit_number(9), Admission::New);
+    assert_eq!(cursor.admit_number(u64::MAX), Admission::Hole { after: 9 });
+}

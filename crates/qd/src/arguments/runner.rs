@@ -64,7 +64,7 @@ pub(crate) struct JoinArguments {
     /// The code that `qd runner invite` printed [env: QD_RUNNER_CODE] [default: read from stdin]
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) code: Option<String>,
-    /// The name of this machine in lists [default: its hostname]
+    /// The name of this machine in lists [default: the one it had, else its hostname]
     #[arg(long, value_name = "RUNNER_ID")]
     pub(crate) name: Option<String>,
     /// Only join; start later with `qd runner start`
@@ -73,7 +73,7 @@ pub(crate) struct JoinArguments {
     /// Speak with a hub on another machine without encryption: everybody on the way can read and change everything
     #[arg(long)]
     pub(crate) allow_plain: bool,
-    /// Replace the membership this machine has already
+    /// Replace the membership this machine has already; a hub that knows the machine keeps its sessions
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

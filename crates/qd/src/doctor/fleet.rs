@@ -7,7 +7,7 @@ use qd_link::rest::{self, Method, RestError};
 
 use super::Check;
 use crate::rest::server_url;
-use crate::runner::Membership;
+use crate::runner::{LinkState, Membership};
 use crate::server;
 use crate::settings::Settings;
 
@@ -21,6 +21,11 @@ pub(super) fn membership(settings: &Settings) -> Check {
             NAME,
             format!("joining {} was begun and never confirmed", membership.url),
             format!("run it again: qd runner join {}", membership.url),
+        ),
+        Ok(Some(Membership { url, runner_id, attempt: Some(attempt), .. })) => Check::warning(
+            NAME,
+            format!("'{runner_id}' of {url}; joining {} was begun and never confirmed", attempt.url),
+            format!("to change over, repeat: qd runner join {} --force", attempt.url),
         ),
         Ok(Some(membership)) => {
             let mode = std::fs::metadata(&path).map_or(0, |metadata| metadata.permissions().mode() & 0o777);
@@ -46,6 +51,14 @@ pub(super) fn membership(settings: &Settings) -> Check {
 pub(super) async fn hub(settings: &Settings) -> Option<Check> {
     const NAME: &str = "hub";
     let membership = Membership::read(&settings.data_dir).ok().flatten()?;
+    let link = LinkState::read(&settings.data_dir).and_then(|link| link.last_failure);
+    if let Some(reason) = link.filter(|reason| reason.contains("revoked")) {
+        return Some(Check::failed(
+            NAME,
+            format!("{} has cut this runner off: {reason}", membership.url),
+            format!("`qd runner invite` there makes a code, then here: {}", membership.rejoin_command()),
+        ));
+    }
     let (url, trust) = match (server_url(&membership.url), server::trust(membership.fingerprint.as_deref())) {
         (Ok(url), Ok(trust)) => (url, trust),
         (Err(error), _) | (_, Err(error)) => {
@@ -62,7 +75,7 @@ pub(super) async fn hub(settings: &Settings) -> Option<Check> {
         Err(error @ RestError::Untrusted { .. }) => Check::failed(
             NAME,
             error.to_string(),
-            "if the hub has a new certificate, join again with a new code: qd runner join URL --force",
+            format!("if the hub has a new certificate, join again: {}", membership.rejoin_command()),
         ),
         Err(error) => Check::warning(
             NAME,
@@ -83,6 +96,11 @@ pub(super) async fn socket(settings: &Settings) -> Check {
         Ok(Some(connection)) => Check::ok(
             NAME,
             format!("a runner answers at {}", connection.options.url.trim_start_matches("unix:")),
+        ),
+        Ok(None) if server::is_runner(settings) => Check::warning(
+            NAME,
+            format!("the runner of this machine does not run: nobody listens on {}", places.join(" or ")),
+            "start it: qd runner start",
         ),
         Ok(None) => Check::ok(NAME, format!("no runner listens on {}", places.join(" or "))),
         Err(error) => {

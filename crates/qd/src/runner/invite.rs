@@ -25,7 +25,7 @@ pub(super) async fn run(
         rest.call::<Invite>(Method::Post, "/api/runners/invites", Some(&serde_json::json!({}))).await?;
     let mut invite = answer.map_err(Refusal::into_error)?;
     let (url, warning) = match &arguments.at {
-        Some(url) => (server_url(url)?.to_string(), None),
+        Some(typed) => (named(typed, &invite.url)?, None),
         None => reachable(settings, &invite.url),
     };
     invite.command = command(&url, &invite.code);
@@ -47,6 +47,25 @@ pub(super) async fn run(
         invite.code,
         duration(life.next_multiple_of(1000)),
     )))
+}
+
+/// The address a person has named, with the scheme and the port of the hub where they left them out.
+fn named(typed: &str, hub: &str) -> Result<String, CliError> {
+    let Ok(ServerUrl::Network { port: hub_port, is_tls: hub_is_tls, .. }) = ServerUrl::parse(hub) else {
+        return Ok(server_url(typed)?.to_string());
+    };
+    if typed.contains("://") {
+        let url = server_url(typed)?;
+        if hub_is_tls && !url.is_tls() {
+            return Err(CliError::usage(format!("this hub encrypts, and {url} does not"))
+                .hint(format!("name it as https://{}", url.address())));
+        }
+        return Ok(url.to_string());
+    }
+    let scheme = if hub_is_tls { "https" } else { "http" };
+    let has_port = typed.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = if has_port { typed.to_owned() } else { format!("{typed}:{hub_port}") };
+    Ok(server_url(&format!("{scheme}://{address}"))?.to_string())
 }
 
 /// What to type on the other machine.
@@ -94,6 +113,15 @@ pub(crate) fn address_of_this_machine() -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_named_address_is_that_of_the_hub() {
+        let named = |typed: &str| named(typed, "https://127.0.0.1:7433");
+        assert_eq!(named("deck.lan").unwrap(), "https://deck.lan:7433");
+        assert_eq!(named("deck.lan:9").unwrap(), "https://deck.lan:9");
+        assert_eq!(named("https://deck.lan:8").unwrap(), "https://deck.lan:8");
+        assert!(named("http://deck.lan:8").unwrap_err().hint.unwrap().contains("https://deck.lan:8"));
+    }
 
     #[test]
     fn the_command_can_be_typed_as_it_is() {

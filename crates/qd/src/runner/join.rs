@@ -2,7 +2,10 @@
 
 use std::io::BufRead;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use qd_link::net::{Dial, Dialing, TcpDial};
 use qd_link::rest::Method;
 use qd_link::url::ServerUrl;
 use qd_wire::fleet::{JoinRequest, Joined};
@@ -13,12 +16,15 @@ use crate::clock;
 use crate::conversation::stdin_is_terminal;
 use crate::data_dir::DataDir;
 use crate::error::{CliError, ErrorKind};
+use crate::files;
 use crate::output::{Output, harmless};
 use crate::rest::{Refusal, Rest, server_url};
 use crate::server;
 use crate::settings::{Environment, Settings, checked_runner_id, runner_id_of_hostname};
 
 const JOIN_PATH: &str = "/api/runners/join";
+/// From this status on it is trouble at the hub or on the way to it, not an answer.
+const SERVER_TROUBLE: u16 = 500;
 
 /// Trades the code for a membership, which is on the disk before the hub is asked.
 pub(super) async fn run(
@@ -27,79 +33,234 @@ pub(super) async fn run(
     output: &Output,
     arguments: &JoinArguments,
 ) -> Result<Membership, CliError> {
-    let before = Membership::read(&settings.data_dir);
-    let before = if arguments.force { before.unwrap_or(None) } else { before? };
-    if let Some(before) = before.as_ref().filter(|before| before.joined && !arguments.force) {
-        return Err(CliError::failed(format!(
-            "this machine has joined {} already, as '{}'",
-            before.url, before.runner_id
-        ))
-        .hint("run it with `qd runner start`; to join another hub instead, add --force"));
-    }
+    refuse_second(&settings.data_dir, arguments.force)?;
     refuse_hub_dir(&settings.data_dir)?;
     let _taken = DataDir::take(&settings.data_dir)?;
-    let hostname = hostname();
-    let runner_id = match &arguments.name {
-        Some(name) => checked_runner_id(name.clone())?,
-        None => runner_id_of_hostname(&hostname),
+    let before = Before::read(&settings.data_dir, arguments.force)?;
+    let runner_id = match (&arguments.name, &before.membership) {
+        (Some(name), _) => checked_runner_id(name.clone())?,
+        (None, Some(membership)) => membership.runner_id.clone(),
+        (None, None) => runner_id_of_hostname(&hostname()),
     };
     let code = Code::read(&code_text(arguments, environment, output)?)?;
     let (url, fingerprint) = address(settings, arguments, &code)?;
-    let membership = prepare(before.as_ref(), &url, runner_id, fingerprint, arguments.allow_plain)?;
+    let asked = before.membership.as_ref().and_then(Membership::unconfirmed);
+    let membership = prepare(asked, &url, runner_id, fingerprint, arguments.allow_plain)?;
     let rest = Rest { url, trust: server::trust(membership.fingerprint.as_deref())?, token: None };
-    membership.write(&settings.data_dir)?;
-    let request = JoinRequest {
-        code: code.secret,
-        runner_id: membership.runner_id.clone(),
-        key_hash: key_hash(&membership.key),
-        hostname,
-        os: std::env::consts::OS.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    match rest.call::<Joined>(Method::Post, JOIN_PATH, Some(&request)).await? {
-        Ok(_) => confirm(settings, output, before.as_ref(), membership),
-        Err(refusal) => {
-            restore(&settings.data_dir, before)?;
+    if let Some(confirmed) = before.confirmed().filter(|it| it.runner_id == membership.runner_id)
+        && asked.is_none_or(|asked| asked.key != membership.key)
+    {
+        if is_known(&rest, &code, confirmed).await? {
+            output.note("this hub knows this machine; its sessions are kept\n");
+            return moved(settings, output, confirmed, membership);
+        }
+        if confirmed.url != membership.url {
+            output.note("this hub does not know this machine: it joins as a new one, without its sessions\n");
+        }
+    }
+    before.with_attempt(&membership).write(&settings.data_dir)?;
+    let request = request(&code, &membership.runner_id, &membership.key);
+    let dial = NotingDial::default();
+    match rest.call_by::<Joined>(&dial, Method::Post, JOIN_PATH, Some(&request)).await {
+        Ok(Ok(_)) => confirm(settings, output, before.confirmed(), membership),
+        Ok(Err(refusal)) if refusal.status < SERVER_TROUBLE => {
+            before.restore(&settings.data_dir)?;
             Err(refused(refusal, &membership.runner_id))
+        }
+        Ok(Err(refusal)) => Err(unanswered(CliError::failed(refusal.reason), &before)),
+        Err(error) if dial.has_reached() && error.kind != ErrorKind::Refused => {
+            Err(unanswered(error, &before))
+        }
+        Err(error) => {
+            before.restore(&settings.data_dir)?;
+            Err(match (error.kind, &code.fingerprint) {
+                (ErrorKind::Refused, None) => error.hint(
+                    "copy the code whole, with the dot and what follows it: that is the hub's certificate",
+                ),
+                _ => error,
+            })
         }
     }
 }
 
-/// The hub has said yes.
+fn request(code: &Code, runner_id: &str, key: &str) -> JoinRequest {
+    JoinRequest {
+        code: code.secret.clone(),
+        runner_id: runner_id.to_owned(),
+        key_hash: key_hash(key),
+        hostname: hostname(),
+        os: std::env::consts::OS.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        known_only: None,
+    }
+}
+
+/// Whether this is the hub that was joined before, at another address or with another certificate. The hub hears
+/// the hash of the key only, and the code stays good when it is another one.
+async fn is_known(rest: &Rest, code: &Code, confirmed: &Membership) -> Result<bool, CliError> {
+    // A key that was just changed may count already.
+    for key in std::iter::once(&confirmed.key).chain(&confirmed.next_key) {
+        let request = JoinRequest { known_only: Some(true), ..request(code, &confirmed.runner_id, key) };
+        match rest.call::<Joined>(Method::Post, JOIN_PATH, Some(&request)).await? {
+            Ok(_) => return Ok(true),
+            Err(refusal) if refusal.status == 404 => {}
+            Err(refusal) => return Err(refused(refusal, &confirmed.runner_id)),
+        }
+    }
+    Ok(false)
+}
+
+/// The same hub, elsewhere: only the way to it changes.
+fn moved(
+    settings: &Settings,
+    output: &Output,
+    confirmed: &Membership,
+    way: Membership,
+) -> Result<Membership, CliError> {
+    let Membership { url, fingerprint, allow_plain, .. } = way;
+    let membership = Membership { url, fingerprint, allow_plain, attempt: None, ..confirmed.clone() };
+    membership.write(&settings.data_dir)?;
+    say_joined(output, &membership)?;
+    Ok(membership)
+}
+
+/// A machine belongs to one hub, unless the person says otherwise.
+fn refuse_second(data_dir: &Path, force: bool) -> Result<(), CliError> {
+    if force {
+        return Ok(());
+    }
+    match Membership::read(data_dir)? {
+        Some(before) if before.joined => Err(CliError::failed(format!(
+            "this machine has joined {} already, as '{}'",
+            before.url, before.runner_id
+        ))
+        .hint("run it with `qd runner start`; to join another hub instead, add --force")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// What was stored before this attempt. It stays, or comes back, unless the hub says yes.
+struct Before {
+    text: Option<String>,
+    membership: Option<Membership>,
+}
+
+impl Before {
+    fn read(data_dir: &Path, force: bool) -> Result<Before, CliError> {
+        let membership = Membership::read(data_dir);
+        let membership = if force { membership.unwrap_or(None) } else { membership? };
+        // A damaged file comes back as it was too: a person may still read the key out of it.
+        let text = std::fs::read_to_string(Membership::path(data_dir)).ok();
+        Ok(Before { text, membership })
+    }
+
+    /// The membership that counts until the hub says yes.
+    fn confirmed(&self) -> Option<&Membership> {
+        self.membership.as_ref().filter(|membership| membership.joined)
+    }
+
+    /// What is on the disk while the hub is asked.
+    fn with_attempt(&self, attempt: &Membership) -> Membership {
+        match self.confirmed() {
+            Some(confirmed) => Membership { attempt: Some(Box::new(attempt.clone())), ..confirmed.clone() },
+            None => attempt.clone(),
+        }
+    }
+
+    fn restore(&self, data_dir: &Path) -> Result<(), CliError> {
+        let path = Membership::path(data_dir);
+        let restored = match &self.text {
+            Some(text) => files::write_private(&path, text),
+            None => std::fs::remove_file(&path),
+        };
+        restored.map_err(|error| CliError::failed(format!("cannot restore {}: {error}", path.display())))
+    }
+}
+
+/// Notes whether a connection came about: before that the hub cannot have heard anything.
+#[derive(Default)]
+struct NotingDial {
+    has_reached: Arc<AtomicBool>,
+}
+
+impl NotingDial {
+    fn has_reached(&self) -> bool {
+        self.has_reached.load(Ordering::Relaxed)
+    }
+}
+
+impl Dial for NotingDial {
+    fn dial(&self, address: &str) -> Dialing {
+        let (dialing, has_reached) = (TcpDial.dial(address), Arc::clone(&self.has_reached));
+        Box::pin(async move {
+            let stream = dialing.await?;
+            has_reached.store(true, Ordering::Relaxed);
+            Ok(stream)
+        })
+    }
+}
+
+/// The hub may have said yes without being heard. The key it may know is kept, for the next time it is asked.
+fn unanswered(error: CliError, before: &Before) -> CliError {
+    let until_then = match before.confirmed() {
+        Some(confirmed) => format!("; until then `qd runner start` goes on for {}", confirmed.url),
+        None => String::new(),
+    };
+    let question = error.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    CliError {
+        kind: error.kind,
+        message: format!("{}; the hub may have said yes all the same", error.message),
+        hint: Some(format!(
+            "repeat this command, with the same code or a new one, and the same name{until_then}{question}"
+        )),
+    }
+}
+
+/// The hub has said yes. `before` is the membership that counted until now.
 fn confirm(
     settings: &Settings,
     output: &Output,
     before: Option<&Membership>,
     mut membership: Membership,
 ) -> Result<Membership, CliError> {
-    let is_other =
-        before.is_some_and(|before| before.url != membership.url || before.runner_id != membership.runner_id);
-    if is_other {
+    // Without a membership nobody knows whose sessions there are.
+    let is_same =
+        before.is_some_and(|before| before.url == membership.url && before.runner_id == membership.runner_id);
+    if !is_same {
         set_sessions_aside(&settings.data_dir, output)?;
     }
     membership.joined = true;
     membership.write(&settings.data_dir)?;
-    if output.json {
-        output.json_line(&serde_json::json!({
-            "runner_id": membership.runner_id, "url": membership.url, "fingerprint": membership.fingerprint,
-        }))?;
-    } else {
-        output.out(&harmless(&format!(
-            "joined {} as '{}'; from now on `qd runner start` runs it\n",
-            membership.url, membership.runner_id
-        )))?;
-    }
+    say_joined(output, &membership)?;
     Ok(membership)
+}
+
+fn say_joined(
+    output: &Output,
+    Membership { url, runner_id, fingerprint, .. }: &Membership,
+) -> Result<(), CliError> {
+    if output.json {
+        let joined = serde_json::json!({ "runner_id": runner_id, "url": url, "fingerprint": fingerprint });
+        return output.json_line(&joined);
+    }
+    output.out(&harmless(&format!("joined {url} as '{runner_id}'; from now on `qd runner start` runs it\n")))
 }
 
 /// Sessions belong to their hub: what the old one has acknowledged the new one could never get.
 fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<(), CliError> {
     let stamp = clock::now_ms();
-    for name in ["runner.db", "runner.db-wal", "runner.db-shm"] {
-        let (old, new) = (data_dir.join(name), data_dir.join(format!("{name}.before-{stamp}")));
+    for suffix in ["", "-wal", "-shm"] {
+        let old = data_dir.join(format!("runner.db{suffix}"));
+        // So named, the files are still one database.
+        let new = data_dir.join(format!("runner.db.before-{stamp}{suffix}"));
         match std::fs::rename(&old, &new) {
-            Ok(()) if name == "runner.db" => {
-                output.note(&format!("the sessions of the hub before are kept in {}\n", new.display()));
+            Ok(()) if suffix.is_empty() => {
+                output.note(&format!(
+                    "the sessions of the hub before are kept in {}; to have them again, join that hub again and \
+                     give the file its old name, {}\n",
+                    new.display(),
+                    old.display()
+                ));
             }
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -111,16 +272,9 @@ fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<(), CliError> 
     Ok(())
 }
 
-/// A refused attempt leaves what was there before.
-fn restore(data_dir: &Path, before: Option<Membership>) -> Result<(), CliError> {
-    match before {
-        Some(before) => before.write(data_dir),
-        None => Ok(std::fs::remove_file(Membership::path(data_dir))?),
-    }
-}
-
 fn refused(refusal: Refusal, runner_id: &str) -> CliError {
     let hint = match refusal.status {
+        409 if refusal.reason.contains("own runner") => "take another name with --name".to_owned(),
         409 => format!(
             "take another name with --name, or `qd runner revoke {runner_id}` on the hub if that machine is gone"
         ),
@@ -142,21 +296,21 @@ pub(super) fn refuse_hub_dir(data_dir: &Path) -> Result<(), CliError> {
     .hint("name another for the runner, here and later: --data-dir DIR or QD_DATA_DIR"))
 }
 
-/// The membership to be: the key of an attempt whose answer was lost, else a new one.
+/// The membership to be: with the key of an attempt whose answer was lost, else with a new one.
 fn prepare(
-    before: Option<&Membership>,
+    asked: Option<&Membership>,
     url: &ServerUrl,
     runner_id: String,
     fingerprint: Option<String>,
     allow_plain: bool,
 ) -> Result<Membership, CliError> {
     let url = url.to_string();
-    let is_same = |before: &&Membership| !before.joined && before.url == url && before.runner_id == runner_id;
-    let key = match before.filter(is_same) {
-        Some(before) => before.key.clone(),
+    let key = match asked.filter(|asked| asked.url == url && asked.runner_id == runner_id) {
+        Some(asked) => asked.key.clone(),
         None => new_key()?,
     };
-    Ok(Membership { url, runner_id, key, next_key: None, fingerprint, allow_plain, joined: false })
+    let (next_key, joined, attempt) = (None, false, None);
+    Ok(Membership { url, runner_id, key, next_key, fingerprint, allow_plain, joined, attempt })
 }
 
 /// Where the hub is, and what its certificate must be.

@@ -63,6 +63,10 @@ impl KeyKeeper for KeyFile {
             membership.next_key = None;
         })
     }
+
+    fn pending(&self) -> Option<String> {
+        self.lock().next_key.as_deref().map(key_hash)
+    }
 }
 
 #[cfg(test)]
@@ -80,10 +84,12 @@ mod tests {
             fingerprint: None,
             allow_plain: false,
             joined: true,
+            attempt: None,
         };
         let file = KeyFile::new(directory.path().to_owned(), membership);
         let keys = file.keys();
         assert_eq!(keys(), ["old"]);
+        assert_eq!(file.pending(), None);
         let hash = file.make_next().unwrap();
         assert_eq!(file.make_next().unwrap(), hash, "asked twice it is the same");
         let stored = || Membership::joined(directory.path()).map_err(|error| error.to_string()).unwrap();
@@ -91,9 +97,12 @@ mod tests {
         assert_eq!((key_hash(&next), keys()), (hash.clone(), vec!["old".to_owned(), next.clone()]));
         file.promote("another").unwrap();
         assert_eq!(keys().len(), 2);
+        let restarted = KeyFile::new(directory.path().to_owned(), stored());
+        assert_eq!((file.pending(), restarted.pending()), (Some(hash.clone()), Some(hash.clone())));
         file.promote(&hash.to_uppercase()).unwrap();
         file.promote(&hash).unwrap();
         assert!(keys() == [next.as_str()]);
+        assert_eq!(file.pending(), None);
         assert!(stored().key == next && stored().next_key.is_none());
     }
 }

@@ -10,14 +10,14 @@ use crate::server::is_alive;
 
 /// The link as it was when it last changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LinkState {
+pub(crate) struct LinkState {
     pid: u32,
     /// Unix milliseconds; absent while there is no link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) connected_since: Option<i64>,
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) last_failure: Option<String>,
+    pub(crate) last_failure: Option<String>,
 }
 
 impl LinkState {
@@ -25,7 +25,7 @@ impl LinkState {
         LinkState {
             pid: std::process::id(),
             connected_since: status.connected_since,
-            last_failure: status.last_failure.clone(),
+            last_failure: status.last_failure.as_deref().map(brief).map(str::to_owned),
         }
     }
 
@@ -38,10 +38,18 @@ impl LinkState {
     }
 
     /// What the running runner has left; nothing when none runs.
-    pub(super) fn read(data_dir: &Path) -> Option<LinkState> {
+    pub(crate) fn read(data_dir: &Path) -> Option<LinkState> {
         let text = std::fs::read_to_string(path(data_dir)).ok()?;
         let state: LinkState = serde_json::from_str(&text).ok()?;
         is_alive(state.pid).then_some(state)
+    }
+}
+
+/// A reason without the address of a library's manual, which some end with.
+pub(super) fn brief(reason: &str) -> &str {
+    match reason.split_once("peer closed connection without sending TLS close_notify") {
+        Some(_) => "the hub ended the connection",
+        None => reason.split(": https://docs.rs").next().unwrap_or(reason),
     }
 }
 
@@ -52,6 +60,14 @@ fn path(data_dir: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_short() {
+        let rustls = "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/x";
+        assert_eq!(brief(rustls), "the hub ended the connection");
+        assert_eq!(brief("odd: https://docs.rs/x"), "odd");
+        assert_eq!(brief("no route"), "no route");
+    }
 
     #[test]
     fn the_state_of_a_dead_runner_does_not_count() {

@@ -30,6 +30,9 @@ pub(crate) struct Membership {
     pub(crate) allow_plain: bool,
     /// The hub has said yes. Written before it is asked, so that a lost answer can be asked for again.
     pub(crate) joined: bool,
+    /// Another membership that was asked for and not confirmed. This one counts until it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt: Option<Box<Membership>>,
 }
 
 impl Membership {
@@ -53,6 +56,16 @@ impl Membership {
                 .hint("join again: qd runner join URL --force")
         })?;
         Ok(Some(membership))
+    }
+
+    /// What the hub was asked for without an answer so far.
+    pub(crate) fn unconfirmed(&self) -> Option<&Membership> {
+        if self.joined { self.attempt.as_deref() } else { Some(self) }
+    }
+
+    /// What to type to be let in again by the same hub.
+    pub(crate) fn rejoin_command(&self) -> String {
+        format!("qd runner join {} --force --name {} --code CODE", self.url, self.runner_id)
     }
 
     /// The membership to run with.
@@ -111,6 +124,7 @@ mod tests {
             fingerprint: Some("aa".into()),
             allow_plain: false,
             joined,
+            attempt: None,
         }
     }
 

@@ -30,8 +30,12 @@ pub(super) async fn revoke(
     output: &Output,
     arguments: &RevokeArguments,
 ) -> Result<(), CliError> {
+    if !arguments.yes && !stdin_is_terminal() {
+        return Err(CliError::usage("this cuts a machine off, and nobody is here to confirm it")
+            .hint("add --yes to do it without a question"));
+    }
     let runner_id = resolve(settings, &arguments.name).await?;
-    if !arguments.yes && stdin_is_terminal() {
+    if !arguments.yes {
         output.note(&harmless(&format!(
             "cut off {runner_id}? It has to join again to come back. Type its name to confirm: "
         )));

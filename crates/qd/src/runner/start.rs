@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{Role, runner_config};
 use super::join::refuse_hub_dir;
 use super::keys::KeyFile;
-use super::link_state::LinkState;
+use super::link_state::{LinkState, brief};
 use super::membership::Membership;
 use crate::data_dir::DataDir;
 use crate::error::CliError;
@@ -41,10 +41,20 @@ pub(super) fn run(
     if let Some(notice) = place.as_ref().and_then(|place| place.notice.as_ref()) {
         output.note(&format!("note: {notice}\n"));
     }
+    if let Some(attempt) = &membership.attempt {
+        output.note(&harmless(&format!(
+            "note: joining {new} was begun and never confirmed, so this runner goes on for {}. To stay, do nothing; to \
+             change over, repeat: qd runner join {new} --force --name {}\n",
+            membership.url,
+            attempt.runner_id,
+            new = attempt.url,
+        )));
+    }
     let runtime = serving_runtime()?;
     let socket = place.map(|Place { path, .. }| path);
     let start =
         Start { settings, environment, output, membership, socket, ready_json: ready_json || output.json };
+    runtime.spawn(qd_runner::process::give_back_memory());
     let result = runtime.block_on(start.serve());
     runtime.shutdown_background();
     result
@@ -64,23 +74,32 @@ impl Start<'_> {
         let mut signals = Signals::new()?;
         let stop = CancellationToken::new();
         let runner = self.start(&stop).await?;
-        self.announce()?;
-        let mut news = News { url: self.membership.url.clone(), known: None };
-        let mut looks = tokio::time::interval(LOOK);
-        loop {
-            tokio::select! {
-                () = signals.recv() => break,
-                _ = looks.tick() => self.look(&mut news, &runner.status()),
-            }
+        let announced = self.announce();
+        if announced.is_ok() {
+            self.watch(&mut signals, &runner).await;
         }
         stop.cancel();
         tokio::select! {
-            () = runner.join() => Ok(()),
+            () = runner.join() => announced,
             () = tokio::time::sleep(STOP_TIME_MAX) => {
                 tracing::warn!("not everything stopped in time; ending anyway");
-                Ok(())
+                announced
             }
             _ = signals.interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+        }
+    }
+
+    /// Says how the connection goes, until a signal comes.
+    async fn watch(&self, signals: &mut Signals, runner: &Runner) {
+        let Membership { url, .. } = &self.membership;
+        let rejoin = self.membership.rejoin_command();
+        let mut news = News { url: url.clone(), rejoin, known: None };
+        let mut looks = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                () = signals.recv() => return,
+                _ = looks.tick() => self.look(&mut news, &runner.status()),
+            }
         }
     }
 
@@ -162,6 +181,8 @@ impl Signals {
 /// Says each change of the connection once.
 struct News {
     url: String,
+    /// What to type when the hub has cut this runner off.
+    rejoin: String,
     known: Option<UplinkStatus>,
 }
 
@@ -173,7 +194,12 @@ impl News {
         }
         let was_connected = before.is_some_and(|before| before.connected_since.is_some());
         let url = &self.url;
-        let line = match (status.connected_since, &status.last_failure) {
+        let line = match (status.connected_since, status.last_failure.as_deref().map(brief)) {
+            (None, Some(reason)) if reason.contains("revoked") => format!(
+                "{url} has cut this runner off ({reason}); its sessions go on here. To come back, get a code with \
+                 `qd runner invite` there and type: {}",
+                self.rejoin
+            ),
             (Some(_), _) => format!("connected to {url}"),
             (None, Some(reason)) if was_connected => {
                 format!("connection to {url} lost ({reason}); sessions go on, trying again")
@@ -193,7 +219,7 @@ mod tests {
 
     #[test]
     fn each_change_of_the_connection_is_said_once() {
-        let mut news = News { url: "https://deck".into(), known: None };
+        let mut news = News { url: "https://deck".into(), rejoin: "qd runner join".into(), known: None };
         let up = |since| UplinkStatus { connected_since: Some(since), last_failure: None };
         let down = |reason: &str| UplinkStatus { connected_since: None, last_failure: Some(reason.into()) };
         assert_eq!(news.of(&UplinkStatus::default()), None);
@@ -202,6 +228,7 @@ mod tests {
         assert!(news.of(&up(1)).unwrap().starts_with("connected to https://deck"));
         assert_eq!(news.of(&up(1)), None);
         assert!(news.of(&down("cut\u{1b}")).unwrap().contains("lost (cut\u{fffd}); sessions go on"));
+        assert!(news.of(&down("it is revoked")).unwrap().contains("type: qd runner join"));
         assert!(news.of(&up(2)).is_some(), "a short loss between two looks is seen by the new beginning");
     }
 }

@@ -139,7 +139,9 @@ pub(crate) fn checked_runner_id(runner_id: String) -> Result<String, CliError> {
         || !runner_id.chars().all(is_runner_id_character)
     {
         return Err(CliError::usage(format!("runner_id '{runner_id}' is not usable"))
-            .hint(format!("take up to {RUNNER_ID_BYTES_MAX} letters, digits, '.', '_' and '-'")));
+            .hint(format!(
+                "take up to {RUNNER_ID_BYTES_MAX} letters, digits, '.', '_' and '-'; `qd runner join` takes it with --name"
+            )));
     }
     Ok(runner_id)
 }

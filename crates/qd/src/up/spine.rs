@@ -19,6 +19,13 @@ use crate::socket;
 /// The runner stops its sessions first, within eight seconds of its own; so the clients get one second.
 const CLIENTS_GRACE: Duration = Duration::from_secs(1);
 
+/// Where the pair listens, and with which certificate.
+pub(super) struct Sockets {
+    pub(super) listener: TcpListener,
+    pub(super) tls: Option<HubTls>,
+    pub(super) local_socket: Option<PathBuf>,
+}
+
 /// The running pair.
 pub(super) struct Spine {
     hub: JoinHandle<Result<(), HubError>>,
@@ -35,8 +42,7 @@ impl Spine {
         settings: &Settings,
         environment: &Environment,
         token: &str,
-        listener: TcpListener,
-        tls: Option<HubTls>,
+        Sockets { listener, tls, local_socket }: Sockets,
         stop: &CancellationToken,
     ) -> Result<Spine, CliError> {
         let open = |error: qd_store::StoreError| {
@@ -55,8 +61,7 @@ impl Spine {
         let local = LocalRunner { runner_id: settings.runner_id.clone(), link: hub_end };
         let hub =
             tokio::spawn(qd_hub::serve(config, listener, hub_store.clone(), Some(local), hub_stop.clone()));
-        let role =
-            Role { runner_id: settings.runner_id.clone(), local_socket: local_socket(settings), keys: None };
+        let role = Role { runner_id: settings.runner_id.clone(), local_socket, keys: None };
         let config = runner_config(settings, environment, role)?;
         let runner = Runner::start(config, runner_store, Uplink::Memory(runner_end), stop.clone())
             .await
@@ -97,7 +102,7 @@ impl Spine {
 }
 
 /// The socket is a convenience here: without it the hub still answers.
-fn local_socket(settings: &Settings) -> Option<PathBuf> {
+pub(super) fn local_socket(settings: &Settings) -> Option<PathBuf> {
     match socket::choose(settings) {
         Ok(place) => {
             let place = place?;

@@ -64,7 +64,7 @@ impl DemoDriver {
         if let Some(DemoRequest { request, reply }) = request {
             let result = self.take(request, events);
             // The asker may have given up; the request has taken effect all the same.
-            let _ = reply.send(result.map_err(AgentFailure::refused));
+            let _ = reply.send(result.map_err(AgentFailure::replied));
         }
         self.agent.advance(now_ms(), events);
         Progress::Events

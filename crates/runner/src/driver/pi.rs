@@ -143,7 +143,7 @@ impl PiDriver {
                     let waiting = reply.id.and_then(|id| forget(&self.waiting, &id));
                     if let Some(waiting) = waiting {
                         // Nobody listens any more when the asker gave up; that is its right.
-                        let _ = waiting.send(reply.result.map_err(AgentFailure::refused));
+                        let _ = waiting.send(reply.result.map_err(AgentFailure::replied));
                     }
                 }
                 PiOutput::Malformed { error, preview } => {

@@ -32,6 +32,10 @@ const ATTACHES_MAX: usize = 1024;
 /// What a client that is cut off may take to read why.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A hub that does not hear of it would take a new session of the same name for the old one.
+const DELETE_NEEDS_HUB: &str = "A session is deleted through its hub, which has the history too; try again when it \
+                                can be reached";
+
 /// The cursors of the attaches under way, by command id.
 type Cursors = Mutex<VecDeque<(String, Option<u64>)>>;
 
@@ -130,6 +134,9 @@ impl Client {
                 Err(error) => Err(error.to_string()),
             };
             return self.respond(session_id, &id, cmd, answer.as_ref().map(Option::as_deref));
+        }
+        if cmd == "session.delete" {
+            return self.respond(session_id, &id, cmd, Err(&DELETE_NEEDS_HUB.to_owned()));
         }
         if cmd == "session.attach" {
             self.note_cursor(id, text);
@@ -233,7 +240,7 @@ fn replayed(line: &[u8], after: Option<u64>, tail: &Tail) -> Option<Bytes> {
         return Some([line, &tail.lines(after.unwrap_or(0), until)].concat().into());
     }
     data.resume = Resume::Gap;
-    data.messages = Some(tail.snapshot());
+    data.messages = Some(tail.snapshot(until));
     *response.get_mut("data")? = serde_json::to_value(&data).ok()?;
     let mut line = serde_json::to_vec(&response).ok()?;
     line.push(b'\n');

@@ -38,7 +38,7 @@ impl Tail {
 
     /// Whether everything after `after` up to `until` is here.
     pub(super) fn reaches(&self, after: u64, until: u64) -> bool {
-        after >= until || self.0.first().is_some_and(|(first, _)| *first <= after + 1)
+        after >= until || self.0.first().is_some_and(|(first, _)| *first <= after.saturating_add(1))
     }
 
     /// The lines after `after` up to `until`.
@@ -47,10 +47,10 @@ impl Tail {
         wanted.flat_map(|(_, line)| line.iter().copied()).collect()
     }
 
-    /// The messages among the records; a conversation that was replaced begins anew.
-    fn messages(&self) -> Vec<Message> {
+    /// The messages among the records up to `until`; a conversation that was replaced begins anew.
+    fn messages(&self, until: u64) -> Vec<Message> {
         let mut messages = Vec::new();
-        for (_, line) in &self.0 {
+        for (_, line) in self.0.iter().filter(|(seq, _)| *seq <= until) {
             // Most records are something else; reading those would cost more than looking.
             if memchr::memmem::find(line, b"\"message").is_none() {
                 continue;
@@ -65,15 +65,16 @@ impl Tail {
         messages
     }
 
-    /// The newest messages, for a client that has nothing to go on from.
-    pub(super) fn snapshot(&self) -> Vec<Message> {
-        let mut messages = self.messages();
+    /// The newest messages up to the record `until`, for a client that has nothing to go on from. What was said
+    /// later comes after it.
+    pub(super) fn snapshot(&self, until: u64) -> Vec<Message> {
+        let mut messages = self.messages(until);
         messages.split_off(page_start(&messages, SNAPSHOT_MESSAGES))
     }
 
     /// A page of `limit` messages before `before`. Without anything older here there is no way further back.
     pub(super) fn page(&self, before: Option<u64>, limit: Option<u64>, total: u64) -> MessagesData {
-        let mut messages = self.messages();
+        let mut messages = self.messages(u64::MAX);
         messages.retain(|message| before.is_none_or(|before| message.idx < before));
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let skipped = page_start(&messages, limit);
@@ -128,6 +129,14 @@ mod tests {
         assert_eq!((ids(&newest), newest.before), (vec![1, 2], Some(1)));
         let oldest = tail().page(newest.before, Some(2), 3);
         assert_eq!((ids(&oldest), oldest.before), (vec![0], None));
+    }
+
+    #[test]
+    fn a_snapshot_has_nothing_that_comes_after_it() {
+        let ids = |until| tail().snapshot(until).iter().map(|message| message.idx).collect::<Vec<_>>();
+        assert_eq!(ids(8), [0, 1, 2]);
+        assert_eq!(ids(7), [0, 1], "the message of record 8 follows as a record");
+        assert_eq!(ids(6), [7]);
     }
 
     #[test]

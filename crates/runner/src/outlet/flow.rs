@@ -192,7 +192,7 @@ impl Flow {
         self.link = Some(link);
         for (session_id, lane) in &mut self.lanes {
             lane.mode = Mode::CatchingUp;
-            lane.next_seq = hub_seqs.get(session_id).map_or(1, |seq| seq + 1);
+            lane.next_seq = hub_seqs.get(session_id).map_or(1, |seq| seq.saturating_add(1));
             self.catching_up.insert(session_id.clone());
         }
     }
@@ -373,7 +373,7 @@ impl Flow {
     }
 
     /// The session is deleted: another one of its name begins anew.
-    fn forget(&mut self, session_id: &str) {
+    pub(crate) fn forget(&mut self, session_id: &str) {
         let Some(mut lane) = self.lanes.remove(session_id) else { return };
         self.catching_up.remove(session_id);
         std::mem::take(&mut lane.held).into_iter().for_each(|(_, line)| self.push_loose(line));
@@ -404,7 +404,7 @@ impl Flow {
                 }
                 let rows_max = (TURN_BYTES / lane.row_bytes.max(1)).clamp(1, TURN_ROWS_MAX);
                 let until = lane.held.front().map_or(lane.published, |(after, _)| *after);
-                let (after, published) = (lane.next_seq - 1, until);
+                let (after, published) = (lane.next_seq.saturating_sub(1), until);
                 return Step::Read(Turn { link, session_id, after, rows_max, published });
             }
             if self.is_congested {
@@ -451,11 +451,13 @@ impl Flow {
     pub(crate) fn have_read(&mut self, turn: &Turn, mut rows: Vec<(u64, Bytes)>) -> Option<Bytes> {
         rows.retain(|(seq, _)| *seq <= turn.published);
         let lane = self.lanes.get_mut(&turn.session_id).filter(|lane| {
-            self.link == Some(turn.link) && lane.mode == Mode::CatchingUp && lane.next_seq == turn.after + 1
+            self.link == Some(turn.link)
+                && lane.mode == Mode::CatchingUp
+                && lane.next_seq == turn.after.saturating_add(1)
         })?;
         let Some((last_seq, _)) = rows.last() else {
             tracing::warn!(session_id = turn.session_id, "records are not in the spool any more");
-            lane.next_seq = turn.published + 1;
+            lane.next_seq = turn.published.saturating_add(1);
             return None;
         };
         let last_seq = *last_seq;

@@ -186,6 +186,33 @@ fn a_deleted_session_releases_its_answers_and_its_name() {
 }
 
 #[test]
+fn a_session_that_is_forgotten_releases_what_waited_for_its_place() {
+    let mut flow = flow();
+    flow.restore("s", 5);
+    flow.link_up(1, &BTreeMap::new());
+    let attach = Round::new("s", 0..0, false, &[(1, "session.attach")]);
+    assert_eq!(flow.publish(&attach.said("s")), Verdict::Wake);
+    assert!(!flow.has_loose(), "it waits for the records before it");
+    flow.forget("s");
+    assert_eq!(flow.next(), Step::Send("answer 1 session.attach\n".into()));
+    assert_eq!((flow.next(), flow.sessions()), (Step::Wait, Vec::new()));
+    let last = Round::new("s", 0..0, false, &[(1, "session.delete")]);
+    assert_eq!(sent(flow.publish(&last.said("s"))), "answer 1 session.delete\n");
+}
+
+#[test]
+fn a_hub_that_claims_to_have_everything_gets_nothing_and_breaks_nothing() {
+    let mut flow = flow();
+    flow.restore("s", 5);
+    flow.link_up(1, &BTreeMap::from([("s".to_owned(), u64::MAX)]));
+    assert_eq!(flow.next(), Step::Wait);
+    let round = Round::new("s", 6..7, false, &[(1, "prompt")]);
+    assert_eq!(sent(flow.publish(&round.said("s"))), "answer 1 prompt\n");
+    flow.ack(1, "s", u64::MAX);
+    assert_eq!(flow.next(), Step::Wait);
+}
+
+#[test]
 fn a_refused_session_sends_nothing_and_holds_up_nobody() {
     let mut flow = flow();
     flow.restore("mine", 0);

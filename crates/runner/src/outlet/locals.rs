@@ -137,8 +137,13 @@ impl Locals {
             }
         }
         if said.responses.iter().any(|response| response.took_effect && response.cmd == "session.delete") {
-            self.followers.remove(said.session_id);
+            self.forget(said.session_id);
         }
+    }
+
+    /// Nobody follows a session that is deleted.
+    pub(crate) fn forget(&mut self, session_id: &str) {
+        self.followers.remove(session_id);
     }
 }
 

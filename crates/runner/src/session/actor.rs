@@ -13,7 +13,7 @@ use qd_core::session::{Memory, Session};
 use qd_store::{OutcomeRow, RunnerBatch, RunnerStore};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::ProcessStats;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::admit::{Admitted, Held};
 use super::kept::Delivery;
@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) submissions: Submissions,
     /// Agents running or starting, for `max_sessions`.
     pub(crate) agents: Arc<AtomicUsize>,
+    /// Agents of last time that may come up at once.
+    pub(crate) resuming: Arc<Semaphore>,
     /// Told when a session's task ends for good.
     pub(crate) ended: mpsc::Sender<Ended>,
 }
@@ -86,6 +88,8 @@ pub(crate) struct SessionActor {
     pub(super) driver: Option<Driver>,
     pub(super) agent: AgentState,
     pub(super) slot: Option<AgentSlot>,
+    /// The agent of last time waits for its turn to start; a word sent here makes it go at once, a drop never.
+    pub(super) resuming: Option<oneshot::Sender<()>>,
     /// Raised with every start and stop, so that late news of an old agent is recognised.
     pub(super) generation: u32,
     /// Cleared when our own extension keeps the agent from starting.
@@ -155,12 +159,15 @@ pub(crate) fn spawn_restored(
     actor.stored_questions = restored.open_questions.iter().cloned().collect();
     actor.session.interrupted(now, restored.was_working, restored.open_questions, &mut actor.out);
     for cut_off in shared.submissions.take_cut_off(&actor.session.identity().session_id) {
-        actor.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut actor.out);
+        // A lost abort needs no words: what it should have ended is over.
+        if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry") {
+            actor.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut actor.out);
+        }
         // Stored with the record that tells of it, so that it is told once.
         actor.outcomes.push(cut_off.told());
     }
     if restored.may_resume && shared.config.resume_at_start {
-        actor.start_agent();
+        actor.resume_agent();
     }
     spawn(actor)
 }
@@ -189,6 +196,7 @@ impl SessionActor {
             driver: None,
             agent: AgentState::None,
             slot: None,
+            resuming: None,
             generation: 0,
             bridge: true,
             mailbox,
@@ -338,7 +346,9 @@ impl SessionActor {
         match input {
             SessionInput::Command(incoming) => self.admit(incoming).await,
             SessionInput::Released { token, release } => self.released(token, *release).await,
-            SessionInput::Started { generation, result } => self.agent_started(generation, *result).await,
+            SessionInput::Started { generation, result, permit } => {
+                self.agent_started(generation, *result, permit).await;
+            }
             SessionInput::Prepared { generation, result } => self.agent_prepared(generation, *result).await,
             SessionInput::Executed { token, result } => self.executed(token, *result),
             SessionInput::Probed { generation } => {

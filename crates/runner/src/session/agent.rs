@@ -1,12 +1,14 @@
 //! The agent of a session: started when needed, listened to, stopped.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::harness::pi::has_stable_id;
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
 use qd_wire::event::NotifyLevel;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::actor::{AgentSlot, AgentState, SessionActor};
 use super::admit::Admitted;
@@ -14,7 +16,7 @@ use super::commands::json_text;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
 use crate::driver::pi::BRIDGE_FILE;
-use crate::driver::{self, AgentFailure, Driver, Progress};
+use crate::driver::{self, AgentFailure, Driver, Progress, StartRequest};
 
 /// Events kept from before the session is ready.
 const EARLY_EVENTS_MAX: usize = 1024;
@@ -28,9 +30,6 @@ impl SessionActor {
         if self.agent != AgentState::None {
             return;
         }
-        self.agent = AgentState::Starting;
-        self.generation += 1;
-        self.session.starting(now_ms(), &mut self.out);
         let request = match AgentSlot::take(&self.shared) {
             Ok(slot) => {
                 self.slot = Some(slot);
@@ -38,13 +37,53 @@ impl SessionActor {
             }
             Err(error) => Err(error),
         };
+        self.launch(request, None);
+    }
+
+    /// Starts the agent of last time when it is its turn: all at once would be too much for the machine. Without
+    /// room for another agent the session stays as it is, until it is used.
+    pub(super) fn resume_agent(&mut self) {
+        match AgentSlot::take(&self.shared) {
+            Ok(slot) => self.slot = Some(slot),
+            Err(reason) => {
+                let session_id = &self.session.identity().session_id;
+                tracing::warn!(session_id, reason, "a session is not resumed");
+                return;
+            }
+        }
+        let request = row::start_request(&self.session, &self.config, self.bridge);
+        let (go, hurry) = oneshot::channel();
+        self.resuming = Some(go);
+        self.launch(request, Some(hurry));
+    }
+
+    fn launch(&mut self, request: Result<StartRequest, String>, hurry: Option<oneshot::Receiver<()>>) {
+        self.agent = AgentState::Starting;
+        self.generation += 1;
+        self.session.starting(now_ms(), &mut self.out);
         let (shared, sender, generation) = (self.shared.clone(), self.sender.clone(), self.generation);
         tokio::spawn(async move {
+            let permit = match hurry {
+                None => None,
+                Some(hurry) => tokio::select! {
+                    biased;
+                    word = hurry => match word {
+                        Ok(()) => None,
+                        // The session has stopped before it was its turn.
+                        Err(_) => return,
+                    },
+                    permit = Arc::clone(&shared.resuming).acquire_owned() => match permit {
+                        Ok(permit) => Some(permit),
+                        // The runner stops.
+                        Err(_) => return,
+                    },
+                },
+            };
             let result = match request {
                 Ok(request) => driver::start(&shared.config, request).await,
                 Err(error) => Err(error),
             };
-            let input = SessionInput::Started { generation, result: Box::new(result) };
+            let input = SessionInput::Started { generation, result: Box::new(result), permit };
             if let Err(unsent) = sender.send(input).await
                 && let SessionInput::Started { result, .. } = unsent.0
                 && let Ok(driver) = *result
@@ -55,7 +94,12 @@ impl SessionActor {
         });
     }
 
-    pub(super) async fn agent_started(&mut self, generation: u32, result: Result<Driver, String>) {
+    pub(super) async fn agent_started(
+        &mut self,
+        generation: u32,
+        result: Result<Driver, String>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) {
         match result {
             Ok(driver) if generation != self.generation || self.agent != AgentState::Starting => {
                 driver.close().await
@@ -67,6 +111,7 @@ impl SessionActor {
                 let sender = self.sender.clone();
                 tokio::spawn(async move {
                     let result = Box::new(handle.prepare().await);
+                    drop(permit);
                     if sender.send(SessionInput::Prepared { generation, result }).await.is_err() {
                         tracing::debug!("a session ended while its agent came up");
                     }
@@ -152,6 +197,7 @@ impl SessionActor {
         self.generation += 1;
         self.agent = AgentState::None;
         self.slot = None;
+        self.resuming = None;
         self.delivery = None;
         self.stats = None;
         self.health.gone();
@@ -285,6 +331,10 @@ impl SessionActor {
             return self.finish(admitted, Err(error.into()));
         }
         self.parked.push(admitted);
+        if let Some(go) = self.resuming.take() {
+            // Whoever uses the session does not wait for its turn. It may have come already.
+            let _ = go.send(());
+        }
         self.start_agent();
     }
 

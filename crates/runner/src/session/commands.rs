@@ -131,7 +131,8 @@ impl SessionActor {
 
     /// The agent is done with a command.
     pub(super) fn executed(&mut self, token: Token, result: Result<Executed, AgentFailure>) {
-        if !result.as_ref().is_err_and(|failure| failure.lost) {
+        // Our own refusals say nothing about the agent.
+        if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
             self.health.answered();
         }
         if self.delivery.as_ref().is_some_and(|delivery| delivery.token == token) {
@@ -221,14 +222,16 @@ impl SessionActor {
 
     async fn delete(&mut self, admitted: Admitted) {
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
-        // Told but not stored: nothing of this session is kept, and a full disk must not keep it from going.
-        let last_words = std::mem::take(&mut self.out);
-        self.send(last_words).await;
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
+            // It lives on, closed: what it has said is stored and sent as always.
             let error = format!("The session could not be deleted: {error}");
             return self.finish(admitted, Err(error.into()));
         }
+        // Told but not stored: nothing of this session is kept.
+        let last_words = std::mem::take(&mut self.out);
+        self.send(last_words).await;
+        self.shared.outlet.forget(&session_id);
         // Gone from the store before it is confirmed; what still waits is refused without a trace.
         self.exists = false;
         self.finished = true;

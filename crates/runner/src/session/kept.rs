@@ -90,5 +90,7 @@ impl SessionActor {
     fn delivery_refused(&mut self, error: &str) {
         self.is_delivery_blocked = true;
         self.session.kept_refused(now_ms(), error, &mut self.out);
+        // Whoever waited behind it need not wait any more.
+        self.pump_door();
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use qd_core::agent::AgentRequest;
 use qd_core::ledger::Token;
-use qd_core::session::ExpectedPrompt;
+use qd_core::session::{ExpectedPrompt, PromptTurn};
 use serde_json::json;
 
 use super::SessionInput;
@@ -95,10 +95,14 @@ impl SessionActor {
         let token = admitted.token();
         let has_begun = self.session.turns() > admitted.turns_before;
         let disposition = disposition_of(&result, has_begun);
-        if matches!(disposition, Some(Disposition::Started | Disposition::Queued)) {
-            self.session.prompt_accepted(token);
-        } else {
-            self.session.forget_prompt(token);
+        let turn = match disposition {
+            Some(Disposition::Started) => Some(PromptTurn::After(admitted.turns_before)),
+            Some(Disposition::Queued) => Some(PromptTurn::Running),
+            Some(Disposition::Handled) | None => None,
+        };
+        match turn {
+            Some(turn) => self.session.prompt_accepted(now_ms(), token, turn, &mut self.out),
+            None => self.session.forget_prompt(token),
         }
         if disposition == Some(Disposition::Handled) {
             self.look_for_changes();

@@ -200,13 +200,42 @@ impl SessionActor {
                 input = self.mailbox.recv() => {
                     let Some(input) = input else { return };
                     let is_command = matches!(input, SessionInput::Command(_));
-                    knocking.push(input);
+                    self.keep_knocking(input, knocking);
                     if is_command {
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Keeps an input for later. Every new link brings the same questions and news, so of those at most one is kept,
+    /// however long the disk is full.
+    fn keep_knocking(&self, input: SessionInput, knocking: &mut Vec<SessionInput>) {
+        match input {
+            SessionInput::Describe(answer) => {
+                if self.exists {
+                    // Nobody may be waiting any more.
+                    let _ = answer.send(Box::new(self.session.state()));
+                }
+                return;
+            }
+            // Once is enough, and the later the better.
+            SessionInput::Snapshot => knocking.retain(|kept| !matches!(kept, SessionInput::Snapshot)),
+            // The greatest number is the one that counts.
+            SessionInput::HubHas(seq) => {
+                let known = knocking.iter_mut().find_map(|kept| match kept {
+                    SessionInput::HubHas(known) => Some(known),
+                    _ => None,
+                });
+                if let Some(known) = known {
+                    *known = seq.max(*known);
+                    return;
+                }
+            }
+            _ => {}
+        }
+        knocking.push(input);
     }
 
     /// Puts inputs back into the mailbox, in order.

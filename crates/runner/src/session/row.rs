@@ -154,7 +154,9 @@ pub(crate) fn restore(
     let status = if is(SessionStatus::Closed) { SessionStatus::Closed } else { SessionStatus::Dormant };
     let was_working = is(SessionStatus::Working);
     let had_agent = was_working || is(SessionStatus::Idle) || is(SessionStatus::Starting);
-    let may_resume = had_agent || (!memory.kept.is_empty() && status != SessionStatus::Closed);
+    // One that failed waits for a person: it may well fail again, and with it every start of the runner.
+    let is_over = status == SessionStatus::Closed || is(SessionStatus::Failed);
+    let may_resume = had_agent || (!memory.kept.is_empty() && !is_over);
     let session = Session::new(identity(runner, &row.session_id, &config), memory, status);
     let created_at = row.created_at;
     Ok(Restored { session, config, created_at, stored, was_working, may_resume, open_questions })

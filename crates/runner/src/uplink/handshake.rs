@@ -59,6 +59,7 @@ impl UplinkTask {
         let origin = self.shared.outlet.new_origin();
         let link = HubLink { origin, sender, cut: CancellationToken::new() };
         self.begin(&link, &welcome);
+        self.name_next_key(origin);
         Ok(Welcomed { link, receiver, rest: block.slice(length..) })
     }
 

@@ -53,7 +53,7 @@ impl Agent {
         }
     }
 
-    /// An idle agent never answers `mute`, and says no to `refuse`.
+    /// An idle agent never answers `mute`, says no to `refuse`, and yes to `die` with its last breath.
     fn prompt(&mut self, request: &Value) {
         let message = request["message"].as_str().unwrap_or_default().to_owned();
         if self.is_working {
@@ -63,6 +63,10 @@ impl Agent {
         }
         match message.as_str() {
             "mute" => {}
+            "die" => {
+                reply(request, &json!({"disposition": "started"}));
+                std::process::exit(1);
+            }
             "refuse" => say(&json!({"id": request["id"], "type": "response", "command": "prompt",
                 "success": false, "error": "No model"})),
             _ => {

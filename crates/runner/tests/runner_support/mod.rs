@@ -76,6 +76,11 @@ impl Bench {
         (self.runner, self.link) = (Some(runner), link);
     }
 
+    /// Where the runner keeps everything.
+    pub(crate) fn database(&self) -> std::path::PathBuf {
+        self.folder.path().join("runner.db")
+    }
+
     pub(crate) async fn stop(&mut self) {
         let Some((runner, shutdown)) = self.runner.take() else { return };
         shutdown.cancel();

@@ -30,7 +30,7 @@ pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> Result<Appe
     let mut heads = Heads::default();
     let mut appended = Appended::default();
     for record in batch {
-        let head = heads.of(connection, &record.session_id)?;
+        let head = heads.of(connection, record)?;
         insert.raw_bind_parameter(1, head.base + record_seq(record.seq)?)?;
         insert.raw_bind_parameter(2, record.ts)?;
         insert.raw_bind_parameter(3, &*record.event)?;
@@ -81,14 +81,15 @@ struct Heads<'batch> {
 
 impl<'batch> Heads<'batch> {
     /// The head of a session; records of one session mostly follow each other, so the last one is tried first.
-    fn of(&mut self, connection: &Connection, session_id: &'batch Arc<str>) -> Result<&mut Head<'batch>> {
+    fn of(&mut self, connection: &Connection, record: &'batch RecordIn) -> Result<&mut Head<'batch>> {
+        let session_id = &record.session_id;
         let same =
             |head: &Head<'_>| Arc::ptr_eq(head.session_id, session_id) || head.session_id == session_id;
         if !self.list.get(self.current).is_some_and(same) {
             self.current = match self.by_id.get(&**session_id) {
                 Some(index) => *index,
                 None => {
-                    let (session_key, last_seq) = sessions::key(connection, session_id)?;
+                    let (session_key, last_seq) = sessions::key(connection, session_id, &record.runner_id)?;
                     let base = session_base(session_key)?;
                     self.list.push(Head { session_id, session_key, base, last_seq, ts: 0, raised: false });
                     self.by_id.insert(session_id, self.list.len() - 1);

@@ -24,7 +24,7 @@ const PATCH: &str = "UPDATE sessions SET runner_id = coalesce(:runner_id, runner
      meta_json = coalesce(:meta_json, meta_json)
     WHERE session_id = :session_id";
 const PLACEHOLDER: &str = "INSERT INTO sessions
-    (session_id, runner_id, harness, cwd, state, created_at, updated_at) VALUES (?1, '', '', '', '', 0, 0)";
+    (session_id, runner_id, harness, cwd, state, created_at, updated_at) VALUES (?1, ?2, '', '', '', 0, 0)";
 
 pub(super) fn upsert(connection: &Connection, session: &HubSession) -> Result<()> {
     connection.prepare_cached(UPSERT)?.execute(params![
@@ -63,11 +63,11 @@ pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPa
 }
 
 /// The number of a session and its greatest `seq`; makes a placeholder for one nobody has described yet.
-pub(super) fn key(connection: &Connection, session_id: &str) -> Result<(i64, u64)> {
+pub(super) fn key(connection: &Connection, session_id: &str, runner_id: &str) -> Result<(i64, u64)> {
     if let Some(found) = find_key(connection, session_id)? {
         return Ok(found);
     }
-    connection.prepare_cached(PLACEHOLDER)?.execute([session_id])?;
+    connection.prepare_cached(PLACEHOLDER)?.execute([session_id, runner_id])?;
     Ok((connection.last_insert_rowid(), 0))
 }
 

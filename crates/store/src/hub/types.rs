@@ -28,6 +28,8 @@ pub struct HubSession {
 #[derive(Debug, Clone)]
 pub struct RecordIn {
     pub session_id: Arc<str>,
+    /// Whose session it is: written with the session's row when its first record comes, whatever that record says.
+    pub runner_id: Arc<str>,
     /// From 1, without holes; the store keeps what it is given and does not look for holes.
     pub seq: u64,
     pub ts: i64,

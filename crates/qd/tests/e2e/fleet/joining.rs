@@ -130,6 +130,85 @@ async fn wrong_used_and_damaged_codes_are_told_apart() {
     assert!(hub_dir.contains("--data-dir"), "{hub_dir}");
 }
 
+/// A way to a hub on which the second answer is lost: the first says whether the hub knows the machine.
+async fn losing_second_answer(hub: &str) -> String {
+    use tokio::io::AsyncReadExt;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let hub = hub.trim_start_matches("http://").to_owned();
+    tokio::spawn(async move {
+        let mut calls = 0;
+        while let Ok((mut caller, _)) = listener.accept().await {
+            let mut called = tokio::net::TcpStream::connect(&hub).await.unwrap();
+            calls += 1;
+            if calls == 2 {
+                let (mut from_caller, _to_caller) = caller.split();
+                let (mut answer, mut to_hub) = called.split();
+                tokio::select! {
+                    _ = tokio::io::copy(&mut from_caller, &mut to_hub) => {}
+                    _ = answer.read_u8() => {}
+                }
+                continue;
+            }
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut caller, &mut called).await });
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_machine_stays_with_its_hub_until_another_one_has_said_yes() {
+    let (first, second) = (world().up().await, world().up().await);
+    let machine = first.machine(world(), "desk").await.terminate().await;
+    let before = machine.membership();
+    assert!(machine.data_dir().join("runner.db").exists());
+    let code = second.invite().await["code"].as_str().unwrap().to_owned();
+    let join = async |url: &str| {
+        machine.run(&["runner", "join", url, "--code", &code, "--no-start", "--force"]).await
+    };
+    let nobody = failed(&join("http://127.0.0.1:1").await, 3);
+    assert!(nobody.contains("nothing answers"), "{nobody}");
+    assert_eq!(machine.membership(), before, "nobody was asked");
+
+    let url = losing_second_answer(second.url()).await;
+    let lost = failed(&join(&url).await, 3);
+    assert!(lost.contains("may have said yes") && lost.contains(first.url()), "{lost}");
+    let between = machine.membership();
+    assert_eq!((&between["url"], &between["key"]), (&before["url"], &before["key"]));
+    assert_eq!(between["attempt"]["url"], url.as_str());
+    let doctor = out(&machine.run(&["doctor"]).await);
+    assert!(doctor.contains(&format!("joining {url} was begun")), "{doctor}");
+    let desk = machine.runner().await;
+    assert_eq!(desk.ready()["url"], first.url(), "it works for the hub that knows it");
+    until_said(|| desk.stderr(), "never confirmed").await;
+    let mut mux = first.connect().await;
+    until_status(&mut mux, "desk", "online").await;
+    let machine = desk.terminate().await;
+
+    ok(&machine.run(&["runner", "join", &url, "--code", &code, "--no-start", "--force"]).await);
+    let after = machine.membership();
+    assert_eq!((&after["url"], &after["key"]), (&json!(url), &between["attempt"]["key"]));
+    assert_eq!(after.get("attempt"), None);
+    assert!(!machine.data_dir().join("runner.db").exists(), "the sessions of the first hub are set aside");
+}
+
+#[tokio::test]
+async fn a_hub_that_has_moved_keeps_its_runner_and_its_sessions() {
+    let qd = world().up().await;
+    let machine = qd.machine(world(), "desk").await.terminate().await;
+    let before = machine.membership();
+    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let elsewhere = qd.url().replace("127.0.0.1", "localhost");
+    let moved = machine.run(&["runner", "join", &elsewhere, "--code", &code, "--no-start", "--force"]).await;
+    assert!(ok(&moved).contains("as 'desk'"), "the name it had: {}", out(&moved));
+    assert!(err(&moved).contains("sessions are kept"), "{}", err(&moved));
+    let after = machine.membership();
+    assert_eq!((&after["url"], &after["key"]), (&json!(elsewhere), &before["key"]));
+    assert!(machine.data_dir().join("runner.db").exists());
+    let _desk = machine.runner().await;
+    until_status(&mut qd.connect().await, "desk", "online").await;
+}
+
 #[tokio::test]
 async fn a_code_comes_from_the_environment_or_from_stdin() {
     use tokio::io::AsyncWriteExt;
@@ -205,6 +284,25 @@ async fn join_starts_the_runner_and_says_how_it_goes() {
 }
 
 #[tokio::test]
+async fn a_runner_nobody_listens_to_stops_cleanly() {
+    let (qd, mut mux, desk) = fleet().await;
+    let session = session_on(&mut mux, "desk").await;
+    let socket = desk.socket().to_owned();
+    let machine = desk.kill9().await;
+    let (nobody, closed) = std::io::pipe().unwrap();
+    drop(nobody);
+    let child = machine.command(&["runner", "start"]).stdout(closed).spawn().unwrap();
+    let ended = child.wait_with_output().await.unwrap();
+    assert_eq!(ended.status.code(), Some(0), "as every command whose reader has gone: {}", err(&ended));
+    assert!(!socket.exists(), "it was stopped, not dropped");
+    let _desk = machine.runner().await;
+    until_status(&mut mux, "desk", "online").await;
+    let events = mux.attach_and_prompt(&session, "/text").await;
+    assert_eq!(events.last().unwrap()["reason"], "stop");
+    drop(qd);
+}
+
+#[tokio::test]
 async fn two_runners_on_one_machine_have_two_sockets() {
     let runtime = tempfile::tempdir().unwrap();
     let in_runtime = || {
@@ -241,6 +339,17 @@ async fn a_place_without_room_for_a_socket_is_a_warning_for_a_hub_and_an_error_f
     let refused = failed(&machine.run(&["runner", "start"]).await, 1);
     assert!(refused.contains("--runner-socket off"), "{refused}");
     let mut machine = machine;
+    let file = machine.path("notes");
+    std::fs::write(&file, "mine").unwrap();
+    machine.set("QD_RUNNER_SOCKET", &file);
+    let refused = failed(&machine.run(&["runner", "start"]).await, 1);
+    assert!(refused.contains("is not a socket"), "{refused}");
+    let mut other = world();
+    other.set("QD_RUNNER_SOCKET", &file);
+    let other = other.up().await;
+    until_said(|| other.stderr(), "is not a socket").await;
+    ok(&other.cli(&["run", "--harness", "demo", "hello"]).await);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     machine.set("QD_RUNNER_SOCKET", "off");
     let desk = machine.runner().await;
     assert_eq!(desk.ready()["socket"], json!(null));

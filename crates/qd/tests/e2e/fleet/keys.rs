@@ -23,9 +23,11 @@ async fn a_revoked_runner_is_cut_off_at_once_and_may_join_again() {
     let (qd, mut mux, desk) = fleet().await;
     let session = session_on(&mut mux, "desk").await;
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 100000"})).await;
-    let unknown = failed(&qd.cli(&["runner", "revoke", "nobody"]).await, 1);
+    let unknown = failed(&qd.cli(&["runner", "revoke", "nobody", "--yes"]).await, 1);
     assert!(unknown.contains("qd runner list"), "{unknown}");
-    assert!(ok(&qd.cli(&["runner", "revoke", "desk"]).await).contains("revoked desk"));
+    let unconfirmed = failed(&qd.cli(&["runner", "revoke", "desk"]).await, 2);
+    assert!(unconfirmed.contains("--yes"), "{unconfirmed}");
+    assert!(ok(&qd.cli(&["runner", "revoke", "desk", "--yes"]).await).contains("revoked desk"));
     let shown = runner(&mut mux, "desk").await;
     assert_eq!(shown["status"], "offline", "{shown}");
     assert!(shown["revoked_at"].is_i64(), "{shown}");
