@@ -27,7 +27,7 @@ cargo xtask <command>
   tidy             size of files, banned words, heads of crates
   bans             who may depend on whom, licences, number of packages
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
-  chaos            real processes killed at random moments: [--kills N] [--seed S]
+  chaos            real processes killed at random moments: [--kills N] [--seed S], or --outage SECONDS
   network          hub and runner with a bad wire between them (root, python3): [--loss %] [--delay MS]
 ";
 

@@ -26,7 +26,7 @@ const CLIENTS_BUSY: usize = 1_000;
 const BUSY_FOR: Duration = Duration::from_secs(30);
 const HUB_MB_MAX: f64 = 400.0;
 /// What the hub may keep of all that when everybody has gone, beside what it had before.
-const KEPT_RATIO_MAX: f64 = 2.5;
+const KEPT_RATIO_MAX: f64 = 1.5;
 
 pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
     flat::measure(plan, report).await?;
@@ -108,7 +108,7 @@ fn megabytes(server: &Server) -> Outcome<f64> {
 
 /// Memory when it has come down to `goal`, or when it has had time enough to.
 async fn settled(server: &Server, goal: f64) -> Outcome<f64> {
-    for _ in 0..100 {
+    for _ in 0..150 {
         if megabytes(server)? <= goal {
             break;
         }

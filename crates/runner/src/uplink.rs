@@ -156,7 +156,7 @@ impl UplinkTask {
             let (reason, delay) = match over {
                 LinkOver::Stopped => return,
                 LinkOver::Refused(reason) => {
-                    tracing::warn!(reason, "the hub refuses this runner; asked again later");
+                    tracing::info!(reason, "the hub refuses this runner; asked again later");
                     (reason, REFUSED_RETRY)
                 }
                 LinkOver::Lost(reason) => {

@@ -96,6 +96,10 @@ impl Reader {
                 Err(WebSocketError::ConnectionClosed | WebSocketError::AlreadyClosed) => {
                     break "the server closed the connection".to_owned();
                 }
+                // Without a goodbye, as when its process is killed; how TLS words that helps nobody.
+                Err(WebSocketError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    break "the server went away".to_owned();
+                }
                 Err(error) => break error.to_string(),
             }
         };

@@ -456,7 +456,7 @@ impl Flow {
                 && lane.next_seq == turn.after.saturating_add(1)
         })?;
         let Some((last_seq, _)) = rows.last() else {
-            tracing::warn!(session_id = turn.session_id, "records are not in the spool any more");
+            tracing::debug!(session_id = turn.session_id, "records are not in the spool any more");
             lane.next_seq = turn.published.saturating_add(1);
             return None;
         };

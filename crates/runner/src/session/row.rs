@@ -173,7 +173,11 @@ pub(super) fn start_request(
         return Err(format!("cwd: Must be an absolute path, not '{}'", cwd.display()));
     }
     if !cwd.is_dir() {
-        return Err(format!("cwd: There is no directory '{}' on this runner", cwd.display()));
+        let runner_id = &session.identity().runner_id;
+        return Err(format!(
+            "cwd: There is no directory '{}' on runner {runner_id}; name one it has",
+            cwd.display()
+        ));
     }
     let memory = session.memory();
     Ok(StartRequest {
