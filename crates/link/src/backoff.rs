@@ -2,41 +2,35 @@
 
 use std::time::Duration;
 
-/// Exponential delays with full jitter, so that many clients of a restarted server do not return at once.
+/// What the first delay is at most.
+const FIRST_MAX: Duration = Duration::from_millis(100);
+
+/// Exponential delays with jitter, so that many clients of a restarted server do not return at once. They never end:
+/// who has lost its server has nothing better to do than to look for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backoff {
-    base: Duration,
     cap: Duration,
     attempt: u32,
-    attempts_max: u32,
 }
 
 impl Backoff {
-    /// Delays of up to `base`, twice that, and so on up to `cap`; `None` after `attempts_max`.
-    pub fn new(base: Duration, cap: Duration, attempts_max: u32) -> Backoff {
-        Backoff { base, cap, attempt: 0, attempts_max }
+    /// Delays of up to 100 ms, twice that, and so on up to `cap`.
+    pub fn new(cap: Duration) -> Backoff {
+        Backoff { cap, attempt: 0 }
     }
 
-    /// Delays that begin with up to 100 ms and never end; for those who have nothing better to do than to connect.
-    pub fn endless(cap: Duration) -> Backoff {
-        Backoff::new(Duration::from_millis(100), cap, u32::MAX)
-    }
-
-    /// The next delay of an endless one, jittered by the system's randomness.
+    /// The delay before the next attempt, jittered by the system's randomness.
     pub fn pause(&mut self) -> Duration {
-        self.next_delay(random()).unwrap_or(self.cap)
+        self.next_delay(random())
     }
 
-    /// The delay before the next attempt; `random` is any number.
-    pub fn next_delay(&mut self, random: u64) -> Option<Duration> {
-        if self.attempt >= self.attempts_max {
-            return None;
-        }
-        let longest = self.base.saturating_mul(1 << self.attempt.min(20)).min(self.cap);
+    /// The same; `random` is any number.
+    pub fn next_delay(&mut self, random: u64) -> Duration {
+        let longest = FIRST_MAX.saturating_mul(1 << self.attempt.min(20)).min(self.cap);
         self.attempt = self.attempt.saturating_add(1);
         let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX).max(1);
         // The lower half is fixed, so that no client spins.
-        Some(Duration::from_micros(micros / 2 + random % (micros / 2 + 1)))
+        Duration::from_micros(micros / 2 + random % (micros / 2 + 1))
     }
 
     /// A connection worked: the next trouble starts from the beginning.
@@ -56,21 +50,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_grow_to_the_cap_and_end() {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(300), 4);
-        let longest: Vec<_> = std::iter::from_fn(|| backoff.next_delay(u64::MAX / 3)).collect();
-        assert_eq!(longest.len(), 4);
-        for (delay, bound) in longest.iter().zip([100, 200, 300, 300]) {
-            assert!(*delay <= Duration::from_millis(bound) && *delay >= Duration::from_millis(bound / 2));
+    fn delays_grow_to_the_cap() {
+        let mut backoff = Backoff::new(Duration::from_millis(300));
+        for bound in [100, 200, 300, 300] {
+            let delay = backoff.next_delay(u64::MAX / 3);
+            assert!(delay <= Duration::from_millis(bound) && delay >= Duration::from_millis(bound / 2));
         }
         backoff.reset();
-        assert_eq!(backoff.next_delay(0), Some(Duration::from_millis(50)));
+        assert_eq!(backoff.next_delay(0), Duration::from_millis(50));
     }
 
     #[test]
-    fn an_endless_one_stays_at_its_cap_and_differs_each_time() {
+    fn they_stay_at_the_cap_and_differ_each_time() {
         let cap = Duration::from_millis(1500);
-        let mut backoff = Backoff::endless(cap);
+        let mut backoff = Backoff::new(cap);
         let pauses: Vec<Duration> = (0..100).map(|_| backoff.pause()).collect();
         assert!(pauses[0] <= Duration::from_millis(100));
         assert!(pauses[10..].iter().all(|pause| *pause <= cap && *pause >= cap / 2), "{pauses:?}");

@@ -152,8 +152,6 @@ impl From<AttachError> for CliError {
         match error {
             AttachError::Connect(error) => error.into(),
             AttachError::Call(error) => error.into(),
-            AttachError::GaveUp(_) => CliError::unreachable(error.to_string())
-                .hint("the session may still be there: start the server with `qd up`, then `qd attach`"),
         }
     }
 }
@@ -250,12 +248,12 @@ mod tests {
     #[test]
     fn words_of_a_server_cannot_steer_the_terminal() {
         let denied = ConnectError::Denied { status: 403, body: "no\u{1b}[2J\u{202e}".into() };
-        let gave_up = AttachError::GaveUp("bye\u{1b}]0;x\u{7}".into());
+        let closed = CallError::Closed("bye\u{1b}]0;x\u{7}".into());
         let refused: qd_wire::CommandResponse = serde_json::from_value(serde_json::json!({"event":"response",
             "session_id":"s","runner_id":"r","ts":1,"id":"1","cmd":"prompt","success":false,"error":"\u{1b}[2J"}))
         .unwrap();
         let refused = CallError::Refused(Box::new(refused));
-        for error in [CliError::from(denied), CliError::from(gave_up), CliError::from(refused)] {
+        for error in [CliError::from(denied), CliError::from(closed), CliError::from(refused)] {
             let text = error.to_human();
             assert!(text.contains('\u{fffd}') && !text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
         }

@@ -27,8 +27,7 @@ use handshake::{DEFLATE, Welcomed};
 pub(crate) use handshake::describe_all;
 pub(crate) use heartbeat::load;
 
-/// Delays between attempts: so that delivery goes on within two seconds of the hub's return.
-const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// The longest pause between two attempts: delivery is to resume within 2 s of the hub's return.
 const RETRY_MAX: Duration = Duration::from_millis(1500);
 
 /// A hub that says no is asked again after this.
@@ -149,7 +148,7 @@ impl UplinkTask {
 
     /// Connects, and again whenever the link is lost, until the runner stops.
     pub(crate) async fn run(self, connect: Arc<dyn Connect>) {
-        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, u32::MAX);
+        let mut backoff = Backoff::new(RETRY_MAX);
         let mut last_reason = String::new();
         loop {
             let over = self.one_link(&*connect, &mut backoff).await;
@@ -167,7 +166,7 @@ impl UplinkTask {
                             "no link to the hub; sessions go on, records wait in the spool"
                         );
                     }
-                    (reason, backoff.next_delay(random()).unwrap_or(RETRY_MAX))
+                    (reason, backoff.pause())
                 }
             };
             self.status.is_down(&reason);
@@ -351,15 +350,5 @@ fn tell(shared: &Shared, origin: u64, line: &LinkLine) {
             shared.outlet.tell(origin, bytes.into());
         }
         Err(error) => tracing::error!(%error, "a link line cannot be written"),
-    }
-}
-
-/// A number nobody can foretell, so that many runners do not return at once.
-fn random() -> u64 {
-    let mut bytes = [0; 8];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => u64::from_le_bytes(bytes),
-        // Without randomness the clock still spreads runners a little.
-        Err(_) => now_ms().unsigned_abs(),
     }
 }

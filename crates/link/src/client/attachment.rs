@@ -60,9 +60,6 @@ pub enum AttachError {
     Connect(#[from] ConnectError),
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The pauses between the attempts came to an end; those of an [`Attachment`] do so after centuries.
-    #[error("the connection was lost and could not be made again: {0}")]
-    GaveUp(String),
 }
 
 /// A followed session; owns its connection.
@@ -153,7 +150,7 @@ impl Attachment {
             unreadable: Unreadable::default(),
             ready: VecDeque::new(),
             // Whoever was attached once stays: the hub may be away for as long as its machine is.
-            backoff: Backoff::endless(REATTACH_PAUSE_MAX),
+            backoff: Backoff::new(REATTACH_PAUSE_MAX),
             refusals: 0,
             retry_at: None,
             random,
@@ -196,7 +193,7 @@ impl Attachment {
                 Some(frame) => self.take_frame(frame).await?,
                 None => {
                     let reason = frames.close_reason();
-                    self.lose(reason)?;
+                    self.lose(reason);
                 }
             }
         }
@@ -333,17 +330,17 @@ impl Attachment {
         if self.refusals > REATTACH_REFUSALS_MAX {
             return Err(AttachError::Call(error));
         }
-        self.lose(error.to_string())
+        self.lose(error.to_string());
+        Ok(())
     }
 
-    fn lose(&mut self, reason: String) -> Result<(), AttachError> {
+    fn lose(&mut self, reason: String) {
         self.connection = None;
         self.awaited = None;
         let random = (self.random)();
-        let Some(retry_in) = self.backoff.next_delay(random) else { return Err(AttachError::GaveUp(reason)) };
+        let retry_in = self.backoff.next_delay(random);
         self.retry_at = Some(Instant::now() + retry_in);
         self.ready.push_back(Update::Disconnected { reason, retry_in });
-        Ok(())
     }
 
     async fn reconnect(&mut self) -> Result<(), AttachError> {
@@ -352,17 +349,20 @@ impl Attachment {
         }
         let (client, frames) = match MuxClient::connect_with(&self.options).await {
             Ok(connected) => connected,
-            Err(error) if error.is_temporary() => return self.lose(error.to_string()),
+            Err(error) if error.is_temporary() => {
+                self.lose(error.to_string());
+                return Ok(());
+            }
             Err(error) => return Err(AttachError::Connect(error)),
         };
         match client.post(&attach_request(&self.session_id, self.cursor.last_seq())).await {
             Ok(id) => {
                 self.awaited = Some(id);
                 self.connection = Some(frames);
-                Ok(())
             }
             Err(error) => self.lose(error.to_string()),
         }
+        Ok(())
     }
 }
 

@@ -165,7 +165,7 @@ async fn a_disconnect_after_any_frame_loses_and_repeats_nothing() {
         let start = Start::Attach { session_id: "s".into(), after: Some(0) };
         let options = ConnectOptions::new(&url, "t");
         let mut attachment = Attachment::open(options, start, Box::new(|| 0)).await.unwrap();
-        attachment.backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(1), 1000);
+        attachment.backoff = Backoff::new(Duration::from_millis(1));
         let (mut seqs, mut texts) = (Vec::new(), std::collections::BTreeMap::<String, String>::new());
         loop {
             let update = attachment.next().await.unwrap();
@@ -203,7 +203,7 @@ async fn a_reconnect_after_an_attach_without_cursor_shows_no_message_twice() {
             let start = Start::Attach { session_id: "s".into(), after: None };
             let mut attachment =
                 Attachment::open(ConnectOptions::new(&url, "t"), start, Box::new(|| 0)).await.unwrap();
-            attachment.backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(1), 1000);
+            attachment.backoff = Backoff::new(Duration::from_millis(1));
             let mut seen = Vec::new();
             loop {
                 match attachment.next().await.unwrap() {

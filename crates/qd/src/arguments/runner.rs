@@ -100,7 +100,7 @@ pub(crate) struct RunnerName {
     pub(crate) name: String,
 }
 
-/// Cut off a runner, at once and for good. Its conversations stay readable.
+/// Cut off a runner, at once; only a new code lets it back in. Its conversations stay readable.
 #[derive(Debug, Args)]
 pub(crate) struct RevokeArguments {
     /// The runner, or a unique beginning of its name
