@@ -19,8 +19,9 @@ build: ## build the release binary, target/release/qd
 
 test: agents check ## install what the tests need, then run every check and test
 
-agents: ## install the real agents the tests drive, into tests/agents
+agents: ## install the real agents the tests drive, and what checks the TypeScript client
 	./tests/agents/install.sh
+	./clients/typescript/install.sh
 
 check: ## every check and test, without installing anything
 	$(CARGO) xtask ci

@@ -1,17 +1,141 @@
 /**
- * The bridge between pi and Quarterdeck: says what the agent is doing right now, through status lines that
- * `qd` reads and does not show.
+ * The bridge between pi and Quarterdeck. It tells what pi's RPC does not, and does what pi's RPC cannot. Everything
+ * travels in words that `qd` reads and shows to nobody:
  *
- *   qd_phase   `generating`, `tool_running:<tool>`, `tool_running:<n> tools`, `compacting`; cleared when settled
- *   qd_model   `{"provider":…,"model_id":…}` whenever another model is selected, which pi tells nobody else
+ *   status `qd_phase`      `generating`, `tool_running:<tool>`, `tool_running:<n> tools`, `compacting`; cleared when
+ *                          settled
+ *   status `qd_model`      `{"provider":…,"model_id":…}` whenever another model is selected
+ *   status `qd_tools`      `[{"name":…,"description":…}]`, all configured tools: at the start and when they changed.
+ *                          It is also the sign that the bridge runs
+ *   command `/qd-navigate` `{"id":…,"targetId":…,"options":{…}}` moves in the session tree;
+ *   status `qd_navigated`  `{"id":…,"result":{cancelled,aborted?,editorText?}}` or `{"id":…,"error":…}` is its result
+ *   `editor` dialogs       whose text begins with U+0001 `qd:interview:` are interviews: the questions follow as JSON,
+ *                          and the answer is the JSON object of the answers
+ *   the answer             U+0001 `qd:timed-out` to any dialog means that nobody answered in time; the extension that
+ *                          asked gets an error
  *
- * It only watches: no hook returns anything, none throws, none waits. Without it `qd` still knows the phases from
+ * For other extensions it sets `globalThis.quarterdeck` (see docs/extensions.md). With `QD_UI_TIMEOUT_ERRORS=1` a
+ * dialog whose own `timeout` passes is an error too, and `QD_UI_TIMEOUT_MS` is how long `qd` keeps any dialog open.
+ *
+ * Its hooks only watch: none returns anything, none throws, none waits. Without it `qd` still knows the phases from
  * pi's own events.
  */
-import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
+import type { ExtensionAPI, ExtensionCommandContext, ExtensionContext } from "@earendil-works/pi-coding-agent";
 
 const PHASE_KEY = "qd_phase";
 const MODEL_KEY = "qd_model";
+const TOOLS_KEY = "qd_tools";
+const NAVIGATED_KEY = "qd_navigated";
+const NAVIGATE_COMMAND = "qd-navigate";
+const TIMED_OUT = "\u0001qd:timed-out";
+const INTERVIEW = "\u0001qd:interview:";
+
+type Ui = ExtensionContext["ui"];
+
+/** One field of an interview; the same as `InterviewQuestion` of Quarterdeck's protocol. */
+interface Question {
+  id: string;
+  type?: "text" | "multiline" | "select" | "multiselect" | "confirm" | "number";
+  question?: string;
+  options?: string[];
+  required?: boolean;
+  placeholder?: string;
+  default?: unknown;
+}
+
+interface Interview {
+  title: string;
+  questions: Question[];
+  /** Milliseconds. */
+  timeout?: number;
+}
+
+const timeoutsAreErrors = process.env.QD_UI_TIMEOUT_ERRORS === "1";
+const openAtMost = Number(process.env.QD_UI_TIMEOUT_MS) || Number.POSITIVE_INFINITY;
+
+/** pi's own editor in the running session; pi makes a new one with every conversation. */
+let editor: Ui["editor"] | undefined;
+
+const wrapped = new WeakSet<object>();
+
+/**
+ * Asks, and throws when the time is over: the runner says so with a mark, and the asker's own timer where that counts
+ * as an error. pi resolves a dialog whose time is over as if it had been cancelled.
+ */
+async function ask<T>(own: number | undefined, dialog: () => Promise<T>): Promise<T> {
+  const begun = Date.now();
+  let expired = false;
+  // Set before pi's own, and for the same time, so that it is the first to ring.
+  const timer = own === undefined || !timeoutsAreErrors ? undefined : setTimeout(() => (expired = true), own);
+  try {
+    const answer = await dialog();
+    if (answer === (TIMED_OUT as unknown) || (expired && !answer)) {
+      const limit = Math.min(own ?? Number.POSITIVE_INFINITY, openAtMost);
+      throw new Error(`UI request timed out after ${Number.isFinite(limit) ? limit : Date.now() - begun}ms`);
+    }
+    return answer;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** All extensions share these methods, so wrapping them once is enough. */
+function adopt(ui: Ui): void {
+  if (wrapped.has(ui)) return;
+  wrapped.add(ui);
+  editor = ui.editor.bind(ui);
+  for (const name of ["select", "confirm", "input", "editor"] as const) {
+    const dialog = ui[name] as (...args: unknown[]) => Promise<unknown>;
+    const wrapper = (...args: unknown[]) => {
+      const options = args[2] as { timeout?: number } | undefined;
+      return ask(options?.timeout || undefined, () => dialog.apply(ui, args));
+    };
+    (ui as unknown as Record<string, unknown>)[name] = wrapper;
+  }
+}
+
+/** Asks several questions at once. The answers by the questions' ids, or nothing when a person would rather not. */
+async function interview(form: Interview): Promise<Record<string, unknown> | undefined> {
+  const show = editor;
+  if (!show) throw new Error("There is nobody to ask yet; ask in a handler of an event or a command");
+  const { title, questions, timeout } = form;
+  if (!Array.isArray(questions) || questions.some((question) => typeof question?.id !== "string")) {
+    throw new TypeError("interview: 'questions' must be a list, and each question must have an 'id'");
+  }
+  const prefill = INTERVIEW + JSON.stringify({ questions, timeout });
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const dialog = () => {
+    const answer = show(String(title), prefill);
+    if (!timeout) return answer;
+    // pi's editor has no time limit, so this one is ours.
+    const over = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), timeout);
+    });
+    return Promise.race([answer, over]);
+  };
+  try {
+    const answer = await ask(timeout || undefined, dialog);
+    return answer === undefined ? undefined : (JSON.parse(answer) as Record<string, unknown>);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What a person gets back to edit when the conversation goes back before a message. */
+function editorText(ctx: ExtensionCommandContext, targetId: string): string | undefined {
+  // Already there: nothing moves.
+  if (ctx.sessionManager.getLeafId() === targetId) return undefined;
+  const entry = ctx.sessionManager.getEntry(targetId);
+  let content: unknown;
+  if (entry?.type === "message" && entry.message.role === "user") content = entry.message.content;
+  else if (entry?.type === "custom_message") content = entry.content;
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return undefined;
+  return content
+    .filter((block) => block.type === "text")
+    .map((block) => block.text)
+    .join("");
+}
 
 export default function qdBridge(pi: ExtensionAPI) {
   /** Tool calls that run now, by id. Several run at once, so one that ends does not end the phase. */
@@ -20,6 +144,11 @@ export default function qdBridge(pi: ExtensionAPI) {
   let compacting = false;
   /** The last phase told: a status line is written only when something changed. */
   let told: string | undefined;
+  let toldTools: string | undefined;
+  /** Says whether the navigation under way was aborted. */
+  let navigation: AbortSignal | undefined;
+
+  (globalThis as Record<string, unknown>).quarterdeck = { interview };
 
   /** Runs one hook. Whatever goes wrong stays here: a failing hook would block tools or fill the log. */
   function safely(hook: () => void): void {
@@ -44,6 +173,14 @@ export default function qdBridge(pi: ExtensionAPI) {
     ctx.ui.setStatus(PHASE_KEY, now);
   }
 
+  function tellTools(ctx: ExtensionContext): void {
+    const tools = pi.getAllTools().map(({ name, description }) => ({ name, description: description ?? "" }));
+    const now = JSON.stringify(tools);
+    if (now === toldTools) return;
+    toldTools = now;
+    ctx.ui.setStatus(TOOLS_KEY, now);
+  }
+
   function reset(): void {
     running.clear();
     working = false;
@@ -53,9 +190,11 @@ export default function qdBridge(pi: ExtensionAPI) {
   // A run may start again within one turn (retry, compaction, queued work); what ran before is over then.
   pi.on("agent_start", (_event, ctx) =>
     safely(() => {
+      adopt(ctx.ui);
       reset();
       working = true;
       tell(ctx);
+      tellTools(ctx);
     }),
   );
 
@@ -63,6 +202,7 @@ export default function qdBridge(pi: ExtensionAPI) {
     safely(() => {
       reset();
       tell(ctx);
+      tellTools(ctx);
     }),
   );
 
@@ -95,11 +235,16 @@ export default function qdBridge(pi: ExtensionAPI) {
   pi.on("session_compact", compacted);
   pi.on("session_compact_failed", compacted);
 
-  // Another conversation: nothing of the old one runs on.
+  // Another conversation: nothing of the old one runs on. The bridge is loaded first, so it has the dialogs before
+  // anybody uses them.
   pi.on("session_start", (_event, ctx) =>
     safely(() => {
+      adopt(ctx.ui);
       reset();
       tell(ctx);
+      tellTools(ctx);
+      // Other extensions may bring tools in this very event.
+      setTimeout(() => safely(() => tellTools(ctx)), 0);
     }),
   );
 
@@ -109,4 +254,31 @@ export default function qdBridge(pi: ExtensionAPI) {
       ctx.ui.setStatus(MODEL_KEY, JSON.stringify({ provider, model_id: id }));
     }),
   );
+
+  pi.on("session_before_tree", (event) =>
+    safely(() => {
+      navigation = event.signal;
+    }),
+  );
+
+  pi.registerCommand(NAVIGATE_COMMAND, {
+    description: "internal to Quarterdeck",
+    handler: async (args, ctx) => {
+      let id: unknown;
+      let word: Record<string, unknown>;
+      try {
+        const order = JSON.parse(args);
+        id = order.id;
+        const options = Object.fromEntries(Object.entries(order.options ?? {}).filter(([, value]) => value !== null));
+        const text = editorText(ctx, order.targetId);
+        navigation = undefined;
+        const { cancelled } = await ctx.navigateTree(order.targetId, options);
+        const aborted = cancelled && (navigation as AbortSignal | undefined)?.aborted ? true : undefined;
+        word = { result: { cancelled, aborted, editorText: cancelled ? undefined : text } };
+      } catch (error) {
+        word = { error: error instanceof Error ? error.message : String(error) };
+      }
+      ctx.ui.setStatus(NAVIGATED_KEY, JSON.stringify({ id, ...word }));
+    },
+  });
 }

@@ -34,12 +34,21 @@ impl Client {
 
     /// The same with a buffer of this size, which grows when a frame needs it.
     pub(crate) async fn connect_small(server: &Server, buffer_bytes: usize) -> Outcome<Self> {
+        Self::connect_to(server, "/ws/mux", buffer_bytes).await
+    }
+
+    /// A connection to the pi-server face.
+    pub(crate) async fn connect_pi(server: &Server) -> Outcome<Self> {
+        Self::connect_to(server, "/ws/pi", BUFFER_BYTES).await
+    }
+
+    async fn connect_to(server: &Server, path: &str, buffer_bytes: usize) -> Outcome<Self> {
         let stream = TcpStream::connect(&server.address).await?;
         stream.set_nodelay(true)?;
         let buffer = vec![0; buffer_bytes];
         let mut client = Client { stream, buffer, start: 0, end: 0, received: 0, last_id: 0 };
         let request = format!(
-            "GET /ws/mux HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
              Authorization: Bearer {}\r\n\r\n",
             server.address, server.token

@@ -1,7 +1,7 @@
 //! The benchmarks: every figure beside that of a raw program written with the same libraries, in the same run.
 //!
 //! `qd-bench [--quick] [--only GROUP] [--qd PATH] [--out FILE]` measures. The program is also every process it needs
-//! (`fake-pi`, `raw-forwarder`, `raw-echo`, `hub-alone`), so one build is enough. Nothing here is a test: figures
+//! (`fake-pi`, `raw-forwarder`, `raw-echo`, `raw-lifecycle`, `hub-alone`), so one build is enough. Nothing here is a test: figures
 //! depend on the machine, so targets are shown and never fail a build.
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod hub_alone;
 mod measure;
 mod process;
 mod raw;
+mod raw_lifecycle;
 mod report;
 mod script;
 
@@ -33,6 +34,7 @@ fn main() -> Outcome<()> {
         "fake-pi" => fake_pi::run(rest),
         "raw-forwarder" => serve(raw::forwarder(rest)),
         "raw-echo" => serve(raw::echo(rest)),
+        "raw-lifecycle" => serve(raw_lifecycle::run()),
         "hub-alone" => serve(hub_alone::run(rest)),
         _ => {
             let plan = plan(&arguments)?;

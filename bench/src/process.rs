@@ -77,6 +77,15 @@ impl Server {
         Ok(command)
     }
 
+    /// The same with more settings and without the rate limits of the pi-server face.
+    pub(crate) fn qd_with(program: &Path, settings: &[(&str, &str)]) -> Outcome<Self> {
+        let directory = tempfile::tempdir()?;
+        let mut command = Self::qd_command(program, directory.path())?;
+        command.env("QD_PI_RATE_PER_MINUTE", "0").env("QD_PI_GLOBAL_RATE_PER_MINUTE", "0");
+        command.envs(settings.iter().copied());
+        Self::start(command, Some(directory))
+    }
+
     fn start(mut command: Command, owned: Option<tempfile::TempDir>) -> Outcome<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -104,11 +113,34 @@ impl Server {
 
     /// Bytes in memory now.
     pub(crate) fn resident_bytes(&self) -> Outcome<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes: u64 = line.unwrap_or("0").trim_end_matches("kB").trim().parse()?;
-        Ok(kilobytes * 1024)
+        resident_bytes(self.child.id())
     }
+
+    /// Bytes in memory of everything it has started, and how many processes that is.
+    pub(crate) fn descendants(&self) -> Outcome<(u64, usize)> {
+        let mut open = vec![self.child.id()];
+        let (mut bytes, mut count) = (0, 0);
+        while let Some(pid) = open.pop() {
+            // A process may end while we look.
+            let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for task in tasks.flatten() {
+                let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+                    bytes += resident_bytes(child).unwrap_or(0);
+                    count += 1;
+                    open.push(child);
+                }
+            }
+        }
+        Ok((bytes, count))
+    }
+}
+
+fn resident_bytes(pid: u32) -> Outcome<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes: u64 = line.unwrap_or("0").trim_end_matches("kB").trim().parse()?;
+    Ok(kilobytes * 1024)
 }
 
 impl Drop for Server {

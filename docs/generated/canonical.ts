@@ -1,5 +1,27 @@
 // Generated from crates/wire by `cargo xtask codegen`. Do not edit.
 
+export type AccessTokenInfo = {
+/**
+ * Also the name of the principal that its commands are from.
+ */
+name: string,
+/**
+ * Unix milliseconds.
+ */
+created_at: number,
+/**
+ * Unix milliseconds, to the minute; absent if it was never used.
+ */
+last_used_at?: number, };
+
+export type AccessTokens = {
+/**
+ * By name.
+ */
+tokens: Array<AccessTokenInfo>, };
+
+export type AddedAccessToken = { name: string, token: string, };
+
 export type AgentPhase = "generating"
   | "thinking"
   | "tool_running"
@@ -21,12 +43,38 @@ replay_until?: number, state: SessionState, pending_input: Array<InputRequest>, 
  */
 messages?: Array<Message>, };
 
+export type BashBreakerState = { state: CircuitState, failures: number, sessions: number, open_sessions: number, total_calls: number, total_timeouts: number, total_rejected: number, };
+
+export type BashParams = {
+/**
+ * Run in the session's directory.
+ */
+command: string,
+/**
+ * Keep command and output from the agent.
+ */
+exclude_from_context?: boolean, };
+
+export type BreakerState = { provider: string, state: CircuitState,
+/**
+ * Failures within the window.
+ */
+failures: number, last_failure_at?: number, changed_at: number, accessed_at: number, total_calls: number, total_rejected: number, total_successes: number, total_failures: number, average_latency_ms: number,
+/**
+ * Calls let through to test whether the provider is back.
+ */
+half_open_calls: number, };
+
 export type Channel = "agent"
   | "files"
   | "terminal"
   | "hstry"
   | "trx"
   | "system";
+
+export type CircuitState = "closed"
+  | "half_open"
+  | "open";
 
 export type ClientFrame = { channel: Channel, id?: string, session_id?: string, runner_id?: string,
 /**
@@ -48,7 +96,7 @@ wait?: boolean,
 /**
  * With `wait`: how long at most, in milliseconds.
  */
-wait_ms?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & NoParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "delegate.cancel" } & DelegateCancelParams);
+wait_ms?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & CycleModelParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "abort_compaction" } & NoParams | { "cmd": "bash" } & BashParams | { "cmd": "abort_bash" } & NoParams | { "cmd": "export_html" } & ExportHtmlParams | { "cmd": "get_skills" } & NoParams | { "cmd": "get_tools" } & NoParams | { "cmd": "list_session_files" } & NoParams | { "cmd": "get_native_messages" } & NoParams | { "cmd": "get_last_assistant_text" } & NoParams | { "cmd": "get_context_usage" } & NoParams | { "cmd": "get_tree" } & NoParams | { "cmd": "navigate_tree" } & NavigateTreeParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "runner.sessions" } & NoParams | { "cmd": "runner.stored_sessions" } & NoParams | { "cmd": "runner.health" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "delegate.cancel" } & DelegateCancelParams);
 
 export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "session.attach" } & SessionAttachParams
@@ -70,17 +118,32 @@ export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "get_commands" } & NoParams
   | { "cmd": "get_fork_points" } & NoParams
   | { "cmd": "set_model" } & SetModelParams
-  | { "cmd": "cycle_model" } & NoParams
+  | { "cmd": "cycle_model" } & CycleModelParams
   | { "cmd": "set_thinking_level" } & SetThinkingLevelParams
   | { "cmd": "cycle_thinking_level" } & NoParams
   | { "cmd": "set_auto_compaction" } & EnabledParams
   | { "cmd": "set_auto_retry" } & EnabledParams
   | { "cmd": "compact" } & CompactParams
   | { "cmd": "abort_retry" } & NoParams
+  | { "cmd": "abort_compaction" } & NoParams
+  | { "cmd": "bash" } & BashParams
+  | { "cmd": "abort_bash" } & NoParams
+  | { "cmd": "export_html" } & ExportHtmlParams
+  | { "cmd": "get_skills" } & NoParams
+  | { "cmd": "get_tools" } & NoParams
+  | { "cmd": "list_session_files" } & NoParams
+  | { "cmd": "get_native_messages" } & NoParams
+  | { "cmd": "get_last_assistant_text" } & NoParams
+  | { "cmd": "get_context_usage" } & NoParams
+  | { "cmd": "get_tree" } & NoParams
+  | { "cmd": "navigate_tree" } & NavigateTreeParams
   | { "cmd": "set_session_name" } & SetSessionNameParams
   | { "cmd": "fork" } & ForkParams
   | { "cmd": "list_sessions" } & NoParams
   | { "cmd": "get_runners" } & NoParams
+  | { "cmd": "runner.sessions" } & NoParams
+  | { "cmd": "runner.stored_sessions" } & NoParams
+  | { "cmd": "runner.health" } & NoParams
   | { "cmd": "search" } & SearchParams
   | { "cmd": "delegate" } & DelegateRequest
   | { "cmd": "delegate.cancel" } & DelegateCancelParams;
@@ -97,11 +160,17 @@ replayed?: boolean,
 /**
  * Nobody can know whether the command took effect: the process died between write and reply.
  */
-indeterminate?: boolean, };
+indeterminate?: boolean,
+/**
+ * Its time was over before it was done.
+ */
+timed_out?: boolean, };
 
 export type CommandsData = { commands: Array<SlashCommand>, };
 
 export type CompactParams = { instructions?: string, };
+
+export type CycleModelParams = { direction?: Direction, };
 
 export type DelegateCancelParams = { request_id: string, };
 
@@ -119,6 +188,9 @@ export type DelegateRequest = { target_session_id: string, target_runner_id?: st
 
 export type DelegationPermission = { source: string, target: string, effect: PermissionEffect, required_sandbox?: string, max_depth: number, allow_async: boolean, description?: string, };
 
+export type Direction = "forward"
+  | "backward";
+
 export type EnabledParams = { enabled: boolean, };
 
 export type EventEnvelope = { session_id: string, runner_id: string,
@@ -133,6 +205,12 @@ seq?: number, } & (KnownEvent | OtherEvent);
 
 export type EventPayload = KnownEvent
   | OtherEvent;
+
+export type ExportHtmlParams = {
+/**
+ * Within the session's directory; without it a name is made.
+ */
+output_path?: string, };
 
 export type FileRange = { start_line?: number, end_line?: number, };
 
@@ -167,9 +245,24 @@ export type InputRequest = { "type": "select", request_id: string, title: string
   | { "type": "confirm", request_id: string, title: string, message: string, timeout?: number, }
   | { "type": "input", request_id: string, title: string, placeholder?: string, timeout?: number, }
   | { "type": "editor", request_id: string, title: string, prefill?: string, timeout?: number, }
+  | { "type": "interview", request_id: string, title: string, questions: Array<InterviewQuestion>, timeout?: number, }
   | { "type": "permission", request_id: string, title: string, description?: string, metadata?: unknown, };
 
-export type InputResponseParams = { request_id: string, value?: string, confirmed?: boolean, cancelled?: boolean, };
+export type InputResponseParams = { request_id: string, value?: string, confirmed?: boolean,
+/**
+ * Of an interview: the answers by the questions' ids.
+ */
+responses?: Record<string, unknown>, cancelled?: boolean, };
+
+export type InterviewQuestion = {
+/**
+ * The key of the answer.
+ */
+id: string,
+/**
+ * `text`, `multiline`, `select`, `multiselect`, `confirm`, `number`.
+ */
+type: string, question: string, options?: Array<string>, required?: boolean, placeholder?: string, default?: unknown, };
 
 export type Invite = {
 /**
@@ -306,6 +399,7 @@ export type LinkLine = { "type": "runner.hello" } & RunnerHello
   | { "type": "event" } & LinkEvent
   | { "type": "response" } & LinkResponse
   | { "type": "ack", session_id: string, seq: number, }
+  | { "type": "session.watch", session_id: string, on: boolean, }
   | { "type": "runner.refused", reason: string, }
   | { "type": "session.refused" } & RefusedSession
   | { "type": "runner.rotate", }
@@ -329,7 +423,11 @@ replayed?: boolean,
 /**
  * Nobody can know whether the command took effect: the process died between write and reply.
  */
-indeterminate?: boolean, };
+indeterminate?: boolean,
+/**
+ * Its time was over before it was done.
+ */
+timed_out?: boolean, };
 
 export type MediaSource = { "source": "url", url: string, mime_type?: string, }
   | { "source": "attachment_ref", attachment_id: string, mime_type?: string, }
@@ -383,6 +481,14 @@ export type ModelRef = { provider: string, model_id: string, };
 
 export type ModelsData = { models: Array<ModelInfo>, };
 
+export type NavigateTreeParams = { target_id: string, summarize?: boolean, custom_instructions?: string, replace_instructions?: boolean, label?: string, };
+
+export type NewAccessToken = {
+/**
+ * 1 to 64 letters, digits, `.`, `_` or `-`.
+ */
+name: string, };
+
 export type NoParams = Record<symbol, never>;
 
 export type NotifyLevel = "info"
@@ -432,6 +538,16 @@ export type Role = "user"
   | "assistant"
   | "system"
   | "tool";
+
+export type RunnerHealthData = {
+/**
+ * One for each provider that was asked something.
+ */
+breakers: Array<BreakerState>, bash: BashBreakerState, max_sessions: number,
+/**
+ * Agents running or starting.
+ */
+agents: number, };
 
 export type RunnerHeartbeat = { runner_id: string, uptime_s: number, sessions: Array<HeartbeatSession>, load?: RunnerLoad, };
 
@@ -484,6 +600,8 @@ load_1m?: number, memory_total_bytes?: number, memory_available_bytes?: number,
  * Records the hub has not acknowledged yet.
  */
 spool_bytes: number, };
+
+export type RunnerSessionsData = { sessions: Array<SessionState>, };
 
 export type RunnerStatus = "online"
   | "unhealthy"
@@ -593,7 +711,15 @@ error?: string, capabilities?: Array<string>,
 /**
  * Native events of the agent that nobody knew, since it was started; absent when there were none.
  */
-unknown_events?: number, process?: ProcessStats, };
+unknown_events?: number, process?: ProcessStats,
+/**
+ * Unix milliseconds.
+ */
+created_at?: number,
+/**
+ * The model in the harness's own words.
+ */
+native_model?: unknown, };
 
 export type SessionStatus = "starting"
   | "idle"
@@ -634,6 +760,26 @@ export type StopReason = "stop"
   | "tool_use"
   | "error"
   | "aborted";
+
+export type StoredSession = {
+/**
+ * The session of this runner that has the file, else the harness's own name.
+ */
+session_id: string, path: string, cwd: string, title?: string,
+/**
+ * Unix milliseconds.
+ */
+created_at: number, modified_at: number, message_count: number, provider?: string, model?: string, thinking_level?: string,
+/**
+ * Whether the file is there; pi writes it with the first answer.
+ */
+exists: boolean,
+/**
+ * Whether a session of this runner has it open.
+ */
+loaded: boolean, };
+
+export type StoredSessionsData = { sessions: Array<StoredSession>, };
 
 export type StreamingBehavior = "steer"
   | "follow_up";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tree::root;
-use crate::{bans, codegen, tidy};
+use crate::{bans, client, codegen, tidy};
 
 /// What a step does.
 enum Work {
@@ -64,6 +64,7 @@ fn steps() -> Vec<Step> {
         },
     ];
     steps.extend(test_steps(has_nextest()));
+    steps.push(Step { name: "client", work: Work::Check(client::run), advice: "" });
     steps.push(Step {
         name: "doc",
         work: Work::Cargo(&["doc", "--workspace", "--no-deps"], Some(("RUSTDOCFLAGS", "-D warnings"))),

@@ -119,6 +119,8 @@ pub enum AgentEvent {
     TitleChanged {
         title: String,
     },
+    /// An event in pi's own form, for those who watch through the pi-server face; comes before what it means.
+    Native(Box<str>),
     /// A native event nobody knows: passed on as `x-<harness>.<name>`, and counted.
     Unknown {
         event: String,
@@ -154,7 +156,7 @@ pub struct NativeMessage {
 
 /// What the session machine wants from an agent. Drivers build native commands from it; a client's JSON is
 /// never passed through.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum AgentRequest {
     Prompt { message: String, images: Vec<Image>, when_busy: Option<WhenBusy> },
     Abort,
@@ -178,6 +180,12 @@ pub enum AgentRequest {
     Fork { entry_id: String },
     NewSession { parent_session: Option<String> },
     SwitchSession { session_path: String },
+    Bash { command: String, exclude_from_context: bool },
+    AbortBash,
+    GetTree,
+    GetMessages,
+    GetLastAssistantText,
+    ExportHtml { output_path: Option<String> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,9 +203,13 @@ pub enum WhenBusy {
 }
 
 /// A person's answer to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Value(String),
     Confirmed(bool),
+    /// Of an interview.
+    Responses(JsonObject),
+    /// Nobody answered in time; the asker is to see an error.
+    TimedOut,
     Cancelled,
 }

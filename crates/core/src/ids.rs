@@ -1,9 +1,11 @@
 //! Message ids: short, minted from what the agent itself remembers (role and time), so that the same message
 //! gets the same id live, from history, and after a fork.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use qd_wire::Role;
+use sha2::{Digest, Sha256};
 
 /// How many role-and-time pairs back a clash is looked for; messages of one millisecond are neighbours.
 const RECENT_MAX: usize = 32;
@@ -51,12 +53,42 @@ pub fn base36(mut number: u64) -> String {
     digits.iter().rev().collect()
 }
 
-/// Whether a client may use this text as a session id: it becomes part of file names.
-pub fn valid_session_id(id: &str) -> bool {
-    (1..=128).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
-        && !id.starts_with(['.', '-', '_'])
+/// Characters a session id may have; the hub's store and every face count on it.
+pub const SESSION_ID_CHARACTERS_MAX: usize = 256;
+
+/// What fits into the name of a file, with what agents put before and after it.
+const PLAIN_BYTES_MAX: usize = 128;
+
+/// Why a client may not use this text as a session id.
+pub fn check_session_id(id: &str) -> Result<(), &'static str> {
+    if id.len() > SESSION_ID_CHARACTERS_MAX {
+        return Err("Session ID too long (max 256 characters)");
+    }
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    // The name of the system's own channel is in use.
+    if id.is_empty() || !id.bytes().all(is_allowed) || id == qd_wire::SYSTEM_SESSION {
+        return Err("Session ID must contain only alphanumeric characters, underscores, dashes, and dots");
+    }
+    Ok(())
 }
+
+/// A name for directories and for agents: the session's id where that is safe, else one made from it.
+pub fn plain_session_name(id: &str) -> Cow<'_, str> {
+    let is_plain = check_session_id(id).is_ok()
+        && id.len() <= PLAIN_BYTES_MAX
+        && id.starts_with(|first: char| first.is_ascii_alphanumeric())
+        // Those are made here.
+        && !id.starts_with(MADE_FRONT);
+    if is_plain {
+        return Cow::Borrowed(id);
+    }
+    let digest = Sha256::digest(id.as_bytes());
+    let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    Cow::Owned(format!("{MADE_FRONT}{hex}"))
+}
+
+/// How names begin that are made from an id. No plain id does.
+const MADE_FRONT: &str = "qd-id-";
 
 #[cfg(test)]
 mod tests {
@@ -81,10 +113,30 @@ mod tests {
     }
 
     #[test]
-    fn session_ids_cannot_leave_a_directory() {
-        assert!(valid_session_id("ses_abc-1.2"));
-        for bad in ["", "..", "a/b", "a b", "_system", "-x", "ä"] {
-            assert!(!valid_session_id(bad), "{bad}");
+    fn session_ids_are_words_of_some_length() {
+        for good in ["ses_abc-1.2", "-x", "_y", ".", "..", "A", &"x".repeat(256)] {
+            assert_eq!(check_session_id(good), Ok(()), "{good}");
         }
+        for bad in ["", "a/b", "a b", "_system", "ä", "a\0", &"x".repeat(257)] {
+            assert!(check_session_id(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_directories_cannot_leave_them_and_differ_as_the_ids_do() {
+        let ids =
+            ["a", "ses_abc-1.2", ".", "..", "-x", "_x", ".x", "qd-id-1", &"x".repeat(129), &"x".repeat(256)];
+        let names: std::collections::BTreeSet<String> =
+            ids.iter().map(|id| plain_session_name(id).into_owned()).collect();
+        assert_eq!(names.len(), ids.len());
+        for name in &names {
+            assert!(
+                name.len() <= 128 && name.starts_with(|first: char| first.is_ascii_alphanumeric()),
+                "{name}"
+            );
+        }
+        assert_eq!(plain_session_name("ses_abc-1.2"), "ses_abc-1.2");
+        let made = plain_session_name("..").into_owned();
+        assert_ne!(plain_session_name(&made), made);
     }
 }

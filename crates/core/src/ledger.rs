@@ -7,13 +7,10 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
+pub use crate::fingerprint::Fingerprint;
 
 /// A submission in the caller's books.
 pub type Token = u64;
-
-/// Digest of what a command means: all its fields but identity and routing, whatever their order.
-pub type Fingerprint = [u8; 32];
 
 /// Repeats of one running command that may wait for its outcome.
 const JOINED_MAX: usize = 64;
@@ -73,6 +70,8 @@ pub struct Outcome {
     pub session_version: Option<u64>,
     /// The process died between write and reply: nobody can know.
     pub indeterminate: bool,
+    /// Its time was over before it was done.
+    pub timed_out: bool,
 }
 
 impl Outcome {
@@ -427,14 +426,10 @@ const IDENTITY_FIELDS: &[&str] = &[
 
 /// The fingerprint of a command frame; key order does not matter.
 pub fn fingerprint(frame: &str) -> Fingerprint {
-    let mut value: serde_json::Value = serde_json::from_str(frame).unwrap_or_default();
-    if let Some(object) = value.as_object_mut() {
-        for field in IDENTITY_FIELDS {
-            object.remove(*field);
-        }
+    match serde_json::from_str(frame).unwrap_or_default() {
+        serde_json::Value::Object(fields) => crate::fingerprint::of_fields(&fields, IDENTITY_FIELDS),
+        other => crate::fingerprint::of_text(&other.to_string()),
     }
-    // Objects are kept sorted by key, so equal meaning gives equal text.
-    Sha256::digest(value.to_string().as_bytes()).into()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ fn outcome(result: Result<(), &str>) -> Outcome {
         result: result.map(|()| None).map_err(str::to_owned),
         session_version: Some(1),
         indeterminate: false,
+        timed_out: false,
     }
 }
 

@@ -6,9 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod breaker;
+pub mod fingerprint;
 pub mod harness;
 pub mod health;
 pub mod ids;
 pub mod ledger;
 pub mod outbox;
 pub mod session;
+pub mod view;

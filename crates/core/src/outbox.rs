@@ -12,12 +12,16 @@ pub struct Outbox {
     bytes: Vec<u8>,
     records: Vec<RecordSpan>,
     responses: Vec<ResponseSpan>,
+    natives: Vec<Range<usize>>,
     /// The size of the last hand-over: the next is likely as large, so a flood is written without regrowing.
     expected_bytes: usize,
 }
 
 /// Room made at once at most.
 const EXPECTED_BYTES_MAX: usize = 128 * 1024;
+
+/// What stands between the time and the text of a native event.
+const NATIVE_JOINT: &[u8] = b",\"event\":\"x-native\",\"native\":";
 
 /// Where a record's line lies in the outbox (with its `\n`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,12 +48,14 @@ pub struct Round {
     pub bytes: Vec<u8>,
     pub records: Vec<RecordSpan>,
     pub responses: Vec<ResponseSpan>,
+    /// Live events in another form than ours; only the hub gets them.
+    pub natives: Vec<Range<usize>>,
 }
 
 impl Round {
     /// The same without the responses, for when those were given another way.
     pub fn without_responses(self) -> Round {
-        let Round { bytes, mut records, responses } = self;
+        let Round { bytes, mut records, responses, mut natives } = self;
         let mut rest = Vec::with_capacity(bytes.len());
         let mut from = 0;
         for response in &responses {
@@ -57,12 +63,13 @@ impl Round {
             from = response.range.end;
         }
         rest.extend_from_slice(&bytes[from..]);
-        for record in &mut records {
-            let before = |response: &&ResponseSpan| response.range.start < record.range.start;
+        let ranges = records.iter_mut().map(|record| &mut record.range).chain(&mut natives);
+        for range in ranges {
+            let before = |response: &&ResponseSpan| response.range.start < range.start;
             let removed: usize = responses.iter().filter(before).map(|response| response.range.len()).sum();
-            record.range = record.range.start - removed..record.range.end - removed;
+            *range = range.start - removed..range.end - removed;
         }
-        Round { bytes: rest, records, responses: Vec::new() }
+        Round { bytes: rest, records, responses: Vec::new(), natives }
     }
 }
 
@@ -97,6 +104,8 @@ pub struct Response<'a> {
     pub session_version: Option<u64>,
     pub replayed: bool,
     pub indeterminate: bool,
+    /// Its time was over before it was done.
+    pub timed_out: bool,
 }
 
 impl EventFront {
@@ -133,6 +142,7 @@ impl Outbox {
             bytes: std::mem::take(&mut self.bytes),
             records: std::mem::take(&mut self.records),
             responses: std::mem::take(&mut self.responses),
+            natives: std::mem::take(&mut self.natives),
         }
     }
 
@@ -174,6 +184,24 @@ impl Outbox {
         bytes.extend_from_slice(b"}\n");
     }
 
+    /// One event in another form than ours, for those who watch the session through it. `native` is a JSON text,
+    /// written last and as it is, so that the hub can cut it out; one that is not a line of its own is left out.
+    pub fn native(&mut self, front: &EventFront, ts: i64, native: &str) {
+        let native = native.trim();
+        if native.is_empty() || native.contains('\n') {
+            debug_assert!(false, "a native event must be one line");
+            return;
+        }
+        let start = self.bytes.len();
+        let bytes = &mut self.bytes;
+        bytes.extend_from_slice(&front.event);
+        write_number(bytes, ts.unsigned_abs());
+        bytes.extend_from_slice(NATIVE_JOINT);
+        bytes.extend_from_slice(native.as_bytes());
+        bytes.extend_from_slice(b"}\n");
+        self.natives.push(start..self.bytes.len());
+    }
+
     /// The one answer to a command.
     pub fn response(&mut self, front: &EventFront, ts: i64, response: &Response<'_>) {
         let start = self.bytes.len();
@@ -207,6 +235,9 @@ impl Outbox {
         }
         if response.indeterminate {
             bytes.extend_from_slice(b",\"indeterminate\":true");
+        }
+        if response.timed_out {
+            bytes.extend_from_slice(b",\"timed_out\":true");
         }
         bytes.extend_from_slice(b"}\n");
         let (id, cmd) = (response.id.to_owned(), response.cmd.to_owned());
@@ -262,6 +293,21 @@ mod tests {
     use qd_wire::{EventEnvelope, link::LinkLine};
 
     #[test]
+    fn a_native_event_is_a_live_event_with_its_text_last() {
+        let mut outbox = Outbox::default();
+        outbox.native(&EventFront::new("s1", "local"), 7, "{\"type\":\"turn_start\",\"z\":[1, 2]}");
+        let round = outbox.take();
+        let text = String::from_utf8(round.bytes).unwrap();
+        let front = "{\"type\":\"event\",\"session_id\":\"s1\",\"runner_id\":\"local\",\"ts\":7,";
+        let rest = "\"event\":\"x-native\",\"native\":{\"type\":\"turn_start\",\"z\":[1, 2]}}\n";
+        assert_eq!(text, format!("{front}{rest}"));
+        assert!(round.records.is_empty());
+        let LinkLine::Event(event) = serde_json::from_str(&text).unwrap() else { panic!("an event") };
+        let EventPayload::Other(other) = event.payload else { panic!("not one of ours") };
+        assert_eq!(other.event, qd_wire::event::NATIVE);
+    }
+
+    #[test]
     fn lines_are_what_the_wire_types_say() {
         let front = EventFront::new("s\"1", "local");
         let mut outbox = Outbox::default();
@@ -287,6 +333,7 @@ mod tests {
             session_version: None,
             replayed: false,
             indeterminate: false,
+            timed_out: false,
         };
         outbox.response(&front, 9, &response);
         let round = outbox.take();

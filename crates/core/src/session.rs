@@ -8,16 +8,19 @@ mod assembly;
 mod attach;
 mod conversation;
 mod handle;
+mod interview;
 mod kept;
 mod lifecycle;
 mod questions;
 mod turn;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use qd_wire::data::{ModelRef, QueueState, RunningTool, SessionState, SessionStatus};
 use qd_wire::event::{AgentPhase, Event};
 use qd_wire::{EventPayload, Message};
+use serde_json::Value;
 
 pub use accepted::{AcceptedPrompt, PromptTurn};
 pub use assembly::Assembly;
@@ -29,6 +32,7 @@ use crate::health::Activity;
 use crate::ids::MessageIds;
 use crate::outbox::{EventFront, Outbox};
 use turn::Turn;
+use watch::Watch;
 
 /// Prompts waiting to be recognised as user messages; older ones lose only their `client_id`.
 const EXPECTED_PROMPTS_MAX: usize = 64;
@@ -41,6 +45,8 @@ pub struct Identity {
     pub harness: String,
     pub cwd: Option<String>,
     pub capabilities: Vec<String>,
+    /// Unix milliseconds.
+    pub created_at: i64,
 }
 
 /// What a session remembers across restarts, besides its records.
@@ -51,6 +57,8 @@ pub struct Memory {
     pub version: u64,
     pub title: Option<String>,
     pub model: Option<ModelRef>,
+    /// The model in the agent's own words.
+    pub native_model: Option<Value>,
     pub thinking_level: Option<String>,
     pub native_session_id: Option<String>,
     pub native_session_file: Option<String>,
@@ -106,6 +114,10 @@ pub struct Session {
     index_changes: Vec<IndexChange>,
     unknown_events: u64,
     turns: u64,
+    /// Somebody watches through the pi-server face.
+    watch: Option<Watch>,
+    /// Questions stay open this long at most.
+    question_timeout_ms: Option<u64>,
 }
 
 /// A prompt on its way into the agent; found again when it comes back as a user message.
@@ -147,6 +159,8 @@ impl Session {
             index_changes: Vec::new(),
             unknown_events: 0,
             turns: 0,
+            watch: None,
+            question_timeout_ms: None,
         }
     }
 
@@ -251,6 +265,8 @@ impl Session {
             capabilities: self.identity.capabilities.clone(),
             unknown_events: (self.unknown_events > 0).then_some(self.unknown_events),
             process: None,
+            created_at: Some(self.identity.created_at),
+            native_model: self.memory.native_model.clone(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Who may talk to the hub: the owner's token, logins made from one-time codes, and the names and origins under
-//! which it may be asked. Secrets are kept and compared as hashes, and never written to a log.
+//! Who may talk to the hub: the owner's token, logins made from one-time codes, access tokens, and the names and
+//! origins under which it may be asked. Secrets are kept and compared as hashes, and never written to a log.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::clock::now_ms;
 use crate::config::HubConfig;
+use crate::principals::{Principal, Principals};
 
 /// How long a login code can be used.
 pub const LOGIN_CODE_LIFE: Duration = Duration::from_secs(600);
@@ -24,8 +25,10 @@ pub const LOGIN_CODES_MAX: usize = 64;
 pub(crate) const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The cookie of a browser that has logged in.
 pub(crate) const COOKIE_NAME: &str = "qd_login";
-/// The longest name of a runner; it is shown in lists and typed by people.
-const RUNNER_ID_BYTES_MAX: usize = 64;
+/// The longest name of a runner or a token; it is shown in lists and typed by people.
+const NAME_BYTES_MAX: usize = 64;
+/// A token is looked up again when one was revoked meanwhile; people do not revoke faster than this.
+const TOKEN_CHECKS_MAX: usize = 8;
 const CODE_BYTES: usize = 16;
 const COOKIE_BYTES: usize = 32;
 
@@ -122,7 +125,7 @@ pub(crate) enum Refusal {
     #[error("The request comes from a page ('{0}'); this address is for runners only")]
     Browser(String),
     #[error(
-        "Not logged in. Send the owner token (the file 'owner-token' in the data directory) as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints"
+        "Not logged in. Send the owner token (the file 'owner-token' in the data directory) or an access token (of 'qd token add') as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints"
     )]
     NotLoggedIn,
     #[error("The login cannot be checked: {0}")]
@@ -171,9 +174,51 @@ pub(crate) async fn check_owner(
     headers: &HeaderMap,
     query_token: Option<&str>,
 ) -> Result<(), Refusal> {
-    if bearer(headers).or(query_token).is_some_and(|token| config.owner_token.matches(token.trim())) {
+    let token = bearer(headers).or(query_token);
+    if token.is_some_and(|token| config.owner_token.matches(token.trim())) {
         return Ok(());
     }
+    check_cookie(store, headers).await
+}
+
+/// Checks that the request comes from the owner or from somebody with an access token, and tells who it is. A token
+/// goes before a cookie.
+pub(crate) async fn check_access(
+    config: &HubConfig,
+    store: &HubStore,
+    principals: &Principals,
+    headers: &HeaderMap,
+    query_token: Option<&str>,
+) -> Result<Principal, Refusal> {
+    if let Some(token) = bearer(headers).or(query_token).map(str::trim) {
+        if config.owner_token.matches(token) {
+            return Ok(Principal::owner());
+        }
+        if let Some(principal) = check_token(store, principals, &hash(token)).await? {
+            return Ok(principal);
+        }
+    }
+    check_cookie(store, headers).await.map(|()| Principal::owner())
+}
+
+/// Who has the access token with this hash.
+async fn check_token(
+    store: &HubStore,
+    principals: &Principals,
+    token: &Hash,
+) -> Result<Option<Principal>, Refusal> {
+    for _ in 0..TOKEN_CHECKS_MAX {
+        let generation = principals.generation();
+        let name = store.check_access_token(token, now_ms()).await;
+        let Some(name) = name.map_err(|error| Refusal::Store(error.to_string()))? else { return Ok(None) };
+        if let Some(principal) = principals.enter(&name, generation) {
+            return Ok(Some(principal));
+        }
+    }
+    Err(Refusal::Store("tokens are being revoked; try again".to_owned()))
+}
+
+async fn check_cookie(store: &HubStore, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(cookie) = cookie(headers) else { return Err(Refusal::NotLoggedIn) };
     match store.check_login(&hash(cookie), now_ms(), LOGIN_LIFE).await {
         Ok(Some(_)) => Ok(()),
@@ -246,10 +291,10 @@ pub(crate) fn has_key(row: &RunnerRow, key: &Hash) -> bool {
     is_key(&row.key_hash, key) || row.next_key_hash.as_ref().is_some_and(|next| is_key(next, key))
 }
 
-/// Names of runners go into paths, headers and tables.
-pub(crate) fn is_runner_id(name: &str) -> bool {
+/// Names of runners and tokens go into paths, headers and tables.
+pub(crate) fn is_plain_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=RUNNER_ID_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 /// The token in `Authorization: Bearer …`.

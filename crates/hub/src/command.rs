@@ -1,6 +1,8 @@
 //! A client's frame: understood as far as routing needs it, then answered here or sent to its runner.
 
+mod asked;
 mod route;
+mod send;
 mod waiting;
 
 use std::sync::Arc;
@@ -9,18 +11,19 @@ use bytes::Bytes;
 use qd_wire::Command;
 use qd_wire::command_table::{Answerer, CommandSpec, spec};
 use serde_json::value::RawValue;
-use tokio::time::{Duration, Instant};
 
 use crate::connection::{Attachment, Mailbox};
 use crate::envelope::{Parsed, check_conditions, read_fields, read_head};
 use crate::finished::Finished;
 use crate::head::json_string;
-use crate::pending::{Pending, PendingKind};
+use crate::pending::{AnswerTo, PendingKind};
 use crate::reads::{HubCommand, Read};
 use crate::registry::{Hub, SessionEntry};
 use crate::reply::{self, ReplyTo};
 use crate::runner_link::Link;
+pub(crate) use asked::{Asking, send_ask};
 use route::{Destination, NoRoute, route};
+use send::{LineHead, Sending, send, time_limit};
 use waiting::keep_waiting;
 pub(crate) use waiting::{Waiting, send_waiting};
 
@@ -28,26 +31,12 @@ pub(crate) use waiting::{Waiting, send_waiting};
 const ID_BYTES_MAX: usize = 1024;
 /// Bytes of what is searched for.
 const SEARCH_QUERY_BYTES_MAX: usize = 4 << 10;
-/// Who a client is, until there are accounts.
-const OWNER: &str = "owner";
 /// The runner checks dependencies and does nothing else.
 const BARRIER: &str = "_barrier";
 const ATTACH: &str = "session.attach";
 const CREATE: &str = "session.create";
 const DELETE: &str = "session.delete";
 const GET_STATE: &str = "get_state";
-/// Fields the hub writes itself, whatever a client says.
-const OWN_FIELDS: [&str; 9] = [
-    "channel",
-    "type",
-    "id",
-    "user_id",
-    "connection_id",
-    "client_command_id",
-    "depends_on",
-    "wait",
-    "wait_ms",
-];
 
 /// What is left to do for the connection.
 pub(crate) enum Handled {
@@ -60,7 +49,7 @@ pub(crate) enum Handled {
 
 /// Who sent a frame.
 pub(crate) struct Sender<'a> {
-    pub(crate) hub: &'a Hub,
+    pub(crate) hub: &'a Arc<Hub>,
     pub(crate) mailbox: &'a Arc<Mailbox>,
     /// The sessions it follows.
     pub(crate) attachments: &'a [Attachment],
@@ -136,9 +125,12 @@ fn dispatch(
         reply.runner_id = Some(Arc::clone(&session.runner_id));
     }
     let read = match spec.answerer {
-        Answerer::Hub => Some(hub_read(sender, spec, text, parsed)?),
+        Answerer::Hub => Some(hub_read(spec, text, parsed)?),
         Answerer::Runner => None,
     };
+    if let Some(Read::Sessions) = read {
+        sender.hub.show_sessions(sender.mailbox);
+    }
     let kind = match spec.name {
         ATTACH => PendingKind::Attach {
             after: parsed.fields.typed("after").map_err(|error| invalid(spec.name, &error))?,
@@ -168,7 +160,10 @@ fn dispatch(
         Ok(destination) => forward(sender.hub, sender.mailbox, &destination, parsed, outbound),
         Err(NoRoute::Away { error, wanted }) => match wait {
             Some(limit) => keep_waiting(sender, text, parsed, outbound, wanted, error, limit),
-            None => from_copies(outbound, session, parsed).ok_or(error),
+            None => match from_copies(outbound.spec, outbound.kind, session, parsed) {
+                Some(read) => Ok(Handled::Read(HubCommand { reply: outbound.reply, read })),
+                None => Err(error),
+            },
         },
         Err(NoRoute::Never(error)) => Err(error),
     };
@@ -190,18 +185,18 @@ fn check_attachments(sender: &Sender<'_>, attaches: bool, reply: &ReplyTo) -> Re
 
 /// What the hub can do for a session whose runner is away.
 fn from_copies(
-    outbound: Outbound,
+    spec: &CommandSpec,
+    kind: PendingKind,
     session: Option<Arc<SessionEntry>>,
     parsed: &Parsed<'_>,
-) -> Option<Handled> {
+) -> Option<Read> {
     let session = session.filter(|_| !parsed.has_conditions())?;
-    let read = match outbound.kind {
-        PendingKind::Attach { after } => Read::AwayAttach { session, after },
-        PendingKind::Delete => Read::Bury(session),
-        PendingKind::Plain if outbound.spec.name == GET_STATE => Read::AwayState(session),
-        _ => return None,
-    };
-    Some(Handled::Read(HubCommand { reply: outbound.reply, read }))
+    match kind {
+        PendingKind::Attach { after } => Some(Read::AwayAttach { session, after }),
+        PendingKind::Delete => Some(Read::Bury(session)),
+        PendingKind::Plain | PendingKind::InOrder if spec.name == GET_STATE => Some(Read::AwayState(session)),
+        _ => None,
+    }
 }
 
 fn invalid(cmd: &str, error: &serde_json::Error) -> String {
@@ -259,18 +254,10 @@ fn check_name(
     }
 }
 
-fn hub_read(
-    sender: &Sender<'_>,
-    spec: &CommandSpec,
-    text: &str,
-    parsed: &Parsed<'_>,
-) -> Result<Read, String> {
+fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read, String> {
     match Command::parse(spec.name, text).map_err(|error| error.to_string())? {
         Command::GetMessages(params) => Ok(Read::Messages(params)),
-        Command::ListSessions(_) => {
-            sender.hub.show_sessions(sender.mailbox);
-            Ok(Read::Sessions)
-        }
+        Command::ListSessions(_) => Ok(Read::Sessions),
         Command::SessionDetach(_) => Ok(Read::Detach),
         Command::GetRunners(_) => Ok(Read::Runners),
         Command::Search(params) if params.query.len() > SEARCH_QUERY_BYTES_MAX => {
@@ -284,92 +271,35 @@ fn hub_read(
     }
 }
 
-/// Sends the command to its runner under a number of ours.
+/// Sends a client's command to its runner.
 fn forward(
-    hub: &Hub,
+    hub: &Arc<Hub>,
     mailbox: &Arc<Mailbox>,
     destination: &Destination,
     parsed: &Parsed<'_>,
     outbound: Outbound,
 ) -> Result<Handled, String> {
-    let Destination { runner, link } = destination;
     let Outbound { spec, mut reply, kind, cmd } = outbound;
-    reply.runner_id = Some(Arc::clone(&runner.id));
+    reply.runner_id = Some(Arc::clone(&destination.runner.id));
     let client_id = reply.id.clone();
-    let limit = spec.timeout_ms.map(Duration::from_millis);
-    let limit = limit.map(|limit| hub.config.limits.command_timeout.unwrap_or(limit));
-    let creates = matches!(kind, PendingKind::Create);
-    let number = hub.pending.insert(Pending {
-        mailbox: Arc::clone(mailbox),
-        reply,
-        runner_id: Arc::clone(&runner.id),
-        link: Arc::clone(&link.outbox),
-        mutating: spec.mutating,
-        deadline: limit.map(|limit| Instant::now() + limit),
+    let sending = Sending {
+        to: AnswerTo::Client { mailbox: Arc::clone(mailbox), reply },
         kind,
-    });
-    let line = command_line(number, &mailbox.connection_id, client_id.as_deref(), parsed, cmd);
-    if let Err(error) = link.outbox.push(line.as_bytes()) {
-        hub.pending.remove(number);
-        return Err(format!("Runner {}: {error}", runner.id));
-    }
-    if creates {
-        runner.note_create();
-    }
-    Ok(Handled::Sent)
-}
-
-fn command_line(
-    number: u64,
-    connection_id: &str,
-    client_id: Option<&str>,
-    parsed: &Parsed<'_>,
-    cmd: &str,
-) -> String {
-    let body_bytes: usize =
-        parsed.fields.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
-    let mut line = String::with_capacity(body_bytes + 160);
-    line.push_str(&format!(
-        "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":\"{OWNER}\",\"connection_id\":\"{connection_id}\""
-    ));
-    if let Some(id) = client_id {
-        line.push_str(",\"client_command_id\":");
-        line.push_str(&json_string(&id_text(id)));
-    }
-    if !parsed.depends_on.is_empty() {
-        let list: Vec<String> = parsed.depends_on.iter().map(|id| json_string(id)).collect();
-        line.push_str(&format!(",\"depends_on\":[{}]", list.join(",")));
-    }
-    for (name, value) in &parsed.fields.0 {
-        if OWN_FIELDS.contains(&&**name) {
-            continue;
-        }
-        line.push(',');
-        line.push_str(&json_string(name));
-        line.push(':');
-        if name == "cmd" {
-            line.push_str(&json_string(cmd));
-        } else {
-            push_on_one_line(&mut line, value.get());
-        }
-    }
-    line.push_str("}\n");
-    line
-}
-
-/// A frame may be spread over lines, a link line may not. Line breaks in JSON stand only between its tokens.
-fn push_on_one_line(line: &mut String, value: &str) {
-    if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_none() {
-        return line.push_str(value);
-    }
-    line.extend(
-        value.chars().map(|character| if matches!(character, '\n' | '\r') { ' ' } else { character }),
-    );
+        mutating: spec.mutating,
+        limit: time_limit(hub, spec),
+        head: LineHead {
+            user_id: &mailbox.principal,
+            connection_id: &mailbox.connection_id,
+            client_id: client_id.as_deref(),
+            cmd,
+        },
+    };
+    send(hub, destination, parsed, sending).map(|()| Handled::Sent)
 }
 
 /// Asks the runner where a session stands, for a client that fell behind. Says whether that was possible.
 pub(crate) fn request_resync(
-    hub: &Hub,
+    hub: &Arc<Hub>,
     mailbox: &Arc<Mailbox>,
     session: &SessionEntry,
     after: u64,
@@ -382,7 +312,7 @@ pub(crate) fn request_resync(
 }
 
 /// Asks a runner that is back where a session stands, for all who follow it.
-pub(crate) fn request_resync_of_all(hub: &Hub, link: &Arc<Link>, session: &SessionEntry) {
+pub(crate) fn request_resync_of_all(hub: &Arc<Hub>, link: &Arc<Link>, session: &SessionEntry) {
     let Some(runner) = hub.runner(&session.runner_id) else { return };
     let destination = Destination { runner, link: Arc::clone(link) };
     let after = session.committed_seq();
@@ -392,7 +322,7 @@ pub(crate) fn request_resync_of_all(hub: &Hub, link: &Arc<Link>, session: &Sessi
 }
 
 fn ask_state(
-    hub: &Hub,
+    hub: &Arc<Hub>,
     mailbox: &Arc<Mailbox>,
     destination: &Destination,
     session: &SessionEntry,
@@ -408,22 +338,4 @@ fn ask_state(
     let parsed =
         Parsed { fields, cmd: ATTACH.into(), session_id: None, runner_id: None, depends_on: Vec::new() };
     forward(hub, mailbox, destination, &parsed, Outbound { spec, reply, kind, cmd: ATTACH }).is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_one_line_with_our_head_and_its_own_fields() {
-        let text = "{\"channel\":\"agent\",\"id\":7,\"user_id\":\"root\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
-                    \"images\":[\n {\"a\": \"x\\ny\"}\r\n]}";
-        let parsed = read_head(read_fields(text).unwrap()).unwrap();
-        assert_eq!(
-            command_line(3, "c1", Some("7"), &parsed, "prompt"),
-            "{\"type\":\"command\",\"id\":\"h3\",\"user_id\":\"owner\",\"connection_id\":\"c1\",\
-             \"client_command_id\":\"7\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
-             \"images\":[  {\"a\": \"x\\ny\"}  ]}\n"
-        );
-    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::access::{LoginCodes, OwnerToken};
 use crate::connection::MailBounds;
+use crate::faces::pi_server::PiServerConfig;
 use crate::tls::HubTls;
 
 /// How a hub runs.
@@ -19,6 +20,7 @@ pub struct HubConfig {
     /// Serve TLS with this certificate; without it, plain.
     pub tls: Option<HubTls>,
     pub limits: Limits,
+    pub pi_server: PiServerConfig,
     /// A fault the simulated world has to find; never set outside its tests.
     #[doc(hidden)]
     pub planted_bug: Option<PlantedBug>,
@@ -44,6 +46,7 @@ impl HubConfig {
             allowed_hosts: Vec::new(),
             tls: None,
             limits: Limits::default(),
+            pi_server: PiServerConfig::default(),
             planted_bug: None,
         }
     }

@@ -11,6 +11,7 @@ use qd_wire::mux::SessionChange;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::faces::pi_server::SessionNews;
 use crate::registry::{Hub, SessionEntry};
 
 /// A record for the store, with what it changes.
@@ -30,7 +31,9 @@ pub(crate) fn restore(record: &mut RecordIn) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
     Status(SessionStatus),
-    Created,
+    Created {
+        seq: Option<u64>,
+    },
     Changed,
     InputNeeded,
     InputResolved,
@@ -50,7 +53,7 @@ impl Note {
 }
 
 /// What an event says for lists, from its name. `tail` is the event's text without its opening brace.
-pub(crate) fn note(event: &str, tail: &str) -> Option<Note> {
+pub(crate) fn note(event: &str, tail: &str, seq: Option<u64>) -> Option<Note> {
     // Deltas are nearly all there is; they end here.
     if event.starts_with("stream.") {
         return None;
@@ -60,7 +63,7 @@ pub(crate) fn note(event: &str, tail: &str) -> Option<Note> {
         "agent.working" => Some(Note::Status(SessionStatus::Working)),
         "agent.idle" => Some(Note::Status(SessionStatus::Idle)),
         "session.closed" => Some(Note::Status(SessionStatus::Closed)),
-        "session.created" => Some(Note::Created),
+        "session.created" => Some(Note::Created { seq }),
         "agent.error" if tail.contains("\"recoverable\":false") => Some(Note::Status(SessionStatus::Failed)),
         "agent.input_needed" => Some(Note::InputNeeded),
         "agent.input_resolved" => Some(Note::InputResolved),
@@ -88,7 +91,7 @@ fn described(tail: &str) -> Option<Note> {
 }
 
 /// Brings lists up to date, when the events are stored and published.
-pub(crate) fn apply_notes(hub: &Hub, entry: &SessionEntry, notes: &[Note]) {
+pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &[Note]) {
     let mut change = None;
     for note in notes {
         match note {
@@ -101,7 +104,10 @@ pub(crate) fn apply_notes(hub: &Hub, entry: &SessionEntry, notes: &[Note]) {
                     change = Some(if is_closed { SessionChange::Closed } else { SessionChange::Updated });
                 }
             }
-            Note::Created => {
+            Note::Created { seq } => {
+                if is_new(entry, *seq) {
+                    hub.pi_server.session_news(hub, &entry.id, SessionNews::Created);
+                }
                 if entry.status() == SessionStatus::Starting {
                     entry.set_status(SessionStatus::Idle);
                 }
@@ -109,7 +115,7 @@ pub(crate) fn apply_notes(hub: &Hub, entry: &SessionEntry, notes: &[Note]) {
             }
             Note::Changed => change = Some(SessionChange::Updated),
             Note::Described { status, pending_inputs, seq } => {
-                if entry.describe(*status, *pending_inputs, *seq) {
+                if describe(hub, entry, *status, *pending_inputs, *seq) {
                     change = Some(SessionChange::Updated);
                 }
             }
@@ -122,6 +128,31 @@ pub(crate) fn apply_notes(hub: &Hub, entry: &SessionEntry, notes: &[Note]) {
     if let Some(change) = change {
         hub.tell_session(entry, change);
     }
+}
+
+/// Whether the agent's start, which is record `seq`, makes a session appear: it is the first, or the session was
+/// closed before. A record of the past says nothing of a session that is known to be closed now.
+fn is_new(entry: &SessionEntry, seq: Option<u64>) -> bool {
+    let is_closed = entry.status() == SessionStatus::Closed;
+    if is_closed { !seq.is_some_and(|seq| entry.is_described(seq)) } else { seq == Some(1) }
+}
+
+/// The runner has said how the session stands. True if the status is news.
+pub(crate) fn describe(
+    hub: &Arc<Hub>,
+    entry: &SessionEntry,
+    status: SessionStatus,
+    pending_inputs: usize,
+    seq: u64,
+) -> bool {
+    let was_closed = entry.status() == SessionStatus::Closed;
+    let is_closed = status == SessionStatus::Closed;
+    let is_news = entry.describe(status, pending_inputs, seq);
+    if was_closed != is_closed {
+        let news = if is_closed { SessionNews::Closed } else { SessionNews::Created };
+        hub.pi_server.session_news(hub, &entry.id, news);
+    }
+    is_news
 }
 
 #[derive(Deserialize)]

@@ -103,6 +103,14 @@ pub(crate) fn read_head(fields: Fields<'_>) -> Result<Parsed<'_>, String> {
     Ok(Parsed { fields, cmd, session_id, runner_id, depends_on })
 }
 
+/// The same for a command of the hub's own, which has no channel and depends on nothing.
+pub(crate) fn read_asked_head(fields: Fields<'_>) -> Result<Parsed<'_>, String> {
+    let cmd = text_field(&fields, "cmd")?.ok_or("The command has no cmd")?;
+    let session_id = text_field(&fields, "session_id")?;
+    let runner_id = text_field(&fields, "runner_id")?;
+    Ok(Parsed { fields, cmd, session_id, runner_id, depends_on: Vec::new() })
+}
+
 fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, String> {
     let Some(value) = fields.get(name).filter(|value| value.get() != "null") else { return Ok(None) };
     let text: String =

@@ -16,10 +16,13 @@ use serde_json::json;
 
 use crate::access::{self, COOKIE_NAME, LOGIN_LIFE, Refusal};
 use crate::clock::now_ms;
+use crate::pi_port;
+use crate::principals::Principal;
 use crate::reads;
 use crate::registry::Hub;
 use crate::runners_api;
 use crate::serve::Server;
+use crate::tokens_api;
 use crate::upgrade::upgrade;
 
 /// Everything the hub answers to.
@@ -31,11 +34,14 @@ pub(crate) fn routes(server: Server) -> Router {
         .route("/login", get(login).head(not_for_head))
         .route("/logout", post(logout))
         .route("/ws/mux", any(mux))
+        .route("/ws/pi", any(pi_port::upgrade))
         .route("/api/sessions", get(sessions))
         .route("/api/runners", get(runners_api::list))
         .route("/api/runners/invites", post(runners_api::invite))
         .route("/api/runners/{runner_id}", delete(runners_api::revoke))
         .route("/api/runners/{runner_id}/rotate", post(runners_api::rotate))
+        .route("/api/tokens", get(tokens_api::list).post(tokens_api::add))
+        .route("/api/tokens/{name}", delete(tokens_api::revoke))
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(hub, check_place));
     let for_runners = Router::new()
@@ -45,7 +51,7 @@ pub(crate) fn routes(server: Server) -> Router {
     for_people.merge(for_runners).with_state(server)
 }
 
-async fn check_place(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_place(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     match access::check_place(&hub.config, request.headers(), authority.as_deref()) {
         Ok(()) => next.run(request).await,
@@ -94,15 +100,21 @@ pub(crate) async fn check_owner(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Re
     access::check_owner(&hub.config, &hub.store, headers, token.as_deref()).await
 }
 
+/// Checks that the request comes from the owner or from somebody with an access token.
+pub(crate) async fn check_access(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    let token = secrets(uri).token;
+    access::check_access(&hub.config, &hub.store, &hub.principals, headers, token.as_deref()).await
+}
+
 async fn mux(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    match check_owner(&hub, request.uri(), request.headers()).await {
-        Ok(()) => upgrade(hub, request),
+    match check_access(&hub, request.uri(), request.headers()).await {
+        Ok(principal) => upgrade(hub, &principal, request),
         Err(refusal) => refused(&refusal),
     }
 }
 
 async fn sessions(State(hub): State<Arc<Hub>>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Err(refusal) = check_owner(&hub, &uri, &headers).await {
+    if let Err(refusal) = check_access(&hub, &uri, &headers).await {
         return refused(&refusal);
     }
     match reads::sessions(&hub).await {
@@ -169,5 +181,6 @@ async fn healthz(State(hub): State<Arc<Hub>>) -> Json<serde_json::Value> {
 }
 
 async fn not_found() -> Response {
-    failed(StatusCode::NOT_FOUND, "There is nothing at this address; the WebSocket is at /ws/mux")
+    let error = "There is nothing at this address; the WebSockets are at /ws/mux and /ws/pi";
+    failed(StatusCode::NOT_FOUND, error)
 }

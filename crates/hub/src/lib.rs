@@ -3,16 +3,18 @@
 //!
 //! The hub forwards bytes. Of an event it reads the head (session, number, name) and, for records, what its
 //! own tables keep; it never rewrites a body. It runs no agent and decides nothing about a session: the
-//! runner is the authority. No face but `/ws/mux` lives here yet.
+//! runner is the authority. Other protocols on top of its commands and events are in `faces`.
 #![forbid(unsafe_code)]
 
 mod access;
+mod ask;
 mod clock;
 mod command;
 mod config;
 mod connection;
 mod effects;
 mod envelope;
+mod faces;
 mod finished;
 mod frame;
 mod head;
@@ -22,6 +24,8 @@ mod links;
 mod listen;
 mod patience;
 mod pending;
+mod pi_port;
+mod principals;
 mod reads;
 mod registry;
 mod reply;
@@ -30,13 +34,16 @@ mod runner_link;
 mod runners_api;
 mod serve;
 pub mod tls;
+mod tokens_api;
 mod upgrade;
 
 pub use access::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LoginCodes, OwnerToken};
 #[doc(hidden)]
 pub use config::PlantedBug;
 pub use config::{HubConfig, Limits};
+pub use faces::pi_server::PiServerConfig;
 pub use invites::{INVITE_LIFE, INVITES_MAX};
 pub use listen::Listen;
-pub use serve::{HubError, LocalRunner, serve};
+pub use pi_port::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerPorts};
+pub use serve::{HubError, LocalRunner, serve, serve_with};
 pub use tls::HubTls;

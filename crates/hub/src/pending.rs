@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
+use crate::ask::{Answered, OnAnswer};
 use crate::command::Waiting;
 use crate::connection::{Mail, Mailbox};
 use crate::reads::HubCommand;
+use crate::registry::Hub;
 use crate::reply::ReplyTo;
 use crate::runner_link::Outbox;
 
@@ -19,14 +21,36 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// One command that a runner has to answer.
 pub(crate) struct Pending {
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) reply: ReplyTo,
+    pub(crate) to: AnswerTo,
     pub(crate) runner_id: Arc<str>,
     /// The link it went to; a runner that comes again has another one.
     pub(crate) link: Arc<Outbox>,
     pub(crate) mutating: bool,
     pub(crate) deadline: Option<Instant>,
     pub(crate) kind: PendingKind,
+}
+
+/// Who gets the answer.
+pub(crate) enum AnswerTo {
+    Client {
+        mailbox: Arc<Mailbox>,
+        reply: ReplyTo,
+    },
+    /// A face of the hub itself, which follows nothing by this.
+    Face {
+        cmd: &'static str,
+        session_id: Option<Arc<str>>,
+        on_answer: OnAnswer,
+    },
+}
+
+impl AnswerTo {
+    fn cmd(&self) -> &str {
+        match self {
+            AnswerTo::Client { reply, .. } => &reply.cmd,
+            AnswerTo::Face { cmd, .. } => cmd,
+        }
+    }
 }
 
 /// What to do with the answer.
@@ -37,6 +61,8 @@ pub(crate) enum PendingKind {
         after: Option<u64>,
     },
     Create,
+    /// A face's: what the session said before is stored and told before the answer, whatever that takes.
+    InOrder,
     Delete,
     /// The runner has checked the dependencies of a command the hub answers itself.
     Barrier(Box<HubCommand>),
@@ -57,23 +83,45 @@ impl PendingKind {
 }
 
 impl Pending {
-    /// Answers with a failure, in the way the asker expects.
-    pub(crate) fn fail(self, error: &str, is_outcome_unknown: bool) {
-        let mail = match self.kind {
-            PendingKind::Resync { generation, .. } => {
-                return self.mailbox.put(Mail::ResyncFailed { generation, is_session_gone: false });
-            }
-            PendingKind::ResyncAll => return,
-            _ if is_outcome_unknown && self.mutating => Mail::Frames(self.reply.indeterminate(error)),
-            _ => Mail::Frames(self.reply.error(error)),
-        };
-        self.answer(mail);
+    /// The client that asked.
+    pub(crate) fn client(&self) -> Option<(&Arc<Mailbox>, &ReplyTo)> {
+        match &self.to {
+            AnswerTo::Client { mailbox, reply } => Some((mailbox, reply)),
+            AnswerTo::Face { .. } => None,
+        }
     }
 
-    /// Gives the asker its answer; the command is in flight no more.
-    pub(crate) fn answer(&self, mail: Mail) {
-        self.mailbox.end_command(self.kind.attaches());
-        self.mailbox.put(mail);
+    /// Answers with a failure, in the way the asker expects.
+    pub(crate) fn fail(self, hub: &Arc<Hub>, error: &str, is_outcome_unknown: bool) {
+        self.fail_as(hub, error, is_outcome_unknown, false);
+    }
+
+    fn fail_as(self, hub: &Arc<Hub>, error: &str, is_outcome_unknown: bool, timed_out: bool) {
+        let indeterminate = is_outcome_unknown && self.mutating;
+        match self.to {
+            AnswerTo::Client { mailbox, reply } => {
+                let frames = match self.kind {
+                    PendingKind::Resync { generation, .. } => {
+                        return mailbox.put(Mail::ResyncFailed { generation, is_session_gone: false });
+                    }
+                    PendingKind::ResyncAll => return,
+                    _ if indeterminate => reply.indeterminate(error),
+                    _ => reply.error(error),
+                };
+                mailbox.end_command(self.kind.attaches());
+                mailbox.put(Mail::Frames(frames));
+            }
+            AnswerTo::Face { session_id, on_answer, .. } => {
+                let answered = Answered {
+                    indeterminate,
+                    timed_out,
+                    session_id: session_id.map(|session_id| session_id.to_string()),
+                    runner_id: Some(self.runner_id),
+                    ..Answered::failure(error)
+                };
+                on_answer(hub, answered);
+            }
+        }
     }
 }
 
@@ -164,7 +212,7 @@ impl PendingTable {
     }
 
     /// Fails commands whose time has passed, for ever. Sleeps without a timer while there is none with a limit.
-    pub(crate) async fn sweep(&self) {
+    pub(crate) async fn sweep(&self, hub: &Arc<Hub>) {
         loop {
             self.filled.notified().await;
             while self.has_deadlines() {
@@ -179,9 +227,10 @@ impl PendingTable {
                 for pending in late {
                     let error = format!(
                         "Runner {} did not answer '{}' in time; it may still do it: ask again or look at the session",
-                        pending.runner_id, pending.reply.cmd
+                        pending.runner_id,
+                        pending.to.cmd()
                     );
-                    pending.fail(&error, true);
+                    pending.fail_as(hub, &error, true, true);
                 }
             }
         }

@@ -9,7 +9,9 @@ use qd_store::{HubSession, MESSAGE_PAGE_ROWS_MAX, SEARCH_LIMIT_MAX, SearchQuery,
 use qd_wire::command::{GetMessagesParams, SearchParams};
 use qd_wire::data::{RunnersData, SearchData, SearchHit, SessionSummary, SessionsData};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use crate::ask::{Answered, OnAnswer};
 use crate::registry::{Hub, Runner, SessionEntry};
 use crate::reply::ReplyTo;
 
@@ -48,7 +50,7 @@ pub(crate) enum Read {
 
 impl HubCommand {
     /// The answer as a frame, or the error in it.
-    pub(crate) async fn run(self, hub: &Hub) -> Result<Bytes, (ReplyTo, String)> {
+    pub(crate) async fn run(self, hub: &Arc<Hub>) -> Result<Bytes, (ReplyTo, String)> {
         let data = match self.read {
             Read::Messages(params) => match messages(hub, &self.reply, params).await {
                 Ok(frame) => return Ok(frame),
@@ -72,25 +74,89 @@ impl HubCommand {
     }
 }
 
+impl HubCommand {
+    /// The same for a face of the hub, in a task of its own.
+    pub(crate) fn run_for_face(self, hub: &Arc<Hub>, on_answer: OnAnswer) {
+        let hub = Arc::clone(hub);
+        let tasks = hub.tasks.clone();
+        tasks.spawn(async move {
+            let (session_id, runner_id) = (self.reply.session_id.clone(), self.reply.runner_id.clone());
+            let result = self.read.data(&hub, session_id.as_deref().unwrap_or_default()).await;
+            let answered = match result {
+                Ok(data) => Answered { success: true, data, ..Answered::default() },
+                Err(error) => Answered::failure(&error),
+            };
+            let session_id = session_id.map(|session_id| session_id.to_string());
+            on_answer(&hub, Answered { session_id, runner_id, ..answered });
+        });
+    }
+}
+
+impl Read {
+    /// What the answer holds, or the error in it.
+    async fn data(self, hub: &Arc<Hub>, session_id: &str) -> Result<Option<Box<RawValue>>, String> {
+        let data = match self {
+            Read::Messages(params) => messages_text(hub, session_id, params).await,
+            Read::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
+            Read::Runners => runners(hub).await.map(|runners| json(&runners)),
+            Read::Detach => return Ok(None),
+            Read::AwayAttach { session, after } => {
+                away::attach_data(hub, &session, after).await.map(|data| json(&data))
+            }
+            Read::AwayState(session) => away::state(hub, &session).await.map(|state| json(&state)),
+            Read::Bury(session) => return away::bury(hub, &session).await.map(|()| None),
+            Read::Search { params, session_id } => search(hub, params, session_id).await,
+        };
+        let data = data.map_err(|error| format!("The hub cannot read its store: {error}"))?;
+        RawValue::from_string(data)
+            .map(Some)
+            .map_err(|error| format!("What the hub has stored cannot be read: {error}"))
+    }
+}
+
 fn json(data: &impl Serialize) -> String {
     // These types have no maps with odd keys, so writing them cannot fail.
     serde_json::to_string(data).unwrap_or_default()
 }
 
 async fn messages(hub: &Hub, reply: &ReplyTo, params: GetMessagesParams) -> Result<Bytes, StoreError> {
-    let session_id = reply.session_id.as_deref().unwrap_or_default();
-    let limit = params.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MESSAGE_PAGE_ROWS_MAX);
-    let before = params.before.map(|before| i64::try_from(before).unwrap_or(i64::MAX));
-    let page = hub.store.messages_page(session_id, before, limit).await?;
-    let mut end = format!(",\"total\":{}", page.total);
-    if let Some(first) = page.first_idx.filter(|first| *first > 0) {
-        end.push_str(&format!(",\"before\":{first}"));
+    let page = MessagesText::read(hub, reply.session_id.as_deref().unwrap_or_default(), params).await?;
+    Ok(reply.success_of(&page.parts()))
+}
+
+async fn messages_text(hub: &Hub, session_id: &str, params: GetMessagesParams) -> Result<String, StoreError> {
+    let page = MessagesText::read(hub, session_id, params).await?;
+    // What is no text cannot be read either, and is told as such.
+    Ok(String::from_utf8(page.parts().concat()).unwrap_or_default())
+}
+
+/// A page of messages as they are stored, and what follows them.
+struct MessagesText {
+    messages: Vec<Bytes>,
+    end: String,
+}
+
+impl MessagesText {
+    async fn read(hub: &Hub, session_id: &str, params: GetMessagesParams) -> Result<Self, StoreError> {
+        let limit =
+            params.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MESSAGE_PAGE_ROWS_MAX);
+        let before = params.before.map(|before| i64::try_from(before).unwrap_or(i64::MAX));
+        let page = hub.store.messages_page(session_id, before, limit).await?;
+        let mut end = format!(",\"total\":{}", page.total);
+        if let Some(first) = page.first_idx.filter(|first| *first > 0) {
+            end.push_str(&format!(",\"before\":{first}"));
+        }
+        end.push('}');
+        Ok(Self { messages: page.messages, end })
     }
-    end.push('}');
-    let mut parts: Vec<&[u8]> = vec![b"{\"messages\":"];
-    push_list(&mut parts, &page.messages);
-    parts.push(end.as_bytes());
-    Ok(reply.success_of(&parts))
+
+    /// The data of an answer in pieces.
+    fn parts(&self) -> Vec<&[u8]> {
+        let mut parts: Vec<&[u8]> = vec![b"{\"messages\":"];
+        push_list(&mut parts, &self.messages);
+        parts.push(self.end.as_bytes());
+        parts
+    }
 }
 
 /// Stored messages as a JSON array, as they came.

@@ -1,6 +1,7 @@
 //! What the hub knows of now: sessions, runners, connections.
 
 mod burials;
+mod connections;
 mod news;
 mod runner;
 mod session;
@@ -17,9 +18,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::HubConfig;
 use crate::connection::{Mail, Mailbox};
+use crate::faces::pi_server::PiServer;
 use crate::pending::PendingTable;
+use crate::principals::{Principal, Principals};
 use crate::runner_link::line_of;
 use burials::Burials;
+pub(crate) use connections::{Admitted, PiConnections};
 use news::News;
 pub(crate) use runner::{Runner, Standing};
 pub(crate) use session::SessionEntry;
@@ -33,6 +37,8 @@ pub(crate) struct Hub {
     pub(crate) config: HubConfig,
     pub(crate) store: HubStore,
     pub(crate) pending: PendingTable,
+    pub(crate) principals: Principals,
+    pub(crate) pi_server: PiServer,
     /// Connections and their reads; waited for at the end.
     pub(crate) tasks: TaskTracker,
     sessions: RwLock<HashMap<Arc<str>, Arc<SessionEntry>>>,
@@ -44,6 +50,8 @@ pub(crate) struct Hub {
     connections: Mutex<HashMap<u64, Arc<Mailbox>>>,
     last_connection: AtomicU64,
     is_stopping: AtomicBool,
+    /// The clients of the pi-server face.
+    pub(crate) pi_connections: PiConnections,
 }
 
 /// What the store has when a hub starts.
@@ -80,9 +88,11 @@ impl Hub {
             (Arc::clone(&runner.id), Arc::new(runner))
         });
         Self {
+            pi_server: PiServer::new(config.pi_server.clone()),
             config,
             store,
             pending: PendingTable::default(),
+            principals: Principals::default(),
             tasks: TaskTracker::new(),
             sessions: RwLock::new(sessions.collect()),
             commit_room: Arc::new(Semaphore::new(COMMIT_UNITS_MAX)),
@@ -92,6 +102,7 @@ impl Hub {
             connections: Mutex::default(),
             last_connection: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
+            pi_connections: PiConnections::default(),
         }
     }
 
@@ -185,15 +196,17 @@ impl Hub {
             .map_err(|error| format!("Runner {runner_id}: {error}"))
     }
 
-    /// A new connection's number and mailbox; `None` when there are too many.
-    pub(crate) fn add_connection(&self) -> Option<(u64, Arc<Mailbox>)> {
+    /// A new connection's number and mailbox; `None` when there are too many, or its principal has no access any
+    /// more.
+    pub(crate) fn add_connection(&self, principal: &Principal) -> Option<(u64, Arc<Mailbox>)> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = connections.len() >= self.config.limits.connections_max;
-        if is_full || self.is_stopping.load(Ordering::Relaxed) {
+        if is_full || self.is_stopping.load(Ordering::Relaxed) || principal.revoked.is_cancelled() {
             return None;
         }
         let number = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
-        let mailbox = Mailbox::new(format!("c{number}"), self.config.limits.mail_bounds());
+        let bounds = self.config.limits.mail_bounds();
+        let mailbox = Mailbox::new(format!("c{number}"), Arc::clone(&principal.name), bounds);
         connections.insert(number, Arc::clone(&mailbox));
         Some((number, mailbox))
     }
@@ -211,13 +224,28 @@ impl Hub {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Ends what an access token has opened, when the store knows it no more.
+    pub(crate) fn revoke_access(&self, name: &str) {
+        // First this: who is not in the lists of connections by now will not get in.
+        self.principals.revoke(name);
+        self.pi_connections.close_of(name);
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        for mailbox in connections.values().filter(|mailbox| &*mailbox.principal == name) {
+            mailbox.put(Mail::Close {
+                frames: Bytes::new(),
+                code: 1008,
+                reason: "the access token is revoked".into(),
+            });
+        }
+    }
+
     /// Closes every connection and takes no more.
     pub(crate) fn say_goodbye(&self, frames: &Bytes) {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         // Set under the lock: who is not in the list yet will not get in.
         self.is_stopping.store(true, Ordering::Relaxed);
         for mailbox in connections.values() {
-            mailbox.put(Mail::Close { frames: frames.clone(), code: 1001, reason: "the hub stops" });
+            mailbox.put(Mail::Close { frames: frames.clone(), code: 1001, reason: "the hub stops".into() });
         }
     }
 

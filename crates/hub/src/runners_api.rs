@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Json, Response};
+use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_store::RunnerRow;
@@ -13,7 +14,7 @@ use qd_wire::fleet::{Invite, JoinRequest, Joined};
 use serde_json::json;
 use tokio::time::{Duration, timeout};
 
-use crate::access::{self, Hash, KeyRefusal, has_key, is_runner_id};
+use crate::access::{self, Hash, KeyRefusal, has_key, is_plain_name};
 use crate::clock::now_ms;
 use crate::http::{check_owner, failed, refused};
 use crate::invites::{CodeRefusal, NoInvite, Permission};
@@ -90,15 +91,19 @@ struct ReadJoin {
     key_hash: Hash,
 }
 
-async fn read_join(body: Body) -> Result<ReadJoin, String> {
+/// The body of a call, which is short and comes soon.
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, String> {
     let Ok(body) = timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await else {
         return Err("The body did not come in time".to_owned());
     };
-    let body = body
-        .map_err(|error| format!("The body cannot be read ({error}); it may have {BODY_BYTES_MAX} bytes"))?;
+    body.map_err(|error| format!("The body cannot be read ({error}); it may have {BODY_BYTES_MAX} bytes"))
+}
+
+async fn read_join(body: Body) -> Result<ReadJoin, String> {
+    let body = read_body(body).await?;
     let join: JoinRequest =
         serde_json::from_slice(&body).map_err(|error| format!("The body is no join request: {error}"))?;
-    if !is_runner_id(&join.runner_id) {
+    if !is_plain_name(&join.runner_id) {
         return Err("'runner_id' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -".to_owned());
     }
     if RESERVED_NAMES.contains(&&*join.runner_id) {
@@ -270,7 +275,7 @@ pub(crate) async fn link(
     request: Request,
 ) -> Response {
     let named = request.headers().get(RUNNER_HEADER).and_then(|value| value.to_str().ok());
-    let Some(runner_id) = named.filter(|name| is_runner_id(name)).map(str::to_owned) else {
+    let Some(runner_id) = named.filter(|name| is_plain_name(name)).map(str::to_owned) else {
         tracing::warn!(%peer, "a runner link without a proper name is refused");
         return failed(StatusCode::BAD_REQUEST, "The header 'X-Qd-Runner' must hold the runner's name");
     };

@@ -5,7 +5,7 @@ use qd_link::memory::LinkEnd;
 use qd_store::{HubStore, StoreError};
 use qd_wire::mux::SystemEvent;
 use tokio::sync::Mutex;
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::HubConfig;
@@ -13,12 +13,16 @@ use crate::http;
 use crate::invites::Invites;
 use crate::links::Links;
 use crate::listen::{self, Listen};
+use crate::pi_port::{self, PiServerPorts};
 use crate::registry::Hub;
 use crate::reply;
 use crate::runner_link::RunnerIdentity;
 
 /// How long the last records get to be committed after the clients are gone.
 const COMMIT_GRACE: Duration = Duration::from_secs(1);
+/// How long commands of the pi-server face get to end, at most; half of the clients' grace if that is less. All of a
+/// stop takes less than ten seconds.
+const WORK_GRACE_MAX: Duration = Duration::from_secs(4);
 
 /// Why a hub could not run.
 #[derive(Debug, thiserror::Error)]
@@ -61,13 +65,25 @@ impl FromRef<Server> for Arc<Hub> {
 /// then lets clients take their last frames. The store stays open; closing it is the caller's.
 pub async fn serve<L: Listen>(
     config: HubConfig,
-    mut listener: L,
+    listener: L,
     store: HubStore,
     local: Option<LocalRunner>,
     shutdown: CancellationToken,
 ) -> Result<(), HubError> {
-    let grace = config.limits.shutdown_grace;
+    serve_with::<L, L>(config, listener, store, local, shutdown, PiServerPorts::default()).await
+}
+
+/// The same with more ways in for clients of the pi-server face.
+pub async fn serve_with<L: Listen, P: Listen>(
+    config: HubConfig,
+    mut listener: L,
+    store: HubStore,
+    local: Option<LocalRunner>,
+    shutdown: CancellationToken,
+    ports: PiServerPorts<P>,
+) -> Result<(), HubError> {
     let hub = Arc::new(Hub::open(config, store).await?);
+    hub.pi_server.open(&hub).await?;
     let local_runner_id = local.as_ref().map(|local| Arc::from(&*local.runner_id));
     let fleet = Arc::new(Fleet { local_runner_id, ..Fleet::default() });
     let server = Server { hub: Arc::clone(&hub), fleet };
@@ -79,25 +95,63 @@ pub async fn serve<L: Listen>(
     }
     let sweeper = tokio::spawn({
         let hub = Arc::clone(&hub);
-        async move { hub.pending.sweep().await }
+        async move { hub.pending.sweep(&hub).await }
     });
     let teller = tokio::spawn({
         let hub = Arc::clone(&hub);
         async move { hub.tell_of_runners().await }
     });
 
+    let face = tokio::spawn({
+        let hub = Arc::clone(&hub);
+        async move { hub.pi_server.keep_going(&hub).await }
+    });
+
     let router = http::routes(server.clone());
-    listen::accept(&hub, &mut listener, &router, &shutdown).await;
+    tokio::join!(
+        listen::accept(&hub, &mut listener, &router, &shutdown),
+        accept_pi(&hub, ports.listener, &shutdown),
+        pi_port::keep_door(&hub, ports.door, &shutdown),
+    );
     drop(listener);
+    say_goodbye(&hub).await;
+    server.fleet.links.close(COMMIT_GRACE).await;
+    hub.pi_server.close(&hub).await;
+    sweeper.abort();
+    teller.abort();
+    face.abort();
+    Ok(())
+}
+
+/// Serves the port of the pi-server face, if it has one.
+async fn accept_pi(hub: &Arc<Hub>, listener: Option<impl Listen>, stop: &CancellationToken) {
+    let Some(mut listener) = listener else { return };
+    listen::accept(hub, &mut listener, &pi_port::port_routes(hub), stop).await;
+}
+
+/// Lets work of the pi-server face end, then closes all connections and waits until they are closed, no longer than
+/// the grace.
+async fn say_goodbye(hub: &Arc<Hub>) {
+    let grace_ends = Instant::now() + hub.config.limits.shutdown_grace;
+    end_pi_work(hub).await;
     hub.tasks.close();
     let goodbye =
         reply::system(SystemEvent::Shutdown { reason: "the hub stops; reconnect later".to_owned() });
     hub.say_goodbye(&goodbye);
-    if timeout(grace, hub.tasks.wait()).await.is_err() {
-        tracing::warn!(connections = hub.connection_count(), "some clients did not take their last frames");
+    hub.pi_connections.close();
+    if timeout_at(grace_ends, hub.tasks.wait()).await.is_err() {
+        let connections = hub.connection_count() + hub.pi_connections.count();
+        tracing::warn!(connections, "some clients did not take their last frames");
     }
-    server.fleet.links.close(COMMIT_GRACE).await;
-    sweeper.abort();
-    teller.abort();
-    Ok(())
+}
+
+/// Tells the clients of the pi-server face that it stops; commands under way get some time, new ones are refused.
+pub(crate) async fn end_pi_work(hub: &Arc<Hub>) {
+    if hub.pi_connections.stop() {
+        hub.pi_server.goodbye();
+    }
+    let grace = (hub.config.limits.shutdown_grace / 2).min(WORK_GRACE_MAX);
+    if timeout(grace, hub.pi_server.when_idle()).await.is_err() {
+        tracing::warn!("some commands of pi-server clients did not end in time");
+    }
 }

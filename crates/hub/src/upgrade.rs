@@ -15,9 +15,10 @@ use tokio_tungstenite::WebSocketStream;
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::Role;
 
-use crate::connection::{Connection, Mailbox};
+use crate::connection::{Connection, Mailbox, Mux, Seat};
 use crate::http::failed;
 use crate::links::Pass;
+use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::runner_link::RunnerIdentity;
 use crate::serve::Server;
@@ -25,11 +26,11 @@ use crate::serve::Server;
 const NO_WEBSOCKET: &str = "This address speaks WebSocket (version 13) only";
 
 /// Answers 101 and starts the connection as soon as the answer is out.
-pub(crate) fn upgrade(hub: Arc<Hub>, request: Request) -> Response {
+pub(crate) fn upgrade(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
     let Some(accept) = accept_key(&request) else {
         return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
     };
-    let Some((number, mailbox)) = hub.add_connection() else {
+    let Some((number, mailbox)) = hub.add_connection(principal) else {
         return failed(
             StatusCode::SERVICE_UNAVAILABLE,
             "There are too many connections; close some and try again",
@@ -74,7 +75,7 @@ pub(crate) fn upgrade_runner(
     switching(accept)
 }
 
-fn switching(accept: String) -> Response {
+pub(crate) fn switching(accept: String) -> Response {
     let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(CONNECTION, "upgrade")
@@ -88,7 +89,7 @@ fn switching(accept: String) -> Response {
 /// A task of its own for the connection, no greater than the connection needs.
 fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, stream: BoxedIo, read_ahead: Vec<u8>) {
     let tasks = hub.tasks.clone();
-    tasks.spawn(Connection::new(hub, number, mailbox, stream, read_ahead));
+    tasks.spawn(Connection::new(hub, Seat::Mux(number), mailbox, Mux::default(), stream, read_ahead));
 }
 
 async fn start_runner(
@@ -106,7 +107,7 @@ async fn start_runner(
 }
 
 /// The stream that carried the request, and what was read of it already.
-fn into_stream(upgraded: Upgraded) -> Option<(BoxedIo, Vec<u8>)> {
+pub(crate) fn into_stream(upgraded: Upgraded) -> Option<(BoxedIo, Vec<u8>)> {
     match upgraded.downcast::<TokioIo<BoxedIo>>() {
         Ok(parts) => Some((parts.io.into_inner(), parts.read_buf.to_vec())),
         Err(_) => {
@@ -117,7 +118,7 @@ fn into_stream(upgraded: Upgraded) -> Option<(BoxedIo, Vec<u8>)> {
     }
 }
 
-fn accept_key(request: &Request) -> Option<String> {
+pub(crate) fn accept_key(request: &Request) -> Option<String> {
     let headers = request.headers();
     let is_upgrade = request.method() == Method::GET
         && has_word(headers, &CONNECTION, "upgrade")
@@ -127,7 +128,7 @@ fn accept_key(request: &Request) -> Option<String> {
     Some(derive_accept_key(key.as_bytes()))
 }
 
-fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+pub(crate) fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
 }

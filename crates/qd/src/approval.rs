@@ -1,16 +1,41 @@
 //! Questions of an agent: how they are shown, and what a person's words mean as an answer.
 
-use qd_wire::InputRequest;
+mod interview;
+
 use qd_wire::command::InputResponseParams;
+use qd_wire::{InputRequest, JsonObject};
 
 use crate::output::{Style, harmless};
+pub(crate) use interview::{put as put_question, typed as typed_in_form};
+
+/// What the command line gives as an answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Given<'a> {
+    /// A choice or a text.
+    pub(crate) value: Option<&'a str>,
+    /// Of a form: a JSON object of answers.
+    pub(crate) answers: Option<&'a str>,
+    /// Of a form: `id=value` each.
+    pub(crate) pairs: &'a [String],
+}
+
+impl<'a> Given<'a> {
+    fn value(value: &'a str) -> Given<'a> {
+        Given { value: Some(value), ..Given::default() }
+    }
+}
 
 /// The word that refuses a question which is not answered by yes or no.
 pub(crate) const CANCEL_WORD: &str = "/cancel";
 
+/// What a person reads first.
+pub(crate) fn show_title(request: &InputRequest, style: Style) -> String {
+    format!("{} {}\n", style.yellow("?"), style.bold(&harmless(request.title())))
+}
+
 /// The text of a question.
 pub(crate) fn show(request: &InputRequest, style: Style) -> String {
-    let mut text = format!("{} {}\n", style.yellow("?"), style.bold(&harmless(request.title())));
+    let mut text = show_title(request, style);
     match request {
         InputRequest::Select { options, .. } => {
             for (index, option) in options.iter().enumerate() {
@@ -22,6 +47,7 @@ pub(crate) fn show(request: &InputRequest, style: Style) -> String {
             text.push_str(&indented(placeholder.as_deref().unwrap_or("")))
         }
         InputRequest::Editor { prefill, .. } => text.push_str(&indented(prefill.as_deref().unwrap_or(""))),
+        InputRequest::Interview { questions, .. } => text.push_str(&interview::show(questions)),
         InputRequest::Permission { description, metadata, .. } => {
             text.push_str(&indented(description.as_deref().unwrap_or("")));
             if let Some(metadata) = metadata {
@@ -39,6 +65,7 @@ pub(crate) fn choices(request: &InputRequest) -> &'static str {
         InputRequest::Confirm { .. } | InputRequest::Permission { .. } => "y/n",
         InputRequest::Input { .. } => "text, /cancel",
         InputRequest::Editor { .. } => "one line (empty keeps the text above), /cancel",
+        InputRequest::Interview { .. } => "one answer after the other, /cancel",
     }
 }
 
@@ -52,6 +79,7 @@ pub(crate) fn how_to_answer(session_id: &str, request: &InputRequest) -> String 
         InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
             format!("qd approve {session_id} {id} --value VALUE")
         }
+        InputRequest::Interview { .. } => format!("qd approve {session_id} {id} --answer KEY=VALUE …"),
     };
     harmless(&format!("  answer with: {approve}\n  or refuse:   qd deny {session_id} {id}\n"))
 }
@@ -79,14 +107,34 @@ pub(crate) fn typed_answer(request: &InputRequest, line: &str) -> Result<InputRe
             Ok(value(request, prefill.clone().unwrap_or_default()))
         }
         InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
-            approval(request, Some(line))
+            approval(request, Given::value(line))
         }
+        InputRequest::Interview { .. } => Err("a form is answered question by question".to_owned()),
     }
 }
 
-/// The answer of `qd approve`, with its `--value`.
-pub(crate) fn approval(request: &InputRequest, given: Option<&str>) -> Result<InputResponseParams, String> {
-    match (request, given) {
+/// The answers to all questions of a form.
+pub(crate) fn form_answer(request: &InputRequest, answers: JsonObject) -> InputResponseParams {
+    InputResponseParams {
+        request_id: request.request_id().to_owned(),
+        responses: Some(answers),
+        ..InputResponseParams::default()
+    }
+}
+
+/// The answer of `qd approve`, with what it was given.
+pub(crate) fn approval(request: &InputRequest, given: Given<'_>) -> Result<InputResponseParams, String> {
+    if let InputRequest::Interview { questions, .. } = request {
+        if given.value.is_some() {
+            return Err("this is a form: each of its questions needs its own answer".to_owned());
+        }
+        let answers = interview::answers(questions, given.answers, given.pairs)?;
+        return Ok(form_answer(request, answers));
+    }
+    if given.answers.is_some() || !given.pairs.is_empty() {
+        return Err("this question is no form; it has one answer".to_owned());
+    }
+    match (request, given.value) {
         (InputRequest::Confirm { .. } | InputRequest::Permission { .. }, None) => {
             Ok(confirmed(request, true))
         }
@@ -98,12 +146,8 @@ pub(crate) fn approval(request: &InputRequest, given: Option<&str>) -> Result<In
         }
         (InputRequest::Select { options, .. }, None) => Err(format!("say which: {}", options.join(", "))),
         (InputRequest::Editor { prefill: Some(prefill), .. }, None) => Ok(value(request, prefill.clone())),
-        (InputRequest::Input { .. } | InputRequest::Editor { .. }, Some(given)) => {
-            Ok(value(request, given.to_owned()))
-        }
-        (InputRequest::Input { .. } | InputRequest::Editor { .. }, None) => {
-            Err("this question wants a text".to_owned())
-        }
+        (_, Some(given)) => Ok(value(request, given.to_owned())),
+        (_, None) => Err("this question wants a text".to_owned()),
     }
 }
 
@@ -111,13 +155,14 @@ pub(crate) fn approval(request: &InputRequest, given: Option<&str>) -> Result<In
 pub(crate) fn refusal(request: &InputRequest) -> InputResponseParams {
     match request {
         InputRequest::Confirm { .. } | InputRequest::Permission { .. } => confirmed(request, false),
-        InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
-            InputResponseParams {
-                request_id: request.request_id().to_owned(),
-                cancelled: Some(true),
-                ..InputResponseParams::default()
-            }
-        }
+        InputRequest::Select { .. }
+        | InputRequest::Input { .. }
+        | InputRequest::Editor { .. }
+        | InputRequest::Interview { .. } => InputResponseParams {
+            request_id: request.request_id().to_owned(),
+            cancelled: Some(true),
+            ..InputResponseParams::default()
+        },
     }
 }
 
@@ -194,9 +239,9 @@ mod tests {
         for (request, line) in [(&confirm, "maybe"), (&select(), "gr"), (&select(), "4"), (&select(), "")] {
             assert!(typed_answer(request, line).is_err(), "{line}");
         }
-        assert!(approval(&select(), None).unwrap_err().contains("red, green, grey"));
-        assert!(approval(&confirm, Some("x")).is_err());
-        assert!(approval(&input, None).is_err());
+        assert!(approval(&select(), Given::default()).unwrap_err().contains("red, green, grey"));
+        assert!(approval(&confirm, Given::value("x")).is_err());
+        assert!(approval(&input, Given::default()).is_err());
     }
 
     #[test]
@@ -204,7 +249,12 @@ mod tests {
         let permission = request(
             json!({"type":"permission","request_id":"q2","title":"Run rm?","description":"rm -r x","metadata":{"tool":"bash"}}),
         );
-        let text = [select(), permission].map(|request| show_all(&[request], "s1", Style::PLAIN)).join("\n");
+        let interview = request(
+            json!({"type":"interview","request_id":"q3","title":"Tell","questions":[{"id":"a","question":"A?"}]}),
+        );
+        let text = [select(), permission, interview]
+            .map(|request| show_all(&[request], "s1", Style::PLAIN))
+            .join("\n");
         insta::assert_snapshot!(text);
     }
 }

@@ -1,13 +1,17 @@
 //! The command line as clap reads it; every text a person sees in `--help` is here or in the table of settings.
 
+mod pi_server;
 mod runner;
+mod token;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::settings::{CommonFlags, RunnerFlags, UpFlags};
+use crate::settings::{CommonFlags, PiFlags, RunnerFlags, UpFlags};
+pub(crate) use pi_server::{PiServerArguments, Port};
 pub(crate) use runner::{InviteArguments, JoinArguments, RevokeArguments, RunnerArguments, RunnerCommand};
+pub(crate) use token::{TokenArguments, TokenCommand};
 
 /// The hub waits no longer for a runner.
 const WAIT_SECONDS_MAX: u64 = 600;
@@ -22,6 +26,7 @@ Examples:
   qd attach                              follow the newest session, type to steer it
   qd approve s1                          say yes to the question of session s1
   qd runner invite                       let another machine run sessions too
+  qd pi-server                           for programs that speak the pi-server protocol
 
 A unique beginning of a session id is enough everywhere.
 Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server.";
@@ -47,7 +52,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Up(UpArguments),
+    Up(Box<UpArguments>),
     Run(RunArguments),
     Ls(ListArguments),
     Attach(AttachArguments),
@@ -66,7 +71,9 @@ pub(crate) enum Command {
     Rm(SessionArguments),
     Search(SearchArguments),
     Runner(RunnerArguments),
-    Doctor(DoctorArguments),
+    Token(TokenArguments),
+    PiServer(Box<PiServerArguments>),
+    Doctor(Box<DoctorArguments>),
     Completions(CompletionsArguments),
     /// Holds one agent process; started by the server only.
     #[command(hide = true, disable_help_flag = true)]
@@ -80,15 +87,20 @@ pub(crate) enum Command {
 ///
 /// On an address that other machines can reach it encrypts with TLS, with a certificate it makes itself when none is
 /// named; clients and runners know it by its fingerprint.
+///
+/// Clients of the pi-server protocol find it at /ws/pi, and with --pi-server-port on a port of their own, at any path;
+/// the token goes as `Authorization: Bearer TOKEN` or as `?token=TOKEN`. `qd pi-server` speaks it on stdio.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   qd up
   qd up --listen 127.0.0.1:8000 --data-dir ~/deck
   qd up --listen 0.0.0.0:7433                 for other machines too, with TLS
+  qd up --pi-server-port 3141                 for clients of the pi-server protocol too
   qd up --ready-json --listen 127.0.0.1:0     for scripts: one JSON line with url, token and pid")]
 pub(crate) struct UpArguments {
-    /// When ready, print exactly one JSON line with url, token and pid (and with TLS the fingerprint) on stdout;
+    /// When ready, print exactly one JSON line with url, token and pid (with TLS the fingerprint, with a port of
+    /// its own pi_server_url) on stdout;
     /// everything else goes to stderr
     #[arg(long)]
     pub(crate) ready_json: bool,
@@ -97,6 +109,8 @@ pub(crate) struct UpArguments {
     pub(crate) insecure_bind: bool,
     #[command(flatten)]
     pub(crate) flags: UpFlags,
+    #[command(flatten)]
+    pub(crate) pi: PiFlags,
     #[command(flatten)]
     pub(crate) runner: RunnerFlags,
 }
@@ -244,7 +258,9 @@ pub(crate) struct SessionArguments {
 Examples:
   qd approve s1                               the only question of s1: yes
   qd approve s1 --value \"second choice\"       a choice, or a text
-  qd approve s1 q7 --value 2                  question q7: its second choice")]
+  qd approve s1 q7 --value 2                  question q7: its second choice
+  qd approve s1 --answer name=Ada --answer sure=y          a form: its questions by their keys
+  qd approve s1 --answers '{\"name\":\"Ada\",\"sure\":true}'   the same as JSON")]
 pub(crate) struct ApproveArguments {
     /// The session, or a unique beginning of its id
     #[arg(value_name = "ID")]
@@ -253,8 +269,14 @@ pub(crate) struct ApproveArguments {
     #[arg(value_name = "REQUEST")]
     pub(crate) request: Option<String>,
     /// The choice (its text or number) or the text asked for
-    #[arg(long, value_name = "VALUE")]
+    #[arg(long, value_name = "VALUE", conflicts_with_all = ["answer", "answers"])]
     pub(crate) value: Option<String>,
+    /// Of a form: the answer to one question; may be given for each. A question without one gets its default
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) answer: Vec<String>,
+    /// Of a form: the answers as a JSON object
+    #[arg(long, value_name = "JSON")]
+    pub(crate) answers: Option<String>,
 }
 
 /// Answer a question of the agent: no.
@@ -289,6 +311,8 @@ pub(crate) struct SearchArguments {
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     pub(crate) flags: UpFlags,
+    #[command(flatten)]
+    pub(crate) pi: PiFlags,
     #[command(flatten)]
     pub(crate) runner: RunnerFlags,
 }

@@ -19,7 +19,7 @@ use crate::error::CliError;
 use crate::output::{Output, harmless};
 use crate::render::Renderer;
 pub(crate) use input::{Lines, stdin_is_terminal, stdin_lines};
-use questions::Questions;
+use questions::{Questions, Typed};
 
 /// Messages of the past shown when attaching.
 const HISTORY_MESSAGES_MAX: usize = 20;
@@ -265,6 +265,7 @@ impl<'a> Conversation<'a> {
             let reason = messages.iter().rev().find_map(|message| message.stop_reason);
             self.turn_ended(reason);
         }
+        self.end_with_input();
         Ok(())
     }
 
@@ -369,11 +370,12 @@ impl<'a> Conversation<'a> {
         }
         if self.questions.is_waiting() {
             match self.questions.answer(&line) {
-                Ok(params) => {
+                Ok(Typed::Answer(params)) => {
                     let request =
-                        Request::session(self.attachment.session_id(), Command::InputResponse(params));
+                        Request::session(self.attachment.session_id(), Command::InputResponse(*params));
                     self.send(Purpose::Answer, request);
                 }
+                Ok(Typed::Next(text)) => self.notice_text(&text),
                 Err(text) => {
                     self.troubled = true;
                     self.notice_text(&text);
@@ -395,9 +397,10 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Input from a pipe is over: nothing more will be said, so an idle agent is the end.
+    /// Input from a pipe is over: nothing more will be said, so an idle agent is the end. Whether it is idle is known
+    /// only when we are attached; an input that is over before that has still to see the conversation.
     fn end_with_input(&mut self) {
-        if self.input_ended && !self.busy && !self.manner.one_turn {
+        if self.input_ended && self.attached_before && !self.busy && !self.manner.one_turn {
             self.ending = Some(Ending::Idle(None));
         }
     }

@@ -3,6 +3,7 @@
 mod agent;
 mod fleet;
 mod machine;
+mod pi_server;
 
 use serde::Serialize;
 use serde_json::json;
@@ -62,6 +63,7 @@ pub(crate) async fn run(
     checks.extend(fleet::hub(settings).await);
     checks.extend([
         fleet::socket(settings).await,
+        pi_server::ports(settings),
         Check::ok("demo", "built in; try: qd run --harness demo \"hello\""),
         agent::pi(&settings.pi_command).await,
         agent::node().await,

@@ -16,6 +16,7 @@ mod documentation;
 mod error;
 mod files;
 mod output;
+mod pi_server;
 mod render;
 mod rest;
 mod runner;
@@ -23,6 +24,7 @@ mod server;
 mod settings;
 mod socket;
 mod table;
+mod token;
 mod up;
 
 use std::io::Write;
@@ -30,10 +32,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use arguments::{Cli, Command};
+use arguments::{Cli, Command, DoctorArguments, PiServerArguments, UpArguments};
 use error::{CliError, ErrorKind};
 use output::Output;
-use settings::{Environment, Flags, RunnerFlags, Settings, UpFlags};
+use settings::{Environment, Flags, Program, Settings};
 
 fn main() -> ExitCode {
     // The guard must be small and alone: before the parser, before any thread.
@@ -69,8 +71,8 @@ fn parse_error(error: &clap::Error) -> ExitCode {
 
 fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliError> {
     let Cli { command, config, common, local, .. } = cli;
-    let settings = |up: UpFlags, runner: RunnerFlags| -> Result<Settings, CliError> {
-        let mut settings = settings::load(environment, config.as_deref(), Flags { common, up, runner })?;
+    let settings = |flags: Flags| -> Result<Settings, CliError> {
+        let mut settings = settings::load(environment, config.as_deref(), Flags { common, ..flags })?;
         settings.local = local;
         log_to_stderr(&settings);
         Ok(settings)
@@ -80,23 +82,29 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliEr
     }
     match command {
         Command::Up(arguments) => {
-            let settings = settings(arguments.flags, arguments.runner)?;
-            let mode = up::Mode { ready_json: arguments.ready_json, insecure_bind: arguments.insecure_bind };
-            up::run(&settings, environment, output, mode)
+            let UpArguments { ready_json, insecure_bind, flags: up, pi, runner } = *arguments;
+            let settings = settings(Flags { up, pi, runner, ..Flags::default() })?;
+            up::run(&settings, environment, output, up::Mode { ready_json, insecure_bind })
+        }
+        Command::PiServer(arguments) => {
+            let PiServerArguments { port, pi, runner } = *arguments;
+            let settings = settings(Flags { pi, runner, program: Program::PiServer, ..Flags::default() })?;
+            pi_server::run(&settings, environment, output, port)
         }
         Command::Runner(arguments) => {
             let mut command = arguments.command;
-            let settings = settings(UpFlags::default(), runner::flags(&mut command))?;
+            let settings = settings(Flags { runner: runner::flags(&mut command), ..Flags::default() })?;
             runner::run(&settings, environment, output, command)
         }
         Command::Doctor(arguments) => {
-            let settings = settings(arguments.flags, arguments.runner)?;
+            let DoctorArguments { flags: up, pi, runner } = *arguments;
+            let settings = settings(Flags { up, pi, runner, ..Flags::default() })?;
             block_on(doctor::run(&settings, environment, output))
         }
         Command::Completions(arguments) => completions(arguments.shell),
         Command::Guard => Err(CliError::usage("`qd guard` is started by the server only")),
         command => {
-            let settings = settings(UpFlags::default(), RunnerFlags::default())?;
+            let settings = settings(Flags::default())?;
             block_on(talk(&settings, output, command))
         }
     }
@@ -106,7 +114,13 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliEr
 fn talks_to_sessions(command: &Command) -> bool {
     !matches!(
         command,
-        Command::Up(_) | Command::Search(_) | Command::Doctor(_) | Command::Completions(_) | Command::Guard
+        Command::Up(_)
+            | Command::PiServer(_)
+            | Command::Token(_)
+            | Command::Search(_)
+            | Command::Doctor(_)
+            | Command::Completions(_)
+            | Command::Guard
     )
 }
 
@@ -126,7 +140,9 @@ async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<
         Command::Restart(arguments) => commands::control::restart(settings, output, &arguments.session).await,
         Command::Rm(arguments) => commands::control::remove(settings, output, &arguments.session).await,
         Command::Search(arguments) => commands::search::run(settings, output, arguments).await,
+        Command::Token(arguments) => token::run(settings, output, arguments.command).await,
         Command::Up(_)
+        | Command::PiServer(_)
         | Command::Runner(_)
         | Command::Doctor(_)
         | Command::Completions(_)

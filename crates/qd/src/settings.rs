@@ -2,13 +2,17 @@
 //! once; file format, environment, flags, help and documentation are made from it.
 
 mod load;
+mod pi;
 mod values;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use qd_core::breaker::BreakerConfig;
+use qd_hub::PiServerConfig;
+
 pub(crate) use load::{Environment, checked_runner_id, load, runner_id_of_hostname};
-pub(crate) use values::{HangRestart, HostList, LogLevel, Resume, RunnerSocket, Tls, Words};
+pub(crate) use values::{HostList, LogLevel, OnOff, Resume, RunnerSocket, SecondsOrOff, Tls, Words};
 
 /// One row of the table, for documentation.
 #[cfg(test)]
@@ -25,6 +29,8 @@ macro_rules! settings {
     (
         everywhere { $( $g_name:ident: $g_type:ty, $g_flag:literal, $g_env:literal, $g_value:literal, $g_default:literal, $g_help:literal; )* }
         up { $( $u_name:ident: $u_type:ty, $u_flag:literal, $u_env:literal, $u_value:literal, $u_default:literal, $u_help:literal; )* }
+        pi { $( $p_name:ident: $p_type:ty, $p_flag:literal, $p_env:literal, $p_value:literal, $p_default:literal, $p_help:literal; )* }
+        pi_switches { $( $s_name:ident, $s_flag:literal, $s_env:literal, $s_help:literal; )* }
         runner { $( $r_name:ident: $r_type:ty, $r_flag:literal, $r_env:literal, $r_value:literal, $r_default:literal, $r_help:literal; )* }
     ) => {
         /// Every setting, in the order of the documentation.
@@ -32,6 +38,8 @@ macro_rules! settings {
         pub(crate) const SETTINGS: &[SettingSpec] = &[
             $( SettingSpec { name: stringify!($g_name), environment: $g_env, flag: $g_flag, default: $g_default, help: $g_help }, )*
             $( SettingSpec { name: stringify!($u_name), environment: $u_env, flag: $u_flag, default: $u_default, help: $u_help }, )*
+            $( SettingSpec { name: stringify!($p_name), environment: $p_env, flag: $p_flag, default: $p_default, help: $p_help }, )*
+            $( SettingSpec { name: stringify!($s_name), environment: $s_env, flag: $s_flag, default: "false", help: $s_help }, )*
             $( SettingSpec { name: stringify!($r_name), environment: $r_env, flag: $r_flag, default: $r_default, help: $r_help }, )*
         ];
 
@@ -53,7 +61,19 @@ macro_rules! settings {
             pub(crate) $u_name: Option<$u_type>, )*
         }
 
-        /// Settings of a runner, for `qd up` and `qd runner`.
+        /// Settings of the pi-server protocol, for `qd up` and `qd pi-server`.
+        #[derive(Debug, Clone, Default, clap::Args)]
+        #[command(next_help_heading = "Settings of the pi-server protocol")]
+        pub(crate) struct PiFlags {
+            $( #[arg(long = $p_flag, value_name = $p_value,
+                help = concat!($p_help, " [env: ", $p_env, "] [default: ", $p_default, "]"))]
+            pub(crate) $p_name: Option<$p_type>, )*
+            $( #[arg(long = $s_flag, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+                default_missing_value = "true", help = concat!($s_help, " [env: ", $s_env, "]"))]
+            pub(crate) $s_name: Option<bool>, )*
+        }
+
+        /// Settings of a runner, for `qd up`, `qd pi-server` and `qd runner`.
         #[derive(Debug, Clone, Default, clap::Args)]
         #[command(next_help_heading = "Settings")]
         pub(crate) struct RunnerFlags {
@@ -68,6 +88,8 @@ macro_rules! settings {
         pub(crate) struct Layer {
             $( #[serde(default)] pub(crate) $g_name: Option<$g_type>, )*
             $( #[serde(default)] pub(crate) $u_name: Option<$u_type>, )*
+            $( #[serde(default)] pub(crate) $p_name: Option<$p_type>, )*
+            $( #[serde(default)] pub(crate) $s_name: Option<bool>, )*
             $( #[serde(default)] pub(crate) $r_name: Option<$r_type>, )*
         }
 
@@ -77,6 +99,8 @@ macro_rules! settings {
                 Layer {
                     $( $g_name: self.$g_name.or(below.$g_name), )*
                     $( $u_name: self.$u_name.or(below.$u_name), )*
+                    $( $p_name: self.$p_name.or(below.$p_name), )*
+                    $( $s_name: self.$s_name.or(below.$s_name), )*
                     $( $r_name: self.$r_name.or(below.$r_name), )*
                 }
             }
@@ -85,15 +109,19 @@ macro_rules! settings {
                 Ok(Layer {
                     $( $g_name: environment.parse($g_env)?, )*
                     $( $u_name: environment.parse($u_env)?, )*
+                    $( $p_name: environment.parse($p_env)?, )*
+                    $( $s_name: environment.parse($s_env)?, )*
                     $( $r_name: environment.parse($r_env)?, )*
                 })
             }
 
             fn from_flags(flags: Flags) -> Layer {
-                let Flags { common, up, runner } = flags;
+                let Flags { common, up, pi, runner, program: _ } = flags;
                 Layer {
                     $( $g_name: common.$g_name, )*
                     $( $u_name: up.$u_name, )*
+                    $( $p_name: pi.$p_name, )*
+                    $( $s_name: pi.$s_name, )*
                     $( $r_name: runner.$r_name, )*
                 }
             }
@@ -132,6 +160,44 @@ settings! {
             "A runner without a sign of life for this long is shown as unhealthy";
         runner_id: String, "runner-id", "QD_RUNNER_ID", "NAME", "local",
             "The name of this machine in lists";
+        pi_server_port: u16, "pi-server-port", "QD_PI_SERVER_PORT", "PORT", "none; they find it at /ws/pi",
+            "A port of its own for clients of the pi-server protocol, at the address of --listen; 0 takes a free one";
+    }
+    pi {
+        pi_rate_per_minute: u32, "pi-rate-per-minute", "QD_PI_RATE_PER_MINUTE", "COUNT", "100",
+            "Commands a minute of one client in one session, or without one; 0: any number";
+        pi_global_rate_per_minute: u32, "pi-global-rate-per-minute", "QD_PI_GLOBAL_RATE_PER_MINUTE", "COUNT", "1000",
+            "Commands a minute of one client in all; 0: any number";
+        pi_ui_rate_per_minute: u32, "pi-ui-rate-per-minute", "QD_PI_UI_RATE_PER_MINUTE", "COUNT", "60",
+            "Answers to dialogs a minute of one client in one session; 0: any number";
+        pi_message_bytes_max: u64, "pi-message-bytes-max", "QD_PI_MESSAGE_BYTES_MAX", "BYTES", "10485760",
+            "The greatest message a client may send";
+        pi_connections_max: u64, "pi-connections-max", "QD_PI_CONNECTIONS_MAX", "COUNT", "1000",
+            "Connections at one time";
+        pi_sessions_max: u64, "pi-sessions-max", "QD_PI_SESSIONS_MAX", "COUNT", "100",
+            "Open sessions above which create_session and load_session are refused";
+        pi_pending_max: u64, "pi-pending-max", "QD_PI_PENDING_MAX", "COUNT", "100",
+            "Commands of one connection that wait for their answer";
+        pi_in_flight_max: u64, "pi-in-flight-max", "QD_PI_IN_FLIGHT_MAX", "COUNT", "10000",
+            "Commands of all clients that wait for their answer";
+        pi_outcomes_max: u64, "pi-outcomes-max", "QD_PI_OUTCOMES_MAX", "COUNT", "10000",
+            "Outcomes kept, so that a command sent again is answered again and not done again";
+        pi_outcome_bytes_max: u64, "pi-outcome-bytes-max", "QD_PI_OUTCOME_BYTES_MAX", "BYTES", "67108864",
+            "The size of all outcomes kept";
+        pi_idempotency_minutes: u64, "pi-idempotency-minutes", "QD_PI_IDEMPOTENCY_MINUTES", "MINUTES", "10",
+            "How long an idempotencyKey is remembered";
+        pi_dependency_wait_seconds: u64, "pi-dependency-wait-seconds", "QD_PI_DEPENDENCY_WAIT_SECONDS", "SECONDS", "30",
+            "How long a command waits for those of its dependsOn";
+        pi_work_timeout_seconds: u64, "pi-work-timeout-seconds", "QD_PI_WORK_TIMEOUT_SECONDS", "SECONDS", "300",
+            "How long a command that works may take: prompt, compact, bash, fork, …";
+        pi_read_timeout_seconds: u64, "pi-read-timeout-seconds", "QD_PI_READ_TIMEOUT_SECONDS", "SECONDS", "30",
+            "How long a command that reads or aborts may take";
+        pi_backlog_bytes_max: u64, "pi-backlog-bytes-max", "QD_PI_BACKLOG_BYTES_MAX", "BYTES", "65536",
+            "What may wait for a slow client before events are left out; it is told of the gap";
+    }
+    pi_switches {
+        insecure_no_auth, "insecure-no-auth", "QD_INSECURE_NO_AUTH",
+            "DANGEROUS: clients of the pi-server protocol need no token, so every program on this machine gets a shell; only for old clients, only on loopback";
     }
     runner {
         pi_command: Words, "pi-command", "QD_PI_COMMAND", "WORDS", "pi",
@@ -144,10 +210,29 @@ settings! {
             "When the agents of last time start again: on-use (with the next prompt) or at-start";
         hang_warning: u64, "hang-warning", "QD_HANG_WARNING", "SECONDS", "30",
             "Warn when a working agent says nothing for this long";
-        hang_restart: HangRestart, "hang-restart", "QD_HANG_RESTART", "SECONDS", "off",
+        hang_restart: SecondsOrOff, "hang-restart", "QD_HANG_RESTART", "SECONDS", "off",
             "End and restart an agent that hangs for this long";
         probe_interval: u64, "probe-interval", "QD_PROBE_INTERVAL", "SECONDS", "30",
             "How often an agent is asked whether it still answers";
+        question_timeout_seconds: SecondsOrOff, "question-timeout-seconds", "QD_QUESTION_TIMEOUT_SECONDS", "SECONDS",
+            "off; 60 in `qd pi-server`",
+            "How long a question of an agent waits for an answer; then whoever asked sees an error";
+        agent_idle_stop_minutes: u64, "agent-idle-stop-minutes", "QD_AGENT_IDLE_STOP_MINUTES", "MINUTES", "0",
+            "Stop an agent that had nothing to do for this long; the next prompt starts it again; 0: never";
+        circuit_breakers: OnOff, "circuit-breakers", "QD_CIRCUIT_BREAKERS", "WHETHER", "on",
+            "Refuse prompts to a provider that fails again and again, and shell commands that never end, for a while";
+        breaker_failures: u64, "breaker-failures", "QD_BREAKER_FAILURES", "COUNT", "5",
+            "So many failures of a provider open its circuit";
+        breaker_window_seconds: u64, "breaker-window-seconds", "QD_BREAKER_WINDOW_SECONDS", "SECONDS", "60",
+            "Failures of a provider count for this long";
+        breaker_recovery_seconds: u64, "breaker-recovery-seconds", "QD_BREAKER_RECOVERY_SECONDS", "SECONDS", "30",
+            "An open circuit refuses for this long, then lets a few through to try";
+        bash_breaker_failures: u64, "bash-breaker-failures", "QD_BASH_BREAKER_FAILURES", "COUNT", "10",
+            "So many shell commands of one session that ran out of time open its circuit";
+        bash_breaker_failures_all: u64, "bash-breaker-failures-all", "QD_BASH_BREAKER_FAILURES_ALL", "COUNT", "50",
+            "So many of all sessions together open the circuit of all";
+        bash_breaker_window_seconds: u64, "bash-breaker-window-seconds", "QD_BASH_BREAKER_WINDOW_SECONDS", "SECONDS", "120",
+            "Shell commands that ran out of time count for this long";
     }
 }
 
@@ -156,11 +241,22 @@ settings! {
 pub(crate) struct Flags {
     pub(crate) common: CommonFlags,
     pub(crate) up: UpFlags,
+    pub(crate) pi: PiFlags,
     pub(crate) runner: RunnerFlags,
+    pub(crate) program: Program,
+}
+
+/// Which program the settings are for: two of them have other defaults in `qd pi-server`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Program {
+    #[default]
+    Qd,
+    /// Made to run beside `qd up`, and for clients of the original, whose dialogs end after a minute.
+    PiServer,
 }
 
 /// The settings in force.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
     pub(crate) url: Option<String>,
@@ -183,6 +279,13 @@ pub(crate) struct Settings {
     pub(crate) hang_warning: Duration,
     pub(crate) hang_restart: Option<Duration>,
     pub(crate) probe_interval: Duration,
+    pub(crate) question_timeout: Option<Duration>,
+    pub(crate) agent_idle_stop: Option<Duration>,
+    pub(crate) breakers: BreakerConfig,
+    /// Of `qd up`; 0 for any free one.
+    pub(crate) pi_server_port: Option<u16>,
+    /// The pi-server protocol, its limits.
+    pub(crate) pi: PiServerConfig,
     /// Talk to the runner of this machine, not to a hub.
     pub(crate) local: bool,
 }

@@ -1,6 +1,7 @@
 //! `qd up`: the server. Takes the data directory, binds, starts hub and runner, says that it is ready, and stops
 //! cleanly when told to.
 
+mod face;
 mod spine;
 mod tls;
 
@@ -18,7 +19,8 @@ use crate::output::Output;
 use crate::runner::{Membership, address_of_this_machine};
 use crate::server::Endpoint;
 use crate::settings::{Environment, Settings};
-use spine::{Sockets, Spine, local_socket};
+pub(crate) use face::warn_of_no_auth;
+pub(crate) use spine::{Sockets, Spine, local_socket};
 
 /// Threads that serve; more than a few gain nothing for one person's sessions.
 const WORKER_THREADS_MAX: usize = 4;
@@ -43,12 +45,15 @@ pub(crate) fn run(
 ) -> Result<(), CliError> {
     let address = listen_address(&settings.listen)?;
     let encrypts = tls::is_wanted(settings, address, mode.insecure_bind)?;
+    face::check(settings, address)?;
     let data_dir = DataDir::take(&settings.data_dir)?;
     refuse_runner_dir(settings)?;
     let token = data_dir.owner_token()?;
-    let listener = bind(address)?;
+    let listener = bind(address, LISTEN_HINT)?;
+    let pi_listener = face::bind(settings, address)?;
     let tls = if encrypts { Some(tls::certificate(settings, address)?) } else { None };
-    let sockets = Sockets { listener, tls, local_socket: local_socket(settings) };
+    let sockets =
+        Sockets { listener, pi_listener, tls, local_socket: local_socket(settings), default_cwd: None };
     let runtime = serving_runtime()?;
     let server = Server { settings, environment, output, mode, data_dir: &data_dir, token: &token };
     runtime.spawn(qd_runner::process::give_back_memory());
@@ -88,9 +93,13 @@ impl Server<'_> {
             fingerprint: sockets.tls.as_ref().map(|tls| tls.fingerprint().to_string()),
             listen: Some(listen.to_string()),
         };
+        let pi_server_url = face::url(&sockets)?;
+        if self.settings.pi.insecure_no_auth {
+            warn_of_no_auth(self.output);
+        }
         let stop = CancellationToken::new();
         let mut spine = Spine::start(self.settings, self.environment, self.token, sockets, &stop).await?;
-        let announced = self.announce(&endpoint, &spine);
+        let announced = self.announce(&endpoint, pi_server_url.as_deref(), &spine);
         let ended_early = match &announced {
             // Whoever started it cannot hear where it is.
             Err(_) => None,
@@ -117,7 +126,12 @@ impl Server<'_> {
     }
 
     /// Says where the server is, to the command line and to whoever started it.
-    fn announce(&self, endpoint: &Endpoint, spine: &Spine) -> Result<(), CliError> {
+    fn announce(
+        &self,
+        endpoint: &Endpoint,
+        pi_server_url: Option<&str>,
+        spine: &Spine,
+    ) -> Result<(), CliError> {
         self.data_dir.write_endpoint(endpoint)?;
         let Endpoint { url, fingerprint, .. } = endpoint;
         if self.mode.ready_json || self.output.json {
@@ -127,6 +141,7 @@ impl Server<'_> {
                 token: self.token,
                 pid: endpoint.pid,
                 fingerprint,
+                pi_server_url,
             });
         }
         let login = spine.login_url(url)?;
@@ -138,11 +153,12 @@ impl Server<'_> {
             Some(url) => format!("others      {url}\n  "),
             None => String::new(),
         };
+        let pi_server = pi_server_url.map(|url| format!("pi-server   {url}\n  ")).unwrap_or_default();
         self.output.out(&format!(
             "Quarterdeck is ready.\n\n  \
              open        {login}\n  \
              (the code works once; a new start prints a new one)\n\n  \
-             {others}{certificate}data        {}\n  \
+             {others}{pi_server}{certificate}data        {}\n  \
              first try   qd run --harness demo \"hello\"\n  \
              machines    qd runner invite\n  \
              stop        Ctrl-C\n\n",
@@ -160,7 +176,7 @@ impl Server<'_> {
 }
 
 /// The sessions of a runner belong to its hub, and cannot be taken over by another.
-fn refuse_runner_dir(settings: &Settings) -> Result<(), CliError> {
+pub(crate) fn refuse_runner_dir(settings: &Settings) -> Result<(), CliError> {
     match Membership::read(&settings.data_dir)? {
         Some(membership) if membership.joined => Err(CliError::usage(format!(
             "{} belongs to the runner '{}' of {}",
@@ -181,6 +197,8 @@ struct ReadyLine<'a> {
     pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pi_server_url: Option<&'a str>,
 }
 
 /// The address to listen on.
@@ -204,13 +222,16 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
+/// What helps when the port of the server is taken.
+const LISTEN_HINT: &str =
+    "another program uses the port; choose one with --listen 127.0.0.1:PORT (0: any free one)";
+
+/// Takes an address; `taken` says what to do when somebody else has it.
+pub(crate) fn bind(address: SocketAddr, taken: &str) -> Result<TcpListener, CliError> {
     let explain = |error: std::io::Error| {
         let message = format!("cannot listen on {address}: {error}");
         match error.kind() {
-            IoErrorKind::AddrInUse => CliError::failed(message).hint(
-                "another program uses the port; choose one with --listen 127.0.0.1:PORT (0: any free one)",
-            ),
+            IoErrorKind::AddrInUse => CliError::failed(message).hint(taken),
             IoErrorKind::PermissionDenied => {
                 CliError::failed(message).hint("ports below 1024 are for root; take a higher one")
             }
@@ -241,7 +262,7 @@ mod tests {
     #[test]
     fn a_taken_port_is_explained() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let error = bind(taken.local_addr().unwrap()).unwrap_err();
+        let error = bind(taken.local_addr().unwrap(), LISTEN_HINT).unwrap_err();
         assert!(error.hint.unwrap().contains("--listen"), "{}", error.message);
     }
 }

@@ -269,6 +269,20 @@ fn a_pipe_answers_questions_and_learns_of_errors() {
     assert!(said.contains(&format!("qd restart {id}")), "{said}");
 }
 
+/// Whichever comes first, the end of stdin or the conversation; so it is tried often.
+#[test]
+fn attaching_without_anything_to_say_shows_the_conversation() {
+    let (_keep, data_dir) = data_dir();
+    let _server = Server::start(&data_dir, "127.0.0.1:0");
+    let id = succeed(&data_dir, &["run", "-d", "--harness", "demo", "/text"]);
+    let id = id.trim();
+    eventually(|| (sessions(&data_dir)[0]["state"] == "idle").then_some(()));
+    for attempt in 0..40 {
+        let shown = succeed(&data_dir, &["attach", id]);
+        assert!(shown.starts_with("> /text\n"), "attempt {attempt}: '{shown}'");
+    }
+}
+
 #[test]
 fn an_outage_is_told_once_and_what_was_missed_is_shown() {
     let (_keep, data_dir) = data_dir();

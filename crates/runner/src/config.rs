@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::process::{GuardCommand, ProcessConfig};
 use crate::uplink::KeyKeeper;
@@ -28,6 +29,13 @@ pub struct RunnerConfig {
     pub process: ProcessConfig,
     /// How agents are watched over.
     pub supervision: qd_core::health::HealthConfig,
+    /// Who fails again and again is left alone for a while.
+    pub breakers: qd_core::breaker::BreakerConfig,
+    /// How long a question to a person stays open at most; its asker then sees an error. `None` for as long as the
+    /// asker itself waits.
+    pub question_timeout: Option<Duration>,
+    /// An agent with nothing to do is stopped after this; the next command that needs it starts it. `None` for never.
+    pub agent_idle_stop: Option<Duration>,
     /// Start the agents of sessions that had one as soon as the runner starts, not when they are next used.
     pub resume_at_start: bool,
     /// Records that may wait for the hub; at this bound new prompts are refused.
@@ -43,6 +51,6 @@ pub struct RunnerConfig {
 impl RunnerConfig {
     /// The private directory of a session.
     pub(crate) fn session_dir(&self, session_id: &str) -> PathBuf {
-        self.data_dir.join("agents").join(session_id)
+        self.data_dir.join("agents").join(&*qd_core::ids::plain_session_name(session_id))
     }
 }

@@ -20,6 +20,8 @@ pub enum Effect {
     AutoCompaction(bool),
     AutoRetry(bool),
     Title(String),
+    /// Messages that came into the conversation without an event.
+    Added(Vec<NativeMessage>),
     /// The agent is in another conversation now; this is all of it.
     Conversation {
         native_session_id: String,
@@ -165,6 +167,9 @@ pub fn capabilities(harness: &str) -> Vec<String> {
             "new",
             "retry",
             "resume",
+            "bash",
+            "export",
+            "tree",
         ],
         "demo" => &["steer", "follow_up"],
         _ => &[],
@@ -194,6 +199,15 @@ impl Driver {
         match self {
             Driver::Pi(driver) => DriverHandle::Pi(driver.handle()),
             Driver::Demo(driver) => DriverHandle::Demo(driver.handle()),
+        }
+    }
+
+    /// Whether the session is told the agent's own words too ([`AgentEvent::Native`]), before what they mean.
+    pub fn set_watched(&self, on: bool) {
+        match self {
+            Driver::Pi(driver) => driver.set_watched(on),
+            // It has no words of its own.
+            Driver::Demo(_) => {}
         }
     }
 
@@ -289,10 +303,11 @@ impl DriverHandle {
         }
     }
 
-    /// Runs a command that only the agent can carry out.
-    pub async fn execute(&self, command: &Command) -> Result<Executed, AgentFailure> {
+    /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it has
+    /// some: `{"native": …}`.
+    pub async fn execute(&self, command: &Command, native: bool) -> Result<Executed, AgentFailure> {
         match self {
-            DriverHandle::Pi(handle) => pi::execute(handle, command).await,
+            DriverHandle::Pi(handle) => pi::execute(handle, command, native).await,
             DriverHandle::Demo(handle) => handle.execute(command).await,
         }
     }
@@ -305,7 +320,9 @@ impl DriverHandle {
                 if known.is_some() && facts.native_session_id.as_deref() != known {
                     return pi::where_now(handle).await;
                 }
-                Ok(vec![Effect::Facts(facts)])
+                let mut effects = pi::news(handle).await?;
+                effects.push(Effect::Facts(facts));
+                Ok(effects)
             }
             DriverHandle::Demo(_) => Ok(Vec::new()),
         }

@@ -19,6 +19,7 @@ mod outlet;
 pub mod process;
 mod runner;
 mod session;
+mod stored;
 mod submissions;
 mod uplink;
 

@@ -3,6 +3,7 @@
 mod flow;
 mod locals;
 mod said;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,7 @@ pub(crate) use flow::{Step, Turn};
 use locals::Locals;
 pub(crate) use locals::{LocalPieces, LocalQueue, Piece, local_queue};
 use said::Said;
+use watched::Watched;
 
 /// How long a session waits for room in the link: long enough for a busy hub to hold back a fast agent, short
 /// enough that no agent waits for a network.
@@ -36,6 +38,8 @@ pub(crate) struct Outlet {
     wake: Notify,
     next_origin: AtomicU64,
     directory: Mutex<BTreeMap<String, mpsc::Sender<SessionInput>>>,
+    /// Sessions that the hub watches in pi's form.
+    watched: Mutex<Watched>,
 }
 
 struct State {
@@ -61,6 +65,7 @@ impl Outlet {
             wake: Notify::new(),
             next_origin: AtomicU64::new(1),
             directory: Mutex::default(),
+            watched: Mutex::default(),
         }
     }
 
@@ -75,7 +80,13 @@ impl Outlet {
         if block.is_empty() {
             return;
         }
-        let said = Said { session_id, block: &block, records: &round.records, responses: &round.responses };
+        let said = Said {
+            session_id,
+            block: &block,
+            records: &round.records,
+            responses: &round.responses,
+            natives: &round.natives,
+        };
         let (link, block) = {
             let mut state = self.lock();
             state.locals.deliver(&said);
@@ -133,11 +144,15 @@ impl Outlet {
 
     pub(crate) fn link_down(&self, origin: u64) {
         let mut state = self.lock();
-        if state.link.as_ref().is_some_and(|link| link.origin == origin) {
+        let is_current = state.link.as_ref().is_some_and(|link| link.origin == origin);
+        if is_current {
             state.link = None;
             state.flow.link_down();
         }
         drop(state);
+        if is_current {
+            self.unwatch_all();
+        }
         self.wake.notify_one();
     }
 
@@ -194,6 +209,33 @@ impl Outlet {
         state.flow.forget(session_id);
         state.locals.forget(session_id);
         self.woken(state);
+        self.watched().forget(session_id);
+    }
+
+    /// The hub wants a session's events in pi's form too, or no more.
+    pub(crate) fn watch(&self, session_id: &str, on: bool) {
+        let number = self.watched().set(session_id, on);
+        self.inform(session_id, SessionInput::Watch { number, on });
+    }
+
+    /// Tells a session that has just begun whether it is watched: the hub may have said so before it was there.
+    pub(crate) fn tell_watched(&self, session_id: &str) {
+        let number = self.watched().number_of(session_id);
+        if let Some(number) = number {
+            self.inform(session_id, SessionInput::Watch { number, on: true });
+        }
+    }
+
+    /// Nobody watches without a link; the hub says it again on the next.
+    fn unwatch_all(&self) {
+        let (number, sessions) = self.watched().clear();
+        for session_id in sessions {
+            self.inform(&session_id, SessionInput::Watch { number, on: false });
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A session of last time, known before its actor speaks.

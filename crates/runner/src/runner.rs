@@ -1,12 +1,14 @@
 //! The runner's own task: routing of commands to sessions, shutdown. It never waits for a link.
 
+mod answers;
 mod route;
 mod start;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use qd_core::breaker::Breakers;
 use qd_store::{OutcomeLimits, RunnerStore, StoreError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -32,6 +34,9 @@ const COMMANDS_MAX: usize = 256;
 
 /// The hub asks whether a command of its own may run.
 pub(crate) const BARRIER: &str = "_barrier";
+
+/// The hub has answered for a command whose time was over; it names its key.
+pub(crate) const CANCEL: &str = "_cancel";
 
 /// Outcomes kept on disk.
 const OUTCOME_ROWS_MAX: u64 = 100_000;
@@ -81,12 +86,14 @@ impl Runner {
         let (ended_sender, ended) = mpsc::channel(64);
         let (commands_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let outlet = Outlet::new(&config.runner_id);
+        let breakers = Mutex::new(Breakers::new(config.breakers));
         let shared = Arc::new(Shared {
             config,
             store,
             outlet,
             board: crate::board::Board::default(),
             submissions,
+            breakers,
             agents: Arc::default(),
             resuming: Arc::new(Semaphore::new(resuming_max())),
             ended: ended_sender,

@@ -6,12 +6,15 @@
 mod actor;
 mod admit;
 mod agent;
+mod breakers;
+mod cancel;
 mod commands;
 mod kept;
 mod prompts;
 mod publish;
 mod row;
 mod supervise;
+mod watching;
 
 use bytes::Bytes;
 use qd_core::ledger::Token;
@@ -63,6 +66,11 @@ pub(crate) enum SessionInput {
     },
     /// Somebody wants to know how the session stands.
     Describe(oneshot::Sender<Box<SessionState>>),
+    /// Whether the hub wants the session's events in pi's form too; the greatest number counts.
+    Watch {
+        number: u64,
+        on: bool,
+    },
     /// Live events did not reach everybody: say how the session stands, as a live `session.resync`.
     Snapshot,
     /// The hub has records up to this one; no number up to it is given again.
@@ -95,4 +103,6 @@ pub(crate) struct Incoming {
     pub(crate) idempotency_key: Option<String>,
     pub(crate) depends_on: Vec<String>,
     pub(crate) if_session_version: Option<u64>,
+    /// The agent's own words are wanted in the answer.
+    pub(crate) native: bool,
 }

@@ -58,6 +58,7 @@ impl CutOff {
             data: None,
             error: Some(INDETERMINATE.to_owned()),
             session_version: None,
+            timed_out: false,
         };
         let response_json = serde_json::to_vec(&stored).ok().map(Bytes::from);
         OutcomeRow { response_json, status: OutcomeStatus::Indeterminate, ..self.row }
@@ -86,6 +87,8 @@ struct StoredResponse {
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_version: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    timed_out: bool,
 }
 
 impl Submissions {
@@ -209,6 +212,7 @@ pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Ou
             .and_then(|data| RawValue::from_string(data.as_ref()?.to_string()).ok()),
         error: outcome.result.as_ref().err().cloned(),
         session_version: outcome.session_version,
+        timed_out: outcome.timed_out,
     });
     let principal = match (&submission.key, &submission.id) {
         (Some(key), _) => key.principal.clone(),
@@ -259,12 +263,14 @@ fn stored_outcome(row: &OutcomeRow) -> Outcome {
             },
             session_version: stored.session_version,
             indeterminate: row.status == OutcomeStatus::Indeterminate,
+            timed_out: stored.timed_out,
         },
         _ => Outcome {
             cmd: row.cmd.clone(),
             result: Err(INDETERMINATE.to_owned()),
             session_version: None,
             indeterminate: true,
+            timed_out: false,
         },
     }
 }

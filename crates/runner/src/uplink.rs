@@ -280,6 +280,7 @@ impl UplinkTask {
                 self.shared.store.ack(&session_id, seq);
                 outlet.ack(origin, &session_id, seq);
             }
+            ("session.watch", Some(session_id), _) => outlet.watch(&session_id, line.on == Some(true)),
             ("session.refused", Some(session_id), _) => {
                 refuse(&self.shared, origin, &session_id, line.reason.as_deref().unwrap_or_default());
             }
@@ -333,6 +334,7 @@ struct Line<'a> {
     reason: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow)]
     key_hash: Option<std::borrow::Cow<'a, str>>,
+    on: Option<bool>,
 }
 
 /// Notes that the hub does not take a session, and says so once.

@@ -261,3 +261,36 @@ async fn a_full_spool_refuses_new_work_and_nothing_else() {
     bench.ok(json!({"cmd": "set_session_name", "session_id": "s", "name": "still here"})).await;
     assert_eq!(bench.state().await["title"], "still here");
 }
+
+/// Two principals may use one key, before and after the runner was away.
+#[tokio::test]
+async fn a_key_is_its_principals_own() {
+    let mut bench = Bench::start(|_| {}).await;
+    bench.create("demo").await;
+    let named = |name: &str| json!({"cmd": "set_session_name", "session_id": "s", "name": name, "idempotency_key": "k"});
+    let line = |id: &str, user: &str, name: &str| {
+        let mut line = named(name);
+        line["type"] = json!("command");
+        line["id"] = json!(id);
+        line["user_id"] = json!(user);
+        line
+    };
+    bench.ok(named("anna's")).await;
+    for (id, is_replayed) in [("b1", None), ("b2", Some(true))] {
+        bench.say(line(id, "ben", "ben's")).await;
+        let answer = bench.find(0, id, |line| line["type"] == "response" && line["id"] == id).await;
+        assert_eq!(
+            (&answer["success"], answer["replayed"].as_bool()),
+            (&json!(true), is_replayed),
+            "{answer}"
+        );
+    }
+    assert_eq!(bench.state().await["title"], "ben's");
+    bench.restart(0).await;
+    for (id, user, name) in [("c1", "anna", "anna's"), ("c2", "ben", "ben's")] {
+        bench.say(line(id, user, name)).await;
+        let answer = bench.find(0, id, |line| line["type"] == "response" && line["id"] == id).await;
+        assert_eq!(answer["replayed"], true, "{answer}");
+    }
+    assert_eq!(bench.state().await["title"], "ben's", "nothing was done again");
+}

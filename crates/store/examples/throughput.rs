@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use qd_store::{
     Disk, Effect, Execution, HubStore, MessageRow, RecordIn, RunnerBatch, RunnerStore, SearchQuery,
-    StoreOptions,
+    StoreOptions, SubmissionRow,
 };
 
 const ROWS: u64 = 400_000;
@@ -26,6 +26,7 @@ async fn main() -> Outcome<()> {
         hub(&dir.path().join(format!("hub{batch}.db")), batch, &body).await?;
         runner(&dir.path().join(format!("runner{batch}.db")), batch, &body).await?;
     }
+    submissions(&dir.path().join("hub1.db")).await?;
     round_trip(&dir.path().join("runner1.db")).await?;
     messages(&dir.path().join("hub100.db")).await?;
     replay(&dir.path().join("hub100.db")).await?;
@@ -40,6 +41,44 @@ async fn main() -> Outcome<()> {
     }
     inline_worlds(dir.path()).await?;
     println!("{}", memory());
+    Ok(())
+}
+
+/// The journal in its steady state: each submission is stored twice, and an old one goes for each new one.
+async fn submissions(path: &Path) -> Outcome<()> {
+    let store = HubStore::open(path, StoreOptions::default())?;
+    let kept: u64 = 10_000;
+    let row = |number: u64| SubmissionRow {
+        uid: format!("{number:012}-0123456789abcdef").into(),
+        principal: "owner".into(),
+        command_id: Some(format!("command-{number}")),
+        scope: "session-1".into(),
+        session_id: Some("session-1".into()),
+        command: "set_session_name".into(),
+        accepted_at: number as i64,
+        ..SubmissionRow::default()
+    };
+    let start = Instant::now();
+    for first in (0..ROWS / 4).step_by(512) {
+        let tasks = (first..first + 512).map(|number| {
+            let (store, row) = (store.clone(), row(number));
+            tokio::spawn(async move {
+                store.put_submission(row.clone()).await?;
+                let outcome_json = Some(Bytes::from_static(b"{\"success\":true,\"sessionVersion\":17}"));
+                let done = SubmissionRow { finished_at: Some(1), success: Some(true), outcome_json, ..row };
+                store.finish_submission(done).await
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await??;
+        }
+        let old = first.saturating_sub(kept);
+        store
+            .delete_submissions((old..(old + 512).min(first)).map(|number| row(number).uid).collect())
+            .await?;
+    }
+    println!("submissions, put, finished and deleted: {}", rate(ROWS / 4, start.elapsed()));
+    store.close().await;
     Ok(())
 }
 

@@ -10,8 +10,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fixtures::{line, message, put, record, unit};
-use qd_store::{HubStore, RunnerStore, SearchQuery, StoreOptions};
+use bytes::Bytes;
+use fixtures::{line, message, put, record, submission, unit};
+use qd_store::{HubStore, RunnerStore, SearchQuery, StoreOptions, SubmissionRow};
 
 const DIR: &str = "QD_STORE_CRASH_DIR";
 /// How many acknowledgements to read before each kill.
@@ -45,15 +46,29 @@ async fn write_for_ever(dir: &Path) {
         let first = number * 10 - 9;
         let message = put(message(&format!("m{number}"), number.cast_signed(), "needle"));
         let records = vec![record("s", first, message), record("s", first + 1, None)];
-        let (appended, committed) =
-            tokio::join!(hub.append(records), runner.commit(unit("s", first..=first + 9)));
+        let (appended, journaled, committed) = tokio::join!(
+            hub.append(records),
+            hub.put_submission(under_way(number)),
+            runner.commit(unit("s", first..=first + 9))
+        );
         appended.unwrap();
+        journaled.unwrap();
         committed.unwrap();
+        hub.finish_submission(finished(number)).await.unwrap();
         let mut out = std::io::stdout().lock();
         writeln!(out, "{number}").unwrap();
         out.flush().unwrap();
         number += 1;
     }
+}
+
+fn under_way(number: u64) -> SubmissionRow {
+    submission(&format!("u{number:09}"), "ann", number.cast_signed())
+}
+
+fn finished(number: u64) -> SubmissionRow {
+    let outcome_json = Some(Bytes::from(format!("{number}").repeat(100)));
+    SubmissionRow { finished_at: Some(1), success: Some(true), outcome_json, ..under_way(number) }
 }
 
 fn open(dir: &Path) -> (HubStore, RunnerStore) {
@@ -93,6 +108,13 @@ async fn check(dir: &Path, promised: u64) {
     let query =
         SearchQuery { text: "needle".into(), limit: 1, offset: page.total as u32 - 1, ..Default::default() };
     assert_eq!(hub.search(query).await.unwrap().len(), 1, "and so does the index");
+
+    let journal = hub.submissions(usize::MAX).await.unwrap();
+    let done = journal.iter().take_while(|row| row.finished_at.is_some()).count() as u64;
+    assert!(done >= promised, "{done} outcomes of {promised}");
+    assert!(journal.len() as u64 <= done + 1, "one at most is under way");
+    let whole = (1..=done).map(finished).chain((done + 1..=journal.len() as u64).map(under_way));
+    assert_eq!(journal, whole.collect::<Vec<_>>(), "outcomes whole or not at all");
     hub.close().await;
     runner.close().await;
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use fixtures::{Files, line, message, put, record, unit};
 use qd_store::{HubStore, StoreError, StoreOptions};
-use suite::{Place, fleet, hub, runner, search, tail};
+use suite::{Place, fleet, hub, runner, search, submissions, tail, tokens};
 
 /// One case, twice: with threads, and inline with a disk that is sometimes slow and a clock that skips waiting.
 macro_rules! contract {
@@ -38,6 +38,9 @@ contract! {
     runner: spool_keeps_until_acked sessions_are_kept_and_deleted a_unit_is_atomic
         outcomes_are_found_and_updated outcomes_are_pruned_oldest_first;
     tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail an_ack_reaches_no_further_than_the_lines;
+    submissions: submissions_are_kept_and_finished submissions_go_and_names_are_free_again
+        history_is_ones_own_and_newest_first;
+    tokens: access_tokens_are_kept_and_checked access_tokens_are_bounded;
     full: a_full_hub_loses_nothing acks_make_room_in_a_full_spool;
 }
 
@@ -48,6 +51,7 @@ fn released_migrations_are_unchanged() {
     let released = [
         ("hub/0001_init.sql", 0xa228_630d_de8c_e1ec),
         ("hub/0002_fleet.sql", 0x9538_569f_d3fe_b644),
+        ("hub/0003_submissions.sql", 0x1b83_92ce_a4f5_f660),
         ("runner/0001_init.sql", 0x4e96_0b95_5771_5b71),
         ("runner/0002_tail.sql", 0x6994_0d86_d52e_8d5b),
     ];
@@ -70,7 +74,7 @@ async fn a_newer_database_is_refused_and_left_alone() {
     raw.pragma_update(None, "user_version", 99).unwrap();
     drop(raw);
     match HubStore::open(&path, StoreOptions::default()) {
-        Err(StoreError::Newer { found: 99, known: 2, .. }) => {}
+        Err(StoreError::Newer { found: 99, known: 3, .. }) => {}
         other => panic!("{:?}", other.err()),
     }
     assert!(matches!(

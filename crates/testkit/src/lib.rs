@@ -1,6 +1,7 @@
 //! Stand-ins for what surrounds qd, for tests only: a scripted model server ([`llm`]), the real pi set up to talk to
 //! it ([`pi`]), a running `qd up` ([`qd`]), other machines joined to it
-//! ([`fleet`]), a plain client of its WebSocket ([`mux`]), what a careful client makes of
+//! ([`fleet`]), plain clients of its WebSocket ([`mux`]) and of its pi-server face
+//! ([`pi_server`]), what a careful client makes of
 //! the frames ([`replica`]), and a look at the processes of this machine ([`process`]).
 //!
 //! Nothing that ships may depend on this crate, and no logic of the product may live here.
@@ -10,6 +11,7 @@ pub mod fleet;
 pub mod llm;
 pub mod mux;
 pub mod pi;
+pub mod pi_server;
 pub mod process;
 pub mod qd;
 pub mod replica;

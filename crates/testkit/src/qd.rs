@@ -16,6 +16,7 @@ use tokio::process::{Child, Command};
 use crate::llm::LlmServer;
 use crate::mux::Mux;
 use crate::pi;
+use crate::pi_server::PiClient;
 
 /// How long a start may take on a loaded machine.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -39,6 +40,8 @@ pub struct Qd {
     child: Child,
     url: String,
     token: String,
+    /// Where the pi-server face listens on a port of its own, if it does.
+    pi_server_url: Option<String>,
     stderr: Arc<Mutex<String>>,
 }
 
@@ -146,7 +149,8 @@ impl World {
         let up = ["up", "--ready-json", "--listen", &self.listen];
         let (child, ready, stderr) = start(&self, &up).await;
         let text = |name: &str| ready[name].as_str().unwrap().to_owned();
-        Qd { url: text("url"), token: text("token"), world: self, child, stderr }
+        let pi_server_url = ready["pi_server_url"].as_str().map(str::to_owned);
+        Qd { url: text("url"), token: text("token"), pi_server_url, world: self, child, stderr }
     }
 }
 
@@ -176,6 +180,21 @@ impl Qd {
     /// A new connection; its first frame has been read.
     pub async fn connect(&self) -> Mux {
         Mux::connect(&self.url, &self.token).await
+    }
+
+    /// A client of the pi-server face, on its own port where it has one.
+    pub async fn pi_client(&self) -> PiClient {
+        self.pi_client_as(&self.token).await
+    }
+
+    /// The same with another token.
+    pub async fn pi_client_as(&self, token: &str) -> PiClient {
+        let url = self.pi_server_url.clone().unwrap_or_else(|| format!("{}/ws/pi", self.url));
+        PiClient::connect(&url, token).await
+    }
+
+    pub fn pi_server_url(&self) -> Option<&str> {
+        self.pi_server_url.as_deref()
     }
 
     /// Runs `qd` as a client of this server.

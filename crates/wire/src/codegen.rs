@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use ts_rs::{Config, TS};
 
-use crate::{command_table, data, delegation, fleet, link, mux};
+use crate::{access, command_table, data, delegation, fleet, link, mux, pi_server};
 
 /// One generated file: path below the repository, and text.
 pub struct Artefact {
@@ -18,6 +18,9 @@ pub fn artefacts() -> Result<Vec<Artefact>, String> {
         Artefact { path: "docs/generated/canonical.ts", text: typescript()? },
         Artefact { path: "docs/generated/canonical.schema.json", text: schema()? },
         Artefact { path: "docs/generated/commands.json", text: commands()? },
+        Artefact { path: "docs/generated/pi-server.schema.json", text: pi_server_schema()? },
+        Artefact { path: "docs/generated/pi-server-commands.json", text: pretty(&pi_server::COMMANDS)? },
+        Artefact { path: "clients/typescript/src/generated/pi-server.ts", text: pi_server_typescript() },
     ])
 }
 
@@ -118,9 +121,68 @@ fn collect_roots(collector: &mut Collector<'_>) {
     collector.visit::<data::ForkPointsData>();
     collector.visit::<data::StatsData>();
     collector.visit::<data::SearchData>();
+    collector.visit::<data::RunnerSessionsData>();
+    collector.visit::<data::StoredSessionsData>();
+    collector.visit::<data::RunnerHealthData>();
     collector.visit::<fleet::Invite>();
     collector.visit::<fleet::JoinRequest>();
     collector.visit::<fleet::Joined>();
+    collector.visit::<access::AccessTokens>();
+    collector.visit::<access::NewAccessToken>();
+    collector.visit::<access::AddedAccessToken>();
+}
+
+/// The pi-server document's types, the table of its commands and the types that go with each.
+fn pi_server_typescript() -> String {
+    use ts_rs::TypeVisitor;
+    let config = Config::default().with_large_int("number");
+    let mut declarations = std::collections::BTreeMap::new();
+    let mut collector = Collector { config: &config, declarations: &mut declarations };
+    collector.visit::<pi_server::Command>();
+    collector.visit::<pi_server::Envelope>();
+    collector.visit::<pi_server::ServerMessage>();
+    collector.visit::<pi_server::FaceEvent>();
+    pi_server::visit_data(&mut collector);
+    let mut text = String::from("// Generated from crates/wire by `cargo xtask codegen`. Do not edit.\n");
+    for declaration in declarations.values() {
+        text.push_str("\nexport ");
+        text.push_str(&one_member_per_line(declaration));
+        text.push('\n');
+    }
+    let rows = pi_server::type_rows(&config);
+    text.push_str("\n/** The fields of every command, beside those of the envelope. */\nexport interface CommandFields {\n");
+    for row in &rows {
+        text.push_str(&format!("  {}: {};\n", row.name, row.fields));
+    }
+    text.push_str("}\n\n/** The `data` of every command's answer. */\nexport interface CommandData {\n");
+    for row in &rows {
+        text.push_str(&format!("  {}: {};\n", row.name, row.data));
+    }
+    text.push_str("}\n\n/** What the table says of every command. */\nexport const COMMANDS = {\n");
+    for spec in pi_server::COMMANDS {
+        let timeout = spec.timeout_ms.map_or_else(|| "null".to_owned(), |timeout| timeout.to_string());
+        text.push_str(&format!(
+            "  {}: {{ mutating: {}, timeoutMs: {timeout} }},\n",
+            spec.name, spec.mutating
+        ));
+    }
+    text.push_str("} as const;\n");
+    text
+}
+
+/// Everything the pi-server face says and hears, as one document.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "the fields exist to be walked by the schema generator")]
+struct PiServer {
+    command: pi_server::Command,
+    envelope: pi_server::Envelope,
+    server_message: pi_server::ServerMessage,
+    event: pi_server::FaceEvent,
+}
+
+fn pi_server_schema() -> Result<String, String> {
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<PiServer>();
+    pretty(&schema)
 }
 
 /// Everything a schema is published for, as one document.
@@ -140,9 +202,15 @@ struct Canonical {
     fork_points: data::ForkPointsData,
     stats: data::StatsData,
     search: data::SearchData,
+    runner_sessions: data::RunnerSessionsData,
+    stored_sessions: data::StoredSessionsData,
+    runner_health: data::RunnerHealthData,
     invite: fleet::Invite,
     join_request: fleet::JoinRequest,
     joined: fleet::Joined,
+    access_tokens: access::AccessTokens,
+    new_access_token: access::NewAccessToken,
+    added_access_token: access::AddedAccessToken,
 }
 
 fn schema() -> Result<String, String> {

@@ -26,6 +26,8 @@ pub struct CommandResponse {
     pub replayed: Option<bool>,
     /// Nobody can know whether the command took effect: the process died between write and reply.
     pub indeterminate: Option<bool>,
+    /// Its time was over before it was done.
+    pub timed_out: Option<bool>,
 }
 
 /// How to run a session.
@@ -115,12 +117,15 @@ pub struct ImageAttachment {
 }
 
 #[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[ts(optional_fields)]
 pub struct InputResponseParams {
     pub request_id: String,
     pub value: Option<String>,
     pub confirmed: Option<bool>,
+    /// Of an interview: the answers by the questions' ids.
+    #[ts(optional, type = "Record<string, unknown>")]
+    pub responses: Option<crate::JsonObject>,
     pub cancelled: Option<bool>,
 }
 
@@ -138,6 +143,49 @@ pub struct GetMessagesParams {
 pub struct SetModelParams {
     pub provider: String,
     pub model_id: String,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct CycleModelParams {
+    pub direction: Option<Direction>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct BashParams {
+    /// Run in the session's directory.
+    pub command: String,
+    /// Keep command and output from the agent.
+    pub exclude_from_context: Option<bool>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct ExportHtmlParams {
+    /// Within the session's directory; without it a name is made.
+    pub output_path: Option<String>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct NavigateTreeParams {
+    pub target_id: String,
+    pub summarize: Option<bool>,
+    pub custom_instructions: Option<String>,
+    pub replace_instructions: Option<bool>,
+    pub label: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]

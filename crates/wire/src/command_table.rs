@@ -15,6 +15,8 @@ use crate::command::*;
 pub enum Lane {
     /// One after the other within the session.
     Session,
+    /// One after the other among the shell commands of the session, beside everything else.
+    Shell,
     /// At once, whatever runs: aborts, steering, answers to questions.
     Control,
     /// At once; changes nothing.
@@ -120,17 +122,32 @@ commands! {
     GetCommands(NoParams) = "get_commands", Read, false, READ_TIMEOUT_MS, View, Runner, true;
     GetForkPoints(NoParams) = "get_fork_points", Read, false, READ_TIMEOUT_MS, View, Runner, true;
     SetModel(SetModelParams) = "set_model", Session, true, None, Operate, Runner, true;
-    CycleModel(NoParams) = "cycle_model", Session, true, None, Operate, Runner, true;
+    CycleModel(CycleModelParams) = "cycle_model", Session, true, None, Operate, Runner, true;
     SetThinkingLevel(SetThinkingLevelParams) = "set_thinking_level", Session, true, None, Operate, Runner, true;
     CycleThinkingLevel(NoParams) = "cycle_thinking_level", Session, true, None, Operate, Runner, true;
     SetAutoCompaction(EnabledParams) = "set_auto_compaction", Session, true, None, Operate, Runner, true;
     SetAutoRetry(EnabledParams) = "set_auto_retry", Session, true, None, Operate, Runner, true;
     Compact(CompactParams) = "compact", Session, true, None, Operate, Runner, true;
     AbortRetry(NoParams) = "abort_retry", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
+    AbortCompaction(NoParams) = "abort_compaction", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
+    Bash(BashParams) = "bash", Shell, true, None, Operate, Runner, true;
+    AbortBash(NoParams) = "abort_bash", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
+    ExportHtml(ExportHtmlParams) = "export_html", Session, true, None, Operate, Runner, true;
+    GetSkills(NoParams) = "get_skills", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetTools(NoParams) = "get_tools", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    ListSessionFiles(NoParams) = "list_session_files", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetNativeMessages(NoParams) = "get_native_messages", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetLastAssistantText(NoParams) = "get_last_assistant_text", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetContextUsage(NoParams) = "get_context_usage", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    GetTree(NoParams) = "get_tree", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    NavigateTree(NavigateTreeParams) = "navigate_tree", Session, true, None, Operate, Runner, true;
     SetSessionName(SetSessionNameParams) = "set_session_name", Session, true, None, Operate, Runner, true;
     Fork(ForkParams) = "fork", Session, true, None, Operate, Runner, true;
     ListSessions(NoParams) = "list_sessions", Read, false, READ_TIMEOUT_MS, View, Hub, false;
     GetRunners(NoParams) = "get_runners", Read, false, READ_TIMEOUT_MS, View, Hub, false;
+    RunnerSessions(NoParams) = "runner.sessions", Read, false, READ_TIMEOUT_MS, View, Runner, false;
+    RunnerStoredSessions(NoParams) = "runner.stored_sessions", Read, false, READ_TIMEOUT_MS, View, Runner, false;
+    RunnerHealth(NoParams) = "runner.health", Read, false, READ_TIMEOUT_MS, View, Runner, false;
     Search(SearchParams) = "search", Read, false, READ_TIMEOUT_MS, View, Hub, false;
     Delegate(DelegateRequest) = "delegate", Control, true, None, Operate, Runner, true;
     DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
@@ -194,4 +211,7 @@ pub struct CommandHead<'a> {
     pub depends_on: Option<Vec<String>>,
     #[serde(default)]
     pub if_session_version: Option<u64>,
+    /// Answer with the agent's own words where it has some: `data` is then `{"native": …}`.
+    #[serde(default)]
+    pub native: Option<bool>,
 }

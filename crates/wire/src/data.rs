@@ -50,6 +50,11 @@ pub struct SessionState {
     /// Native events of the agent that nobody knew, since it was started; absent when there were none.
     pub unknown_events: Option<u64>,
     pub process: Option<ProcessStats>,
+    /// Unix milliseconds.
+    pub created_at: Option<i64>,
+    /// The model in the harness's own words.
+    #[ts(optional, type = "unknown")]
+    pub native_model: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
@@ -376,4 +381,105 @@ pub struct SearchHit {
     pub snippet: String,
     /// Lower is better.
     pub score: f64,
+}
+
+/// Answer of `runner.sessions`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunnerSessionsData {
+    pub sessions: Vec<SessionState>,
+}
+
+/// Answer of `runner.stored_sessions`: session files of harnesses on the machine, newest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct StoredSessionsData {
+    pub sessions: Vec<StoredSession>,
+}
+
+/// A harness's own session file.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct StoredSession {
+    /// The session of this runner that has the file, else the harness's own name.
+    pub session_id: String,
+    pub path: String,
+    pub cwd: String,
+    pub title: Option<String>,
+    /// Unix milliseconds.
+    pub created_at: i64,
+    pub modified_at: i64,
+    pub message_count: u64,
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub thinking_level: Option<String>,
+    /// Whether the file is there; pi writes it with the first answer.
+    pub exists: bool,
+    /// Whether a session of this runner has it open.
+    pub loaded: bool,
+}
+
+/// Answer of `runner.health`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct RunnerHealthData {
+    /// One for each provider that was asked something.
+    pub breakers: Vec<BreakerState>,
+    pub bash: BashBreakerState,
+    pub max_sessions: u64,
+    /// Agents running or starting.
+    pub agents: u64,
+}
+
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum CircuitState {
+    #[default]
+    Closed,
+    HalfOpen,
+    Open,
+}
+
+impl CircuitState {
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CircuitState::Closed => "closed",
+            CircuitState::HalfOpen => "half_open",
+            CircuitState::Open => "open",
+        }
+    }
+}
+
+/// The circuit breaker of one provider. Times are Unix milliseconds.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct BreakerState {
+    pub provider: String,
+    pub state: CircuitState,
+    /// Failures within the window.
+    pub failures: u64,
+    pub last_failure_at: Option<i64>,
+    pub changed_at: i64,
+    pub accessed_at: i64,
+    pub total_calls: u64,
+    pub total_rejected: u64,
+    pub total_successes: u64,
+    pub total_failures: u64,
+    pub average_latency_ms: f64,
+    /// Calls let through to test whether the provider is back.
+    pub half_open_calls: u64,
+}
+
+/// The circuit breaker of shell commands, for all sessions and for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct BashBreakerState {
+    pub state: CircuitState,
+    pub failures: u64,
+    pub sessions: u64,
+    pub open_sessions: u64,
+    pub total_calls: u64,
+    pub total_timeouts: u64,
+    pub total_rejected: u64,
 }

@@ -5,6 +5,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
 
+/// A live event for the pi-server face alone: `native` holds an event in pi's own form, with its `type`. It is
+/// written last in the line, so that the hub can cut it out without reading it.
+pub const NATIVE: &str = "x-native";
+
 use crate::data::{MessageVersion, ProcessStats, QueueState};
 use crate::delegation::{DelegateErrorCode, DelegateMode};
 use crate::input::{InputOutcome, InputRequest};

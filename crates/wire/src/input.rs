@@ -36,6 +36,13 @@ pub enum InputRequest {
         prefill: Option<String>,
         timeout: Option<u64>,
     },
+    /// A form: several questions answered at once.
+    Interview {
+        request_id: String,
+        title: String,
+        questions: Vec<InterviewQuestion>,
+        timeout: Option<u64>,
+    },
     Permission {
         request_id: String,
         title: String,
@@ -53,6 +60,7 @@ impl InputRequest {
             | InputRequest::Confirm { request_id, .. }
             | InputRequest::Input { request_id, .. }
             | InputRequest::Editor { request_id, .. }
+            | InputRequest::Interview { request_id, .. }
             | InputRequest::Permission { request_id, .. } => request_id,
         }
     }
@@ -64,6 +72,7 @@ impl InputRequest {
             | InputRequest::Confirm { title, .. }
             | InputRequest::Input { title, .. }
             | InputRequest::Editor { title, .. }
+            | InputRequest::Interview { title, .. }
             | InputRequest::Permission { title, .. } => title,
         }
     }
@@ -74,10 +83,35 @@ impl InputRequest {
             InputRequest::Select { timeout, .. }
             | InputRequest::Confirm { timeout, .. }
             | InputRequest::Input { timeout, .. }
-            | InputRequest::Editor { timeout, .. } => *timeout,
+            | InputRequest::Editor { timeout, .. }
+            | InputRequest::Interview { timeout, .. } => *timeout,
             InputRequest::Permission { .. } => None,
         }
     }
+}
+
+/// One field of an interview. A field of a kind that a client does not know is shown as a text.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct InterviewQuestion {
+    /// The key of the answer.
+    pub id: String,
+    /// `text`, `multiline`, `select`, `multiselect`, `confirm`, `number`.
+    #[serde(rename = "type", default = "text")]
+    pub kind: String,
+    #[serde(default)]
+    pub question: String,
+    pub options: Option<Vec<String>>,
+    pub required: Option<bool>,
+    pub placeholder: Option<String>,
+    #[serde(rename = "default")]
+    #[ts(optional, type = "unknown")]
+    pub default: Option<Value>,
+}
+
+fn text() -> String {
+    "text".to_owned()
 }
 
 /// How a question ended; part of `agent.input_resolved`.

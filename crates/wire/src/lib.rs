@@ -1,10 +1,11 @@
 //! What travels: the types of the canonical protocol (messages, events, commands, channels, runner link,
-//! delegation) and the one table that declares every command.
+//! delegation) with the one table that declares every command, and those of the faces (`pi_server`).
 //!
 //! Nothing here does anything: no I/O, no clock, no state. TypeScript and JSON Schema are generated from
 //! these types by `cargo xtask codegen`. Compatibility is for ever: fields are added, never renamed.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod codegen;
 pub mod command;
 pub mod command_table;
@@ -16,6 +17,7 @@ pub mod input;
 pub mod link;
 pub mod message;
 pub mod mux;
+pub mod pi_server;
 
 pub use command::{Command, CommandHead, CommandResponse};
 pub use event::{Event, EventEnvelope, EventPayload};

@@ -36,6 +36,10 @@ pub enum LinkLine {
     /// Hub → runner: everything up to `seq` is committed.
     #[serde(rename = "ack")]
     Ack { session_id: String, seq: u64 },
+    /// Hub → runner: whether to send the session's events in the words of the pi-server document too, as live
+    /// events named [`crate::event::NATIVE`]. Said again after every welcome.
+    #[serde(rename = "session.watch")]
+    SessionWatch { session_id: String, on: bool },
     /// Hub → runner: no welcome; the link ends.
     #[serde(rename = "runner.refused")]
     Refused { reason: String },

@@ -6,6 +6,7 @@ mod scripts;
 use std::collections::VecDeque;
 
 use qd_wire::data::{CommandsData, QueueState, SlashCommand};
+use qd_wire::message::Role;
 
 use crate::agent::{AgentEvent, Answer, WhenBusy};
 pub use scripts::LONG_MAX;
@@ -30,6 +31,7 @@ pub struct DemoAgent {
     question: Option<String>,
     /// Message times are made from this, so that no two are equal.
     last_time: i64,
+    last_answer: Option<String>,
     pub stats: DemoStats,
 }
 
@@ -86,10 +88,17 @@ impl DemoAgent {
             Answer::Value(value) => format!("You chose {value}. A good choice."),
             Answer::Confirmed(true) => "You said yes.".to_owned(),
             Answer::Confirmed(false) => "You said no.".to_owned(),
+            Answer::Responses(responses) => format!("You answered {} questions.", responses.len()),
+            Answer::TimedOut => "Nobody answered in time.".to_owned(),
             Answer::Cancelled => "You would rather not say. That is fine too.".to_owned(),
         };
         let time = self.next_time(now);
         scripts::say(&mut self.steps, time, &text);
+    }
+
+    /// The text of the last answer that has one.
+    pub fn last_answer(&self) -> Option<&str> {
+        self.last_answer.as_deref()
     }
 
     /// When the demo wants to go on; `None` while it waits for a person.
@@ -124,6 +133,9 @@ impl DemoAgent {
             AgentEvent::InputNeeded(request) => self.question = Some(request.request_id().to_owned()),
             AgentEvent::ToolStarted { .. } => self.stats.tool_calls += 1,
             AgentEvent::StreamDone { .. } => self.stats.answers += 1,
+            AgentEvent::MessageEnded(message) if message.head.role == Role::Assistant => {
+                self.last_answer = scripts::text_of(message).or_else(|| self.last_answer.take());
+            }
             _ => {}
         }
         out.push(event);

@@ -1,5 +1,6 @@
 //! pi in RPC mode: one JSON object a line, both ways. Nothing here reads or writes; a driver does.
 
+mod bridge;
 mod decode;
 mod encode;
 mod entries;
@@ -7,17 +8,20 @@ mod events;
 mod extension;
 mod message;
 mod replies;
-mod time;
+mod stored;
+pub(crate) mod time;
+mod tree;
 mod update;
 mod version;
 
+pub use bridge::{BridgeWord, PiNavigated, PiTool, navigate_prompt};
 pub use decode::{PiCodec, PiOutput, PiReply, UNKNOWN_FIELDS_BYTES_MAX};
 pub use encode::encode;
-pub use entries::{
-    EntriesError, PiConversation, conversation_from_file, conversation_from_reply, has_stable_id,
-};
+pub use entries::{EntriesError, PiConversation, conversation_from_reply, has_stable_id};
 pub use replies::{
-    PiState, commands, fork_points, fork_text, is_cancelled, model, models, state, stats, thinking_level,
-    thinking_levels,
+    PiState, commands, context_usage, fork_points, fork_text, is_cancelled, last_assistant_text, model,
+    models, native_commands, skills, state, stats, thinking_level, thinking_levels,
 };
+pub use stored::{PiFileSummary, PiHeader, session_header};
+pub use tree::tree;
 pub use version::{MINIMUM_VERSION, PiVersion, PiVersionError, check_version};

@@ -70,6 +70,14 @@ impl Session {
         added
     }
 
+    /// Messages that came into the conversation without an event. One that streams now is not disturbed.
+    pub fn add_messages(&mut self, now: i64, messages: Vec<NativeMessage>, out: &mut Outbox) {
+        for native in messages {
+            let id = self.ids.mint(native.head.role, native.head.created_at);
+            self.append_message(now, Self::canonical(id, native), out);
+        }
+    }
+
     /// A message with its id; the position is given when it is appended.
     pub(super) fn canonical(id: String, native: NativeMessage) -> Message {
         let mut metadata = native.metadata;

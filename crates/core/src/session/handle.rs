@@ -18,6 +18,9 @@ const STATUS_TEXTS_MAX: usize = 256;
 impl Session {
     /// Takes one event of the agent.
     pub fn agent_event(&mut self, now: i64, event: AgentEvent, out: &mut Outbox) {
+        if self.is_watched() {
+            self.show_native(now, &event, out);
+        }
         match event {
             AgentEvent::TextDelta { index, delta } => {
                 self.text_delta(now, PartialKind::Text, index, &delta, out)
@@ -92,6 +95,11 @@ impl Session {
             // `agent_event` has taken every other kind.
             _ => {}
         }
+    }
+
+    /// Whether a person asked to stop the turn that runs.
+    pub fn is_abort_requested(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.abort_requested)
     }
 
     /// A person asked to stop the turn; its outcome is then `aborted` whatever the agent calls it.
@@ -388,6 +396,8 @@ impl Session {
     pub fn model_changed(&mut self, now: i64, model: ModelRef, out: &mut Outbox) {
         if self.memory.model.as_ref() != Some(&model) {
             self.memory.model = Some(model.clone());
+            // What the agent said of the last one; it is asked again.
+            self.memory.native_model = None;
             let event = Event::ModelChanged { provider: model.provider, model_id: model.model_id };
             self.emit(now, &event, out);
         }

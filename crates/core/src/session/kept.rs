@@ -60,6 +60,14 @@ impl Session {
         kept
     }
 
+    /// Whether any input waits: for an agent to come, in the agent, or on its way to it.
+    pub fn has_waiting(&self) -> bool {
+        self.has_kept()
+            || self.memory.delivering.is_some()
+            || self.memory.queue != QueueState::default()
+            || !self.memory.accepted.is_empty()
+    }
+
     /// Whether an input waits for an agent.
     pub fn has_kept(&self) -> bool {
         !self.memory.kept.is_empty()

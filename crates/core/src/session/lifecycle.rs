@@ -23,6 +23,8 @@ pub struct AgentFacts {
     /// The file is there; agents write it with the first answer.
     pub is_native_file_written: bool,
     pub auto_compaction: Option<bool>,
+    /// The model in the agent's own words.
+    pub native_model: Option<serde_json::Value>,
 }
 
 /// An agent that has come up.
@@ -74,6 +76,9 @@ impl Session {
         if let Some(model) = facts.model {
             self.model_changed(now, model, out);
         }
+        if facts.native_model.is_some() {
+            self.memory.native_model = facts.native_model;
+        }
         if let Some(level) = facts.thinking_level {
             self.thinking_level_changed(now, level, out);
         }
@@ -107,6 +112,9 @@ impl Session {
     /// The process is gone: everything open is closed, and everybody is told how.
     pub fn gone(&mut self, now: i64, gone: Gone, out: &mut Outbox) {
         let was_busy = self.turn.is_some() || self.status == SessionStatus::Working;
+        if self.turn.is_some() {
+            self.show_cut_off(now, out);
+        }
         self.close_open_work(now, "The agent stopped before the tool did", out);
         self.withdraw_questions(now, out);
         self.turn = None;

@@ -5,7 +5,7 @@ use qd_wire::command::InputResponseParams;
 use qd_wire::event::Event;
 use qd_wire::input::InputOutcome;
 
-use super::Session;
+use super::{Session, interview};
 use crate::agent::Answer;
 use crate::outbox::Outbox;
 
@@ -21,6 +21,8 @@ pub struct OpenQuestion {
     pub request: InputRequest,
     /// Unix milliseconds.
     pub asked_at: i64,
+    /// When nobody waits for an answer any more; Unix milliseconds.
+    pub deadline: Option<i64>,
 }
 
 /// Why an answer was not taken.
@@ -69,7 +71,8 @@ impl Session {
         let answer = check_answer(&question.request, response)?;
         let outcome = match answer {
             Answer::Cancelled => InputOutcome::Cancelled,
-            Answer::Value(_) | Answer::Confirmed(_) => InputOutcome::Answered,
+            Answer::TimedOut => InputOutcome::TimedOut,
+            Answer::Value(_) | Answer::Confirmed(_) | Answer::Responses(_) => InputOutcome::Answered,
         };
         self.settle_question(now, id, outcome, user_id, out);
         Ok(answer)
@@ -77,20 +80,29 @@ impl Session {
 
     /// The moment the next question runs out of time.
     pub fn next_question_deadline(&self) -> Option<i64> {
-        self.questions.iter().filter_map(deadline).min()
+        self.questions.iter().filter_map(|question| question.deadline).min()
     }
 
-    /// Settles questions whose time is over: the agent itself has given up on them by now.
-    pub fn expire_questions(&mut self, now: i64, out: &mut Outbox) {
+    /// How long a question asked from now on stays open at most. Its asker then sees an error; without this the
+    /// agent itself gives up on questions, if it does.
+    pub fn set_question_timeout(&mut self, timeout_ms: Option<u64>) {
+        self.question_timeout_ms = timeout_ms;
+    }
+
+    /// Settles questions whose time is over. Returns those the agent must be told of; of the others it has given up
+    /// by itself by now.
+    pub fn expire_questions(&mut self, now: i64, out: &mut Outbox) -> Vec<String> {
+        let is_over = |question: &&OpenQuestion| question.deadline.is_some_and(|at| at <= now);
         let expired: Vec<String> = self
             .questions
             .iter()
-            .filter(|question| deadline(question).is_some_and(|at| at <= now))
+            .filter(is_over)
             .map(|question| question.request.request_id().to_owned())
             .collect();
-        for id in expired {
-            self.settle_question(now, &id, InputOutcome::TimedOut, None, out);
+        for id in &expired {
+            self.settle_question(now, id, InputOutcome::TimedOut, None, out);
         }
+        if self.question_timeout_ms.is_some() { expired } else { Vec::new() }
     }
 
     /// The ids of all open questions, for a driver that must cancel them before it aborts.
@@ -105,13 +117,17 @@ impl Session {
         }
     }
 
-    pub(super) fn ask(&mut self, now: i64, request: InputRequest, out: &mut Outbox) {
+    pub(super) fn ask(&mut self, now: i64, mut request: InputRequest, out: &mut Outbox) {
         let known =
             self.questions.iter().any(|question| question.request.request_id() == request.request_id());
         if known || self.questions.len() >= QUESTIONS_MAX {
             return;
         }
-        self.questions.push(OpenQuestion { request: request.clone(), asked_at: now });
+        let timeout = [request.timeout_ms(), self.question_timeout_ms].into_iter().flatten().min();
+        show_timeout(&mut request, timeout);
+        let deadline = timeout.and_then(|timeout| now.checked_add(i64::try_from(timeout).ok()?));
+        self.show_question(now, &request, out);
+        self.questions.push(OpenQuestion { request: request.clone(), asked_at: now, deadline });
         self.emit(now, &Event::AgentInputNeeded { request }, out);
     }
 
@@ -128,6 +144,7 @@ impl Session {
             self.settled_questions.pop_front();
         }
         self.settled_questions.push_back(id.to_owned());
+        self.show_settled(now, id, outcome, out);
         let event = Event::AgentInputResolved {
             request_id: id.to_owned(),
             outcome: Some(outcome),
@@ -137,9 +154,17 @@ impl Session {
     }
 }
 
-fn deadline(question: &OpenQuestion) -> Option<i64> {
-    let timeout = i64::try_from(question.request.timeout_ms()?).ok()?;
-    question.asked_at.checked_add(timeout)
+/// A client sees how long the question is really open.
+fn show_timeout(request: &mut InputRequest, effective: Option<u64>) {
+    match request {
+        InputRequest::Select { timeout, .. }
+        | InputRequest::Confirm { timeout, .. }
+        | InputRequest::Input { timeout, .. }
+        | InputRequest::Editor { timeout, .. }
+        | InputRequest::Interview { timeout, .. } => *timeout = effective,
+        // It has no place for it.
+        InputRequest::Permission { .. } => {}
+    }
 }
 
 fn check_answer(request: &InputRequest, response: &InputResponseParams) -> Result<Answer, AnswerError> {
@@ -163,6 +188,13 @@ fn check_answer(request: &InputRequest, response: &InputResponseParams) -> Resul
         InputRequest::Input { .. } | InputRequest::Editor { .. } => match &response.value {
             Some(value) => Ok(Answer::Value(value.clone())),
             None => invalid("This question needs 'value': a text (or cancelled: true)"),
+        },
+        InputRequest::Interview { questions, .. } => match &response.responses {
+            Some(responses) => match interview::check(questions, responses) {
+                Ok(()) => Ok(Answer::Responses(responses.clone())),
+                Err(reason) => Err(AnswerError::Invalid(reason)),
+            },
+            None => invalid("This question needs 'responses': the answers by id (or cancelled: true)"),
         },
     }
 }

@@ -139,6 +139,7 @@ fn one(output: &PiOutput) -> String {
             }
         }
         PiOutput::Event(event) => event_line(event),
+        PiOutput::Bridge(word) => format!("bridge {word:?}"),
     }
 }
 

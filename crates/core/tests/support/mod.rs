@@ -67,6 +67,7 @@ pub(crate) fn session() -> Session {
         harness: "pi".into(),
         cwd: None,
         capabilities: Vec::new(),
+        created_at: 0,
     };
     Session::new(identity, Memory::default(), SessionStatus::Idle)
 }

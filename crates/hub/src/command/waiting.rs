@@ -76,7 +76,7 @@ pub(super) fn keep_waiting(
 }
 
 /// Sends what waits for this runner, or for any. Before the runner is open to others, `link` is the way to it.
-pub(crate) fn send_waiting(hub: &Hub, runner: &Arc<Runner>, link: Option<&Arc<Link>>) {
+pub(crate) fn send_waiting(hub: &Arc<Hub>, runner: &Arc<Runner>, link: Option<&Arc<Link>>) {
     let early = link.map(|link| Destination { runner: Arc::clone(runner), link: Arc::clone(link) });
     let is_for_it = |waiting: &Waiting| match &waiting.wanted {
         Some(wanted) => *wanted == runner.id,
@@ -86,7 +86,7 @@ pub(crate) fn send_waiting(hub: &Hub, runner: &Arc<Runner>, link: Option<&Arc<Li
     send_ready(hub, is_for_it, early.as_ref());
 }
 
-fn send_ready(hub: &Hub, is_for_it: impl Fn(&Waiting) -> bool, early: Option<&Destination>) {
+fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&Waiting) -> bool, early: Option<&Destination>) {
     // Twice: while some were tried, the runner of another may have come and found nothing that waits.
     for _ in 0..2 {
         let mut left = Vec::new();
@@ -103,7 +103,7 @@ fn send_ready(hub: &Hub, is_for_it: impl Fn(&Waiting) -> bool, early: Option<&De
 }
 
 /// Sends a command, or answers why it cannot be; gives it back when it has to wait on.
-fn try_send(hub: &Hub, waiting: Waiting, early: Option<&Destination>) -> Option<Waiting> {
+fn try_send(hub: &Arc<Hub>, waiting: Waiting, early: Option<&Destination>) -> Option<Waiting> {
     let Waiting { mailbox, deadline, text, depends_on, outbound, wanted, limit, .. } = waiting;
     let (reply, attaches) = (outbound.reply.clone(), outbound.kind.attaches());
     let fail = |error: &str| {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::Duration;
 
-use super::{AttachFrame, Attached, Connection, JobDone, Mail, Mailbox};
+use super::mux::Mux;
+use super::{AttachFrame, Attached, JobDone, Mail, Mailbox, Parts};
 use crate::command::{id_text, request_resync};
 use crate::frame;
 use crate::reads::{AwayAttach, HubCommand, Read, SNAPSHOT_MESSAGES, attach_away, push_list};
@@ -58,30 +59,30 @@ pub(super) enum Job {
     },
 }
 
-impl Connection {
+impl Mux {
     /// Takes events of all sessions that have some, as far as there is room.
-    pub(super) fn take_events(&mut self) -> bool {
+    pub(super) fn take_attached(&mut self, parts: &mut Parts<'_>) -> bool {
         let mut has_progress = false;
         let mut has_ended = false;
         for attachment in &mut self.attachments {
-            if attachment.mode == Mode::Lagged && self.outgoing.is_empty() {
-                self.jobs.extend(attachment.start_resync(&self.hub, &self.mailbox));
+            if attachment.mode == Mode::Lagged && parts.outgoing.is_empty() {
+                self.jobs.extend(attachment.start_resync(parts.hub, parts.mailbox));
             }
             if attachment.mode != Mode::Live || !attachment.subscription.is_ready() {
                 has_ended |= attachment.has_ended();
                 continue;
             }
-            if self.outgoing.is_full() {
+            if parts.outgoing.is_full() {
                 break;
             }
-            let before = self.outgoing.bytes();
-            if attachment.subscription.take(&mut self.outgoing) == Taken::Lagged {
+            let before = parts.outgoing.bytes();
+            if attachment.subscription.take(parts.outgoing) == Taken::Lagged {
                 attachment.mode = Mode::Lagged;
                 has_progress = true;
             }
             // Those who have taken the last of a deleted session leave in the next round.
             has_progress |= attachment.has_ended();
-            has_progress |= self.outgoing.bytes() > before;
+            has_progress |= parts.outgoing.bytes() > before;
         }
         if has_ended {
             self.attachments.retain(|attachment| !attachment.has_ended());
@@ -93,26 +94,25 @@ impl Connection {
         has_progress
     }
 
-    pub(super) fn on_mail(&mut self, mail: Mail) {
+    pub(super) fn on_mail(&mut self, parts: &mut Parts<'_>, mail: Mail) {
         match mail {
-            Mail::Frames(frames) => self.outgoing.push(frames),
             Mail::Run(command) => match command.read {
                 Read::Detach => {
-                    self.mailbox.end_command(false);
-                    self.detach(&command.reply);
+                    parts.mailbox.end_command(false);
+                    self.detach(parts, &command.reply);
                 }
                 _ => self.jobs.push_back(Job::Read(*command)),
             },
-            Mail::Attached(attached) => self.on_attached(attached),
+            Mail::Attached(attached) => self.on_attached(parts, attached),
             Mail::JobDone(done) => {
                 self.is_job_running = false;
-                self.on_job_done(*done);
+                self.on_job_done(parts, *done);
             }
             Mail::ResyncFailed { generation, is_session_gone } => {
                 if is_session_gone {
                     self.attachments.retain(|attachment| attachment.generation != generation);
                 } else {
-                    self.retry_resync(generation);
+                    self.retry_resync(parts, generation);
                 }
             }
             Mail::ResyncNow { generation } => {
@@ -120,16 +120,17 @@ impl Connection {
                     attachment.mode = Mode::Lagged;
                 }
             }
-            Mail::Close { frames, code, reason } => self.close(frames, code, reason),
+            // The connection has dealt with them.
+            Mail::Frames(_) | Mail::Close { .. } => {}
         }
     }
 
-    pub(super) fn detach(&mut self, reply: &ReplyTo) {
+    pub(super) fn detach(&mut self, parts: &mut Parts<'_>, reply: &ReplyTo) {
         self.attachments.retain(|attachment| Some(&attachment.session.id) != reply.session_id.as_ref());
-        self.outgoing.push(reply.success(None));
+        parts.outgoing.push(reply.success(None));
     }
 
-    fn on_attached(&mut self, attached: Box<Attached>) {
+    fn on_attached(&mut self, parts: &mut Parts<'_>, attached: Box<Attached>) {
         // The client may have detached, or attached anew, while the runner was asked.
         if attached.resync_of.is_some_and(|generation| self.attachment(generation).is_none()) {
             return;
@@ -137,22 +138,22 @@ impl Connection {
         match attached.frame {
             AttachFrame::Ready(ref frame) => {
                 let frame = frame.clone();
-                self.follow(*attached, frame);
+                self.follow(parts, *attached, frame);
             }
             AttachFrame::WithMessages { .. } => self.jobs.push_back(Job::Snapshot(attached)),
         }
     }
 
     /// Sends the frame, then follows the session from the new place.
-    fn follow(&mut self, attached: Attached, frame: Bytes) {
+    fn follow(&mut self, parts: &mut Parts<'_>, attached: Attached, frame: Bytes) {
         let Attached { session, mut subscription, replay, resync_of, is_away, .. } = attached;
         if resync_of.is_none() {
             // Only now: an attach is in flight as long as it holds something.
-            self.mailbox.end_command(true);
+            parts.mailbox.end_command(true);
         }
         // The runner has come while the hub answered for it: it tells the rest.
-        let is_outdated = is_away && !self.hub.is_away(&session.runner_id);
-        self.outgoing.push(frame);
+        let is_outdated = is_away && !parts.hub.is_away(&session.runner_id);
+        parts.outgoing.push(frame);
         self.jobs.retain(|job| !job.replays(&session));
         self.attachments.retain(|attachment| attachment.session.id != session.id);
         self.last_generation += 1;
@@ -172,27 +173,27 @@ impl Connection {
         self.attachments.push(Attachment { session, subscription, generation, mode });
     }
 
-    fn on_job_done(&mut self, done: JobDone) {
+    fn on_job_done(&mut self, parts: &mut Parts<'_>, done: JobDone) {
         match done {
             JobDone::Frames(frames) => {
-                self.mailbox.end_command(false);
-                self.outgoing.push(frames);
+                parts.mailbox.end_command(false);
+                parts.outgoing.push(frames);
             }
             JobDone::ReadFailed { reply, error, attaches } => {
-                self.mailbox.end_command(attaches);
-                self.outgoing.push(reply.error(&error));
+                parts.mailbox.end_command(attaches);
+                parts.outgoing.push(reply.error(&error));
                 if let Some(id) = reply.id {
                     self.finished.note(id_text(&id), Err(error));
                 }
             }
-            JobDone::Snapshot(attached) | JobDone::Attached(attached) => self.on_attached(attached),
+            JobDone::Snapshot(attached) | JobDone::Attached(attached) => self.on_attached(parts, attached),
             JobDone::Replayed { generation, frames, next, until } => {
                 let Some(attachment) = self.attachment(generation) else { return };
                 let session = Arc::clone(&attachment.session);
                 if next >= until {
                     attachment.mode = Mode::Live;
                 }
-                self.outgoing.push(frames);
+                parts.outgoing.push(frames);
                 if next < until {
                     self.jobs.push_back(Job::Replay { session, generation, after: next, until });
                 }
@@ -201,20 +202,20 @@ impl Connection {
                 if let Some(attachment) = self.attachment(generation) {
                     attachment.subscription.seq = after;
                 }
-                self.retry_resync(generation);
+                self.retry_resync(parts, generation);
             }
         }
     }
 
     /// Starts the next read when none runs and the client has room.
-    pub(super) fn start_job(&mut self) {
-        if self.is_job_running || self.outgoing.is_full() {
+    pub(super) fn start_job(&mut self, parts: &Parts<'_>) {
+        if self.is_job_running || parts.outgoing.is_full() {
             return;
         }
         let Some(job) = self.jobs.pop_front() else { return };
         self.is_job_running = true;
-        let (hub, mailbox) = (Arc::clone(&self.hub), Arc::clone(&self.mailbox));
-        self.hub.tasks.spawn(async move {
+        let (hub, mailbox) = (Arc::clone(parts.hub), Arc::clone(parts.mailbox));
+        parts.hub.tasks.spawn(async move {
             let done = job.run(&hub, &mailbox).await;
             mailbox.put(Mail::JobDone(Box::new(done)));
         });
@@ -224,10 +225,10 @@ impl Connection {
         self.attachments.iter_mut().find(|attachment| attachment.generation == generation)
     }
 
-    fn retry_resync(&mut self, generation: u64) {
+    fn retry_resync(&mut self, parts: &Parts<'_>, generation: u64) {
         let Some(attachment) = self.attachment(generation) else { return };
         attachment.mode = Mode::Resyncing;
-        let mailbox = Arc::downgrade(&self.mailbox);
+        let mailbox = Arc::downgrade(parts.mailbox);
         tokio::spawn(async move {
             tokio::time::sleep(RESYNC_RETRY).await;
             if let Some(mailbox) = mailbox.upgrade() {
@@ -244,7 +245,7 @@ impl Attachment {
     }
 
     /// Asks the runner where the session stands; if it is away, the hub has to read that itself.
-    fn start_resync(&mut self, hub: &Hub, mailbox: &Arc<Mailbox>) -> Option<Job> {
+    fn start_resync(&mut self, hub: &Arc<Hub>, mailbox: &Arc<Mailbox>) -> Option<Job> {
         self.mode = Mode::Resyncing;
         let (after, generation) = (self.subscription.seq, self.generation);
         let is_session_gone = self.session.is_over();
@@ -264,7 +265,7 @@ impl Job {
         matches!(self, Job::Replay { session: replayed, .. } if replayed.id == session.id)
     }
 
-    async fn run(self, hub: &Hub, mailbox: &Arc<Mailbox>) -> JobDone {
+    async fn run(self, hub: &Arc<Hub>, mailbox: &Arc<Mailbox>) -> JobDone {
         match self {
             Job::Read(HubCommand { reply, read: Read::AwayAttach { session, after } }) => {
                 match attach_away(hub, mailbox, session, AwayAttach::Asked { reply: &reply, after }).await {

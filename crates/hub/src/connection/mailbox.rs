@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
 use crate::clock::now_ms;
+use crate::principals::OWNER;
 use crate::reads::HubCommand;
 use crate::registry::SessionEntry;
 use crate::reply::ReplyTo;
@@ -24,6 +26,8 @@ const LAG_MEMORY_MS: i64 = 30_000;
 pub(crate) struct Mailbox {
     /// `c1`, `c2`…
     pub(crate) connection_id: Box<str>,
+    /// Who is connected.
+    pub(crate) principal: Arc<str>,
     waker: AtomicWaker,
     full: AtomicBool,
     state: Mutex<MailState>,
@@ -73,7 +77,7 @@ pub(crate) enum Mail {
     /// It is time to try a failed resync again.
     ResyncNow { generation: u64 },
     /// Last frames, then a close.
-    Close { frames: Bytes, code: u16, reason: &'static str },
+    Close { frames: Bytes, code: u16, reason: Cow<'static, str> },
 }
 
 /// A new place in a session's events, and what its client gets first.
@@ -122,9 +126,10 @@ pub(crate) enum JobDone {
 }
 
 impl Mailbox {
-    pub(crate) fn new(connection_id: String, bounds: MailBounds) -> Arc<Self> {
+    pub(crate) fn new(connection_id: String, principal: Arc<str>, bounds: MailBounds) -> Arc<Self> {
         Arc::new(Self {
             connection_id: connection_id.into_boxed_str(),
+            principal,
             waker: AtomicWaker::new(),
             full: AtomicBool::new(false),
             state: Mutex::default(),
@@ -168,7 +173,7 @@ impl Mailbox {
                 self.waiting_bytes.store(0, Ordering::Relaxed);
                 state.closed = true;
                 state.is_closing = true;
-                let reason = "the client does not read";
+                let reason = Cow::Borrowed("the client does not read");
                 state.items.push_back(Mail::Close { frames: Bytes::new(), code: 1013, reason });
             } else {
                 state.is_closing |= matches!(mail, Mail::Close { .. });
@@ -177,6 +182,16 @@ impl Mailbox {
         }
         self.full.store(true, Ordering::Release);
         self.waker.wake();
+    }
+
+    /// Leaves frames that may be lost; false, and they are, when more than `backlog_max` bytes wait already. Who notes
+    /// that wakes the mailbox after it: the speaker's `drained` is called when everything is taken.
+    pub(crate) fn offer(&self, frames: Bytes, backlog_max: usize) -> bool {
+        if self.held_bytes() > backlog_max {
+            return false;
+        }
+        self.put(Mail::Frames(frames));
+        true
     }
 
     /// Counts more bytes in. True when that is too much.
@@ -267,8 +282,8 @@ impl Mailbox {
 
     /// A mailbox for what the hub asks on its own account; nobody reads it.
     pub(crate) fn nobody() -> Arc<Self> {
-        let mailbox =
-            Self::new("hub".to_owned(), MailBounds { held_bytes_max: 0, stall_max: Duration::ZERO });
+        let bounds = MailBounds { held_bytes_max: 0, stall_max: Duration::ZERO };
+        let mailbox = Self::new("hub".to_owned(), OWNER.into(), bounds);
         mailbox.close();
         mailbox
     }
@@ -280,7 +295,7 @@ impl Mailbox {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
         let bounds = MailBounds { held_bytes_max: 1 << 20, stall_max: Duration::from_secs(1) };
-        Self::new("c0".to_owned(), bounds)
+        Self::new("c0".to_owned(), OWNER.into(), bounds)
     }
 }
 

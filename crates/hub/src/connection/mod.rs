@@ -3,10 +3,11 @@
 
 mod attachments;
 mod mailbox;
+mod mux;
 mod outgoing;
 mod socket;
+mod speaker;
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -15,23 +16,19 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use qd_link::net::BoxedIo;
-use qd_wire::PROTOCOL_VERSION;
-use qd_wire::mux::SystemEvent;
 use tokio::time::{Duration, Instant, Sleep};
 use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error as SocketError};
 use tungstenite::protocol::frame::coding::CloseCode;
 
-use crate::command::{self, Handled, Sender};
-use crate::finished::Finished;
 use crate::frame;
 use crate::registry::Hub;
-use crate::reply;
 pub(crate) use attachments::Attachment;
-use attachments::Job;
 pub(crate) use mailbox::{AttachFrame, Attached, JobDone, Mail, MailBounds, Mailbox};
+pub(crate) use mux::Mux;
 pub(crate) use outgoing::Outgoing;
 use socket::Socket;
+pub(crate) use speaker::{Parts, Speaker, TurnedAway};
 
 /// Messages read before others get a turn.
 const READS_PER_TURN_MAX: usize = 64;
@@ -44,23 +41,28 @@ const READ_PAUSE_BYTES: usize = 1 << 20;
 /// How long a closing connection waits for its peer.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-pub(crate) struct Connection {
+pub(crate) struct Connection<S: Speaker> {
     hub: Arc<Hub>,
-    number: u64,
+    seat: Seat,
     mailbox: Arc<Mailbox>,
     socket: Socket,
     outgoing: Outgoing,
-    attachments: Vec<Attachment>,
-    last_generation: u64,
-    jobs: VecDeque<Job>,
-    finished: Finished,
-    is_job_running: bool,
+    speaker: S,
     timer: Pin<Box<Sleep>>,
     last_heard: Instant,
     is_pinged: bool,
     /// The socket took nothing more the last time; when it does again, the peer is alive.
     is_write_blocked: bool,
     closing: Option<Closing>,
+}
+
+/// Where the connection is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Seat {
+    Mux(u64),
+    Pi(u64),
+    /// One too many of the pi-server face's.
+    TurnedAway,
 }
 
 /// What is left to do for a connection that ends.
@@ -79,31 +81,24 @@ enum Turn {
     Done,
 }
 
-impl Connection {
+impl<S: Speaker> Connection<S> {
     pub(crate) fn new(
         hub: Arc<Hub>,
-        number: u64,
+        seat: Seat,
         mailbox: Arc<Mailbox>,
+        mut speaker: S,
         stream: BoxedIo,
         read_ahead: Vec<u8>,
     ) -> Self {
         let mut outgoing = Outgoing::default();
-        outgoing.push(reply::system(SystemEvent::Connected {
-            protocol_version: PROTOCOL_VERSION.to_owned(),
-            server_version: hub.config.server_version.clone(),
-            connection_id: mailbox.connection_id.to_string(),
-        }));
+        speaker.greet(&mut Parts { hub: &hub, mailbox: &mailbox, outgoing: &mut outgoing });
         let limits = &hub.config.limits;
         Self {
-            number,
+            seat,
             mailbox,
-            socket: Socket::new(stream, read_ahead, limits.message_bytes_max),
+            socket: Socket::new(stream, read_ahead, S::message_bytes_max(&hub)),
             outgoing,
-            attachments: Vec::new(),
-            last_generation: 0,
-            jobs: VecDeque::new(),
-            finished: Finished::default(),
-            is_job_running: false,
+            speaker,
             timer: Box::pin(tokio::time::sleep(limits.ping_after)),
             last_heard: Instant::now(),
             is_pinged: false,
@@ -111,6 +106,12 @@ impl Connection {
             closing: None,
             hub,
         }
+    }
+
+    /// Makes it end before anything is read.
+    pub(crate) fn closed_with(mut self, code: u16, reason: &str) -> Self {
+        self.close(Bytes::new(), code, reason);
+        self
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
@@ -128,12 +129,14 @@ impl Connection {
         let mail = self.mailbox.take(READ_PAUSE_BYTES.saturating_sub(self.outgoing.bytes()));
         if self.closing.is_none() {
             // Mail is taken first and written last: an answer never overtakes events that came before it.
-            has_progress |= self.take_events();
+            let (speaker, mut parts) = self.parts();
+            has_progress |= speaker.take_events(&mut parts);
             has_progress |= !mail.is_empty();
             for item in mail {
                 self.on_mail(item);
             }
-            self.start_job();
+            let (speaker, mut parts) = self.parts();
+            speaker.after_mail(&mut parts);
         }
         let queued = self.outgoing.bytes();
         match self.write(cx) {
@@ -141,6 +144,11 @@ impl Connection {
             Err(_) => return Turn::Done,
         }
         self.mailbox.note_outgoing(self.outgoing.bytes(), self.outgoing.bytes() < queued);
+        if self.closing.is_none() && self.outgoing.is_empty() && self.mailbox.held_bytes() == 0 {
+            let (speaker, mut parts) = self.parts();
+            speaker.drained(&mut parts);
+            has_progress |= !self.outgoing.is_empty();
+        }
         if self.closing == Some(Closing::Flush) && self.outgoing.is_flushed() {
             self.closing = Some(Closing::Drain);
             has_progress = true;
@@ -184,21 +192,18 @@ impl Connection {
 
     fn on_message(&mut self, message: Message) {
         match message {
-            Message::Text(text) => {
-                let attachments = &self.attachments;
-                let (hub, mailbox, finished) = (&self.hub, &self.mailbox, &mut self.finished);
-                let mut sender = Sender { hub, mailbox, attachments, finished };
-                match command::handle(&mut sender, &text) {
-                    Handled::Reply(frame) => self.outgoing.push(frame),
-                    Handled::Sent => {}
-                    Handled::Read(read) => self.jobs.push_back(Job::Read(read)),
-                    Handled::Detach(reply) => self.detach(&reply),
+            Message::Text(text) => self.on_text(&text),
+            Message::Binary(bytes) => match std::str::from_utf8(&bytes) {
+                Ok(text) if S::TAKES_BINARY => self.on_text(text),
+                _ if S::TAKES_BINARY => {
+                    let frames = self.speaker.complaint("The message is not UTF-8");
+                    self.outgoing.push(frames);
                 }
-            }
-            Message::Binary(_) => {
-                self.outgoing
-                    .push(reply::system_error(None, "Binary frames are not understood; send JSON text"));
-            }
+                _ => {
+                    let frames = self.speaker.complaint("Binary frames are not understood; send JSON text");
+                    self.outgoing.push(frames);
+                }
+            },
             // The library has answered them, or there is nothing to answer.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
             Message::Close(close) => {
@@ -210,11 +215,34 @@ impl Connection {
         }
     }
 
+    fn on_text(&mut self, text: &str) {
+        let (speaker, mut parts) = self.parts();
+        speaker.on_text(&mut parts, text);
+    }
+
+    fn on_mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Frames(frames) => self.outgoing.push(frames),
+            Mail::Close { frames, code, reason } => self.close(frames, code, &reason),
+            mail => {
+                let (speaker, mut parts) = self.parts();
+                speaker.on_mail(&mut parts, mail);
+            }
+        }
+    }
+
+    /// The speaker, and what it may touch.
+    fn parts(&mut self) -> (&mut S, Parts<'_>) {
+        let Self { hub, mailbox, outgoing, speaker, .. } = self;
+        (speaker, Parts { hub, mailbox, outgoing })
+    }
+
     fn on_socket_error(&mut self, error: SocketError) -> Result<(), ()> {
         match error {
             SocketError::Capacity(CapacityError::MessageTooLong { size, max_size }) => {
                 let error = format!("The message is too big: {size} bytes, the most is {max_size}");
-                self.close(reply::system_error(None, &error), 1009, "message too big");
+                let frames = self.speaker.complaint(&error);
+                self.close(frames, 1009, "message too big");
                 Ok(())
             }
             SocketError::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => Err(()),
@@ -223,7 +251,8 @@ impl Connection {
                 Ok(())
             }
             SocketError::Utf8(_) => {
-                self.close(reply::system_error(None, "The message is not UTF-8"), 1007, "not UTF-8");
+                let frames = self.speaker.complaint("The message is not UTF-8");
+                self.close(frames, 1007, "not UTF-8");
                 Ok(())
             }
             _ => Err(()),
@@ -239,8 +268,7 @@ impl Connection {
 
     fn start_closing(&mut self) {
         self.closing = Some(Closing::Flush);
-        self.attachments = Vec::new();
-        self.jobs = VecDeque::new();
+        self.speaker.on_closing();
         self.timer.as_mut().reset(Instant::now() + CLOSE_GRACE);
     }
 
@@ -295,7 +323,7 @@ impl Connection {
     }
 }
 
-impl Future for Connection {
+impl<S: Speaker> Future for Connection<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -313,9 +341,14 @@ impl Future for Connection {
     }
 }
 
-impl Drop for Connection {
+impl<S: Speaker> Drop for Connection<S> {
     fn drop(&mut self) {
         self.mailbox.close();
-        self.hub.remove_connection(self.number);
+        self.speaker.on_end(&self.hub);
+        match self.seat {
+            Seat::Mux(number) => self.hub.remove_connection(number),
+            Seat::Pi(number) => self.hub.pi_connections.remove(number),
+            Seat::TurnedAway => self.hub.pi_connections.note_turned_away_gone(),
+        }
     }
 }

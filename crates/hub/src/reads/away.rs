@@ -48,15 +48,7 @@ pub(crate) async fn attach(
     let resume = if after.is_some_and(|after| after > seq) { Resume::Gap } else { Resume::Ok };
     let has_snapshot = resume == Resume::Gap || after.is_none();
     let replay = after.filter(|_| !has_snapshot).map(|after| (after, seq));
-    let data = AttachData {
-        resume,
-        seq,
-        replay_until: None,
-        state: SessionState { seq, ..state(hub, &session).await? },
-        pending_input: Vec::new(),
-        partial: None,
-        messages: None,
-    };
+    let data = as_of(hub, &session, resume, seq).await?;
     // The messages go before the closing brace of the data.
     let (before, rest) = match attach {
         AwayAttach::Asked { reply, .. } => {
@@ -78,6 +70,34 @@ pub(crate) async fn attach(
         AttachFrame::Ready(frame::text_of(&[&before, &rest]))
     };
     Ok(Box::new(Attached { session, subscription, frame, replay, resync_of, is_away: true }))
+}
+
+/// The same for one who follows nothing by it.
+pub(super) async fn attach_data(
+    hub: &Hub,
+    session: &SessionEntry,
+    after: Option<u64>,
+) -> Result<AttachData, StoreError> {
+    let seq = session.committed_seq();
+    let resume = if after.is_some_and(|after| after > seq) { Resume::Gap } else { Resume::Ok };
+    as_of(hub, session, resume, seq).await
+}
+
+async fn as_of(
+    hub: &Hub,
+    session: &SessionEntry,
+    resume: Resume,
+    seq: u64,
+) -> Result<AttachData, StoreError> {
+    Ok(AttachData {
+        resume,
+        seq,
+        replay_until: None,
+        state: SessionState { seq, ..state(hub, session).await? },
+        pending_input: Vec::new(),
+        partial: None,
+        messages: None,
+    })
 }
 
 /// How the session stood when the hub last heard of it.
@@ -109,6 +129,8 @@ pub(super) async fn state(hub: &Hub, session: &SessionEntry) -> Result<SessionSt
         capabilities: Vec::new(),
         unknown_events: None,
         process: None,
+        created_at: Some(row.created_at),
+        native_model: None,
     })
 }
 
@@ -123,7 +145,7 @@ async fn stored(hub: &Hub, session: &SessionEntry) -> Result<Arc<HubSession>, St
 }
 
 /// Deletes a session here, and leaves word for its runner. An error says what to do.
-pub(super) async fn bury(hub: &Hub, session: &Arc<SessionEntry>) -> Result<(), String> {
+pub(super) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<(), String> {
     let _alone = session.burying.lock().await;
     if session.is_over() {
         return Ok(());

@@ -12,6 +12,7 @@ use tokio::time::{Duration, sleep};
 
 use super::{Hub, Runner, SessionEntry};
 use crate::connection::{Mail, Mailbox};
+use crate::faces::pi_server::SessionNews;
 use crate::reply;
 
 /// How often clients are told of runners. When a hub with many of both starts, all runners change at once, and each
@@ -81,7 +82,16 @@ impl Hub {
 
     /// Tells the clients that have asked for the list of sessions that a line of it has changed. Not everybody:
     /// with many clients and busy sessions this would be most of what the hub sends.
-    pub(crate) fn tell_session(&self, entry: &SessionEntry, change: SessionChange) {
+    pub(crate) fn tell_session(self: &Arc<Self>, entry: &SessionEntry, change: SessionChange) {
+        let news = match change {
+            SessionChange::Closed => Some(SessionNews::Closed),
+            SessionChange::Deleted => Some(SessionNews::Deleted),
+            // Said where it is known whether it is really new.
+            SessionChange::Created | SessionChange::Updated => None,
+        };
+        if let Some(news) = news {
+            self.pi_server.session_news(self, &entry.id, news);
+        }
         let watching = lock(&self.news.watching);
         if watching.is_empty() {
             return;
@@ -127,6 +137,7 @@ mod tests {
 
     use super::*;
     use crate::config::HubConfig;
+    use crate::principals::Principal;
     use crate::registry::Stored;
     use crate::{LoginCodes, OwnerToken};
 
@@ -148,7 +159,7 @@ mod tests {
     async fn runners_that_change_together_are_told_together() {
         let directory = tempfile::tempdir().unwrap();
         let hub = hub(&directory);
-        let (_, mailbox) = hub.add_connection().unwrap();
+        let (_, mailbox) = hub.add_connection(&Principal::owner()).unwrap();
         let (one, two) = (hub.runner_or_new(&Arc::from("one")), hub.runner_or_new(&Arc::from("two")));
         for _ in 0..10 {
             hub.tell_runner(&one);
@@ -172,8 +183,8 @@ mod tests {
     async fn only_who_watches_is_told_of_sessions_and_nobody_who_has_gone() {
         let directory = tempfile::tempdir().unwrap();
         let hub = hub(&directory);
-        let (number, watching) = hub.add_connection().unwrap();
-        let (_, other) = hub.add_connection().unwrap();
+        let (number, watching) = hub.add_connection(&Principal::owner()).unwrap();
+        let (_, other) = hub.add_connection(&Principal::owner()).unwrap();
         let entry = hub.session_or_new("s", &Arc::from("r"));
         hub.show_sessions(&watching);
         hub.tell_session(&entry, SessionChange::Updated);
@@ -186,7 +197,7 @@ mod tests {
     async fn a_failing_store_is_told_once_and_over_when_no_link_waits() {
         let directory = tempfile::tempdir().unwrap();
         let hub = hub(&directory);
-        let (_, mailbox) = hub.add_connection().unwrap();
+        let (_, mailbox) = hub.add_connection(&Principal::owner()).unwrap();
         hub.note_store_failure(&StoreError::Full);
         hub.note_store_failure(&StoreError::Full);
         assert_eq!(frames(&mailbox).len(), 1);

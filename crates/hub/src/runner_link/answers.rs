@@ -9,10 +9,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::refusals::belongs_to;
+use crate::ask::Answered;
 use crate::connection::{AttachFrame, Attached, Mail};
 use crate::frame;
 use crate::head::{Fields, json_string};
-use crate::pending::{Pending, PendingKind};
+use crate::pending::{AnswerTo, Pending, PendingKind};
 use crate::registry::{Hub, SessionEntry};
 use crate::reply;
 
@@ -57,7 +58,7 @@ impl Answer {
     /// Whether what the hub does with this answer depends on the records before it.
     pub(super) fn needs_store(&self) -> bool {
         match self.pending.kind {
-            PendingKind::Attach { .. } | PendingKind::Create => self.success,
+            PendingKind::Attach { .. } | PendingKind::Create | PendingKind::InOrder => self.success,
             PendingKind::Resync { .. } | PendingKind::ResyncAll => true,
             PendingKind::Delete => self.deletes(),
             PendingKind::Plain | PendingKind::Barrier(_) => false,
@@ -73,68 +74,114 @@ impl Answer {
     }
 
     /// The link ends before what the answer depends on is stored.
-    pub(super) fn give_up(self, hub: &Hub) {
+    pub(super) fn give_up(self, hub: &Arc<Hub>) {
         if !self.needs_store() {
             return self.deliver(hub, None);
         }
         let error = "The connection of the runner ended while the hub could not store its events; ask again";
-        self.pending.fail(error, true);
+        self.pending.fail(hub, error, true);
     }
 
     /// Passes the answer on. Called in the order of the link's stream; `entry` is the session it is about.
-    pub(super) fn deliver(self, hub: &Hub, entry: Option<&Arc<SessionEntry>>) {
+    pub(super) fn deliver(self, hub: &Arc<Hub>, entry: Option<&Arc<SessionEntry>>) {
+        if let PendingKind::Create = self.pending.kind
+            && !self.success
+            && let Some(runner) = hub.runner(&self.pending.runner_id)
+        {
+            runner.note_failed_create();
+        }
+        if let AnswerTo::Face { .. } = self.pending.to {
+            return self.deliver_to_face(hub);
+        }
         match self.pending.kind {
-            PendingKind::Plain | PendingKind::Delete => self.pass(),
-            PendingKind::Attach { .. } if !self.success => self.pass(),
-            PendingKind::Create if !self.success => {
-                if let Some(runner) = hub.runner(&self.pending.runner_id) {
-                    runner.note_failed_create();
-                }
-                self.pass();
-            }
+            PendingKind::Plain | PendingKind::Delete | PendingKind::InOrder => self.pass(hub),
+            PendingKind::Attach { .. } | PendingKind::Create if !self.success => self.pass(hub),
             PendingKind::ResyncAll => self.resync_all(entry),
             PendingKind::Attach { .. } | PendingKind::Create | PendingKind::Resync { .. } => {
                 self.attach(hub, entry);
             }
-            PendingKind::Barrier(_) => self.after_barrier(),
+            PendingKind::Barrier(_) => self.after_barrier(hub),
         }
     }
 
-    /// The same for a session that the hub has deleted now, or could not.
-    pub(super) fn deliver_deleted(self, result: Result<(), StoreError>) {
-        match result {
-            Ok(()) if self.success => self.pass(),
-            Ok(()) => {
-                let frame = self.pending.reply.success(None);
-                self.pending.answer(Mail::Frames(frame));
+    /// Gives a face the answer, after what it depends on.
+    fn deliver_to_face(self, hub: &Arc<Hub>) {
+        match &self.pending.kind {
+            PendingKind::Barrier(_) => return self.after_barrier(hub),
+            PendingKind::Create if self.success => {
+                // Usually its first record has made it known.
+                let session_id = answered(&self.tail).and_then(|answered| answered.session_id);
+                let entry = session_id.map(|id| hub.session_or_new(&id, &self.pending.runner_id));
+                if let Some(entry) = entry.filter(|entry| entry.runner_id != self.pending.runner_id) {
+                    let error = belongs_to(&entry.id, &entry.runner_id);
+                    return self.pending.fail(hub, &error, false);
+                }
             }
+            _ => {}
+        }
+        self.pass(hub);
+    }
+
+    /// The same for a session that the hub has deleted now, or could not.
+    pub(super) fn deliver_deleted(self, hub: &Arc<Hub>, result: Result<(), StoreError>) {
+        match result {
+            Ok(()) if self.success => self.pass(hub),
+            Ok(()) => match self.pending.to {
+                AnswerTo::Client { mailbox, reply } => {
+                    mailbox.end_command(false);
+                    mailbox.put(Mail::Frames(reply.success(None)));
+                }
+                AnswerTo::Face { session_id, on_answer, .. } => {
+                    let session_id = session_id.map(|session_id| session_id.to_string());
+                    let runner_id = Some(self.pending.runner_id);
+                    on_answer(hub, Answered { success: true, session_id, runner_id, ..Answered::default() });
+                }
+            },
             Err(error) => {
                 let text = format!(
                     "The runner has deleted the session, but the hub cannot delete its copy: {error}"
                 );
-                self.pending.fail(&text, false);
+                self.pending.fail(hub, &text, false);
             }
         }
     }
 
-    fn pass(self) {
-        let frame = reply::spliced_response(self.pending.reply.id.as_deref(), &self.tail);
-        self.pending.answer(Mail::Frames(frame));
+    fn pass(self, hub: &Arc<Hub>) {
+        match self.pending.to {
+            AnswerTo::Client { mailbox, reply } => {
+                let frame = reply::spliced_response(reply.id.as_deref(), &self.tail);
+                mailbox.end_command(self.pending.kind.attaches());
+                mailbox.put(Mail::Frames(frame));
+            }
+            AnswerTo::Face { cmd, session_id, on_answer } => {
+                let mut answered = answered(&self.tail).unwrap_or_else(|| {
+                    tracing::error!(cmd, "the runner's answer cannot be read");
+                    Answered::failure("The runner's answer cannot be read; look at the session")
+                });
+                answered.session_id =
+                    answered.session_id.or_else(|| session_id.map(|session_id| session_id.to_string()));
+                answered.runner_id = Some(self.pending.runner_id);
+                on_answer(hub, answered);
+            }
+        }
     }
 
-    fn after_barrier(self) {
-        if self.success {
-            if let PendingKind::Barrier(command) = self.pending.kind {
-                self.pending.mailbox.put(Mail::Run(command));
-            }
-            return;
+    fn after_barrier(self, hub: &Arc<Hub>) {
+        if !self.success {
+            let error = self.error();
+            let error = error.as_deref().unwrap_or("The dependencies are not met");
+            return self.pending.fail(hub, error, false);
         }
-        let error = self.error();
-        self.pending.fail(error.as_deref().unwrap_or("The dependencies are not met"), false);
+        let PendingKind::Barrier(command) = self.pending.kind else { return };
+        match self.pending.to {
+            AnswerTo::Client { mailbox, .. } => mailbox.put(Mail::Run(command)),
+            AnswerTo::Face { on_answer, .. } => command.run_for_face(hub, on_answer),
+        }
     }
 
     /// Subscribes the asker at this point of the stream and hands it the answer.
-    fn attach(self, hub: &Hub, entry: Option<&Arc<SessionEntry>>) {
+    fn attach(self, hub: &Arc<Hub>, entry: Option<&Arc<SessionEntry>>) {
+        let Some((mailbox, reply)) = self.pending.client() else { return };
         let text = format!("{{{}", self.tail);
         let body = serde_json::from_str::<AnswerBody<'_>>(&text);
         let read = body.as_ref().ok().and_then(|body| {
@@ -142,10 +189,10 @@ impl Answer {
             let head: AttachHead = serde_json::from_str(data.get()).ok()?;
             Some((body, data, head))
         });
-        let Some((body, data, head)) = read else { return self.attach_unreadable() };
+        let Some((body, data, head)) = read else { return self.attach_unreadable(hub) };
         let session_id = head.session_id.clone().or_else(|| body.session_id.clone());
-        let session_id = session_id.or_else(|| self.pending.reply.session_id.as_deref().map(str::to_owned));
-        let Some(session_id) = session_id else { return self.attach_unreadable() };
+        let session_id = session_id.or_else(|| reply.session_id.as_deref().map(str::to_owned));
+        let Some(session_id) = session_id else { return self.attach_unreadable(hub) };
 
         let entry = match entry.filter(|entry| *entry.id == *session_id) {
             Some(entry) => Arc::clone(entry),
@@ -154,9 +201,9 @@ impl Answer {
         if entry.runner_id != self.pending.runner_id {
             let error = belongs_to(&session_id, &entry.runner_id);
             tracing::warn!(runner = %self.pending.runner_id, error, "an answer about another's session is refused");
-            return self.pending.fail(&error, false);
+            return self.pending.fail(hub, &error, false);
         }
-        let mut subscription = entry.ring.subscribe(Arc::clone(&self.pending.mailbox));
+        let mut subscription = entry.ring.subscribe(Arc::clone(mailbox));
         // The stored answer to a repeated create is of the past: what came since is replayed.
         let until = subscription.seq.max(head.seq);
         subscription.seq = head.seq;
@@ -185,7 +232,7 @@ impl Answer {
             None => {
                 // The data is an object; its closing brace is where the messages go in.
                 let data_end = data.get().as_ptr() as usize - text.as_ptr() as usize + data.get().len() - 1;
-                let mut before = reply::response_start(self.pending.reply.id.as_deref());
+                let mut before = reply::response_start(reply.id.as_deref());
                 before.extend_from_slice(&text.as_bytes()[1..data_end]);
                 (before, text.as_bytes()[data_end..].to_vec())
             }
@@ -204,7 +251,7 @@ impl Answer {
             is_away: false,
         }));
         // It stays in flight until the connection follows the session.
-        self.pending.mailbox.put(mail);
+        mailbox.put(mail);
     }
 
     /// Tells all who follow a session how it stands, now that its runner is back.
@@ -223,15 +270,24 @@ impl Answer {
         entry.ring.publish(frame::text(&text), None);
     }
 
-    fn attach_unreadable(self) {
+    fn attach_unreadable(self, hub: &Arc<Hub>) {
+        let Some((mailbox, reply)) = self.pending.client() else { return };
         if let PendingKind::Resync { generation, .. } = self.pending.kind {
             // A refusal is final when the session is gone; anything else is tried again.
             let is_session_gone = self.is_session_gone();
-            return self.pending.mailbox.put(Mail::ResyncFailed { generation, is_session_gone });
+            return mailbox.put(Mail::ResyncFailed { generation, is_session_gone });
         }
-        tracing::error!(cmd = %self.pending.reply.cmd, "the runner's answer is no attach; passed on as it is");
-        self.pass();
+        tracing::error!(cmd = %reply.cmd, "the runner's answer is no attach; passed on as it is");
+        self.pass(hub);
     }
+}
+
+/// An answer as a face reads it.
+fn answered(tail: &str) -> Option<Answered> {
+    let mut text = String::with_capacity(tail.len() + 1);
+    text.push('{');
+    text.push_str(tail);
+    serde_json::from_str(&text).ok()
 }
 
 /// What the answer says went wrong.

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use qd_store::RecordIn;
+use qd_wire::event::NATIVE;
 
 use super::hello::SESSION_ID_BYTES_MAX;
+use super::natives::{NativeFrames, Natives};
 use super::refusals::{Refusals, belongs_to};
 use super::{Outbox, RunnerIdentity};
 use crate::config::PlantedBug;
@@ -24,6 +26,11 @@ pub(super) enum Step {
         frames: Bytes,
         records: Vec<RecordIn>,
         notes: Vec<Note>,
+    },
+    /// Events for the pi-server face alone.
+    Natives {
+        entry: Arc<SessionEntry>,
+        natives: Natives,
     },
     /// The runner has sent what the hub has: tell it how far that goes.
     Ack {
@@ -54,6 +61,7 @@ struct Group {
     records: Vec<Mark>,
     notes: Vec<Note>,
     ack: Option<u64>,
+    natives: NativeFrames,
 }
 
 /// Where a record's text stands in its group.
@@ -194,6 +202,12 @@ impl Splitter<'_> {
         }
         let resends_count = self.hub.config.planted_bug == Some(PlantedBug::ResendWithoutDedupe);
         let group = &mut self.groups[self.current];
+        if head.seq.is_none() && head.event == NATIVE {
+            if !group.natives.push(&group.entry.id, &head.tail, self.is_local) {
+                tracing::warn!(session = %group.entry.id, "a native event of the runner is no object; skipped");
+            }
+            return;
+        }
         match group.admit(head.seq, resends_count) {
             Admission::Take => {}
             Admission::Skip => return,
@@ -213,7 +227,7 @@ impl Splitter<'_> {
         }
         // A record from the spool may be older than what the runner said of the session in its hello.
         let is_history = head.seq.is_some_and(|seq| group.entry.is_described(seq));
-        let note = effects::note(&head.event, &head.tail);
+        let note = effects::note(&head.event, &head.tail, head.seq);
         group.notes.extend(note.filter(|note| !(is_history && note.is_of_a_moment())));
     }
 
@@ -258,7 +272,8 @@ impl Splitter<'_> {
         // The first session of a block usually has all of it.
         let capacity = if self.groups.is_empty() { self.capacity } else { 0 };
         let out = BytesMut::with_capacity(capacity);
-        self.groups.push(Group { entry, out, records: Vec::new(), notes: Vec::new(), ack: None });
+        let natives = NativeFrames::default();
+        self.groups.push(Group { entry, out, records: Vec::new(), notes: Vec::new(), ack: None, natives });
         true
     }
 
@@ -306,10 +321,13 @@ impl Splitter<'_> {
     /// Turns what is collected into steps.
     fn flush(&mut self) {
         for group in self.groups.drain(..) {
-            let Group { entry, out, records, notes, ack } = group;
+            let Group { entry, out, records, notes, ack, natives } = group;
+            let natives = natives.finish();
+            let natives = natives.map(|natives| Step::Natives { entry: Arc::clone(&entry), natives });
             // An ack names records of this very block too, so it comes after their commit.
             let ack = ack.map(|seq| Step::Ack { entry: Arc::clone(&entry), seq });
             if out.is_empty() {
+                self.steps.extend(natives);
                 self.steps.extend(ack);
                 continue;
             }
@@ -320,6 +338,7 @@ impl Splitter<'_> {
             });
             let records = records.collect();
             self.steps.push(Step::Frames { entry, frames, records, notes });
+            self.steps.extend(natives);
             self.steps.extend(ack);
         }
         self.by_session.clear();

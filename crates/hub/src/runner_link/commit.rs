@@ -12,6 +12,7 @@ use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answer;
+use super::natives::Natives;
 use super::{LinkState, Outbox};
 use crate::effects::{self, Note};
 use crate::registry::{Hub, SessionEntry};
@@ -31,6 +32,10 @@ pub(super) enum Commit {
         frames: Bytes,
         records: Vec<RecordIn>,
         notes: Vec<Note>,
+    },
+    Natives {
+        entry: Arc<SessionEntry>,
+        natives: Natives,
     },
     Ack {
         entry: Arc<SessionEntry>,
@@ -52,6 +57,7 @@ impl Commit {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Commit::Frames { frames, .. } => frames.len(),
+            Commit::Natives { natives, .. } => natives.frames.len(),
             Commit::Answer { answer, .. } | Commit::Forget { answer: Some(answer), .. } => answer.tail.len(),
             Commit::Ack { .. } | Commit::Forget { answer: None, .. } => 0,
         }
@@ -71,6 +77,10 @@ enum Stored {
         frames: Bytes,
         seq: Option<u64>,
         notes: Vec<Note>,
+    },
+    Natives {
+        entry: Arc<SessionEntry>,
+        natives: Natives,
     },
     Ack {
         entry: Arc<SessionEntry>,
@@ -151,7 +161,10 @@ impl Committer {
             let commit = match piece.it {
                 Stored::Answer { entry, answer } => Commit::Answer { entry, answer },
                 Stored::Forget { entry, answer } => Commit::Forget { entry, answer },
-                Stored::Frames { entry, .. } | Stored::Ack { entry, .. } | Stored::Dropped { entry } => {
+                Stored::Frames { entry, .. }
+                | Stored::Natives { entry, .. }
+                | Stored::Ack { entry, .. }
+                | Stored::Dropped { entry } => {
                     entry.settle_one();
                     continue;
                 }
@@ -291,6 +304,10 @@ impl Committer {
                 }
                 entry
             }
+            Stored::Natives { entry, natives } => {
+                self.hub.pi_server.native(&entry, &natives.frames, natives.count);
+                entry
+            }
             Stored::Ack { entry, seq } => {
                 self.outbox.ack(&entry.id, seq);
                 entry
@@ -307,7 +324,7 @@ impl Committer {
                 entry.end();
                 self.hub.tell_session(&entry, SessionChange::Deleted);
                 if let Some(answer) = answer {
-                    answer.deliver_deleted(result);
+                    answer.deliver_deleted(&self.hub, result);
                 } else if let Err(error) = result {
                     tracing::error!(%error, session = %entry.id, "a session of an earlier life stays stored");
                 }
@@ -322,9 +339,9 @@ impl Committer {
 }
 
 /// A piece that cannot be committed before its link ends.
-pub(super) fn give_up(hub: &Hub, commit: Commit) {
+pub(super) fn give_up(hub: &Arc<Hub>, commit: Commit) {
     let entry = match commit {
-        Commit::Frames { entry, .. } | Commit::Ack { entry, .. } => entry,
+        Commit::Frames { entry, .. } | Commit::Natives { entry, .. } | Commit::Ack { entry, .. } => entry,
         Commit::Answer { entry, answer } => {
             answer.give_up(hub);
             entry
@@ -342,7 +359,7 @@ pub(super) fn give_up(hub: &Hub, commit: Commit) {
     entry.settle_one();
 }
 
-fn pass_early(hub: &Hub, entry: &Arc<SessionEntry>, answer: Answer) {
+fn pass_early(hub: &Arc<Hub>, entry: &Arc<SessionEntry>, answer: Answer) {
     answer.deliver(hub, Some(entry));
     entry.settle_one();
 }
@@ -360,6 +377,7 @@ fn collect(commit: Queued<Commit>, batch: &mut Vec<RecordIn>, pieces: &mut Vec<Q
             batch.append(&mut records);
             Stored::Frames { entry, frames, seq, notes }
         }
+        Commit::Natives { entry, natives } => Stored::Natives { entry, natives },
         Commit::Ack { entry, seq } => Stored::Ack { entry, seq },
         Commit::Answer { entry, answer } => Stored::Answer { entry, answer },
         Commit::Forget { entry, answer } => Stored::Forget { entry, answer },

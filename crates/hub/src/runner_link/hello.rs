@@ -11,8 +11,10 @@ use qd_wire::link::{LinkLine, RefusedSession, RunnerHello, RunnerWelcome, Welcom
 use super::ingest::{Ended, Ingest};
 use super::refusals::belongs_to;
 use super::{Link, line_of};
+use crate::ask::watch;
 use crate::clock::now_ms;
 use crate::command::{request_resync_of_all, send_waiting};
+use crate::effects;
 use crate::head::json_string;
 use crate::registry::{Hub, Runner};
 
@@ -61,6 +63,13 @@ impl Ingest {
         tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has come");
         self.hub.tell_runner(&runner);
         send_waiting(&self.hub, &runner, None);
+        // Who follows a session from now on finds the link.
+        for entry in self.hub.sessions_of(&runner.id) {
+            if self.hub.pi_server.is_watched(&entry.id) {
+                watch(&self.hub, &entry, true);
+            }
+        }
+        self.hub.pi_server.runner_is_back(&self.hub, &runner.id);
         for entry in self.hub.sessions_of(&runner.id) {
             let is_followed = entry.ring.subscriber_count() > 0 && !entry.is_orphan.load(Ordering::Relaxed);
             if is_followed {
@@ -116,7 +125,7 @@ impl Ingest {
             };
             entry.is_orphan.store(false, Ordering::Relaxed);
             if let Some(state) = &session.state {
-                entry.describe(state.status, state.pending_input.len(), state.seq);
+                effects::describe(&self.hub, &entry, state.status, state.pending_input.len(), state.seq);
             } else if entry.status() == SessionStatus::Starting {
                 entry.set_status(SessionStatus::Dormant);
             }

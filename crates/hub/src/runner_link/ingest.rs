@@ -158,6 +158,14 @@ impl Ingest {
                 entry.begin_one();
                 self.commit(Commit::Frames { entry, frames, records, notes }).await
             }
+            Step::Natives { entry, natives } => {
+                if entry.is_settled() {
+                    self.hub.pi_server.native(&entry, &natives.frames, natives.count);
+                    return Ok(());
+                }
+                entry.begin_one();
+                self.commit(Commit::Natives { entry, natives }).await
+            }
             Step::Ack { entry, seq } => {
                 if entry.is_settled() {
                     self.link.outbox.ack(&entry.id, seq);
@@ -211,7 +219,7 @@ impl Ingest {
 
     /// Queues a piece for its commit, as soon as there is room for its bytes.
     async fn commit(&self, commit: Commit) -> Result<(), Ended> {
-        let Some(room) = self.room_for(&commit).await else {
+        let Some(room) = self.room_for(commit.bytes()).await else {
             give_up(&self.hub, commit);
             return Err(Ended);
         };
@@ -222,8 +230,8 @@ impl Ingest {
     }
 
     /// `None` when the link is to end and there is still no room, since the store fails for other links.
-    async fn room_for(&self, commit: &Commit) -> Option<OwnedSemaphorePermit> {
-        let units = (commit.bytes() / COMMIT_UNIT_BYTES + 1).min(COMMIT_UNITS_MAX);
+    async fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = (bytes / COMMIT_UNIT_BYTES + 1).min(COMMIT_UNITS_MAX);
         let room = Arc::clone(&self.hub.commit_room);
         // Nobody closes it, and who holds some of it is in a queue that is worked off: this cannot wait for itself.
         let room = room.acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
@@ -296,10 +304,11 @@ impl Ingest {
         if runner.leave(&self.link) {
             tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has gone");
             self.hub.tell_runner(&runner);
+            self.hub.pi_server.runner_gone(&self.hub, &runner.id);
         }
         for pending in self.hub.pending.remove_of_link(&self.link.outbox) {
             let error = format!("Runner {} went away before it answered", runner.id);
-            pending.fail(&error, true);
+            pending.fail(&self.hub, &error, true);
         }
     }
 }

@@ -6,6 +6,7 @@ mod block;
 mod commit;
 mod hello;
 mod ingest;
+mod natives;
 mod outbox;
 mod refusals;
 

@@ -6,7 +6,7 @@ use qd_wire::data::RunnerStatus;
 use super::*;
 use crate::config::HubConfig;
 use crate::connection::Mailbox;
-use crate::pending::{Pending, PendingKind};
+use crate::pending::{AnswerTo, Pending, PendingKind};
 use crate::registry::Stored;
 use crate::reply::ReplyTo;
 use crate::{LoginCodes, OwnerToken};
@@ -26,8 +26,10 @@ fn identity() -> RunnerIdentity {
 
 fn pending(link: &Arc<Outbox>) -> Pending {
     Pending {
-        mailbox: Mailbox::for_tests(),
-        reply: ReplyTo { id: None, cmd: "prompt".into(), session_id: None, runner_id: None },
+        to: AnswerTo::Client {
+            mailbox: Mailbox::for_tests(),
+            reply: ReplyTo { id: None, cmd: "prompt".into(), session_id: None, runner_id: None },
+        },
         runner_id: Arc::from("r"),
         link: Arc::clone(link),
         mutating: false,

@@ -90,7 +90,11 @@ impl World {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let mut client = self.silent_client().await;
+        self.client_as(TOKEN).await
+    }
+
+    pub(crate) async fn client_as(&self, token: &str) -> Client {
+        let mut client = self.try_client_as(token).await.unwrap();
         let connected = client.next().await;
         assert_eq!(connected["type"], "connected");
         client
@@ -98,13 +102,22 @@ impl World {
 
     /// A client that has not read its first frame.
     pub(crate) async fn silent_client(&self) -> Client {
+        self.try_client_as(TOKEN).await.unwrap()
+    }
+
+    /// A client that has not read its first frame; `None` when it is not let in.
+    pub(crate) async fn try_client_as(&self, token: &str) -> Option<Client> {
+        self.try_client_at("/ws/mux", token).await
+    }
+
+    pub(crate) async fn try_client_at(&self, path: &str, token: &str) -> Option<Client> {
         let stream = TcpStream::connect(self.address).await.unwrap();
-        let mut request = format!("ws://{}/ws/mux", self.address).into_client_request().unwrap();
-        request.headers_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
+        let mut request = format!("ws://{}{path}", self.address).into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
         let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
         let (socket, _) =
-            tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await.unwrap();
-        Client { socket }
+            tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await.ok()?;
+        Some(Client { socket })
     }
 
     pub(crate) async fn http(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String, String) {

@@ -4,7 +4,7 @@ use qd_link::client::{MuxClient, Request};
 use qd_wire::command::InputResponseParams;
 use qd_wire::{Command, InputRequest};
 
-use crate::approval;
+use crate::approval::{self, Given};
 use crate::arguments::{ApproveArguments, DenyArguments};
 use crate::error::CliError;
 use crate::output::{Output, Style};
@@ -19,10 +19,19 @@ pub(crate) async fn approve(
     let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
-    let answer = approval::approval(&request, arguments.value.as_deref()).map_err(|problem| {
+    let given = Given {
+        value: arguments.value.as_deref(),
+        answers: arguments.answers.as_deref(),
+        pairs: &arguments.answer,
+    };
+    let answer = approval::approval(&request, given).map_err(|problem| {
+        let words = match request {
+            InputRequest::Interview { .. } => "--answer KEY=VALUE …",
+            _ => "--value VALUE",
+        };
         // Who does not say what cannot have read the question.
         CliError::usage(format!("{problem}\n{}", approval::show(&request, Style::PLAIN).trim_end()))
-            .hint(format!("qd approve {session_id} {} --value VALUE", request.request_id()))
+            .hint(format!("qd approve {session_id} {} {words}", request.request_id()))
     })?;
     send(&client, output, &session_id, &request, answer, "approved").await
 }

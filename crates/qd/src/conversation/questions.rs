@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::input::InputOutcome;
+use qd_wire::{InputRequest, JsonObject};
 
 use crate::approval;
 use crate::output::{Style, harmless, one_line};
@@ -20,9 +20,28 @@ pub(super) struct Asking {
     pub(super) style: Style,
 }
 
+/// What a typed line came to.
+#[derive(Debug, PartialEq)]
+pub(super) enum Typed {
+    /// The question is answered.
+    Answer(Box<InputResponseParams>),
+    /// One question of a form is answered; the text puts the next.
+    Next(String),
+}
+
+/// How far the form that is the first open question has come.
+#[derive(Debug, Default)]
+struct Form {
+    request_id: String,
+    /// The question that is put.
+    index: usize,
+    answers: JsonObject,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: VecDeque<InputRequest>,
+    form: Form,
     /// The last question answered here, whose end is no news.
     answered: Option<String>,
     /// The question shown ended without us; what is typed now may have been begun as its answer.
@@ -107,19 +126,46 @@ impl Questions {
         ))
     }
 
-    /// The answer in a line typed at the first question; an error is a text to show.
-    pub(super) fn answer(&mut self, line: &str) -> Result<InputResponseParams, String> {
+    /// What a line typed at the first question means; an error is a text to show.
+    pub(super) fn answer(&mut self, line: &str) -> Result<Typed, String> {
         let Some(request) = self.open.front() else { return Err(String::new()) };
-        let params = approval::typed_answer(request, line)
-            .map_err(|problem| format!("{}\n[{}] ", harmless(&problem), approval::choices(request)))?;
+        let params = match request {
+            InputRequest::Interview { questions, .. } if line.trim() != approval::CANCEL_WORD => {
+                if self.form.request_id != request.request_id() {
+                    self.form = Form { request_id: request.request_id().to_owned(), ..Form::default() };
+                }
+                if let Some(question) = questions.get(self.form.index) {
+                    let answer = approval::typed_in_form(question, line.trim()).map_err(|problem| {
+                        format!(
+                            "{}\n{}",
+                            harmless(&problem),
+                            approval::put_question(questions, self.form.index)
+                        )
+                    })?;
+                    self.form.answers.extend(answer.map(|answer| (question.id.clone(), answer)));
+                    self.form.index += 1;
+                }
+                if self.form.index < questions.len() {
+                    return Ok(Typed::Next(approval::put_question(questions, self.form.index)));
+                }
+                approval::form_answer(request, std::mem::take(&mut self.form).answers)
+            }
+            _ => approval::typed_answer(request, line)
+                .map_err(|problem| format!("{}\n[{}] ", harmless(&problem), approval::choices(request)))?,
+        };
         self.answered = Some(request.request_id().to_owned());
         self.open.pop_front();
-        Ok(params)
+        Ok(Typed::Answer(Box::new(params)))
     }
 
-    /// The first question, with what may be typed.
+    /// The first question, with what may be typed; of a form, where it stands.
     fn put(&self, asking: Asking) -> String {
         match self.open.front() {
+            Some(request @ InputRequest::Interview { questions, .. }) => {
+                let is_begun = self.form.request_id == request.request_id();
+                let index = if is_begun { self.form.index } else { 0 };
+                approval::show_title(request, asking.style) + &approval::put_question(questions, index)
+            }
             Some(request) => {
                 format!("{}[{}] ", approval::show(request, asking.style), approval::choices(request))
             }
@@ -147,12 +193,38 @@ mod tests {
         let mut shown =
             vec![questions.ask(&confirm("a"), "s1", asking), questions.ask(&confirm("b"), "s1", asking)];
         shown.push(questions.answer("what").unwrap_err());
-        assert_eq!(questions.answer("y").unwrap().confirmed, Some(true));
+        let Typed::Answer(answer) = questions.answer("y").unwrap() else { panic!("a question of its own") };
+        assert_eq!(answer.confirmed, Some(true));
         shown.push(questions.resolved("a", Some(InputOutcome::Answered), asking));
         shown.push(questions.ask(&confirm("c"), "s1", asking));
         shown.push(questions.resolved("b", Some(InputOutcome::Answered), asking));
         insta::assert_snapshot!(shown.join("----\n"));
         assert!(questions.is_waiting());
+    }
+
+    #[test]
+    fn a_form_is_asked_question_by_question() {
+        let asking = Asking { interactive: true, style: Style::PLAIN };
+        let mut questions = Questions::default();
+        let form: InputRequest = serde_json::from_value(json!({"type": "interview", "request_id": "f",
+            "title": "About you", "questions": [{"id": "name", "question": "Name?", "required": true},
+            {"id": "sure", "type": "confirm", "question": "Sure?"}]}))
+        .unwrap();
+        let mut shown = vec![questions.ask(&form, "s1", asking)];
+        shown.push(questions.answer("").unwrap_err());
+        let Typed::Next(next) = questions.answer(" Ada ").unwrap() else { panic!("one question is left") };
+        shown.push(next);
+        shown.push(questions.answer("perhaps").unwrap_err());
+        let Typed::Answer(answer) = questions.answer("y").unwrap() else { panic!("all are answered") };
+        let answer = serde_json::to_value(answer).unwrap();
+        assert_eq!(answer, json!({"request_id": "f", "responses": {"name": "Ada", "sure": true}}));
+        insta::assert_snapshot!(shown.join("\n----\n"));
+        questions.resolved("f", Some(InputOutcome::Answered), asking);
+        questions.ask(&form, "s1", asking);
+        let Typed::Answer(answer) = questions.answer("/cancel").unwrap() else {
+            panic!("a refusal is an answer")
+        };
+        assert_eq!(answer.cancelled, Some(true));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::settings::{Environment, Resume, Settings};
 pub(crate) struct Role {
     pub(crate) runner_id: String,
     pub(crate) local_socket: Option<PathBuf>,
+    /// Where a session works that names no directory; the home directory unless said otherwise.
+    pub(crate) default_cwd: Option<PathBuf>,
     pub(crate) keys: Option<Arc<dyn KeyKeeper>>,
 }
 
@@ -40,11 +42,14 @@ pub(crate) fn runner_config(
         data_dir: settings.data_dir.clone(),
         pi_command: settings.pi_command.as_slice().to_vec(),
         pi_user_dir,
-        default_cwd: Some(home),
+        default_cwd: Some(role.default_cwd.unwrap_or(home)),
         max_sessions: usize::try_from(settings.max_sessions).unwrap_or(usize::MAX),
         guard: GuardCommand { program: std::env::current_exe()?, args: vec!["guard".into()] },
         process: ProcessConfig::default(),
         supervision,
+        breakers: settings.breakers,
+        question_timeout: settings.question_timeout,
+        agent_idle_stop: settings.agent_idle_stop,
         resume_at_start: settings.resume == Resume::AtStart,
         local_socket: role.local_socket,
         spool_bytes_max: settings.spool_bytes_max,

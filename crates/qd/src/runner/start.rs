@@ -126,6 +126,7 @@ impl Start<'_> {
         let role = Role {
             runner_id: membership.runner_id.clone(),
             local_socket: self.socket.clone(),
+            default_cwd: None,
             keys: Some(keys),
         };
         let config = runner_config(self.settings, self.environment, role)?;

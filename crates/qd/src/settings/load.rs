@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Flags, HangRestart, HostList, Layer, LogLevel, Resume, RunnerSocket, Settings, Tls, Words};
+use super::{
+    Flags, HostList, Layer, LogLevel, Program, Resume, RunnerSocket, SecondsOrOff, Settings, Tls, Words, pi,
+};
 use crate::error::CliError;
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:7433";
@@ -79,24 +81,14 @@ pub(crate) fn load(
     config: Option<&Path>,
     flags: Flags,
 ) -> Result<Settings, CliError> {
+    let program = flags.program;
     let file = read_file(environment, config)?;
     let layer = Layer::from_flags(flags).over(Layer::from_environment(environment)?).over(file);
-    resolve(environment, layer)
+    resolve(environment, layer, program)
 }
 
-fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError> {
-    let data_dir = match layer.data_dir {
-        Some(path) => expand_home(environment, path),
-        None => environment
-            .base_directory("XDG_DATA_HOME", ".local/share")
-            .map(|base| base.join("qd"))
-            .ok_or_else(|| {
-                CliError::usage("HOME is not set, so there is no place for data")
-                    .hint("name one with --data-dir")
-            })?,
-    };
-    // Agents and sockets are found by it from other directories too.
-    let data_dir = std::path::absolute(data_dir)?;
+fn resolve(environment: &Environment, layer: Layer, program: Program) -> Result<Settings, CliError> {
+    let data_dir = data_dir(environment, layer.data_dir.clone(), program)?;
     let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
     if max_sessions == 0 {
         return Err(
@@ -104,13 +96,17 @@ fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError
         );
     }
     let spool_mib = bounded("spool_max_mib", layer.spool_max_mib.unwrap_or(SPOOL_MIB_DEFAULT), MIB_MAX)?;
-    let hang_restart = match layer.hang_restart.unwrap_or(HangRestart::Off) {
-        HangRestart::Off => None,
-        HangRestart::After(after) => Some(seconds("hang_restart", Some(after), after)?),
-    };
+    let hang_restart = seconds_or_off("hang_restart", layer.hang_restart)?;
+    let face = pi::face(&layer)?;
+    let breakers = pi::breakers(&layer)?;
     Ok(Settings {
-        runner_sockets: runner_sockets(environment, layer.runner_socket, &data_dir)?,
+        runner_sockets: runner_sockets(environment, layer.runner_socket, &data_dir, program)?,
         data_dir,
+        question_timeout: pi::question_timeout(layer.question_timeout_seconds, program)?,
+        agent_idle_stop: pi::agent_idle_stop(layer.agent_idle_stop_minutes)?,
+        breakers,
+        pi_server_port: layer.pi_server_port,
+        pi: face,
         url: layer.url,
         token: layer.token,
         fingerprint: layer.fingerprint,
@@ -130,6 +126,28 @@ fn resolve(environment: &Environment, layer: Layer) -> Result<Settings, CliError
         probe_interval: seconds("probe_interval", layer.probe_interval, PROBE_INTERVAL_DEFAULT)?,
         local: false,
     })
+}
+
+fn data_dir(
+    environment: &Environment,
+    named: Option<PathBuf>,
+    program: Program,
+) -> Result<PathBuf, CliError> {
+    let data_dir = match (named, program) {
+        (Some(path), _) => expand_home(environment, path),
+        (None, program) => {
+            let base = environment.base_directory("XDG_DATA_HOME", ".local/share").ok_or_else(|| {
+                CliError::usage("HOME is not set, so there is no place for data")
+                    .hint("name one with --data-dir")
+            })?;
+            match program {
+                Program::Qd => base.join("qd"),
+                Program::PiServer => base.join("qd/pi-server"),
+            }
+        }
+    };
+    // Agents and sockets are found by it from other directories too.
+    Ok(std::path::absolute(data_dir)?)
 }
 
 /// A name for a runner that can stand in headers, paths and tables.
@@ -162,10 +180,13 @@ fn runner_sockets(
     environment: &Environment,
     socket: Option<RunnerSocket>,
     data_dir: &Path,
+    program: Program,
 ) -> Result<Vec<PathBuf>, CliError> {
     Ok(match socket {
         Some(RunnerSocket::Off) => Vec::new(),
         Some(RunnerSocket::At(path)) => vec![std::path::absolute(expand_home(environment, path))?],
+        // The usual place is for the server or the runner of this machine.
+        None if program == Program::PiServer => vec![data_dir.join(SOCKET_NAME)],
         None => {
             let runtime = environment.get("XDG_RUNTIME_DIR").map(PathBuf::from);
             let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir());
@@ -191,11 +212,18 @@ fn tls_files(
     }
 }
 
-fn seconds(name: &str, value: Option<u64>, default: u64) -> Result<Duration, CliError> {
+pub(super) fn seconds_or_off(name: &str, value: Option<SecondsOrOff>) -> Result<Option<Duration>, CliError> {
+    match value.unwrap_or(SecondsOrOff::Off) {
+        SecondsOrOff::Off => Ok(None),
+        SecondsOrOff::After(after) => seconds(name, Some(after), after).map(Some),
+    }
+}
+
+pub(super) fn seconds(name: &str, value: Option<u64>, default: u64) -> Result<Duration, CliError> {
     bounded(name, value.unwrap_or(default), SECONDS_MAX).map(Duration::from_secs)
 }
 
-fn bounded(name: &str, value: u64, max: u64) -> Result<u64, CliError> {
+pub(super) fn bounded(name: &str, value: u64, max: u64) -> Result<u64, CliError> {
     if (1..=max).contains(&value) {
         return Ok(value);
     }

@@ -62,6 +62,32 @@ fn every_setting_can_come_from_the_file() {
         hang_warning = 10
         hang_restart = 60
         probe_interval = 11
+        pi_server_port = 3141
+        pi_rate_per_minute = 0
+        pi_global_rate_per_minute = 5000
+        pi_ui_rate_per_minute = 61
+        pi_message_bytes_max = 1000
+        pi_connections_max = 10
+        pi_sessions_max = 12
+        pi_pending_max = 13
+        pi_in_flight_max = 14
+        pi_outcomes_max = 15
+        pi_outcome_bytes_max = 16000
+        pi_idempotency_minutes = 17
+        pi_dependency_wait_seconds = 18
+        pi_work_timeout_seconds = 19
+        pi_read_timeout_seconds = 20
+        pi_backlog_bytes_max = 21000
+        insecure_no_auth = true
+        question_timeout_seconds = 22
+        agent_idle_stop_minutes = 23
+        circuit_breakers = "off"
+        breaker_failures = 24
+        breaker_window_seconds = 25
+        breaker_recovery_seconds = 26
+        bash_breaker_failures = 27
+        bash_breaker_failures_all = 28
+        bash_breaker_window_seconds = 29
     "#;
     let rows = file.lines().filter(|line| line.contains('=')).count();
     assert_eq!(rows, SETTINGS.len(), "a setting is missing here");
@@ -75,6 +101,82 @@ fn every_setting_can_come_from_the_file() {
     assert_eq!(settings.tls_files, Some(("/home/x/cert.pem".into(), "/key.pem".into())));
     assert_eq!(settings.spool_bytes_max, 2 << 20);
     assert_eq!(settings.hang_restart, Some(Duration::from_secs(60)));
+    pi_settings_are_as_written(&settings);
+}
+
+#[track_caller]
+fn pi_settings_are_as_written(settings: &Settings) {
+    let seconds = Duration::from_secs;
+    let face = &settings.pi;
+    assert_eq!(settings.pi_server_port, Some(3141));
+    assert_eq!((face.rate_per_minute, face.global_rate_per_minute, face.ui_rate_per_minute), (0, 5000, 61));
+    assert_eq!((face.message_bytes_max, face.connections_max, face.sessions_max), (1000, 10, 12));
+    assert_eq!((face.pending_max, face.in_flight_max, face.outcomes_max), (13, 14, 15));
+    assert_eq!((face.outcome_bytes_max, face.backlog_bytes_max), (16_000, 21_000));
+    assert_eq!((face.key_life, face.dependency_wait), (seconds(17 * 60), seconds(18)));
+    assert_eq!((face.work_timeout, face.read_timeout), (seconds(19), seconds(20)));
+    assert!(face.insecure_no_auth);
+    assert_eq!(settings.question_timeout, Some(seconds(22)));
+    assert_eq!(settings.agent_idle_stop, Some(seconds(23 * 60)));
+    let breakers = settings.breakers;
+    assert!(!breakers.enabled);
+    assert_eq!((breakers.provider.threshold, breakers.provider.window_ms), (24, 25_000));
+    assert_eq!((breakers.bash_session.threshold, breakers.bash_all.threshold), (27, 28));
+    assert_eq!((breakers.bash_session.window_ms, breakers.bash_all.window_ms), (29_000, 29_000));
+    assert_eq!((breakers.provider.recovery_ms, breakers.bash_all.recovery_ms), (26_000, 26_000));
+}
+
+#[test]
+fn the_pi_server_of_its_own_has_its_own_defaults() {
+    let of = |variables: &[(&str, &str)], program| {
+        load(&environment_of(variables), None, Flags { program, ..Flags::default() }).unwrap()
+    };
+    let home = [("HOME", "/h")];
+    let (up, own) = (of(&home, Program::Qd), of(&home, Program::PiServer));
+    assert_eq!((up.question_timeout, own.question_timeout), (None, Some(Duration::from_secs(60))));
+    assert_eq!(own.data_dir, Path::new("/h/.local/share/qd/pi-server"));
+    assert_eq!(own.runner_sockets, [Path::new("/h/.local/share/qd/pi-server/qd-runner.sock")]);
+    let named = of(
+        &[("HOME", "/h"), ("QD_DATA_DIR", "/d"), ("QD_QUESTION_TIMEOUT_SECONDS", "off")],
+        Program::PiServer,
+    );
+    assert_eq!((named.data_dir.as_path(), named.question_timeout), (Path::new("/d"), None));
+    assert_eq!((up.agent_idle_stop, up.pi_server_port, up.pi.insecure_no_auth), (None, None, false));
+    assert_eq!(up.breakers, BreakerConfig::default());
+}
+
+/// The table's words for a default are those of the code.
+#[test]
+fn the_defaults_that_are_documented_are_in_force() {
+    let told = |name: &str| SETTINGS.iter().find(|setting| setting.name == name).unwrap().default;
+    let settings = load_with("", &[], UpFlags::default()).unwrap();
+    let (face, breakers) = (&settings.pi, &settings.breakers);
+    let seconds = |duration: Duration| duration.as_secs().to_string();
+    for (name, value) in [
+        ("pi_rate_per_minute", face.rate_per_minute.to_string()),
+        ("pi_global_rate_per_minute", face.global_rate_per_minute.to_string()),
+        ("pi_ui_rate_per_minute", face.ui_rate_per_minute.to_string()),
+        ("pi_message_bytes_max", face.message_bytes_max.to_string()),
+        ("pi_connections_max", face.connections_max.to_string()),
+        ("pi_sessions_max", face.sessions_max.to_string()),
+        ("pi_pending_max", face.pending_max.to_string()),
+        ("pi_in_flight_max", face.in_flight_max.to_string()),
+        ("pi_outcomes_max", face.outcomes_max.to_string()),
+        ("pi_outcome_bytes_max", face.outcome_bytes_max.to_string()),
+        ("pi_idempotency_minutes", (face.key_life.as_secs() / 60).to_string()),
+        ("pi_dependency_wait_seconds", seconds(face.dependency_wait)),
+        ("pi_work_timeout_seconds", seconds(face.work_timeout)),
+        ("pi_read_timeout_seconds", seconds(face.read_timeout)),
+        ("pi_backlog_bytes_max", face.backlog_bytes_max.to_string()),
+        ("breaker_failures", breakers.provider.threshold.to_string()),
+        ("breaker_window_seconds", (breakers.provider.window_ms / 1000).to_string()),
+        ("breaker_recovery_seconds", (breakers.provider.recovery_ms / 1000).to_string()),
+        ("bash_breaker_failures", breakers.bash_session.threshold.to_string()),
+        ("bash_breaker_failures_all", breakers.bash_all.threshold.to_string()),
+        ("bash_breaker_window_seconds", (breakers.bash_session.window_ms / 1000).to_string()),
+    ] {
+        assert_eq!(told(name), value, "{name}");
+    }
 }
 
 #[test]
@@ -96,6 +198,15 @@ fn mistakes_are_named() {
         "runner_timeout = 0",
         "spool_max_mib = 0",
         "spool_max_mib = 99999999",
+        "pi_server_port = 70000",
+        "pi_pending_max = 0",
+        "pi_message_bytes_max = 99999999999",
+        "pi_idempotency_minutes = 0",
+        "question_timeout_seconds = 0",
+        "agent_idle_stop_minutes = 99999999",
+        "circuit_breakers = \"maybe\"",
+        "breaker_failures = 0",
+        "insecure_no_auth = \"yes\"",
     ] {
         assert!(load_with(file, &[], UpFlags::default()).is_err(), "{file}");
     }

@@ -91,6 +91,11 @@ words_of_a_setting! {
     Resume { OnUse = "on-use", AtStart = "at-start" } expected "on-use or at-start"
 }
 
+words_of_a_setting! {
+    /// Whether something is done.
+    OnOff { On = "on", Off = "off" } expected "on or off"
+}
+
 /// Where the runner of this machine listens.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
@@ -116,10 +121,10 @@ impl FromStr for RunnerSocket {
     }
 }
 
-/// Seconds of silence after which an agent is restarted, or `off`; in the file a number or a string.
+/// A number of seconds, or `off`; in the file a number or a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "NumberOrText")]
-pub(crate) enum HangRestart {
+pub(crate) enum SecondsOrOff {
     Off,
     After(u64),
 }
@@ -131,26 +136,26 @@ enum NumberOrText {
     Text(String),
 }
 
-impl TryFrom<NumberOrText> for HangRestart {
+impl TryFrom<NumberOrText> for SecondsOrOff {
     type Error = String;
 
     fn try_from(value: NumberOrText) -> Result<Self, Self::Error> {
         match value {
-            NumberOrText::Number(seconds) => Ok(HangRestart::After(seconds)),
+            NumberOrText::Number(seconds) => Ok(SecondsOrOff::After(seconds)),
             NumberOrText::Text(text) => text.parse(),
         }
     }
 }
 
-impl FromStr for HangRestart {
+impl FromStr for SecondsOrOff {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.to_ascii_lowercase().as_str() {
-            "off" => Ok(HangRestart::Off),
+            "off" => Ok(SecondsOrOff::Off),
             number => number
                 .parse()
-                .map(HangRestart::After)
+                .map(SecondsOrOff::After)
                 .map_err(|_| format!("'{number}' is neither off nor a number of seconds")),
         }
     }

@@ -4,10 +4,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use qd_hub::{HubConfig, HubError, HubTls, LocalRunner, LoginCodes, OwnerToken};
+use qd_hub::{
+    HubConfig, HubError, HubTls, LocalRunner, LoginCodes, OwnerToken, PiDoor, PiServerPorts, serve_with,
+};
 use qd_link::memory;
 use qd_runner::{Runner, Uplink};
 use qd_store::{HubStore, RunnerStore, StoreOptions};
+use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -20,29 +23,36 @@ use crate::socket;
 const CLIENTS_GRACE: Duration = Duration::from_secs(1);
 
 /// Where the pair listens, and with which certificate.
-pub(super) struct Sockets {
-    pub(super) listener: TcpListener,
-    pub(super) tls: Option<HubTls>,
-    pub(super) local_socket: Option<PathBuf>,
+pub(crate) struct Sockets {
+    pub(crate) listener: TcpListener,
+    /// For clients of the pi-server protocol alone.
+    pub(crate) pi_listener: Option<TcpListener>,
+    pub(crate) tls: Option<HubTls>,
+    pub(crate) local_socket: Option<PathBuf>,
+    /// Where a session works that names no directory; the home directory unless said otherwise.
+    pub(crate) default_cwd: Option<PathBuf>,
 }
 
 /// The running pair.
-pub(super) struct Spine {
+pub(crate) struct Spine {
     hub: JoinHandle<Result<(), HubError>>,
     runner: Option<Runner>,
     hub_store: HubStore,
+    /// The process's own way to the pi-server face.
+    pi_door: PiDoor,
     hub_stop: CancellationToken,
+    runner_stop: CancellationToken,
     stop: CancellationToken,
     login_codes: LoginCodes,
 }
 
 impl Spine {
     /// Opens the stores, starts the hub, and the runner behind it; returns when clients can be served.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         settings: &Settings,
         environment: &Environment,
         token: &str,
-        Sockets { listener, tls, local_socket }: Sockets,
+        Sockets { listener, pi_listener, tls, local_socket, default_cwd }: Sockets,
         stop: &CancellationToken,
     ) -> Result<Spine, CliError> {
         let open = |error: qd_store::StoreError| {
@@ -59,25 +69,38 @@ impl Spine {
         let mut config = hub_config(settings, token, &login_codes, listener.local_addr()?);
         config.tls = tls;
         let local = LocalRunner { runner_id: settings.runner_id.clone(), link: hub_end };
-        let hub =
-            tokio::spawn(qd_hub::serve(config, listener, hub_store.clone(), Some(local), hub_stop.clone()));
-        let role = Role { runner_id: settings.runner_id.clone(), local_socket, keys: None };
+        let (pi_door, door) = PiDoor::new();
+        let pi_listener = pi_listener.map(tokio::net::TcpListener::from_std).transpose()?;
+        let ports = PiServerPorts { listener: pi_listener, door: Some(door) };
+        let serving = serve_with(config, listener, hub_store.clone(), Some(local), hub_stop.clone(), ports);
+        let hub = tokio::spawn(serving);
+        let role = Role { runner_id: settings.runner_id.clone(), local_socket, default_cwd, keys: None };
         let config = runner_config(settings, environment, role)?;
-        let runner = Runner::start(config, runner_store, Uplink::Memory(runner_end), stop.clone())
+        let runner_stop = CancellationToken::new();
+        let runner = Runner::start(config, runner_store, Uplink::Memory(runner_end), runner_stop.clone())
             .await
             .map_err(|error| CliError::failed(error.to_string()))?;
-        Ok(Spine { hub, runner: Some(runner), hub_store, hub_stop, stop: stop.clone(), login_codes })
+        let stop = stop.clone();
+        let runner = Some(runner);
+        Ok(Spine { hub, runner, hub_store, pi_door, hub_stop, runner_stop, stop, login_codes })
+    }
+
+    /// One more client of the pi-server protocol, which is the owner: its stream speaks WebSocket frames, without a
+    /// handshake.
+    pub(crate) async fn join_face(&self, stream: DuplexStream) -> Result<(), CliError> {
+        let joined = self.pi_door.serve(Box::new(stream), None).await;
+        joined.map_err(|error| CliError::failed(error.to_string()))
     }
 
     /// The address a browser opens once to be logged in.
-    pub(super) fn login_url(&self, url: &str) -> Result<String, CliError> {
+    pub(crate) fn login_url(&self, url: &str) -> Result<String, CliError> {
         let code =
             self.login_codes.issue().ok_or_else(|| CliError::failed("no randomness for a login code"))?;
         Ok(format!("{url}/login?code={code}"))
     }
 
     /// Waits for the end: early when the hub fails, else after the stop, the runner's last records stored.
-    pub(super) async fn finished(&mut self) -> Result<(), CliError> {
+    pub(crate) async fn finished(&mut self) -> Result<(), CliError> {
         let ended = tokio::select! {
             ended = &mut self.hub => Some(ended),
             () = self.stop.cancelled() => None,
@@ -85,6 +108,10 @@ impl Spine {
         let ended = match ended {
             Some(ended) => ended,
             None => {
+                // Clients of the pi-server protocol hear of it first, and what they have under way can still end. A hub
+                // that is gone has told them already.
+                let _gone = self.pi_door.goodbye().await;
+                self.runner_stop.cancel();
                 if let Some(runner) = self.runner.take() {
                     runner.join().await;
                 }
@@ -102,7 +129,7 @@ impl Spine {
 }
 
 /// The socket is a convenience here: without it the hub still answers.
-pub(super) fn local_socket(settings: &Settings) -> Option<PathBuf> {
+pub(crate) fn local_socket(settings: &Settings) -> Option<PathBuf> {
     match socket::choose(settings) {
         Ok(place) => {
             let place = place?;
@@ -125,5 +152,6 @@ fn hub_config(settings: &Settings, token: &str, login_codes: &LoginCodes, listen
     config.allowed_hosts = super::tls::names(settings, listen);
     config.limits.shutdown_grace = CLIENTS_GRACE;
     config.limits.runner_silence_max = settings.runner_timeout;
+    config.pi_server = settings.pi.clone();
     config
 }

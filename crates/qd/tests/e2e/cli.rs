@@ -6,7 +6,7 @@ use qd_testkit::mux::Mux;
 use qd_testkit::qd::Qd;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, world};
+use crate::{demo, demo_session, pi, pi_session, world};
 
 fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -208,4 +208,41 @@ async fn the_doctor_looks_and_completions_are_printed() {
     for arguments in [&["--help"][..], &["--version"], &["run", "--help"]] {
         assert!(!ok(&qd, arguments).await.is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_form_is_shown_and_answered_by_its_keys() {
+    let (qd, mut mux, _llm) = pi().await;
+    let extension = qd_testkit::pi::test_extension("interview.ts");
+    let session = pi_session(&qd, &mut mux, json!({"extensions": [extension]})).await;
+    let answers = [
+        (
+            &["--answer", "name=Bob", "--answer", "kind=2"][..],
+            r#"ask-interview: {"kind":"library","name":"Bob"}"#,
+        ),
+        (&["--answers", r#"{"name":"Eve"}"#], r#"ask-interview: {"kind":"app","name":"Eve"}"#),
+    ];
+    for (given, expected) in answers {
+        mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/ask-interview"})).await;
+        mux.wait_event("agent.input_needed").await;
+        assert!(ok(&qd, &["ls", "--waiting"]).await.contains("? New project"));
+        let logs = ok(&qd, &["logs", &session]).await;
+        assert!(logs.contains("name: What is it called? (required)"), "{logs}");
+        let missing = qd.cli(&["approve", &session]).await;
+        assert_eq!(missing.status.code(), Some(2));
+        assert!(err(&missing).contains("name: this question needs an answer"), "{}", err(&missing));
+        assert!(err(&missing).contains("--answer KEY=VALUE"), "{}", err(&missing));
+        let from = mux.frames().len();
+        ok(&qd, &[&["approve", session.as_str()], given].concat()).await;
+        let is_told = |frame: &Value| {
+            let told: Option<Value> = frame["message"].as_str().and_then(parsed);
+            frame["event"] == "notify" && told == parsed(expected)
+        };
+        mux.wait_since(from, expected, is_told).await;
+    }
+}
+
+/// What an extension told, whatever the order of its keys.
+fn parsed(told: &str) -> Option<Value> {
+    serde_json::from_str(told.strip_prefix("ask-interview: ")?).ok()
 }

@@ -80,6 +80,7 @@ impl DemoDriver {
             AgentRequest::Answer { request_id, answer } => self.agent.answer(now, &request_id, &answer),
             AgentRequest::GetState => {}
             AgentRequest::GetStats => return to_value(&self.stats()),
+            AgentRequest::GetLastAssistantText => return Ok(json!({ "text": self.agent.last_answer() })),
             other => return Err(format!("The demo agent cannot do this: {other:?}")),
         }
         Ok(Value::Null)
@@ -124,17 +125,38 @@ impl DemoHandle {
             Command::GetModels(_) => to_value(&models())?,
             Command::GetStats(_) => self.begin(AgentRequest::GetStats)?.reply().await?,
             Command::GetForkPoints(_) => json!({ "fork_points": [] }),
-            Command::AbortRetry(_) => return Ok(Executed::default()),
+            Command::AbortRetry(_) | Command::AbortCompaction(_) | Command::AbortBash(_) => {
+                return Ok(Executed::default());
+            }
+            Command::GetSkills(_) => json!({ "skills": [] }),
+            Command::GetTools(_) => json!({ "tools": [] }),
+            Command::ListSessionFiles(_) => json!({ "files": [] }),
+            // The session has the messages; the demo has no form of its own for them.
+            Command::GetNativeMessages(_) | Command::GetContextUsage(_) => Value::Null,
+            Command::GetLastAssistantText(_) => {
+                self.begin(AgentRequest::GetLastAssistantText)?.reply().await?
+            }
+            Command::GetTree(_) => json!({ "current_leaf_id": null, "nodes": [] }),
             Command::SetSessionName(params) => {
                 return Ok(Executed::with_effect(Effect::Title(super::session_name(&params.name)?)));
             }
-            other => {
-                let error = format!("The demo agent does not support '{}'", other.spec().name);
-                return Err(AgentFailure::refused(error));
-            }
+            other => return Err(refused(other)),
         };
         Ok(Executed::with_data(data))
     }
+}
+
+/// What the demo agent does not have, by name.
+fn refused(command: &Command) -> AgentFailure {
+    let missing = match command {
+        Command::Bash(_) => "shell",
+        Command::ExportHtml(_) => "pages to export",
+        Command::NavigateTree(_) => "session tree",
+        other => {
+            return AgentFailure::refused(format!("The demo agent does not support '{}'", other.spec().name));
+        }
+    };
+    AgentFailure::refused(format!("The demo agent has no {missing}"))
 }
 
 /// What the demo agent says of itself.

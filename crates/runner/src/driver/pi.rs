@@ -1,17 +1,24 @@
 //! pi in RPC mode, 0.84.3 and newer.
 
+mod bridge;
 mod execute;
+mod export;
 mod files;
 mod handle;
 mod home;
 mod launch;
+mod moves;
+mod reads;
+mod shell;
 mod version;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qd_core::agent::AgentEvent;
 use qd_core::harness::pi::{PiCodec, PiOutput};
+use qd_core::view::pi_server::event::pass_through;
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
 use serde_json::Value;
@@ -24,10 +31,12 @@ use crate::config::RunnerConfig;
 use crate::process::lines::{LINE_BYTES_MAX, LineReader};
 use crate::process::{AgentProcess, Close};
 
-pub(super) use execute::{execute, where_now};
+pub(super) use execute::execute;
 pub use handle::{PiHandle, PiReceiver};
 pub use home::session_directory;
 pub use launch::{BRIDGE_FILE, is_installed};
+pub(super) use moves::where_now;
+pub(super) use shell::news;
 
 /// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
 const LINES_PER_BATCH_MAX: usize = 512;
@@ -58,6 +67,8 @@ pub struct PiDriver {
     is_stdout_closed: bool,
     /// Why we killed it.
     condemned: Option<String>,
+    /// Somebody wants pi's own words beside what they mean.
+    is_watched: Arc<AtomicBool>,
 }
 
 impl PiDriver {
@@ -79,11 +90,17 @@ impl PiDriver {
             warnings: launched.warnings,
             is_stdout_closed: false,
             condemned: None,
+            is_watched: Arc::default(),
         })
     }
 
     pub fn handle(&self) -> PiHandle {
         self.handle.clone()
+    }
+
+    /// Whether the session is told pi's own words too.
+    pub fn set_watched(&self, on: bool) {
+        self.is_watched.store(on, Ordering::Relaxed);
     }
 
     pub fn stats(&self) -> ProcessStats {
@@ -127,15 +144,26 @@ impl PiDriver {
 
     fn take_lines(&mut self, events: &mut Vec<AgentEvent>) {
         let now = now_ms();
+        let is_watched = self.is_watched.load(Ordering::Relaxed);
         for _ in 0..LINES_PER_BATCH_MAX {
             match self.reader.next_line() {
                 None => break,
-                Some(Ok(line)) => self.codec.line(line, now, &mut self.outputs),
+                Some(Ok(line)) => {
+                    self.codec.line(line, now, &mut self.outputs);
+                    // What the line means comes after it, and what is no event of pi's is not told.
+                    if is_watched && self.outputs.iter().all(is_event) {
+                        events.extend(native(line));
+                    }
+                }
                 Some(Err(too_long)) => self
                     .outputs
                     .push(PiOutput::Malformed { error: too_long.to_string(), preview: String::new() }),
             }
+            self.take_outputs(events);
         }
+    }
+
+    fn take_outputs(&mut self, events: &mut Vec<AgentEvent>) {
         for output in self.outputs.drain(..) {
             match output {
                 PiOutput::Event(event) => events.push(event),
@@ -146,6 +174,7 @@ impl PiDriver {
                         let _ = waiting.send(reply.result.map_err(AgentFailure::replied));
                     }
                 }
+                PiOutput::Bridge(word) => self.handle.bridge().hear(word),
                 PiOutput::Malformed { error, preview } => {
                     let message = format!("pi printed something that is not its protocol: {error} {preview}");
                     events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
@@ -205,6 +234,17 @@ impl PiDriver {
     }
 }
 
+/// Not an answer to a request of ours, and nothing that could not be read.
+fn is_event(output: &PiOutput) -> bool {
+    !matches!(output, PiOutput::Reply(_) | PiOutput::Malformed { .. })
+}
+
+/// An event in pi's own words, if it is for others to see.
+fn native(line: &[u8]) -> Option<AgentEvent> {
+    let line = pass_through(std::str::from_utf8(line).ok()?)?;
+    Some(AgentEvent::Native(line.into()))
+}
+
 fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, Requests> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -214,5 +254,36 @@ fn forget(waiting: &Waiting, id: &str) -> Option<Reply> {
     match &mut *lock(waiting) {
         Requests::Open(requests) => requests.remove(id),
         Requests::Gone(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What watchers get of a line.
+    fn told(line: &[u8]) -> Option<AgentEvent> {
+        let mut outputs = Vec::new();
+        PiCodec::new().line(line, 1, &mut outputs);
+        outputs.iter().all(is_event).then(|| native(line)).flatten()
+    }
+
+    #[test]
+    fn watchers_get_events_and_no_answers() {
+        for event in [r#"{"type":"agent_start"}"#, r#"{"type":"something_new","x":1}"#] {
+            assert_eq!(told(event.as_bytes()), Some(AgentEvent::Native(event.into())));
+        }
+        let others: [&[u8]; 7] = [
+            br#"{"id":"q1","type":"response","command":"get_state","success":true}"#,
+            br#"{"type":"response","command":"parse","success":false}"#,
+            br#"{"type":"extension_ui_request","id":"u","method":"setStatus","statusKey":"qd_tools","statusText":"[]"}"#,
+            b"noise",
+            b"",
+            br#"{"type":"message_update","half"#,
+            b"{\"type\":\"\xff\"}",
+        ];
+        for line in others {
+            assert_eq!(told(line), None, "{}", String::from_utf8_lossy(line));
+        }
     }
 }

@@ -180,6 +180,7 @@ impl Client {
             session_version: None,
             replayed: false,
             indeterminate: false,
+            timed_out: false,
         };
         let mut out = Outbox::default();
         let front = EventFront::new(session_id, &self.shared.config.runner_id);

@@ -42,7 +42,13 @@ impl Round {
     }
 
     fn said<'a>(&'a self, session_id: &'a str) -> Said<'a> {
-        Said { session_id, block: &self.block, records: &self.records, responses: &self.responses }
+        Said {
+            session_id,
+            block: &self.block,
+            records: &self.records,
+            responses: &self.responses,
+            natives: &[],
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clients at the runner's own socket: what they follow, and their queues.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -152,10 +153,14 @@ fn pieces_for(origin: u64, follows: bool, said: &Said<'_>) -> (Vec<Piece>, bool)
     let mut pieces = Vec::new();
     let mut follows = follows;
     let mut from = 0;
-    for response in said.responses {
-        push_lines(&mut pieces, follows, said.block.slice(from..response.range.start));
-        from = response.range.end;
-        if response.origin == origin {
+    let responses = said.responses.iter().map(|response| (response.range.clone(), Some(response)));
+    let natives = said.natives.iter().map(|range| (range.clone(), None));
+    let mut cuts: Vec<(Range<usize>, Option<&ResponseSpan>)> = responses.chain(natives).collect();
+    cuts.sort_by_key(|(range, _)| range.start);
+    for (range, response) in cuts {
+        push_lines(&mut pieces, follows, said.block.slice(from..range.start));
+        from = range.end;
+        if let Some(response) = response.filter(|response| response.origin == origin) {
             pieces.push(answer(said, response));
             follows |= response.took_effect && matches!(&*response.cmd, "session.attach" | "session.create");
         }
@@ -177,4 +182,42 @@ fn answer(said: &Said<'_>, response: &ResponseSpan) -> Piece {
         return Piece::Attached { session_id, id: response.id.clone(), line };
     }
     Piece::Lines(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qd_core::outbox::{EventFront, Outbox};
+
+    #[test]
+    fn a_local_client_gets_no_native_events() {
+        let front = EventFront::new("s1", "local");
+        let mut out = Outbox::default();
+        let idle = qd_wire::Event::AgentIdle { reason: None, message_version: None };
+        out.native(&front, 1, "{\"type\":\"turn_start\"}");
+        out.known(&front, 2, Some(1), &idle);
+        out.native(&front, 3, "{\"type\":\"turn_end\"}");
+        out.known(&front, 4, Some(2), &idle);
+        let mut round = out.take();
+        let block = Bytes::from(std::mem::take(&mut round.bytes));
+        let said = Said {
+            session_id: "s1",
+            block: &block,
+            records: &round.records,
+            responses: &round.responses,
+            natives: &round.natives,
+        };
+        let (pieces, _) = pieces_for(1, true, &said);
+        let lines: Vec<Bytes> = pieces
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Lines(lines) => lines,
+                Piece::Attached { .. } => panic!("nobody attached"),
+            })
+            .collect();
+        let text = String::from_utf8(lines.concat()).unwrap();
+        assert_eq!(text.lines().count(), 2);
+        assert!(!text.contains("x-native"), "{text}");
+        assert!(pieces_for(1, false, &said).0.is_empty());
+    }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Said<'a> {
     pub(crate) block: &'a Bytes,
     pub(crate) records: &'a [RecordSpan],
     pub(crate) responses: &'a [ResponseSpan],
+    /// Live events in another form than ours; for the hub only.
+    pub(crate) natives: &'a [Range<usize>],
 }
 
 impl Said<'_> {
@@ -101,6 +103,7 @@ pub(super) fn refusal(session_id: &str, runner_id: &str, response: &ResponseSpan
         session_version: None,
         replayed: false,
         indeterminate: false,
+        timed_out: false,
     };
     out.response(&EventFront::new(session_id, runner_id), crate::clock::now_ms(), &response);
     out.take().bytes.into()

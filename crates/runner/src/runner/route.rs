@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use qd_core::ids::{base36, valid_session_id};
+use qd_core::ids::{base36, check_session_id};
 use qd_core::ledger::{Submission, Verdict};
 use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::Command;
 use qd_wire::command_table::CommandHead;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{BARRIER, FromLink, Task};
+use super::answers::is_for_runner;
+use super::{BARRIER, CANCEL, FromLink, Task};
 use crate::clock::now_ms;
 use crate::session::{Ended, Incoming, SessionInput, Shared, spawn_new};
 use crate::submissions::{Owner, Release};
@@ -69,6 +70,9 @@ impl Task {
         if incoming.cmd == BARRIER && incoming.if_session_version.is_none() {
             return self.barrier(incoming);
         }
+        if is_for_runner(&incoming.cmd) {
+            return self.answer_for_runner(incoming);
+        }
         if incoming.cmd == "session.create" {
             return self.create(session_id, incoming);
         }
@@ -76,6 +80,8 @@ impl Task {
         let sender = self.shared.outlet.directory().get(&session_id).cloned();
         match sender {
             Some(sender) => self.forward(&sender, &session_id, incoming),
+            // What is not there need not be ended.
+            None if incoming.cmd == CANCEL => self.respond(&session_id, &incoming, Ok(())),
             None => {
                 let mut error = format!("Session '{session_id}' not found");
                 if let Some(version) = incoming.if_session_version {
@@ -91,9 +97,7 @@ impl Task {
             Some(id) => id,
             None => mint_session_id(&incoming),
         };
-        if !valid_session_id(&session_id) {
-            let error =
-                "session_id: Use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit";
+        if let Err(error) = check_session_id(&session_id) {
             return self.respond(&session_id, &incoming, Err(error));
         }
         let mut incoming = incoming;
@@ -113,7 +117,9 @@ impl Task {
         };
         let sender = spawn_new(&self.shared, &session_id, config);
         self.shared.outlet.directory().insert(session_id.clone(), sender.clone());
+        // First of all its creation: a session that has none is over at once.
         self.forward(&sender, &session_id, incoming);
+        self.shared.outlet.tell_watched(&session_id);
     }
 
     fn forward(&self, sender: &mpsc::Sender<SessionInput>, session_id: &str, incoming: Incoming) {
@@ -167,7 +173,7 @@ impl Task {
     }
 
     fn respond(&self, session_id: &str, incoming: &Incoming, result: Result<(), &str>) {
-        respond(&self.shared, session_id, incoming, result);
+        respond(&self.shared, session_id, incoming, result.map(|()| None));
     }
 }
 
@@ -193,6 +199,7 @@ fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Inco
         idempotency_key: owned(&head.idempotency_key),
         depends_on: head.depends_on.clone().unwrap_or_default(),
         if_session_version: head.if_session_version,
+        native: head.native == Some(true),
     }
 }
 
@@ -220,26 +227,34 @@ fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), Strin
         result: result.clone().map(|()| None),
         session_version: None,
         indeterminate: false,
+        timed_out: false,
     };
     shared.submissions.finish(now_ms(), incoming.token, &outcome);
     let result = match &result {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(None),
         Err(error) => Err(error.as_str()),
     };
     respond(shared, "", incoming, result);
 }
 
-fn respond(shared: &Shared, session_id: &str, incoming: &Incoming, result: Result<(), &str>) {
+/// An answer of the runner itself.
+pub(super) fn respond(
+    shared: &Shared,
+    session_id: &str,
+    incoming: &Incoming,
+    result: Result<Option<&str>, &str>,
+) {
     let front = EventFront::new(session_id, &shared.config.runner_id);
     let mut out = Outbox::default();
     let response = Response {
         origin: incoming.origin,
         id: &incoming.link_id,
         cmd: &incoming.cmd,
-        result: result.map(|()| None),
+        result,
         session_version: None,
         replayed: false,
         indeterminate: false,
+        timed_out: false,
     };
     out.response(&front, now_ms(), &response);
     shared.outlet.tell(incoming.origin, out.take().bytes.into());

@@ -1,11 +1,12 @@
 //! The loop of a session.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use qd_core::agent::AgentEvent;
+use qd_core::agent::{AgentEvent, AgentRequest, Answer};
+use qd_core::breaker::{BashCall, Breakers};
 use qd_core::health::Health;
 use qd_core::ledger::{IdName, Outcome, Token};
 use qd_core::outbox::Outbox;
@@ -16,6 +17,7 @@ use qd_wire::data::ProcessStats;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::admit::{Admitted, Held};
+use super::breakers::Call;
 use super::kept::Delivery;
 use super::prompts::Door;
 use super::{Ended, Incoming, MAILBOX_MAX, SessionInput};
@@ -39,12 +41,19 @@ pub(crate) struct Shared {
     pub(crate) outlet: Outlet,
     pub(crate) board: Board,
     pub(crate) submissions: Submissions,
+    pub(crate) breakers: Mutex<Breakers>,
     /// Agents running or starting, for `max_sessions`.
     pub(crate) agents: Arc<AtomicUsize>,
     /// Agents of last time that may come up at once.
     pub(crate) resuming: Arc<Semaphore>,
     /// Told when a session's task ends for good.
     pub(crate) ended: mpsc::Sender<Ended>,
+}
+
+impl Shared {
+    pub(crate) fn breakers(&self) -> MutexGuard<'_, Breakers> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// One of the `max_sessions` agents a runner may have at once; given back on drop.
@@ -119,6 +128,14 @@ pub(crate) struct SessionActor {
     pub(super) health: Health,
     /// The figures of the last look at the process: reading them costs more than answering a command.
     pub(super) stats: Option<ProcessStats>,
+    /// Commands whose first answer of the provider is still to come, oldest first.
+    pub(super) calls: VecDeque<Call>,
+    /// Shell commands under way.
+    pub(super) bash_calls: BTreeMap<Token, BashCall>,
+    /// The number of the hub's last word on watching.
+    pub(super) watch_number: u64,
+    /// Since when there is nothing for the agent to do.
+    pub(super) idle_since: Option<i64>,
     /// A kept input on its way to the agent.
     pub(super) delivery: Option<Delivery>,
     /// The agent refused a kept input: the rest waits for its next start.
@@ -142,10 +159,14 @@ enum Wake {
 pub(crate) fn spawn_new(
     shared: &Arc<Shared>,
     session_id: &str,
-    config: SessionConfig,
+    mut config: SessionConfig,
 ) -> mpsc::Sender<SessionInput> {
-    let session = super::row::new_session(&shared.config, session_id, &config);
-    spawn(SessionActor::new(shared, session, config, now_ms(), false))
+    let created_at = now_ms();
+    // A conversation goes on where it was.
+    config.cwd =
+        config.cwd.or_else(|| crate::stored::cwd_of(&shared.config, config.continue_session.as_deref()?));
+    let session = super::row::new_session(&shared.config, session_id, &config, created_at);
+    spawn(SessionActor::new(shared, session, config, created_at, false))
 }
 
 /// Starts the task of a session known from before.
@@ -160,7 +181,7 @@ pub(crate) fn spawn_restored(
     actor.session.interrupted(now, restored.was_working, restored.open_questions, &mut actor.out);
     for cut_off in shared.submissions.take_cut_off(&actor.session.identity().session_id) {
         // A lost abort needs no words: what it should have ended is over.
-        if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry") {
+        if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry" | "abort_bash" | "abort_compaction") {
             actor.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut actor.out);
         }
         // Stored with the record that tells of it, so that it is told once.
@@ -187,6 +208,9 @@ impl SessionActor {
         exists: bool,
     ) -> Self {
         let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
+        let mut session = session;
+        let timeout = shared.config.question_timeout;
+        session.set_question_timeout(timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok()));
         SessionActor {
             shared: Arc::clone(shared),
             session,
@@ -217,6 +241,10 @@ impl SessionActor {
             aborts: 0,
             health: Health::new(&shared.config.supervision),
             stats: None,
+            calls: VecDeque::new(),
+            bash_calls: BTreeMap::new(),
+            watch_number: 0,
+            idle_since: None,
             delivery: None,
             is_delivery_blocked: false,
             was_up_at_shutdown: false,
@@ -240,6 +268,7 @@ impl SessionActor {
             self.pump_lane().await;
             self.deliver_kept().await;
             self.supervise().await;
+            self.look_after_idle().await;
             self.finished |= self.is_phantom();
             self.publish().await;
             self.save().await;
@@ -362,6 +391,7 @@ impl SessionActor {
                 }
             }
             // Of a session that may never come to be there is nothing to tell.
+            SessionInput::Watch { number, on } => self.watch(number, on),
             SessionInput::Describe(_) | SessionInput::Snapshot | SessionInput::HubHas(_) if !self.exists => {}
             SessionInput::Describe(answer) => {
                 // Nobody may be waiting any more.
@@ -393,12 +423,14 @@ impl SessionActor {
         let questions = self.session.next_question_deadline();
         let held = self.held.values().filter_map(|held| held.deadline).min();
         let health = self.health.next_deadline();
-        [questions, held, health, self.door.deadline()].into_iter().flatten().min()
+        [questions, held, health, self.door.deadline(), self.idle_deadline()].into_iter().flatten().min()
     }
 
     async fn timers(&mut self) {
         let now = now_ms();
-        self.session.expire_questions(now, &mut self.out);
+        for request_id in self.session.expire_questions(now, &mut self.out) {
+            self.answer_agent(request_id, Answer::TimedOut);
+        }
         self.expire_held(now);
         self.door_timer(now);
     }
@@ -421,6 +453,14 @@ impl SessionActor {
                 tracing::warn!(%error, "a session's row could not be stored; it is tried again");
                 self.save_after = now + SAVE_RETRY_MS;
             }
+        }
+    }
+
+    /// Tells the agent what became of a question.
+    pub(super) fn answer_agent(&self, request_id: String, answer: Answer) {
+        let Some(handle) = self.handle() else { return };
+        if let Err(error) = handle.tell(AgentRequest::Answer { request_id, answer }) {
+            tracing::warn!(%error, "the agent could not be told what became of its question");
         }
     }
 

@@ -9,10 +9,10 @@ use qd_wire::command_table::Lane;
 
 use super::Incoming;
 use super::actor::SessionActor;
-use super::commands::beginning;
+use super::commands::{beginning, is_abort};
 use crate::clock::now_ms;
 use crate::driver::AgentFailure;
-use crate::runner::BARRIER;
+use crate::runner::{BARRIER, CANCEL};
 use crate::submissions::{Owner, Release, in_flight_row, outcome_row};
 
 /// How long a command waits for those it depends on.
@@ -30,6 +30,14 @@ pub(crate) struct Admitted {
     pub(super) submission: Option<Submission>,
     /// Turns begun before the agent got it; of prompts only.
     pub(super) turns_before: u64,
+    /// It has been answered: its time was over.
+    pub(super) is_given_up: bool,
+}
+
+impl Admitted {
+    fn new(incoming: Box<Incoming>, command: Command, submission: Option<Submission>) -> Self {
+        Admitted { incoming, command, submission, turns_before: 0, is_given_up: false }
+    }
 }
 
 /// A command that waits for others.
@@ -49,6 +57,9 @@ impl Admitted {
 impl SessionActor {
     /// Takes a command from the link.
     pub(super) async fn admit(&mut self, incoming: Box<Incoming>) {
+        if incoming.cmd == CANCEL {
+            return self.cancel(&incoming);
+        }
         // A barrier is a read whose answer nobody looks at: its dependencies and its version are what counts.
         let name = if incoming.cmd == BARRIER { "get_state" } else { &incoming.cmd };
         let command = match Command::parse(name, incoming.text()) {
@@ -63,12 +74,12 @@ impl SessionActor {
             return self.refuse(&incoming, &error);
         }
         let Some(submission) = submission else {
-            return self.dispatch(Admitted { incoming, command, submission: None, turns_before: 0 }).await;
+            return self.dispatch(Admitted::new(incoming, command, None)).await;
         };
         let sender = &self.sender;
         let owner = || Owner::Session(sender.clone());
         let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
-        let admitted = Admitted { incoming, command, submission: Some(submission), turns_before: 0 };
+        let admitted = Admitted::new(incoming, command, Some(submission));
         match verdict {
             Verdict::Run => self.dispatch(admitted).await,
             Verdict::Wait => {
@@ -132,7 +143,7 @@ impl SessionActor {
             self.publish().await;
         }
         match spec.lane {
-            Lane::Read | Lane::Control => self.begin(admitted).await,
+            Lane::Shell | Lane::Control | Lane::Read => self.begin(admitted).await,
             Lane::Session if self.lane.len() >= LANE_MAX => {
                 let error = format!("Too many commands wait for this session (max {LANE_MAX})");
                 self.finish(admitted, Err(error.into()));
@@ -164,6 +175,19 @@ impl SessionActor {
 
     /// The one end of a command: its outcome is stored, then its response sent, then whoever waited goes on.
     pub(super) fn finish(&mut self, admitted: Admitted, result: Result<Option<Arc<str>>, AgentFailure>) {
+        // One whose time was over has its outcome, and no other.
+        if !admitted.is_given_up {
+            self.conclude(&admitted, result, false);
+        }
+    }
+
+    /// Gives a command its outcome.
+    pub(super) fn conclude(
+        &mut self,
+        admitted: &Admitted,
+        result: Result<Option<Arc<str>>, AgentFailure>,
+        timed_out: bool,
+    ) {
         let now = now_ms();
         let token = admitted.token();
         let spec = admitted.command.spec();
@@ -171,12 +195,14 @@ impl SessionActor {
         if spec.mutating && result.is_ok() && !created {
             self.session.bump_version();
         }
+        if result.is_err() {
+            self.call_over(token);
+        }
         let session_version = self.exists.then(|| self.session.memory().version);
         let indeterminate = spec.mutating && result.as_ref().is_err_and(|failure| failure.lost);
         let result = result.map_err(|failure| failure.error);
         // A lost abort needs no words: what it should have ended is over.
-        let is_abort = matches!(admitted.command, Command::Abort(_) | Command::AbortRetry(_));
-        if indeterminate && self.exists && !is_abort {
+        if indeterminate && self.exists && !is_abort(&admitted.command) {
             let beginning = beginning(&admitted.command);
             self.session.cut_off(now, &admitted.incoming.cmd, &beginning, &mut self.out);
         }
@@ -188,11 +214,12 @@ impl SessionActor {
             session_version,
             replayed: false,
             indeterminate,
+            timed_out,
         };
         self.out.response(self.session.front(), now, &response);
         if let Some(submission) = &admitted.submission {
             let cmd = admitted.incoming.cmd.clone();
-            let outcome = Outcome { cmd, result, session_version, indeterminate };
+            let outcome = Outcome { cmd, result, session_version, indeterminate, timed_out };
             if spec.mutating || submission.key.is_some() {
                 self.outcomes.push(outcome_row(submission, now, Some(&outcome)));
             }
@@ -203,16 +230,26 @@ impl SessionActor {
         }
     }
 
+    /// An answer without an outcome: the command has none of its own.
+    pub(super) fn confirm(&mut self, incoming: &Incoming) {
+        self.answer_plainly(incoming, Ok(None));
+    }
+
     /// An answer without an outcome: the command never entered.
     pub(super) fn refuse(&mut self, incoming: &Incoming, error: &str) {
+        self.answer_plainly(incoming, Err(error));
+    }
+
+    fn answer_plainly(&mut self, incoming: &Incoming, result: Result<Option<&str>, &str>) {
         let response = Response {
             origin: incoming.origin,
             id: &incoming.link_id,
             cmd: &incoming.cmd,
-            result: Err(error),
+            result,
             session_version: None,
             replayed: false,
             indeterminate: false,
+            timed_out: false,
         };
         self.out.response(self.session.front(), now_ms(), &response);
     }
@@ -226,6 +263,7 @@ impl SessionActor {
             session_version: outcome.session_version,
             replayed: true,
             indeterminate: outcome.indeterminate,
+            timed_out: outcome.timed_out,
         };
         self.out.response(self.session.front(), now_ms(), &response);
     }

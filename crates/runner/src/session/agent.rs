@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use qd_core::agent::{AgentEvent, AgentRequest, Answer};
+use qd_core::agent::{AgentEvent, Answer};
 use qd_core::harness::pi::has_stable_id;
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
@@ -107,6 +107,7 @@ impl SessionActor {
             Ok(driver) => {
                 let handle = driver.handle();
                 self.driver = Some(driver);
+                self.tell_driver_watched();
                 self.watch_process();
                 let sender = self.sender.clone();
                 tokio::spawn(async move {
@@ -201,6 +202,8 @@ impl SessionActor {
         self.delivery = None;
         self.stats = None;
         self.health.gone();
+        self.forget_calls();
+        self.idle_since = None;
         self.shared.board.remove(&self.session.identity().session_id);
     }
 
@@ -243,6 +246,7 @@ impl SessionActor {
             let mut settled = false;
             for event in events.drain(..) {
                 settled |= matches!(event, AgentEvent::TurnSettled { .. });
+                self.learn_call(now, &event);
                 self.session.agent_event(now, event, &mut self.out);
             }
             if self.aborts > 0 {
@@ -285,13 +289,7 @@ impl SessionActor {
             return;
         }
         self.session.withdraw_questions(now_ms(), &mut self.out);
-        let Some(handle) = self.handle() else { return };
-        for request_id in ids {
-            let answer = AgentRequest::Answer { request_id, answer: Answer::Cancelled };
-            if let Err(error) = handle.tell(answer) {
-                tracing::warn!(%error, "a question could not be cancelled");
-            }
-        }
+        ids.into_iter().for_each(|request_id| self.answer_agent(request_id, Answer::Cancelled));
     }
 
     /// Some changes have no event (model, name, conversation); a finished turn or command is the moment to look.

@@ -10,10 +10,10 @@ use qd_wire::command::{ImageAttachment, InputResponseParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
 use serde::Serialize;
 
-use super::SessionInput;
 use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
 use super::prompts::Prompt;
+use super::{SessionInput, row};
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Effect, Executed};
 
@@ -75,10 +75,13 @@ impl SessionActor {
                 );
                 return self.finish(admitted, Err(error.into()));
             }
-            (AgentState::None, _) if matches!(admitted.command, Command::AbortRetry(_)) => {
+            (AgentState::None, _) if is_abort(&admitted.command) => {
                 return self.finish(admitted, Err(self.not_running().into()));
             }
             _ => return self.park(admitted),
+        }
+        if let Err(error) = self.admit_call(admitted.token(), &admitted.command) {
+            return self.finish(admitted, Err(error.into()));
         }
         match input_of(&admitted.command) {
             Some(input) => self.prompt(admitted, input),
@@ -117,11 +120,12 @@ impl SessionActor {
             Err(failure) => return self.finish(admitted, Err(failure)),
         };
         let (token, sender, command) = (admitted.token(), self.sender.clone(), admitted.command.clone());
+        let native = admitted.incoming.native;
         self.running.insert(token, admitted);
         tokio::spawn(async move {
             let result = match begun {
                 Some(begun) => begun.reply().await.map(|_| Executed::default()),
-                None => handle.execute(&command).await,
+                None => handle.execute(&command, native).await,
             };
             if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
                 tracing::debug!(token, "a session ended while its agent worked for it");
@@ -145,6 +149,9 @@ impl SessionActor {
         if matches!(admitted.command, Command::Abort(_)) {
             self.aborts = self.aborts.saturating_sub(1);
         }
+        if result.is_ok() {
+            self.call_succeeded(token, &admitted.command);
+        }
         let result = result.map(|executed| {
             executed.effects.into_iter().for_each(|effect| self.apply(effect));
             executed.data
@@ -160,6 +167,7 @@ impl SessionActor {
             Effect::AutoCompaction(enabled) => self.session.set_auto_compaction(enabled),
             Effect::AutoRetry(enabled) => self.session.set_auto_retry(enabled),
             Effect::Title(title) => self.session.title_changed(now, title, &mut self.out),
+            Effect::Added(messages) => self.session.add_messages(now, messages, &mut self.out),
             Effect::Conversation { native_session_id, native_session_file, messages } => self
                 .session
                 .replace_conversation(now, native_session_id, native_session_file, messages, &mut self.out),
@@ -173,6 +181,9 @@ impl SessionActor {
                 self.session.identity().session_id
             );
             return self.finish(admitted, Err(error.into()));
+        }
+        if let Err(error) = self.config.cwd.as_deref().map_or(Ok(()), row::check_cwd) {
+            return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
         self.creating = Some(admitted.token());
         self.running.insert(admitted.token(), admitted);
@@ -264,6 +275,14 @@ pub(super) fn beginning(command: &Command) -> String {
         line.push('…');
     }
     line
+}
+
+/// Whether a command ends something: without an agent there is nothing to end.
+pub(super) fn is_abort(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Abort(_) | Command::AbortRetry(_) | Command::AbortBash(_) | Command::AbortCompaction(_)
+    )
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.

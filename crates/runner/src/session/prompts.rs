@@ -56,6 +56,22 @@ impl Door {
         self.closed.is_none()
     }
 
+    /// Nobody speaks and nobody waits.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.closed.is_none() && self.waiting.is_empty()
+    }
+
+    /// Whether a command's prompt waits here.
+    pub(super) fn is_waiting(&self, token: Token) -> bool {
+        self.waiting.iter().any(|prompt| prompt.admitted.token() == token)
+    }
+
+    /// Takes one out who waits.
+    pub(super) fn take_waiting(&mut self, is_it: impl Fn(&Admitted) -> bool) -> Option<Admitted> {
+        let place = self.waiting.iter().position(|prompt| is_it(&prompt.admitted))?;
+        self.waiting.remove(place).map(|prompt| prompt.admitted)
+    }
+
     /// Somebody is speaking to the agent.
     pub(super) fn close(&mut self, token: Token, turns_before: u64) {
         let until = now_ms() + CLOSED_MS_MAX;
@@ -106,6 +122,7 @@ impl SessionActor {
         }
         if disposition == Some(Disposition::Handled) {
             self.look_for_changes();
+            self.call_over(token);
         }
         self.door.answered(token, has_begun, disposition);
         let data = disposition.map(|disposition| json!({ "disposition": disposition.as_str() }));

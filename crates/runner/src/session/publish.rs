@@ -169,6 +169,7 @@ impl SessionActor {
                 session_version: None,
                 replayed: false,
                 indeterminate: true,
+                timed_out: false,
             };
             out.response(self.session.front(), now_ms(), &response);
         }
@@ -222,6 +223,16 @@ impl SessionActor {
             }
             // Once is enough, and the later the better.
             SessionInput::Snapshot => knocking.retain(|kept| !matches!(kept, SessionInput::Snapshot)),
+            SessionInput::Watch { number, .. } => {
+                let is_newer = |kept: &SessionInput| match kept {
+                    SessionInput::Watch { number: known, .. } => *known > number,
+                    _ => false,
+                };
+                if knocking.iter().any(is_newer) {
+                    return;
+                }
+                knocking.retain(|kept| !matches!(kept, SessionInput::Watch { .. }));
+            }
             // The greatest number is the one that counts.
             SessionInput::HubHas(seq) => {
                 let known = knocking.iter_mut().find_map(|kept| match kept {

@@ -35,6 +35,9 @@ struct Native {
     session_file: Option<String>,
     #[serde(default)]
     model: Option<ModelRef>,
+    /// In the harness's own words.
+    #[serde(default)]
+    native_model: Option<serde_json::Value>,
     #[serde(default)]
     thinking_level: Option<String>,
     #[serde(default)]
@@ -48,8 +51,14 @@ struct Native {
     accepted: Vec<AcceptedPrompt>,
 }
 
-pub(super) fn new_session(runner: &RunnerConfig, session_id: &str, config: &SessionConfig) -> Session {
-    Session::new(identity(runner, session_id, config), Memory::default(), SessionStatus::Starting)
+pub(super) fn new_session(
+    runner: &RunnerConfig,
+    session_id: &str,
+    config: &SessionConfig,
+    created_at: i64,
+) -> Session {
+    let identity = identity(runner, session_id, config, created_at);
+    Session::new(identity, Memory::default(), SessionStatus::Starting)
 }
 
 pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
@@ -58,6 +67,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         session_id: memory.native_session_id.clone(),
         session_file: memory.native_session_file.clone(),
         model: memory.model.clone(),
+        native_model: memory.native_model.clone(),
         thinking_level: memory.thinking_level.clone(),
         is_file_written: memory.is_native_file_written,
         waiting: actor.session.waiting_inputs(),
@@ -105,6 +115,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         version: _,
         title,
         model,
+        native_model,
         thinking_level,
         native_session_id,
         native_session_file,
@@ -116,6 +127,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
     } = memory;
     stored.title == *title
         && stored.model == *model
+        && stored.native_model == *native_model
         && stored.thinking_level == *thinking_level
         && stored.native_session_id == *native_session_id
         && stored.native_session_file == *native_session_file
@@ -140,6 +152,7 @@ pub(crate) fn restore(
         version: row.version,
         title: row.title,
         model: native.model,
+        native_model: native.native_model,
         thinking_level: native.thinking_level,
         native_session_id: native.session_id,
         native_session_file: native.session_file,
@@ -157,9 +170,34 @@ pub(crate) fn restore(
     // One that failed waits for a person: it may well fail again, and with it every start of the runner.
     let is_over = status == SessionStatus::Closed || is(SessionStatus::Failed);
     let may_resume = had_agent || (!memory.kept.is_empty() && !is_over);
-    let session = Session::new(identity(runner, &row.session_id, &config), memory, status);
+    let session = Session::new(identity(runner, &row.session_id, &config, row.created_at), memory, status);
     let created_at = row.created_at;
     Ok(Restored { session, config, created_at, stored, was_working, may_resume, open_questions })
+}
+
+/// Whether a client may name this directory for a new session; the words are those of the pi-server document.
+pub(super) fn check_cwd(cwd: &str) -> Result<(), &'static str> {
+    const CHARACTERS_MAX: usize = 4096;
+    if cwd.trim().is_empty() {
+        return Err("CWD must be a non-empty string");
+    }
+    if cwd.chars().count() > CHARACTERS_MAX {
+        return Err("CWD too long (max 4096 characters)");
+    }
+    if cwd.contains('\0') || cwd.starts_with('~') {
+        return Err("CWD contains potentially dangerous path components");
+    }
+    if !Path::new(cwd).is_absolute() {
+        return Err("CWD must be an absolute path");
+    }
+    match std::fs::metadata(cwd) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err("CWD must point to an existing directory"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err("CWD must point to an existing directory")
+        }
+        Err(_) => Err("CWD could not be resolved"),
+    }
 }
 
 /// What the driver needs to start this session's agent; a missing directory is a clear error.
@@ -191,13 +229,14 @@ pub(super) fn start_request(
     })
 }
 
-fn identity(runner: &RunnerConfig, session_id: &str, config: &SessionConfig) -> Identity {
+fn identity(runner: &RunnerConfig, session_id: &str, config: &SessionConfig, created_at: i64) -> Identity {
     Identity {
         session_id: session_id.to_owned(),
         runner_id: runner.runner_id.clone(),
         harness: config.harness.clone(),
         cwd: Some(config.cwd.clone().unwrap_or_else(|| home_of(runner))),
         capabilities: driver::capabilities(&config.harness),
+        created_at,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use qd_core::health::{Activity, Order, Sample};
 use qd_core::session::Gone;
+use qd_wire::Command;
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
 
@@ -15,8 +16,9 @@ impl SessionActor {
     pub(super) async fn supervise(&mut self) {
         let now = now_ms();
         let activity = self.session.activity();
-        // A request without an answer is work, whatever the agent says.
-        let is_busy = activity.is_busy || !self.running.is_empty() || self.delivery.is_some();
+        // A request without an answer is work, whatever the agent says. A person's shell command is not the agent's.
+        let has_request = self.running.values().any(|running| !matches!(running.command, Command::Bash(_)));
+        let is_busy = activity.is_busy || has_request || self.delivery.is_some();
         self.health.activity(now, Activity { is_busy, ..activity });
         for order in self.health.due(now) {
             self.obey(now, order).await;

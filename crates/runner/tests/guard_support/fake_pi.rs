@@ -13,7 +13,7 @@ pub(crate) fn main(arguments: &[String]) {
     }
     let named = arguments.iter().position(|argument| argument == "--session-id");
     let session_id = named.and_then(|at| arguments.get(at + 1)).cloned().unwrap_or_default();
-    let mut agent = Agent { session_id, is_working: false, queue: Vec::new(), time: start_time() };
+    let mut agent = Agent { session_id, is_working: false, queue: Vec::new(), time: start_time(), held: None };
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = line.map_err(|_| ()).and_then(|line| serde_json::from_str(&line).map_err(|_| ()))
         else {
@@ -29,6 +29,8 @@ struct Agent {
     queue: Vec<String>,
     /// Message times; those of two agents differ.
     time: u64,
+    /// A request that waits for its end.
+    held: Option<Value>,
 }
 
 #[allow(clippy::disallowed_methods, reason = "a program of its own, outside any simulated time")]
@@ -41,12 +43,36 @@ impl Agent {
     fn take(&mut self, request: &Value) {
         match request["type"].as_str().unwrap_or_default() {
             "get_state" => {
-                reply(request, &json!({"sessionId": self.session_id, "isStreaming": self.is_working}));
+                let model = json!({"provider": "acme", "id": "m1", "name": "M 1"});
+                let is_streaming = self.is_working;
+                reply(
+                    request,
+                    &json!({"sessionId": self.session_id, "isStreaming": is_streaming, "model": model}),
+                );
             }
             "get_entries" => reply(request, &json!({"entries": [], "leafId": null})),
             "prompt" => self.prompt(request),
             "abort" => {
                 reply(request, &Value::Null);
+                match self.held.take() {
+                    Some(held) => reply(&held, &json!({"summary": "cut short"})),
+                    None => self.settle(),
+                }
+            }
+            // Work that does not end by itself.
+            "compact" => self.held = Some(request.clone()),
+            "bash" if request["command"] == "hang" => self.held = Some(request.clone()),
+            "bash" => reply(request, &json!({"output": "done", "exitCode": 0, "cancelled": false})),
+            "abort_bash" => {
+                reply(request, &Value::Null);
+                if let Some(held) = self.held.take() {
+                    reply(&held, &json!({"output": "", "cancelled": true}));
+                }
+            }
+            "extension_ui_response" => {
+                let text = format!("the answer is {request}");
+                self.message(&json!({"role": "assistant", "stopReason": "stop",
+                    "content": [{"type": "text", "text": text}]}));
                 self.settle();
             }
             _ => reply(request, &Value::Null),
@@ -76,7 +102,8 @@ impl Agent {
         }
     }
 
-    /// `work` and `tool` go on in silence, `close` closes the output, everything else is answered.
+    /// `work` and `tool` go on in silence, `close` closes the output, `ask` waits for a person, `fail` fails;
+    /// everything else is answered.
     fn begin(&mut self, message: &str) {
         self.is_working = true;
         say(&json!({"type": "agent_start"}));
@@ -86,6 +113,13 @@ impl Agent {
             "tool" => say(&json!({"type": "tool_execution_start", "toolCallId": "t1", "toolName": "bash",
                 "args": {"command": "make"}})),
             "close" => close_stdout(),
+            "ask" => say(&json!({"type": "extension_ui_request", "id": "q1", "method": "confirm",
+                "title": "Sure?", "message": "Really?"})),
+            "fail" => {
+                self.message(&json!({"role": "assistant", "stopReason": "error", "errorMessage": "overloaded",
+                    "provider": "acme", "model": "m1", "content": []}));
+                self.settle();
+            }
             _ => {
                 self.message(&json!({"role": "assistant", "stopReason": "stop",
                     "content": [{"type": "text", "text": format!("you said {message}")}]}));
@@ -124,8 +158,15 @@ fn reply(request: &Value, data: &Value) {
     );
 }
 
+/// As pi does, the type of an event comes first.
 fn say(line: &Value) {
-    println!("{line}");
+    let mut fields = line.as_object().cloned().unwrap_or_default();
+    let kind = fields.remove("type").unwrap_or_default();
+    match (kind.as_str(), fields.is_empty()) {
+        (Some("response") | None, _) => println!("{line}"),
+        (Some(_), true) => println!("{{\"type\":{kind}}}"),
+        (Some(_), false) => println!("{{\"type\":{kind},{}", &Value::Object(fields).to_string()[1..]),
+    }
     // Nobody listens any more when the runner is gone; the guard ends us then.
     let _ = std::io::stdout().flush();
 }

@@ -58,6 +58,9 @@ impl Bench {
             guard: GuardCommand { program: HELPER.into(), args: vec!["guard".into()] },
             process: ProcessConfig::default(),
             supervision: HealthConfig::default(),
+            breakers: qd_core::breaker::BreakerConfig::default(),
+            question_timeout: None,
+            agent_idle_stop: None,
             resume_at_start: false,
             spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
             local_socket: None,
@@ -97,6 +100,11 @@ impl Bench {
         command["user_id"] = json!("anna");
         self.link.sender.send(Bytes::from(format!("{command}\n"))).await.unwrap();
         id
+    }
+
+    /// A line of the hub that is no command.
+    pub(crate) async fn say(&self, line: Value) {
+        self.link.sender.send(Bytes::from(format!("{line}\n"))).await.unwrap();
     }
 
     pub(crate) async fn call(&mut self, command: Value) -> Value {

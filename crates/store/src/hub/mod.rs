@@ -1,5 +1,5 @@
-//! `hub.db`: sessions, their records, their messages with full-text search, logins, runners, and tombstones of
-//! sessions whose runner has yet to learn that they are deleted.
+//! `hub.db`: sessions, their records, their messages with full-text search, logins, access tokens, runners,
+//! tombstones of sessions whose runner has yet to learn that they are deleted, and the journal of submissions.
 
 mod append;
 mod burials;
@@ -10,6 +10,8 @@ mod read;
 mod runners;
 mod search;
 mod sessions;
+mod submissions;
+mod tokens;
 mod types;
 
 use std::path::Path;
@@ -22,9 +24,10 @@ pub use burials::BURIED_SESSIONS_MAX;
 pub use logins::LOGINS_MAX;
 pub use read::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX};
 pub use search::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX};
+pub use tokens::ACCESS_TOKENS_MAX;
 pub use types::{
-    Appended, Effect, HubSession, Login, MessagePage, MessageRow, RecordIn, RunnerNote, RunnerRow, SearchHit,
-    SearchQuery, SessionPatch,
+    AccessToken, Appended, Effect, HistoryQuery, HubSession, Login, MessagePage, MessageRow, RecordIn,
+    RunnerNote, RunnerRow, SearchHit, SearchQuery, SessionPatch, SubmissionRow, TokenPut,
 };
 
 use crate::database::StoreOptions;
@@ -36,6 +39,7 @@ use crate::writer::Pending;
 const MIGRATIONS: Migrations = &[
     include_str!("../../migrations/hub/0001_init.sql"),
     include_str!("../../migrations/hub/0002_fleet.sql"),
+    include_str!("../../migrations/hub/0003_submissions.sql"),
 ];
 
 /// The hub's copy of all sessions. Clones share one database.

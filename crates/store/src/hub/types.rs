@@ -177,3 +177,59 @@ pub struct RunnerNote {
     pub max_sessions: u64,
     pub seen_at: i64,
 }
+
+/// A submission to the pi-server face that carries a name of its client's. Its text is not kept, only a
+/// fingerprint of it. Times are unix milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubmissionRow {
+    /// The hub's own name for it, unique.
+    pub uid: Arc<str>,
+    pub principal: Arc<str>,
+    /// What the client calls it.
+    pub command_id: Option<String>,
+    /// Where its idempotency key counts: a session, or the server.
+    pub scope: String,
+    pub idempotency_key: Option<String>,
+    pub session_id: Option<String>,
+    /// The type of the command.
+    pub command: String,
+    pub fingerprint: [u8; 32],
+    pub accepted_at: i64,
+    /// None while it is under way.
+    pub finished_at: Option<i64>,
+    pub success: Option<bool>,
+    /// What came of it, without its data: that is read with every history.
+    pub outcome_json: Option<Bytes>,
+    /// The data of its answer, which may be great.
+    pub data_json: Option<Bytes>,
+}
+
+/// Which submissions of a principal to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HistoryQuery {
+    pub principal: Arc<str>,
+    pub session_id: Option<String>,
+    pub command_id: Option<String>,
+    /// Only those accepted at or after this time, in unix milliseconds.
+    pub from: Option<i64>,
+    /// Only those accepted at or before this time.
+    pub to: Option<i64>,
+    pub limit: usize,
+}
+
+/// A named token that opens the hub for somebody beside its owner.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessToken {
+    pub name: String,
+    pub token_hash: Vec<u8>,
+    pub created_at: i64,
+    pub last_used_at: Option<i64>,
+}
+
+/// What came of adding a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenPut {
+    Added,
+    NameTaken,
+    TooMany,
+}

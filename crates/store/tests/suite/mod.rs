@@ -5,7 +5,9 @@ pub(crate) mod fleet;
 pub(crate) mod hub;
 pub(crate) mod runner;
 pub(crate) mod search;
+pub(crate) mod submissions;
 pub(crate) mod tail;
+pub(crate) mod tokens;
 
 use qd_store::{HubStore, RunnerStore};
 

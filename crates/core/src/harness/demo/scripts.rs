@@ -295,3 +295,12 @@ fn text_part(position: usize, text: &str) -> Part {
         meta: None,
     })
 }
+
+/// The text of a message; none where it has none.
+pub(super) fn text_of(message: &NativeMessage) -> Option<String> {
+    let texts = message.parts.iter().filter_map(|part| match part {
+        Part::Known(KnownPart::Text { text, .. }) => Some(text.as_str()),
+        _ => None,
+    });
+    Some(texts.collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
+}

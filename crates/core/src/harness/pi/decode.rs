@@ -6,6 +6,7 @@ use qd_wire::JsonObject;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bridge::BridgeWord;
 use super::extension::{self, ErrorTally};
 use super::{events, update};
 use crate::agent::{AgentEvent, MessageHead};
@@ -19,6 +20,8 @@ pub const UNKNOWN_FIELDS_BYTES_MAX: usize = 64 * 1024;
 pub enum PiOutput {
     Event(AgentEvent),
     Reply(PiReply),
+    /// From our own extension, for the driver.
+    Bridge(BridgeWord),
     /// Not a record of pi: not JSON, or a known record with fields of another kind.
     Malformed {
         error: String,
@@ -90,7 +93,7 @@ impl PiCodec {
             "entry_appended" => events::entry_appended(line, out),
             "extension_ui_request" => extension::ui_request(line, out),
             "extension_error" => self.extension_error(line, out),
-            // Turns are loops inside one turn of ours, and nobody here can start pi's own shell.
+            // Turns are loops inside one turn of ours; what a person's shell command prints comes with its reply.
             "turn_start" | "turn_end" | "bash_execution_update" => events::absorbed(line),
             other => unknown(other, line, out),
         }

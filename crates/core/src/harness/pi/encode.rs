@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::bridge;
 use crate::agent::{AgentRequest, Answer, Image, WhenBusy};
 
 /// One line with its `\n`. `id` comes back in the reply; an answer to a dialog has none.
@@ -56,6 +57,16 @@ fn command(request: &AgentRequest) -> Value {
         AgentRequest::SwitchSession { session_path } => {
             json!({ "type": "switch_session", "sessionPath": session_path })
         }
+        AgentRequest::Bash { command, exclude_from_context } => {
+            json!({ "type": "bash", "command": command, "excludeFromContext": exclude_from_context })
+        }
+        AgentRequest::AbortBash => json!({ "type": "abort_bash" }),
+        AgentRequest::GetTree => json!({ "type": "get_tree" }),
+        AgentRequest::GetMessages => json!({ "type": "get_messages" }),
+        AgentRequest::GetLastAssistantText => json!({ "type": "get_last_assistant_text" }),
+        AgentRequest::ExportHtml { output_path } => {
+            with_optional("export_html", "outputPath", output_path.as_deref())
+        }
     }
 }
 
@@ -82,6 +93,16 @@ fn answer_to(request_id: &str, answer: &Answer) -> Value {
         Answer::Confirmed(confirmed) => {
             json!({ "type": "extension_ui_response", "id": request_id, "confirmed": confirmed })
         }
+        Answer::Responses(responses) => {
+            // The bridge makes an object of it again; pi carries texts only.
+            let text = Value::Object(responses.clone()).to_string();
+            json!({ "type": "extension_ui_response", "id": request_id, "value": text })
+        }
+        // Whichever field this kind of dialog reads, it finds the mark.
+        Answer::TimedOut => json!({
+            "type": "extension_ui_response", "id": request_id,
+            "value": bridge::TIMED_OUT, "confirmed": bridge::TIMED_OUT,
+        }),
         Answer::Cancelled => json!({ "type": "extension_ui_response", "id": request_id, "cancelled": true }),
     }
 }

@@ -22,20 +22,14 @@ pub struct PiConversation {
     pub entry_ids: Vec<String>,
     /// The cursor for the next `get_entries`.
     pub leaf_id: Option<String>,
-    /// Of a file: the header's id of the session.
-    pub native_session_id: Option<String>,
     /// The name somebody gave the session last.
     pub title: Option<String>,
-    /// Lines of a file that could not be read (a half-written last line, mostly).
-    pub skipped_lines: usize,
 }
 
 #[derive(Debug)]
 pub enum EntriesError {
     /// The reply is not what `get_entries` gives.
     Reply(serde_json::Error),
-    /// The first line of the file is not a session header.
-    NotASession,
 }
 
 impl fmt::Display for EntriesError {
@@ -45,9 +39,6 @@ impl fmt::Display for EntriesError {
                 f,
                 "pi's entries cannot be read ({error}); update pi, or report this with the version of pi"
             ),
-            EntriesError::NotASession => f.write_str(
-                "this is not a session file of pi: its first line is no session header; choose another file",
-            ),
         }
     }
 }
@@ -56,7 +47,6 @@ impl std::error::Error for EntriesError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             EntriesError::Reply(error) => Some(error),
-            EntriesError::NotASession => None,
         }
     }
 }
@@ -75,32 +65,6 @@ pub fn conversation_from_reply(data: &Value) -> Result<PiConversation, EntriesEr
         entries.push(Entry::deserialize(value).map_err(EntriesError::Reply)?);
     }
     Ok(walk(entries, data.leaf_id))
-}
-
-/// From the bytes of a session file. Its leaf is the last entry, as it is for pi.
-pub fn conversation_from_file(bytes: &[u8]) -> Result<PiConversation, EntriesError> {
-    #[derive(Deserialize)]
-    struct Header {
-        #[serde(rename = "type")]
-        kind: String,
-        id: Option<String>,
-    }
-    let mut lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    let header = lines.next().and_then(|line| serde_json::from_slice::<Header>(line).ok());
-    let Some(header) = header.filter(|header| header.kind == "session") else {
-        return Err(EntriesError::NotASession);
-    };
-    let mut entries = Vec::new();
-    let mut skipped_lines = 0;
-    for line in lines {
-        match serde_json::from_slice::<Entry>(line) {
-            Ok(entry) => entries.push(entry),
-            Err(_) => skipped_lines += 1,
-        }
-    }
-    let leaf_id = entries.last().map(|entry| entry.id.clone());
-    let conversation = walk(entries, leaf_id);
-    Ok(PiConversation { native_session_id: header.id, skipped_lines, ..conversation })
 }
 
 /// Whether a message from an entry has the same head, and so the same id, as the same message seen live. An

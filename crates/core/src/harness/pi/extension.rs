@@ -6,6 +6,7 @@ use qd_wire::{InputRequest, JsonObject};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bridge;
 use super::decode::{PiOutput, UNKNOWN_FIELDS_BYTES_MAX, text_of};
 use super::events::whole;
 use crate::agent::AgentEvent;
@@ -34,6 +35,13 @@ struct UiRequest {
 
 pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
     let request: UiRequest = serde_json::from_slice(line)?;
+    if request.method == "setStatus"
+        && let Some(word) =
+            request.status_text.as_deref().and_then(|text| bridge::word(&request.status_key, text))
+    {
+        out.push(PiOutput::Bridge(word));
+        return Ok(());
+    }
     let event = match request.method.as_str() {
         "select" | "confirm" | "input" | "editor" => AgentEvent::InputNeeded(dialog(request)),
         "notify" => {
@@ -61,7 +69,11 @@ fn dialog(request: UiRequest) -> InputRequest {
         }
         "confirm" => InputRequest::Confirm { request_id, title, message: request.message, timeout },
         "input" => InputRequest::Input { request_id, title, placeholder: request.placeholder, timeout },
-        _ => InputRequest::Editor { request_id, title, prefill: request.prefill, timeout },
+        _ => request
+            .prefill
+            .as_deref()
+            .and_then(|prefill| bridge::interview(&request_id, &title, prefill))
+            .unwrap_or(InputRequest::Editor { request_id, title, prefill: request.prefill, timeout }),
     }
 }
 

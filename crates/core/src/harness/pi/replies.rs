@@ -5,8 +5,9 @@ use qd_wire::data::{
     TokenStats,
 };
 use qd_wire::message::Role;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::bridge::PRIVATE_COMMANDS;
 use super::events::whole;
 
 /// How pi stands (`get_state`).
@@ -15,6 +16,8 @@ pub struct PiState {
     pub model: Option<ModelRef>,
     pub thinking_level: Option<String>,
     pub is_streaming: bool,
+    /// Also while it summarises a branch it leaves.
+    pub is_compacting: bool,
     pub session_id: Option<String>,
     pub session_file: Option<String>,
     pub session_name: Option<String>,
@@ -26,6 +29,7 @@ pub fn state(data: &Value) -> PiState {
         model: data.get("model").and_then(model),
         thinking_level: text(data, "thinkingLevel"),
         is_streaming: flag(data, "isStreaming").unwrap_or(false),
+        is_compacting: flag(data, "isCompacting").unwrap_or(false),
         session_id: text(data, "sessionId"),
         session_file: text(data, "sessionFile"),
         session_name: text(data, "sessionName"),
@@ -88,9 +92,57 @@ pub fn models(data: &Value) -> ModelsData {
     ModelsData { models: models.collect() }
 }
 
+/// Takes out what is not for people, and says beside each command where it is from, as older versions of pi did.
+pub fn native_commands(data: &mut Value) {
+    let Some(commands) = data.get_mut("commands").and_then(Value::as_array_mut) else { return };
+    commands.retain(|command| !is_private(command));
+    for command in commands {
+        let path = command.pointer("/sourceInfo/path").filter(|path| path.is_string()).cloned();
+        if let (Some(path), Some(command)) = (path, command.as_object_mut()) {
+            command.entry("path").or_insert(path);
+        }
+    }
+}
+
+fn is_private(command: &Value) -> bool {
+    let name = command.get("name").and_then(Value::as_str).unwrap_or_default();
+    PRIVATE_COMMANDS.contains(&name)
+}
+
+/// The skills among the commands (`get_commands`).
+pub fn skills(data: &Value) -> Value {
+    let is_skill = |command: &&Value| command.get("source").and_then(Value::as_str) == Some("skill");
+    let skills = list(data, "commands").filter(is_skill).filter_map(|native| {
+        let name = text(native, "name")?;
+        let info = native.get("sourceInfo").unwrap_or(&Value::Null);
+        Some(json!({
+            "name": name.strip_prefix("skill:").unwrap_or(&name),
+            "description": text(native, "description").unwrap_or_default(),
+            "file_path": text(info, "path").unwrap_or_default(),
+            "source": text(info, "scope").or_else(|| text(info, "source")).unwrap_or_default(),
+        }))
+    });
+    json!({ "skills": skills.collect::<Vec<_>>() })
+}
+
+/// `get_last_assistant_text`; pi leaves the field out where there is none.
+pub fn last_assistant_text(data: &Value) -> Option<String> {
+    text(data, "text")
+}
+
+/// How full the context is (in `get_session_stats`), in our words; null where pi cannot say.
+pub fn context_usage(data: &Value) -> Value {
+    let Some(usage) = data.get("contextUsage").filter(|usage| usage.is_object()) else { return Value::Null };
+    json!({
+        "tokens": usage.get("tokens"),
+        "context_window": usage.get("contextWindow"),
+        "percent": usage.get("percent"),
+    })
+}
+
 /// `get_commands`.
 pub fn commands(data: &Value) -> CommandsData {
-    let commands = list(data, "commands").filter_map(|native| {
+    let commands = list(data, "commands").filter(|command| !is_private(command)).filter_map(|native| {
         Some(SlashCommand {
             name: text(native, "name")?,
             description: text(native, "description"),

@@ -2,44 +2,36 @@
 
 use qd_core::agent::AgentRequest;
 use qd_core::harness::pi;
+use qd_core::session::AgentFacts;
 use qd_wire::Command;
+use qd_wire::command::{CycleModelParams, Direction};
+use qd_wire::data::{ModelInfo, ModelRef};
 use serde_json::{Value, json};
 
-use super::PiHandle;
-use crate::driver::{AgentFailure, Effect, Executed, session_name, to_value};
+use super::{PiHandle, export, moves, reads, shell};
+use crate::driver::{AgentFailure, Effect, Executed, session_name};
 
 /// Levels pi knows; it would turn any other word into `off` without saying so.
 const THINKING_LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
 
-/// Runs one command.
+/// Runs one command. With `native` the data is pi's own wherever pi has an answer of its own.
 pub(in crate::driver) async fn execute(
     handle: &PiHandle,
     command: &Command,
+    native: bool,
 ) -> Result<Executed, AgentFailure> {
     match command {
-        Command::GetStats(_) => read(handle, AgentRequest::GetStats, |data| to_value(&pi::stats(data))).await,
-        Command::GetModels(_) => {
-            read(handle, AgentRequest::GetModels, |data| to_value(&pi::models(data))).await
-        }
-        Command::GetCommands(_) => {
-            read(handle, AgentRequest::GetCommands, |data| to_value(&pi::commands(data))).await
-        }
-        Command::GetForkPoints(_) => {
-            read(handle, AgentRequest::GetForkPoints, |data| to_value(&pi::fork_points(data))).await
-        }
         Command::SetModel(params) => {
             let (provider, model_id) = (params.provider.clone(), params.model_id.clone());
-            handle.request(AgentRequest::SetModel { provider, model_id }).await?;
-            model_now(handle).await
+            let reply = handle.request(AgentRequest::SetModel { provider, model_id }).await?;
+            let facts = handle.facts().await?;
+            changed(native, reply, facts, model_of)
         }
-        Command::CycleModel(_) => {
-            let reply = handle.request(AgentRequest::CycleModel).await?;
-            if reply.is_null() { Ok(nothing_to_cycle()) } else { model_now(handle).await }
-        }
-        Command::SetThinkingLevel(params) => set_thinking_level(handle, &params.level).await,
+        Command::CycleModel(params) => cycle_model(handle, params, native).await,
+        Command::SetThinkingLevel(params) => set_thinking_level(handle, &params.level, native).await,
         Command::CycleThinkingLevel(_) => {
             let reply = handle.request(AgentRequest::CycleThinkingLevel).await?;
-            if reply.is_null() { Ok(nothing_to_cycle()) } else { level_now(handle).await }
+            cycled(handle, native, reply, level_of).await
         }
         Command::SetAutoCompaction(params) => {
             handle.request(AgentRequest::SetAutoCompaction { enabled: params.enabled }).await?;
@@ -52,74 +44,119 @@ pub(in crate::driver) async fn execute(
         Command::Compact(params) => {
             let request = AgentRequest::Compact { instructions: params.instructions.clone() };
             let reply = handle.request(request).await?;
-            let data = json!({ "summary": reply.get("summary"), "tokens_before": reply.get("tokensBefore"),
-                "tokens_after": reply.get("estimatedTokensAfter") });
+            let data = said(native, reply, |reply| {
+                Ok(json!({ "summary": reply.get("summary"), "tokens_before": reply.get("tokensBefore"),
+                    "tokens_after": reply.get("estimatedTokensAfter") }))
+            })?;
             Ok(Executed::with_data(data))
         }
-        Command::AbortRetry(_) => {
-            handle.request(AgentRequest::AbortRetry).await?;
-            Ok(Executed::default())
-        }
+        Command::AbortRetry(_) => done(handle, AgentRequest::AbortRetry).await,
+        Command::AbortCompaction(_) => abort_compaction(handle).await,
+        Command::Bash(params) => shell::run(handle, params, native).await,
+        Command::AbortBash(_) => done(handle, AgentRequest::AbortBash).await,
+        Command::ExportHtml(params) => export::export(handle, params.output_path.as_deref()).await,
         Command::SetSessionName(params) => {
             let name = session_name(&params.name)?;
             handle.request(AgentRequest::SetSessionName { name: name.clone() }).await?;
             Ok(Executed::with_effect(Effect::Title(name)))
         }
         Command::Fork(_) | Command::SessionNew(_) | Command::SessionSwitch(_) => {
-            move_to(handle, command).await
+            moves::move_to(handle, command, native).await
         }
-        other => Err(AgentFailure::refused(format!("pi does not support '{}'", other.spec().name))),
+        Command::NavigateTree(params) => moves::navigate(handle, params).await,
+        other => reads::read(handle, other, native).await,
     }
 }
 
-/// Commands that take pi to another conversation.
-async fn move_to(handle: &PiHandle, command: &Command) -> Result<Executed, AgentFailure> {
-    match command {
-        Command::Fork(params) => {
-            let request = AgentRequest::Fork { entry_id: params.entry_id.clone() };
-            let reply = handle.request(request).await?;
-            let text = pi::fork_text(&reply);
-            moved(handle, &reply, json!({ "text": text, "cancelled": pi::is_cancelled(&reply) })).await
-        }
-        Command::SessionNew(params) => {
-            let request = AgentRequest::NewSession { parent_session: params.parent_session.clone() };
-            let reply = handle.request(request).await?;
-            moved(handle, &reply, json!({ "cancelled": pi::is_cancelled(&reply) })).await
-        }
-        Command::SessionSwitch(params) => {
-            let (path, claim) = handle.claim_existing(&params.session_path)?;
-            let session_path = path.to_string_lossy().into_owned();
-            let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
-            let result = moved(handle, &reply, json!({ "cancelled": pi::is_cancelled(&reply) })).await;
-            drop(claim);
-            result
-        }
-        other => Err(AgentFailure::refused(format!("'{}' does not move pi", other.spec().name))),
-    }
+pub(super) fn unsupported(command: &Command) -> AgentFailure {
+    AgentFailure::refused(format!("pi does not support '{}'", command.spec().name))
 }
 
-async fn read(
-    handle: &PiHandle,
-    request: AgentRequest,
-    shape: fn(&Value) -> Result<Value, String>,
+/// pi's answer as it is, or in our words.
+pub(super) fn said(
+    native: bool,
+    reply: Value,
+    canonical: impl FnOnce(&Value) -> Result<Value, String>,
+) -> Result<Value, String> {
+    if native { Ok(json!({ "native": reply })) } else { canonical(&reply) }
+}
+
+async fn done(handle: &PiHandle, request: AgentRequest) -> Result<Executed, AgentFailure> {
+    handle.request(request).await?;
+    Ok(Executed::default())
+}
+
+/// pi sends no event for a changed setting, so it was asked how it stands now.
+fn changed(
+    native: bool,
+    reply: Value,
+    facts: AgentFacts,
+    canonical: fn(&AgentFacts) -> Option<Value>,
 ) -> Result<Executed, AgentFailure> {
-    let reply = handle.request(request).await?;
-    Ok(Executed::with_data(shape(&reply)?))
-}
-
-fn nothing_to_cycle() -> Executed {
-    Executed::with_data(Value::Null)
-}
-
-/// pi sends no event for a changed model, so we ask what it is now.
-async fn model_now(handle: &PiHandle) -> Result<Executed, AgentFailure> {
-    let facts = handle.facts().await?;
-    let model = facts.model.clone();
-    let data = model.map(|model| json!({ "provider": model.provider, "model_id": model.model_id }));
+    let data = if native { Some(json!({ "native": reply })) } else { canonical(&facts) };
     Ok(Executed { data, effects: vec![Effect::Facts(facts)], disposition: None })
 }
 
-async fn set_thinking_level(handle: &PiHandle, level: &str) -> Result<Executed, AgentFailure> {
+/// The same for a cycle, whose answer is null when there is nothing to cycle through.
+async fn cycled(
+    handle: &PiHandle,
+    native: bool,
+    reply: Value,
+    canonical: fn(&AgentFacts) -> Option<Value>,
+) -> Result<Executed, AgentFailure> {
+    if reply.is_null() {
+        return Ok(Executed::with_data(said(native, reply, |null| Ok(null.clone()))?));
+    }
+    let facts = handle.facts().await?;
+    changed(native, reply, facts, canonical)
+}
+
+fn model_of(facts: &AgentFacts) -> Option<Value> {
+    let model = facts.model.as_ref()?;
+    Some(json!({ "provider": model.provider, "model_id": model.model_id }))
+}
+
+/// pi clamps a level the model does not have; the answer says what it became.
+fn level_of(facts: &AgentFacts) -> Option<Value> {
+    facts.thinking_level.as_ref().map(|level| json!({ "level": level }))
+}
+
+async fn cycle_model(
+    handle: &PiHandle,
+    params: &CycleModelParams,
+    native: bool,
+) -> Result<Executed, AgentFailure> {
+    if params.direction != Some(Direction::Backward) {
+        let reply = handle.request(AgentRequest::CycleModel).await?;
+        return cycled(handle, native, reply, model_of).await;
+    }
+    // pi's RPC only goes forward.
+    let models = handle.request(AgentRequest::GetModels).await?;
+    let models = pi::models(&models).models;
+    let now = handle.facts().await?.model;
+    let Some(previous) = previous(&models, now.as_ref()) else {
+        return cycled(handle, native, Value::Null, model_of).await;
+    };
+    let (provider, model_id) = (previous.provider.clone(), previous.model_id.clone());
+    let model = handle.request(AgentRequest::SetModel { provider, model_id }).await?;
+    let facts = handle.facts().await?;
+    let reply = json!({ "model": model, "thinkingLevel": facts.thinking_level, "isScoped": false });
+    changed(native, reply, facts, model_of)
+}
+
+/// The model before this one, around the end; none where there is no other. pi takes an unknown one for the first.
+fn previous<'a>(models: &'a [ModelInfo], now: Option<&ModelRef>) -> Option<&'a ModelInfo> {
+    if models.len() < 2 {
+        return None;
+    }
+    let is_now = |model: &ModelInfo| {
+        now.is_some_and(|now| now.provider == model.provider && now.model_id == model.model_id)
+    };
+    let at = models.iter().position(is_now).unwrap_or(0);
+    models.get((at + models.len() - 1) % models.len())
+}
+
+async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> Result<Executed, AgentFailure> {
     if !THINKING_LEVELS.contains(&level) {
         // A newer pi may know more words than we do.
         let known = pi::thinking_levels(&handle.request(AgentRequest::GetThinkingLevels).await?);
@@ -128,40 +165,38 @@ async fn set_thinking_level(handle: &PiHandle, level: &str) -> Result<Executed, 
             return Err(AgentFailure::refused(error));
         }
     }
-    handle.request(AgentRequest::SetThinkingLevel { level: level.to_owned() }).await?;
-    level_now(handle).await
-}
-
-/// pi clamps a level the model does not have; the answer says what it became.
-async fn level_now(handle: &PiHandle) -> Result<Executed, AgentFailure> {
+    let reply = handle.request(AgentRequest::SetThinkingLevel { level: level.to_owned() }).await?;
     let facts = handle.facts().await?;
-    let data = facts.thinking_level.clone().map(|level| json!({ "level": level }));
-    Ok(Executed { data, effects: vec![Effect::Facts(facts)], disposition: None })
+    changed(native, reply, facts, level_of)
 }
 
-/// New, switch and fork change session id and file without an event.
-async fn moved(handle: &PiHandle, reply: &Value, mut data: Value) -> Result<Executed, AgentFailure> {
-    if pi::is_cancelled(reply) {
-        return Ok(Executed::with_data(data));
-    }
-    let effects = where_now(handle).await?;
-    if let Some(Effect::Conversation { native_session_id, native_session_file, .. }) = effects.first()
-        && let Some(data) = data.as_object_mut()
-    {
-        data.insert("native_session_id".to_owned(), native_session_id.clone().into());
-        data.insert("native_session_file".to_owned(), native_session_file.clone().into());
-    }
-    Ok(Executed { data: Some(data), effects, disposition: None })
+/// pi's RPC has no such command; its `abort` ends a compaction, and everything else too. So without a compaction
+/// nothing is done.
+async fn abort_compaction(handle: &PiHandle) -> Result<Executed, AgentFailure> {
+    let state = pi::state(&handle.request(AgentRequest::GetState).await?);
+    if state.is_compacting { done(handle, AgentRequest::Abort).await } else { Ok(Executed::default()) }
 }
 
-/// The conversation pi is in, whole.
-pub(in crate::driver) async fn where_now(handle: &PiHandle) -> Result<Vec<Effect>, AgentFailure> {
-    let facts = handle.facts().await?;
-    let messages = handle.conversation().await?;
-    let conversation = Effect::Conversation {
-        native_session_id: facts.native_session_id.clone().unwrap_or_default(),
-        native_session_file: facts.native_session_file.clone(),
-        messages,
-    };
-    Ok(vec![conversation, Effect::Facts(facts)])
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_cycled_backward_around_the_end() {
+        let model = |id: &str| ModelInfo {
+            provider: "p".into(),
+            model_id: id.into(),
+            name: None,
+            reasoning: None,
+            context_window: None,
+            max_tokens: None,
+        };
+        let models = [model("a"), model("b"), model("c")];
+        let before = |id: &str| {
+            let now = ModelRef { provider: "p".into(), model_id: id.into() };
+            previous(&models, Some(&now)).map(|model| model.model_id.as_str())
+        };
+        assert_eq!((before("b"), before("a"), before("?")), (Some("a"), Some("c"), Some("c")));
+        assert_eq!(previous(&models[..1], None), None);
+    }
 }

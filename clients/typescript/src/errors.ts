@@ -1,0 +1,60 @@
+/** Why a command has no result. */
+import type { Response } from "./generated/pi-server.ts";
+
+/** The server said no; nothing is known to have changed. */
+export class CommandError extends Error {
+  readonly response: Response;
+
+  constructor(response: Response) {
+    super(response.error ?? "The command failed without saying why");
+    this.name = new.target.name;
+    this.response = response;
+  }
+}
+
+/** The command's time was over. Final for this command; send a new one to try again. */
+export class TimedOutError extends CommandError {}
+
+/** The server died in the middle of the command: look at the session before you send it again. */
+export class IndeterminateError extends CommandError {}
+
+/** The connection is closed for good. */
+export class ConnectionError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "ConnectionError";
+  }
+}
+
+/** The server speaks another major version of the protocol. */
+export class IncompatibleError extends ConnectionError {
+  constructor(version: string) {
+    super(`The server speaks version ${version} of the protocol; this client speaks 1.x`);
+    this.name = "IncompatibleError";
+  }
+}
+
+/** The error of a failed response. */
+export function errorOf(response: Response): CommandError {
+  if (response.timedOut) return new TimedOutError(response);
+  if (response.indeterminate) return new IndeterminateError(response);
+  return new CommandError(response);
+}
+
+/**
+ * Refusals that leave no trace at the server: the command was not admitted to run, so it may be sent again under the
+ * same identity after a pause.
+ */
+const PASSING = [
+  "Rate limit exceeded",
+  "Global rate limit exceeded",
+  "Extension UI response rate limit exceeded",
+  "Server busy",
+  "Too many pending commands",
+  "Server is shutting down",
+];
+
+export function isPassing(response: Response): boolean {
+  const error = response.error ?? "";
+  return !response.success && PASSING.some((beginning) => error.startsWith(beginning));
+}

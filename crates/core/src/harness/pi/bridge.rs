@@ -1,0 +1,105 @@
+//! The private words between our bridge extension (`extensions/qd-bridge.ts`) and the driver. They travel as status
+//! lines, a slash command and the texts of dialogs, and no person ever sees them.
+
+use qd_wire::InputRequest;
+use qd_wire::command::NavigateTreeParams;
+use qd_wire::input::InterviewQuestion;
+use serde::Deserialize;
+use serde_json::json;
+
+/// The answer that the bridge turns into an error in the extension that asked.
+pub(super) const TIMED_OUT: &str = "\u{1}qd:timed-out";
+
+/// An `editor` dialog whose text begins so is an interview; its questions follow as JSON.
+const INTERVIEW: &str = "\u{1}qd:interview:";
+
+/// The slash command that moves in the session tree, which pi's RPC cannot.
+const NAVIGATE_COMMAND: &str = "qd-navigate";
+
+/// Slash commands of the bridge, which are none of a person's.
+pub(super) const PRIVATE_COMMANDS: [&str; 1] = [NAVIGATE_COMMAND];
+
+/// What the bridge told the driver.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BridgeWord {
+    /// The tools the model may be given.
+    Tools(Vec<PiTool>),
+    /// What became of a [`navigate_prompt`], by its id.
+    Navigated { id: String, result: Result<PiNavigated, String> },
+}
+
+/// A tool of pi.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PiTool {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+}
+
+/// pi has moved in its session tree, unless an extension or a person stopped it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PiNavigated {
+    #[serde(default)]
+    pub cancelled: bool,
+    pub aborted: Option<bool>,
+    /// The text of the user message it went back before, for the person to edit.
+    pub editor_text: Option<String>,
+}
+
+/// The prompt that makes the bridge move in the session tree. Its result comes as a [`BridgeWord`] before pi's reply.
+pub fn navigate_prompt(id: &str, params: &NavigateTreeParams) -> String {
+    let order = json!({
+        "id": id,
+        "targetId": params.target_id,
+        "options": {
+            "summarize": params.summarize,
+            "customInstructions": params.custom_instructions,
+            "replaceInstructions": params.replace_instructions,
+            "label": params.label,
+        },
+    });
+    format!("/{NAVIGATE_COMMAND} {order}")
+}
+
+/// The word in a status line of the bridge; none for the key of somebody else, or a text that is no such word.
+pub(super) fn word(key: &str, text: &str) -> Option<BridgeWord> {
+    #[derive(Deserialize)]
+    struct Navigated {
+        id: String,
+        error: Option<String>,
+        result: Option<PiNavigated>,
+    }
+    match key {
+        "qd_tools" => serde_json::from_str(text).ok().map(BridgeWord::Tools),
+        "qd_navigated" => {
+            let navigated: Navigated = serde_json::from_str(text).ok()?;
+            let result = match navigated.error {
+                Some(error) => Err(error),
+                None => Ok(navigated.result.unwrap_or_default()),
+            };
+            Some(BridgeWord::Navigated { id: navigated.id, result })
+        }
+        _ => None,
+    }
+}
+
+/// The interview in the text of an `editor` dialog.
+pub(super) fn interview(request_id: &str, title: &str, prefill: &str) -> Option<InputRequest> {
+    #[derive(Deserialize)]
+    struct Form {
+        questions: Vec<InterviewQuestion>,
+        timeout: Option<u64>,
+    }
+    let form: Form = serde_json::from_str(prefill.strip_prefix(INTERVIEW)?).ok()?;
+    Some(InputRequest::Interview {
+        request_id: request_id.to_owned(),
+        title: title.to_owned(),
+        questions: form.questions,
+        timeout: form.timeout,
+    })
+}
+
+#[cfg(test)]
+#[path = "bridge_tests.rs"]
+mod tests;

@@ -1,0 +1,3 @@
+//! Views: what other protocols' documents say, in terms of our own commands and events.
+
+pub mod pi_server;

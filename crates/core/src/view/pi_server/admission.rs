@@ -1,0 +1,291 @@
+//! The rules of sections 7 to 11 of the pi-server document, for all clients of a process: a command is accepted,
+//! answered from an earlier outcome or refused, gets its turn, waits for its dependencies, is executed or runs out
+//! of time, and its outcome is stored before it is announced, exactly once.
+//!
+//! Pure: time comes in, effects go out. Whenever several commands can go on, the one that came first does.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use qd_wire::pi_server::{CommandSpec, ReplayMetrics};
+
+use super::rate;
+
+mod command;
+mod dependencies;
+mod flow;
+mod identities;
+mod lanes;
+mod replay;
+mod timers;
+mod words;
+
+use command::Command;
+use identities::Identities;
+use lanes::Lanes;
+use timers::Timers;
+
+/// A submission in the caller's books; later ones are higher.
+pub type Token = u64;
+
+/// Bounds and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Outcomes kept for replay, all principals together.
+    pub outcomes_max: usize,
+    /// What the kept outcomes may weigh.
+    pub outcome_bytes_max: usize,
+    /// Commands admitted and not yet finished.
+    pub in_flight_max: usize,
+    /// How long an idempotency key replays; after that the command is a new one.
+    pub key_ttl_ms: i64,
+    /// How long one command waits for all its dependencies together.
+    pub dependency_wait_ms: u64,
+    pub rate: rate::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            outcomes_max: 10_000,
+            outcome_bytes_max: 64 * 1024 * 1024,
+            in_flight_max: 10_000,
+            key_ttl_ms: 10 * 60 * 1000,
+            dependency_wait_ms: 30_000,
+            rate: rate::Limits::default(),
+        }
+    }
+}
+
+/// A validated command at the door.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// Increasing.
+    pub token: Token,
+    pub principal: Arc<str>,
+    pub spec: &'static CommandSpec,
+    pub id: Option<String>,
+    pub key: Option<String>,
+    /// The session it is about, a freshly minted one included.
+    pub session_id: Option<String>,
+    /// Whether the client named the session itself: the scope of key and rate bucket.
+    pub names_session: bool,
+    pub depends_on: Vec<String>,
+    pub if_session_version: Option<u64>,
+    pub fingerprint: [u8; 32],
+    /// From admission, waiting included.
+    pub timeout_ms: Option<u64>,
+    /// The name under which the runner does it at most once.
+    pub uid: Arc<str>,
+}
+
+impl Submission {
+    /// The session, if the client named it.
+    fn named_session(&self) -> Option<&str> {
+        self.session_id.as_deref().filter(|_| self.names_session)
+    }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub success: bool,
+    /// JSON text.
+    pub data: Option<Arc<str>>,
+    pub error: Option<Arc<str>>,
+    pub session_version: Option<u64>,
+    pub timed_out: bool,
+    /// The process died between write and answer: nobody can know.
+    pub indeterminate: bool,
+}
+
+/// What the caller has to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Broadcast `command_accepted`.
+    Accepted(Token),
+    /// Broadcast `command_started`.
+    Started(Token),
+    /// Store the row of an identified mutation as in flight, then call [`Admission::journaled`]; if the store
+    /// fails, call [`Admission::finish`] with a failure instead.
+    Journal(Token),
+    /// Do it, then call [`Admission::finish`]. The uid differs from the submission's own when one that a restart
+    /// left in doubt is taken up again.
+    Execute { token: Token, uid: Arc<str> },
+    /// Its time is over: stop the underlying work if possible. Comes before its outcome is stored and announced, so
+    /// that the caller still knows the command; what the work ends with is ignored.
+    Cancel { token: Token, uid: Arc<str> },
+    /// Store the outcome in the row of this uid. It is the submission's own (the row may be new: of a read, a command
+    /// that failed before its execution, or another id for an outcome known by its key), or that of the one in
+    /// doubt which it took up (the row is there, no `Journal` was asked for). With `wait` nothing is announced
+    /// until [`Admission::stored`] is called, even if the store fails.
+    Store { token: Token, uid: Arc<str>, outcome: Arc<Outcome>, wait: bool },
+    /// Broadcast `command_finished`, then answer the asker; the token is over.
+    Announce { token: Token, outcome: Arc<Outcome>, replayed: bool },
+}
+
+/// A row read back at start.
+#[derive(Debug, Clone)]
+pub struct Restored {
+    pub token: Token,
+    pub principal: Arc<str>,
+    pub id: Option<String>,
+    pub key: Option<String>,
+    /// The scope of the key: the session, or [`SERVER_SCOPE`].
+    pub scope: String,
+    pub command: String,
+    pub fingerprint: [u8; 32],
+    pub uid: Arc<str>,
+    /// When it finished; a key's time counts from here.
+    pub finished_at: Option<i64>,
+    /// `None` for a command that was cut off.
+    pub outcome: Option<Outcome>,
+}
+
+/// Figures for `get_metrics`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AdmissionMetrics {
+    /// Commands that were handed out for execution.
+    pub executed: u64,
+    pub rate_limit_rejections: u64,
+    pub global_rate_limit_rejections: u64,
+    pub ui_rate_limit_rejections: u64,
+    /// Commands of this principal in the last minute, and how many it may send; 0 is no limit.
+    pub global_count: u64,
+    pub global_limit: u64,
+    pub lane_count: u64,
+    pub replay: ReplayMetrics,
+}
+
+/// The scope of keys of commands that name no session.
+pub const SERVER_SCOPE: &str = "_server_";
+
+/// The machine.
+#[derive(Debug)]
+pub struct Admission {
+    limits: Limits,
+    /// Accepted and not yet announced.
+    commands: HashMap<Token, Command>,
+    /// Repeats that wait for one of `commands`.
+    joined: usize,
+    identities: Identities,
+    rates: rate::Rates,
+    lanes: Lanes,
+    timers: Timers,
+    /// Commands that may be able to go on, looked at in order of arrival.
+    ready: BTreeSet<Token>,
+    /// Commands waiting for one that came after them.
+    forward_waiters: usize,
+    counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    executed: u64,
+    busy: u64,
+    rate: u64,
+    global_rate: u64,
+    ui_rate: u64,
+}
+
+impl Admission {
+    pub fn new(limits: Limits) -> Self {
+        Admission {
+            limits,
+            commands: HashMap::new(),
+            joined: 0,
+            identities: Identities::new(&limits),
+            rates: rate::Rates::new(limits.rate),
+            lanes: Lanes::default(),
+            timers: Timers::default(),
+            ready: BTreeSet::new(),
+            forward_waiters: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The scope in which a submission's key is unique: the session the client named, or [`SERVER_SCOPE`].
+    pub fn scope(submission: &Submission) -> &str {
+        submission.named_session().unwrap_or(SERVER_SCOPE)
+    }
+
+    /// Takes in a row of an earlier life, oldest first: done ones replay; those cut off are in doubt until somebody
+    /// repeats them, and are then executed under the uid they had.
+    pub fn restore(&mut self, row: Restored) {
+        self.identities.restore(row);
+    }
+
+    /// A validated command arrives while the server is not shutting down.
+    pub fn submit(&mut self, now: i64, submission: Submission, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Accepted(submission.token));
+        self.admit(now, submission, effects);
+        self.run(now, effects);
+    }
+
+    /// The row asked for by [`Effect::Journal`] is stored.
+    pub fn journaled(&mut self, now: i64, token: Token, effects: &mut Vec<Effect>) {
+        self.begin_execution(token, effects);
+        self.run(now, effects);
+    }
+
+    /// The work is over, or could not be begun. Ignored if the command has an outcome already: it timed out.
+    pub fn finish(&mut self, now: i64, token: Token, outcome: Outcome, effects: &mut Vec<Effect>) {
+        self.conclude(now, token, outcome, effects);
+        self.run(now, effects);
+    }
+
+    /// The outcome of a [`Effect::Store`] with `wait` is stored.
+    pub fn stored(&mut self, now: i64, token: Token, effects: &mut Vec<Effect>) {
+        self.announce_stored(now, token, effects);
+        self.run(now, effects);
+    }
+
+    /// Ends what has run out of time; to be called at [`Admission::next_deadline`].
+    pub fn tick(&mut self, now: i64, effects: &mut Vec<Effect>) {
+        while let Some((token, timer)) = self.timers.pop(now) {
+            self.run_out(now, token, timer, effects);
+            self.run(now, effects);
+        }
+    }
+
+    /// When [`Admission::tick`] has something to do.
+    pub fn next_deadline(&self) -> Option<i64> {
+        self.timers.next()
+    }
+
+    /// The uids whose outcomes left the bounds since the last call: rows to delete.
+    pub fn evicted(&mut self) -> Vec<Arc<str>> {
+        self.identities.take_evicted()
+    }
+
+    /// Figures for `get_metrics`, as this principal may see them.
+    pub fn metrics(&self, principal: &str, now: i64) -> AdmissionMetrics {
+        AdmissionMetrics {
+            executed: self.counters.executed,
+            rate_limit_rejections: self.counters.rate,
+            global_rate_limit_rejections: self.counters.global_rate,
+            ui_rate_limit_rejections: self.counters.ui_rate,
+            global_count: self.rates.global_count(principal, now),
+            global_limit: u64::from(self.limits.rate.global_per_minute),
+            lane_count: self.lanes.count() as u64,
+            replay: ReplayMetrics {
+                in_flight_count: self.in_flight() as u64,
+                outcome_count: self.identities.outcome_count() as u64,
+                idempotency_cache_size: self.identities.key_count() as u64,
+                max_in_flight_commands: self.limits.in_flight_max as u64,
+                max_command_outcomes: self.limits.outcomes_max as u64,
+                in_flight_rejections: self.counters.busy,
+            },
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.commands.len() + self.joined
+    }
+}
+
+#[cfg(test)]
+mod model_tests;
+
+#[cfg(test)]
+mod rule_tests;

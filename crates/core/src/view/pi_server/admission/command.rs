@@ -1,0 +1,142 @@
+//! A command in flight.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::identities::Record;
+use super::lanes::{Place, is_birth};
+use super::{Admission, Outcome, Submission, Token, words};
+
+/// How far a command is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// It waits for its turn.
+    Queued,
+    /// It had its turn, and waits for other commands where it is in nobody's way.
+    Outside,
+    /// Its row is being stored.
+    Journaling,
+    /// It is being done.
+    Executing,
+    /// Its outcome is decided and being stored.
+    Storing { outcome: Arc<Outcome>, finished_at: i64 },
+}
+
+/// A command another one waits for.
+#[derive(Debug)]
+pub(super) struct Wait {
+    /// Its name in `depends_on`.
+    pub(super) name: usize,
+    pub(super) on: Token,
+    pub(super) state: WaitState,
+}
+
+#[derive(Debug)]
+pub(super) enum WaitState {
+    Pending,
+    Met,
+    Failed(Arc<str>),
+}
+
+/// The same command sent again while it is in flight.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) submission: Submission,
+    /// Whether it has an id that nobody had used.
+    pub(super) id_is_new: bool,
+}
+
+/// One admitted command that is not announced yet.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) submission: Submission,
+    /// With its scope, as [`words::scoped`] writes it.
+    pub(super) key: Option<Box<str>>,
+    pub(super) place: Place,
+    pub(super) phase: Phase,
+    pub(super) started: bool,
+    /// Whether it has a lane for itself.
+    pub(super) holds_lane: bool,
+    /// Whether its dependencies are known to be met or waited for.
+    pub(super) evaluated: bool,
+    pub(super) waits: Vec<Wait>,
+    /// When its time is over, in whatever phase.
+    pub(super) deadline: Option<i64>,
+    pub(super) wait_deadline: Option<i64>,
+    /// The one in doubt that it takes up.
+    pub(super) taken_up: Option<Box<Record>>,
+    /// Whether its own id is not that of the one it takes up.
+    pub(super) id_is_alias: bool,
+    pub(super) joined: Vec<Joined>,
+    pub(super) dependents: BTreeSet<Token>,
+}
+
+impl Command {
+    pub(super) fn new(submission: Submission, deadline: Option<i64>) -> Self {
+        let key = scoped_key(&submission);
+        let place = Place::new(submission.spec, submission.session_id.as_deref());
+        Command {
+            submission,
+            key,
+            place,
+            phase: Phase::Queued,
+            started: false,
+            holds_lane: false,
+            evaluated: false,
+            waits: Vec::new(),
+            deadline,
+            wait_deadline: None,
+            taken_up: None,
+            id_is_alias: false,
+            joined: Vec::new(),
+            dependents: BTreeSet::new(),
+        }
+    }
+
+    /// Whether its outcome is kept under a name.
+    pub(super) fn is_identified(&self) -> bool {
+        self.submission.id.is_some() || self.submission.key.is_some()
+    }
+
+    /// Whether its row and outcome must be on disk before anybody hears of them.
+    pub(super) fn is_durable(&self) -> bool {
+        self.is_identified() && self.submission.spec.mutating
+    }
+
+    pub(super) fn is_birth(&self) -> bool {
+        is_birth(self.submission.spec)
+    }
+
+    /// The name under which the work is done and stored.
+    pub(super) fn uid(&self) -> &Arc<str> {
+        self.taken_up.as_ref().map_or(&self.submission.uid, |record| &record.uid)
+    }
+
+    /// The first dependency that failed, as an error.
+    pub(super) fn failed_wait(&self) -> Option<String> {
+        self.waits.iter().find_map(|wait| match &wait.state {
+            WaitState::Failed(error) => Some(words::dependency_failed(self.dependency(wait.name), error)),
+            WaitState::Pending | WaitState::Met => None,
+        })
+    }
+
+    /// The first dependency that is not over.
+    pub(super) fn pending_wait(&self) -> Option<&str> {
+        let wait = self.waits.iter().find(|wait| matches!(wait.state, WaitState::Pending))?;
+        Some(self.dependency(wait.name))
+    }
+
+    /// Whether it waits for a command that came later: only then can waiting go round in a circle.
+    pub(super) fn waits_forward(&self) -> bool {
+        self.waits.iter().any(|wait| wait.on > self.submission.token)
+    }
+
+    fn dependency(&self, name: usize) -> &str {
+        self.submission.depends_on.get(name).map_or("", String::as_str)
+    }
+}
+
+/// A submission's key with its scope.
+pub(super) fn scoped_key(submission: &Submission) -> Option<Box<str>> {
+    submission.key.as_deref().map(|key| words::scoped(Admission::scope(submission), key))
+}

@@ -1,0 +1,33 @@
+//! The kinds of outcomes, to see that the sequences are about all of them.
+
+use super::super::Outcome;
+
+/// The kinds of errors, by a part of their text; the first that fits counts.
+pub(super) const KINDS: &[(&str, &str)] = &[
+    ("in doubt", "a restart cut it off"),
+    ("failed dependency", "' failed: "),
+    ("conflicting id", "Conflicting id "),
+    ("conflicting key", "Conflicting idempotencyKey "),
+    ("rate", "Rate limit"),
+    ("global rate", "Global rate limit"),
+    ("dialog rate", "Extension UI response rate limit"),
+    ("busy", "Server busy"),
+    ("itself", "cannot depend on itself"),
+    ("unknown dependency", "is unknown"),
+    ("waited too long", "Command 'dependsOn:"),
+    ("dependency behind", "is queued in the same lane"),
+    ("version", "Session version mismatch"),
+    ("session", "Session "),
+    ("failed", "No API key"),
+    ("store", "The store is full"),
+];
+
+pub(super) fn kind(outcome: &Outcome) -> &'static str {
+    match &outcome.error {
+        None => "success",
+        Some(_) if outcome.timed_out => "timed out",
+        Some(error) => {
+            KINDS.iter().find(|(_, text)| error.contains(text)).map_or("another error", |(kind, _)| kind)
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The authority for sessions and their versions, as section 10 wants it, and what a command means.
+
+use std::collections::BTreeMap;
+
+use qd_wire::command_table::Lane;
+
+use super::super::Submission;
+
+pub(super) fn lane(submission: &Submission) -> Option<(bool, &str)> {
+    match submission.spec.lane {
+        Lane::Session => Some((true, submission.session_id.as_deref().unwrap_or_default())),
+        Lane::Shell => Some((false, submission.session_id.as_deref().unwrap_or_default())),
+        Lane::Control | Lane::Read => None,
+    }
+}
+
+pub(super) fn perform(
+    sessions: &mut BTreeMap<String, u64>,
+    submission: &Submission,
+    session: &str,
+    fails: bool,
+) -> Result<Option<u64>, String> {
+    let name = submission.spec.name;
+    if name == "list_sessions" {
+        return Ok(None);
+    }
+    let version = sessions.get(session).copied();
+    if name == "create_session" || name == "load_session" {
+        if version.is_some() {
+            return Err(format!("Session {session} already exists"));
+        }
+        sessions.insert(session.to_owned(), 0);
+        return Ok(Some(0));
+    }
+    let Some(version) = version else { return Err(format!("Session {session} not found")) };
+    if let Some(expected) = submission.if_session_version.filter(|expected| *expected != version) {
+        return Err(format!("Session version mismatch: expected {expected}, got {version}"));
+    }
+    if fails {
+        return Err("No API key".into());
+    }
+    if name == "delete_session" {
+        sessions.remove(session);
+        return Ok(None);
+    }
+    let version = version + u64::from(submission.spec.mutating);
+    sessions.insert(session.to_owned(), version);
+    Ok(Some(version))
+}
+
+pub(super) fn fingerprint(submission: &Submission, payload: usize) -> [u8; 32] {
+    let mut digest = [0u8; 32];
+    let fields = [submission.spec.name, submission.session_id.as_deref().unwrap_or("")];
+    let depends_on = submission.depends_on.iter().map(String::as_str);
+    let version = submission.if_session_version.map_or(9, |version| version as u8);
+    let text = fields.into_iter().chain(depends_on).flat_map(|field| field.bytes().chain([0]));
+    for (at, byte) in text.chain([version, payload as u8]).enumerate() {
+        digest[at % 32] = digest[at % 32].wrapping_mul(31).wrapping_add(byte);
+    }
+    digest
+}

@@ -1,0 +1,457 @@
+//! What is around the machine: clients that send whatever they like, a store, and sessions with versions that do what
+//! they are asked at their own pace. The machine and the model get the same calls, and must want the same done.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use qd_wire::pi_server::spec;
+
+use super::super::{Admission, Effect, Limits, Outcome, Restored, Submission, Token, rate};
+use super::kinds::kind;
+use super::model::Model;
+use super::sessions::{fingerprint, lane, perform};
+
+/// A source of small choices, drawn from one number.
+pub(super) struct Choices(pub(super) u64);
+
+impl Choices {
+    pub(super) fn below(&mut self, count: u64) -> usize {
+        // SplitMix64: neighbouring numbers make unrelated choices.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % count) as usize
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as u64)]
+    }
+}
+
+const COMMANDS: &[&str] = &[
+    "create_session",
+    "load_session",
+    "delete_session",
+    "prompt",
+    "prompt",
+    "set_model",
+    "set_model",
+    "compact",
+    "bash",
+    "bash",
+    "get_state",
+    "get_state",
+    "switch_session",
+    "abort",
+    "steer",
+    "list_sessions",
+    "extension_ui_response",
+];
+
+/// How far a command got, as its effects tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Accepted,
+    Started,
+    Journal,
+    Execute,
+    Store,
+    Announced,
+}
+
+#[derive(Clone)]
+struct StoredRow {
+    submission: Submission,
+    finished: Option<(i64, Outcome)>,
+}
+
+pub(super) struct World {
+    now: i64,
+    machine: Admission,
+    model: Model,
+    limits: Limits,
+    /// What a planted fault does to the submissions the machine gets.
+    fault: fn(&mut Submission),
+    sent: Vec<Submission>,
+    stages: HashMap<Token, Stage>,
+    calls: u64,
+    /// In which call a command was started.
+    started_in: HashMap<Token, u64>,
+    journaling: Vec<Token>,
+    working: Vec<(Token, Arc<str>)>,
+    storing: Vec<Token>,
+    overdue: Vec<Token>,
+    /// In the order of writing; the last ones may not be on disk yet.
+    rows: Vec<StoredRow>,
+    pending_rows: HashMap<Token, (Arc<str>, i64, Outcome)>,
+    sessions: BTreeMap<String, u64>,
+    /// What the sessions have done under which uid: they survive the machine.
+    done: HashMap<Arc<str>, Outcome>,
+    /// What has happened, and how often.
+    pub(super) seen: BTreeMap<&'static str, usize>,
+}
+
+pub(super) fn limits(choices: &mut Choices) -> Limits {
+    Limits {
+        outcomes_max: choices.of(&[3, 8, 1000, 1000]),
+        outcome_bytes_max: choices.of(&[250, 100_000, 100_000]),
+        in_flight_max: choices.of(&[5, 100, 100, 100]),
+        key_ttl_ms: 150,
+        dependency_wait_ms: 100,
+        rate: rate::Limits {
+            per_minute: choices.of(&[0, 0, 5]),
+            global_per_minute: choices.of(&[0, 0, 12]),
+            ui_per_minute: choices.of(&[0, 1]),
+        },
+    }
+}
+
+impl World {
+    pub(super) fn new(limits: Limits, fault: fn(&mut Submission)) -> Self {
+        World {
+            now: 1_000_000,
+            machine: Admission::new(limits),
+            model: Model::new(limits),
+            limits,
+            fault,
+            sent: Vec::new(),
+            stages: HashMap::new(),
+            calls: 0,
+            started_in: HashMap::new(),
+            journaling: Vec::new(),
+            working: Vec::new(),
+            storing: Vec::new(),
+            overdue: Vec::new(),
+            rows: Vec::new(),
+            pending_rows: HashMap::new(),
+            sessions: BTreeMap::from([("a".into(), 0), ("b".into(), 0)]),
+            done: HashMap::new(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// One thing happens.
+    pub(super) fn act(&mut self, mut choices: Choices) -> Result<(), String> {
+        match choices.below(100) {
+            0..37 => self.send_new(&mut choices),
+            37..52 => self.send_again(&mut choices),
+            52..66 => self.end_work(&mut choices),
+            66..78 => self.journal_one(&mut choices),
+            78..89 => self.store_one(&mut choices),
+            89..96 => self.pass_time(&mut choices),
+            96..97 => self.finish_late(),
+            _ => self.restart(&mut choices),
+        }
+    }
+
+    /// Everything comes to its end, and nothing is left.
+    pub(super) fn wind_down(&mut self) -> Result<(), String> {
+        let mut choices = Choices(7);
+        while !self.journaling.is_empty() || !self.working.is_empty() || !self.storing.is_empty() {
+            self.journal_one(&mut choices)?;
+            self.end_work(&mut choices)?;
+            self.store_one(&mut choices)?;
+        }
+        let open: Vec<_> = self.stages.iter().filter(|(_, stage)| **stage != Stage::Announced).collect();
+        let metrics = self.machine.metrics("p", self.now);
+        check(open.is_empty(), || format!("never finished: {open:?}"))?;
+        check(self.machine.next_deadline().is_none(), || "a timer is left".into())?;
+        check(metrics.lane_count == 0 && metrics.replay.in_flight_count == 0, || format!("left: {metrics:?}"))
+    }
+
+    fn send_new(&mut self, choices: &mut Choices) -> Result<(), String> {
+        let name = choices.of(COMMANDS);
+        let Some(spec) = spec(name) else { return Err(format!("no command {name}")) };
+        let session = choices.of(&["a", "a", "a", "b", "c"]);
+        let (session_id, names_session) = match name {
+            "list_sessions" => (None, false),
+            "create_session" if choices.one_in(4) => (Some(format!("minted-{}", self.sent.len())), false),
+            _ => (Some(session.to_owned()), true),
+        };
+        // Ids count up as naive clients count; some come twice. Dependencies are on earlier ones mostly.
+        let number = self.sent.len() as i64 + 1;
+        let near = |choices: &mut Choices, offsets: &[i64]| (number + choices.of(offsets)).to_string();
+        let depends_on = (0..choices.of(&[0, 0, 0, 0, 1, 1, 2]))
+            .map(|_| match self.sent.iter().rev().filter_map(|sent| sent.id.clone()).nth(choices.below(4)) {
+                Some(id) if !choices.one_in(5) => id,
+                _ => near(choices, &[0, 1, 1, 1, 2, 2, 90]),
+            })
+            .collect();
+        let if_session_version = choices.one_in(10).then(|| choices.below(3) as u64);
+        let mut submission = Submission {
+            token: 0,
+            principal: choices.of(&["p", "p", "p", "p", "p", "q"]).into(),
+            spec,
+            id: (!choices.one_in(8)).then(|| near(choices, &[0, 0, 0, 0, 0, 0, 0, 0, -1, -5])),
+            key: choices.one_in(4).then(|| choices.of(&["x", "y"]).to_owned()),
+            session_id,
+            names_session,
+            depends_on,
+            if_session_version,
+            fingerprint: [0; 32],
+            timeout_ms: choices.of(&[None, None, None, Some(40), Some(100), Some(130)]),
+            uid: "".into(),
+        };
+        submission.fingerprint = fingerprint(&submission, choices.below(2));
+        self.send(submission)
+    }
+
+    /// A retry: as it was, under another id, or with only one of its names.
+    fn send_again(&mut self, choices: &mut Choices) -> Result<(), String> {
+        if self.sent.is_empty() {
+            return Ok(());
+        }
+        let recent = self.sent.len() - 1 - choices.below(self.sent.len().min(8) as u64);
+        let mut submission = self.sent[recent].clone();
+        match choices.below(6) {
+            0 => submission.id = Some((self.sent.len() + 1).to_string()),
+            1 => submission.key = None,
+            2 => submission.id = None,
+            3 => submission.key = Some(choices.of(&["x", "y"]).into()),
+            _ => {}
+        }
+        self.send(submission)
+    }
+
+    fn send(&mut self, mut submission: Submission) -> Result<(), String> {
+        submission.token = self.sent.len() as Token + 1;
+        submission.uid = format!("u{}", submission.token).into();
+        self.sent.push(submission.clone());
+        let mut seen = submission.clone();
+        (self.fault)(&mut seen);
+        let mut effects = Vec::new();
+        self.machine.submit(self.now, seen, &mut effects);
+        self.model.submit(self.now, submission);
+        self.compare(effects)
+    }
+
+    fn end_work(&mut self, choices: &mut Choices) -> Result<(), String> {
+        if self.working.is_empty() {
+            return Ok(());
+        }
+        let (token, uid) = self.working.remove(choices.below(self.working.len() as u64));
+        let outcome = self.perform(token, uid, choices.one_in(5));
+        self.finish(token, outcome)
+    }
+
+    fn finish(&mut self, token: Token, outcome: Outcome) -> Result<(), String> {
+        let mut effects = Vec::new();
+        self.machine.finish(self.now, token, outcome.clone(), &mut effects);
+        self.model.finish(self.now, token, outcome);
+        self.compare(effects)
+    }
+
+    /// Work that was told to stop ends all the same.
+    fn finish_late(&mut self) -> Result<(), String> {
+        let Some(token) = self.overdue.pop() else { return Ok(()) };
+        self.finish(token, Outcome { success: true, ..Outcome::default() })
+    }
+
+    fn journal_one(&mut self, choices: &mut Choices) -> Result<(), String> {
+        if self.journaling.is_empty() {
+            return Ok(());
+        }
+        let token = self.journaling.remove(choices.below(self.journaling.len() as u64));
+        if choices.one_in(20) {
+            let error = Some("The store is full".into());
+            return self.finish(token, Outcome { error, ..Outcome::default() });
+        }
+        let submission = self.submission(token).clone();
+        if !self.rows.iter().any(|row| row.submission.uid == submission.uid) {
+            self.rows.push(StoredRow { submission, finished: None });
+        }
+        let mut effects = Vec::new();
+        self.machine.journaled(self.now, token, &mut effects);
+        self.model.journaled(self.now, token);
+        self.compare(effects)
+    }
+
+    fn store_one(&mut self, choices: &mut Choices) -> Result<(), String> {
+        if self.storing.is_empty() {
+            return Ok(());
+        }
+        let token = self.storing.remove(choices.below(self.storing.len() as u64));
+        if let Some((uid, at, outcome)) = self.pending_rows.remove(&token) {
+            self.write(token, &uid, at, outcome);
+        }
+        let mut effects = Vec::new();
+        self.machine.stored(self.now, token, &mut effects);
+        self.model.stored(self.now, token);
+        self.compare(effects)
+    }
+
+    fn write(&mut self, token: Token, uid: &Arc<str>, at: i64, outcome: Outcome) {
+        match self.rows.iter_mut().find(|row| row.submission.uid == *uid) {
+            Some(row) => row.finished = Some((at, outcome)),
+            None => {
+                let submission = self.submission(token).clone();
+                self.rows.push(StoredRow { submission, finished: Some((at, outcome)) });
+            }
+        }
+    }
+
+    fn pass_time(&mut self, choices: &mut Choices) -> Result<(), String> {
+        self.now += choices.of(&[1, 10, 45, 90, 140, 30_000]);
+        let mut effects = Vec::new();
+        self.machine.tick(self.now, &mut effects);
+        self.model.tick(self.now);
+        self.compare(effects)
+    }
+
+    /// The process dies and starts again: what was not on disk is gone, what was cut off is in doubt.
+    fn restart(&mut self, choices: &mut Choices) -> Result<(), String> {
+        self.machine = Admission::new(self.limits);
+        self.model = Model::new(self.limits);
+        self.stages.retain(|_, stage| *stage == Stage::Announced);
+        // The sessions go on: some of what they had been asked they do, the rest they never got.
+        while !self.working.is_empty() {
+            let (token, uid) = self.working.remove(0);
+            if choices.one_in(2) {
+                self.perform(token, uid, false);
+            }
+        }
+        (self.journaling, self.storing, self.overdue) = Default::default();
+        self.pending_rows.clear();
+        for row in self.rows.clone() {
+            let submission = &row.submission;
+            let restored = Restored {
+                token: submission.token,
+                principal: submission.principal.clone(),
+                id: submission.id.clone(),
+                key: submission.key.clone(),
+                scope: Admission::scope(submission).to_owned(),
+                command: submission.spec.name.to_owned(),
+                fingerprint: submission.fingerprint,
+                uid: submission.uid.clone(),
+                finished_at: row.finished.as_ref().map(|(at, _)| *at),
+                outcome: row.finished.as_ref().map(|(_, outcome)| outcome.clone()),
+            };
+            self.machine
+                .restore(Restored { fingerprint: self.seen_fingerprint(submission), ..restored.clone() });
+            self.model.restore(restored);
+        }
+        self.compare(Vec::new())
+    }
+
+    fn seen_fingerprint(&self, submission: &Submission) -> [u8; 32] {
+        let mut seen = submission.clone();
+        (self.fault)(&mut seen);
+        seen.fingerprint
+    }
+
+    fn submission(&self, token: Token) -> &Submission {
+        &self.sent[token as usize - 1]
+    }
+
+    /// What the session's authority does: once per uid, and with the version rules of section 10.
+    fn perform(&mut self, token: Token, uid: Arc<str>, fails: bool) -> Outcome {
+        if let Some(outcome) = self.done.get(&uid) {
+            return outcome.clone();
+        }
+        let submission = self.submission(token).clone();
+        let session = submission.session_id.clone().unwrap_or_default();
+        let outcome = match perform(&mut self.sessions, &submission, &session, fails) {
+            Ok(session_version) => Outcome {
+                success: true,
+                data: Some(format!("{{\"done\":\"{uid}\"}}").into()),
+                session_version,
+                ..Outcome::default()
+            },
+            Err(error) => Outcome { error: Some(error.into()), ..Outcome::default() },
+        };
+        if submission.spec.mutating {
+            self.done.insert(uid, outcome.clone());
+        }
+        outcome
+    }
+
+    /// Both must want the same; what they want is then done.
+    fn compare(&mut self, effects: Vec<Effect>) -> Result<(), String> {
+        let expected = self.model.effects();
+        check(effects == expected, || format!("machine {effects:#?}\nmodel {expected:#?}"))?;
+        let (evicted, expected) = (self.machine.evicted(), self.model.evicted());
+        check(evicted == expected, || {
+            format!("forgotten by the machine {evicted:?}, by the model {expected:?}")
+        })?;
+        self.calls += 1;
+        for effect in effects {
+            self.carry_out(effect)?;
+        }
+        self.rows.retain(|row| !evicted.contains(&row.submission.uid));
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Result<(), String> {
+        match effect {
+            Effect::Accepted(token) => self.reach(token, Stage::Accepted)?,
+            Effect::Started(token) => {
+                self.reach(token, Stage::Started)?;
+                self.started_in.insert(token, self.calls);
+            }
+            Effect::Journal(token) => {
+                self.reach(token, Stage::Journal)?;
+                self.journaling.push(token);
+            }
+            Effect::Execute { token, uid } => {
+                self.reach(token, Stage::Execute)?;
+                self.lane_is_free(token)?;
+                if uid != self.submission(token).uid {
+                    *self.seen.entry("taken up").or_default() += 1;
+                } else if self.started_in[&token] < self.calls && !self.submission(token).spec.mutating {
+                    *self.seen.entry("waited, then done").or_default() += 1;
+                }
+                self.working.push((token, uid));
+            }
+            Effect::Cancel { token, .. } => {
+                self.working.retain(|(working, _)| *working != token);
+                self.overdue.push(token);
+            }
+            Effect::Store { token, uid, outcome, wait: true } => {
+                self.reach(token, Stage::Store)?;
+                self.journaling.retain(|journaling| *journaling != token);
+                self.pending_rows.insert(token, (uid, self.now, (*outcome).clone()));
+                self.storing.push(token);
+            }
+            Effect::Store { token, uid, outcome, wait: false } => {
+                self.write(token, &uid, self.now, (*outcome).clone());
+            }
+            Effect::Announce { token, outcome, replayed } => {
+                check(!self.storing.contains(&token), || format!("{token} announced before it is stored"))?;
+                self.reach(token, Stage::Announced)?;
+                let what = if replayed { "replayed" } else { kind(&outcome) };
+                *self.seen.entry(what).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepted comes first, everything at most once, and nothing after the announcement.
+    fn reach(&mut self, token: Token, stage: Stage) -> Result<(), String> {
+        let before = self.stages.insert(token, stage);
+        let in_order = match before {
+            None => stage == Stage::Accepted,
+            Some(before) => before < stage,
+        };
+        check(in_order, || format!("{token} went from {before:?} to {stage:?}"))
+    }
+
+    /// Nobody else of its lane is at work: the world's own look at section 7.3.
+    fn lane_is_free(&self, token: Token) -> Result<(), String> {
+        let lane = lane(self.submission(token));
+        let same = |other: &&(Token, Arc<str>)| lane.is_some() && lane == self.lane_of(other.0);
+        let other = self.working.iter().find(same);
+        check(other.is_none(), || format!("{token} goes beside {other:?} in lane {lane:?}"))
+    }
+
+    fn lane_of(&self, token: Token) -> Option<(bool, &str)> {
+        lane(self.submission(token))
+    }
+}
+
+fn check(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(complaint()) }
+}

@@ -1,0 +1,205 @@
+//! Each rule of sections 7 to 11 by itself, with its words.
+
+use super::{Admission, Effect, Limits, Outcome, Restored, Submission, Token, rate, words};
+
+use qd_wire::pi_server::spec;
+
+mod dependencies;
+mod durability;
+mod lanes;
+mod replay;
+mod timeouts;
+
+/// A machine with its clock and a caller that journals and stores at once, unless told not to.
+struct Desk {
+    admission: Admission,
+    now: i64,
+    tokens: Token,
+    /// Whether journal and store answer at once.
+    prompt_store: bool,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Desk::with(Limits {
+            rate: rate::Limits { per_minute: 0, global_per_minute: 0, ui_per_minute: 0 },
+            ..Limits::default()
+        })
+    }
+
+    fn with(limits: Limits) -> Self {
+        Desk { admission: Admission::new(limits), now: 1_000, tokens: 0, prompt_store: true }
+    }
+
+    fn call(&mut self, call: impl FnOnce(&mut Admission, i64, &mut Vec<Effect>)) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        call(&mut self.admission, self.now, &mut effects);
+        let mut done = 0;
+        while self.prompt_store && done < effects.len() {
+            match effects[done].clone() {
+                Effect::Journal(token) => self.admission.journaled(self.now, token, &mut effects),
+                Effect::Store { token, wait: true, .. } => {
+                    self.admission.stored(self.now, token, &mut effects)
+                }
+                _ => {}
+            }
+            done += 1;
+        }
+        effects
+    }
+
+    fn send(&mut self, submission: Submission) -> (Token, Vec<String>) {
+        self.tokens += 1;
+        let token = self.tokens;
+        let uid = format!("u{token}").into();
+        let submission = Submission { token, uid, ..submission };
+        (token, told(&self.call(|admission, now, effects| admission.submit(now, submission, effects))))
+    }
+
+    fn succeed(&mut self, token: Token) -> Vec<String> {
+        let outcome =
+            Outcome { success: true, data: Some(format!("\"{token}\"").into()), ..Outcome::default() };
+        told(&self.call(|admission, now, effects| admission.finish(now, token, outcome, effects)))
+    }
+
+    fn fail(&mut self, token: Token, error: &str) -> Vec<String> {
+        let outcome = words::failure(error);
+        told(&self.call(|admission, now, effects| admission.finish(now, token, outcome, effects)))
+    }
+
+    fn pass(&mut self, ms: i64) -> Vec<String> {
+        self.now += ms;
+        told(&self.call(|admission, now, effects| admission.tick(now, effects)))
+    }
+}
+
+/// A command of principal `p`, whose meaning is its name, session and dependencies.
+fn command(name: &str, session: &str) -> Submission {
+    let mut fingerprint = [0; 32];
+    for (at, byte) in name.bytes().chain(session.bytes()).enumerate() {
+        fingerprint[at % 32] ^= byte;
+    }
+    Submission {
+        token: 0,
+        principal: "p".into(),
+        spec: spec(name).unwrap(),
+        id: None,
+        key: None,
+        session_id: (!session.is_empty()).then(|| session.to_owned()),
+        names_session: !session.is_empty(),
+        depends_on: Vec::new(),
+        if_session_version: None,
+        fingerprint,
+        timeout_ms: None,
+        uid: "".into(),
+    }
+}
+
+impl Submission {
+    fn id(self, id: &str) -> Self {
+        Submission { id: Some(id.into()), ..self }
+    }
+
+    fn key(self, key: &str) -> Self {
+        Submission { key: Some(key.into()), ..self }
+    }
+
+    fn after(self, ids: &[&str]) -> Self {
+        Submission { depends_on: ids.iter().map(|id| (*id).to_owned()).collect(), ..self }
+    }
+
+    fn of(self, principal: &str) -> Self {
+        Submission { principal: principal.into(), ..self }
+    }
+
+    fn within(self, ms: u64) -> Self {
+        Submission { timeout_ms: Some(ms), ..self }
+    }
+
+    fn other_payload(self) -> Self {
+        let mut fingerprint = self.fingerprint;
+        fingerprint[31] ^= 1;
+        Submission { fingerprint, ..self }
+    }
+}
+
+/// Effects as short words: what happened to which token.
+fn told(effects: &[Effect]) -> Vec<String> {
+    effects.iter().map(word).collect()
+}
+
+fn word(effect: &Effect) -> String {
+    match effect {
+        Effect::Accepted(token) => format!("accepted {token}"),
+        Effect::Started(token) => format!("started {token}"),
+        Effect::Journal(token) => format!("journal {token}"),
+        Effect::Execute { token, uid } => format!("execute {token} as {uid}"),
+        Effect::Cancel { token, uid } => format!("cancel {token} as {uid}"),
+        Effect::Store { token, uid, wait, .. } => {
+            format!("store {token} as {uid}{}", if *wait { "" } else { " behind" })
+        }
+        Effect::Announce { token, outcome, replayed } => {
+            let how = if *replayed { "replayed" } else { "finished" };
+            let text = outcome.error.as_deref().or(outcome.data.as_deref()).unwrap_or("nothing");
+            format!("{how} {token}: {text}")
+        }
+    }
+}
+
+/// Only what clients see of it.
+fn seen(told: Vec<String>) -> Vec<String> {
+    let wire = ["accepted", "started", "finished", "replayed"];
+    told.into_iter().filter(|line| wire.iter().any(|word| line.starts_with(word))).collect()
+}
+
+#[test]
+fn the_figures_are_told() {
+    let mut desk = Desk::with(Limits {
+        in_flight_max: 2,
+        rate: rate::Limits { per_minute: 3, global_per_minute: 4, ui_per_minute: 1 },
+        ..Limits::default()
+    });
+    let (first, _) = desk.send(command("prompt", "s").id("a").key("k"));
+    desk.send(command("bash", "s").id("b"));
+    desk.send(command("prompt", "s").id("a").key("k"));
+    desk.send(command("set_model", "s").id("c"));
+    desk.succeed(first);
+    desk.send(command("set_model", "s").id("c"));
+    let metrics = desk.admission.metrics("p", desk.now);
+    assert_eq!((metrics.global_count, metrics.global_limit), (3, 4));
+    assert_eq!((metrics.executed, metrics.lane_count), (3, 2));
+    let replay = metrics.replay;
+    assert_eq!((replay.in_flight_count, replay.max_in_flight_commands), (2, 2));
+    assert_eq!((replay.outcome_count, replay.idempotency_cache_size), (1, 1));
+    assert_eq!(replay.in_flight_rejections, 2, "a repeat that would wait counts as one in flight");
+}
+
+#[test]
+fn too_many_in_flight_are_refused_and_not_remembered() {
+    let mut desk = Desk::with(Limits { in_flight_max: 1, ..Limits::default() });
+    let (first, _) = desk.send(command("get_state", "s").id("a"));
+    let busy = "Server busy - too many concurrent commands. Please retry.";
+    let (second, told) = desk.send(command("get_messages", "s").id("b"));
+    assert_eq!(told, [format!("accepted {second}"), format!("finished {second}: {busy}")]);
+    desk.succeed(first);
+    let (third, told) = desk.send(command("get_messages", "s").id("b"));
+    assert_eq!(told[2], format!("execute {third} as u3"), "the id is still free");
+}
+
+#[test]
+fn rates_are_refused_and_replays_are_free() {
+    let mut desk = Desk::with(Limits {
+        rate: rate::Limits { per_minute: 1, ..rate::Limits::default() },
+        ..Limits::default()
+    });
+    let (first, _) = desk.send(command("get_state", "s").id("a"));
+    desk.succeed(first);
+    let (second, told) = desk.send(command("get_state", "s").id("b"));
+    let error = "Rate limit exceeded (1 commands/minute)";
+    assert_eq!(told, [format!("accepted {second}"), format!("finished {second}: {error}")]);
+    let (third, told) = desk.send(command("get_state", "s").id("a"));
+    assert_eq!(told, [format!("accepted {third}"), format!("replayed {third}: \"1\"")]);
+    let (_, told) = desk.send(command("get_state", "t").id("b"));
+    assert_eq!(told.len(), 3, "another session has its own bucket, and the id is still free");
+    assert_eq!(desk.admission.metrics("p", desk.now).rate_limit_rejections, 1);
+}

@@ -1,0 +1,61 @@
+//! The texts a client may read, as the document and the original word them.
+
+use std::sync::Arc;
+
+use super::Outcome;
+
+pub(super) const BUSY: &str = "Server busy - too many concurrent commands. Please retry.";
+
+/// What a dependent is told of a command that a restart cut off and nobody has repeated.
+pub(super) const IN_DOUBT: &str =
+    "a restart cut it off and its outcome is not known; send it again with the same id to learn it";
+
+pub(super) fn conflict(what: &str, name: &str, before: &str, now: &str) -> String {
+    format!("Conflicting {what} '{name}': previously used for '{before}', now used for '{now}'")
+}
+
+pub(super) fn timed_out(command: &str, after_ms: u64) -> String {
+    format!("Command '{command}' timed out after {after_ms}ms")
+}
+
+pub(super) fn dependency_timed_out(id: &str, after_ms: u64) -> String {
+    timed_out(&format!("dependsOn:{id}"), after_ms)
+}
+
+pub(super) fn depends_on_itself(id: &str) -> String {
+    format!("Command '{id}' cannot depend on itself")
+}
+
+pub(super) fn dependency_unknown(id: &str) -> String {
+    format!("Dependency '{id}' is unknown")
+}
+
+/// The most of a dependency's error that is quoted: in a chain of dependents each would quote all before it, and
+/// texts that grow with the square of its length are no help to anybody.
+const QUOTED_CHARS_MAX: usize = 1000;
+
+pub(super) fn dependency_failed(id: &str, error: &str) -> String {
+    match error.char_indices().nth(QUOTED_CHARS_MAX) {
+        None => format!("Dependency '{id}' failed: {error}"),
+        Some((end, _)) => format!("Dependency '{id}' failed: {}…", &error[..end]),
+    }
+}
+
+pub(super) fn dependency_behind(id: &str) -> String {
+    format!("Dependency '{id}' is queued in the same lane and cannot be awaited from this command")
+}
+
+/// Why a command failed, for those that depend on it.
+pub(super) fn reason(outcome: &Outcome) -> Arc<str> {
+    outcome.error.clone().unwrap_or_else(|| "no reason was given".into())
+}
+
+/// The outcome of a command that failed without being executed.
+pub(super) fn failure(error: impl Into<Arc<str>>) -> Outcome {
+    Outcome { error: Some(error.into()), ..Outcome::default() }
+}
+
+/// The name of a key within its scope. The length keeps a scope and a key from being read as another pair.
+pub(super) fn scoped(scope: &str, key: &str) -> Box<str> {
+    format!("{}:{scope}{key}", scope.len()).into()
+}

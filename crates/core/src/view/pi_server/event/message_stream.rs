@@ -1,0 +1,196 @@
+//! One answer while it streams: its blocks, opened and closed as pi does.
+
+use std::collections::BTreeMap;
+
+use qd_wire::message::{KnownPart, Part};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::answer::message::{pending, tool_call};
+
+/// An answer between its start and its end.
+#[derive(Debug, Default)]
+pub(super) struct MessageStream {
+    created_at: i64,
+    blocks: BTreeMap<u32, Block>,
+}
+
+#[derive(Debug)]
+struct Block {
+    kind: Kind,
+    text: String,
+    is_open: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Text,
+    Thinking,
+    ToolCall { tool_call_id: String, name: String, input: Value },
+}
+
+/// What is said of one block.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Update<'a> {
+    #[serde(rename = "type")]
+    name: &'static str,
+    content_index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call: Option<Value>,
+}
+
+impl<'a> Update<'a> {
+    fn new(name: &'static str, content_index: u32) -> Self {
+        Update { name, content_index, delta: None, content: None, id: None, tool_name: None, tool_call: None }
+    }
+
+    /// Tokens are not counted before the end.
+    fn text(&self) -> String {
+        const FRONT: &str = "{\"type\":\"message_update\",\"usage\":{\"input\":0,\"output\":0,\"cacheRead\":0,\
+            \"cacheWrite\":0,\"totalTokens\":0,\"cost\":{\"input\":0,\"output\":0,\"cacheRead\":0,\"cacheWrite\":0,\
+            \"total\":0}},\"assistantMessageEvent\":";
+        let mut bytes = FRONT.as_bytes().to_vec();
+        // Writing to a vector cannot fail.
+        let written = serde_json::to_writer(&mut bytes, self);
+        debug_assert!(written.is_ok(), "{written:?}");
+        bytes.push(b'}');
+        String::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl MessageStream {
+    pub(super) fn new(created_at: i64) -> Self {
+        MessageStream { created_at, blocks: BTreeMap::new() }
+    }
+
+    /// The message so far.
+    pub(super) fn so_far(&self) -> Value {
+        pending(Some(self.created_at), self.blocks.values().map(Block::value).collect())
+    }
+
+    pub(super) fn text(&mut self, index: u32, delta: &str, out: &mut Vec<String>) {
+        self.grow(index, Kind::Text, delta, out);
+    }
+
+    pub(super) fn thinking(&mut self, index: u32, delta: &str, out: &mut Vec<String>) {
+        self.grow(index, Kind::Thinking, delta, out);
+    }
+
+    pub(super) fn call_started(&mut self, index: u32, tool_call_id: &str, name: &str, out: &mut Vec<String>) {
+        let (tool_call_id, name) = (tool_call_id.to_owned(), name.to_owned());
+        self.open(index, Kind::ToolCall { tool_call_id, name, input: Value::Null }, out);
+    }
+
+    pub(super) fn call_delta(&mut self, index: u32, delta: &str, out: &mut Vec<String>) {
+        let nameless =
+            Kind::ToolCall { tool_call_id: String::new(), name: String::new(), input: Value::Null };
+        self.grow(index, nameless, delta, out);
+    }
+
+    pub(super) fn call_ended(
+        &mut self,
+        index: u32,
+        tool_call_id: &str,
+        name: &str,
+        input: &Value,
+        out: &mut Vec<String>,
+    ) {
+        if !self.blocks.contains_key(&index) {
+            self.call_started(index, tool_call_id, name, out);
+        }
+        if let Some(block) = self.blocks.get_mut(&index) {
+            block.kind = Kind::ToolCall {
+                tool_call_id: tool_call_id.to_owned(),
+                name: name.to_owned(),
+                input: input.clone(),
+            };
+            block.close(index, out);
+        }
+    }
+
+    /// Closes what is open. The finished message knows best what was said: a watcher may have come in the middle.
+    pub(super) fn finish(&mut self, parts: &[Part], out: &mut Vec<String>) {
+        for (index, block) in &mut self.blocks {
+            let part = usize::try_from(*index).ok().and_then(|index| parts.get(index));
+            if let Some(Part::Known(KnownPart::Text { text, .. } | KnownPart::Thinking { text, .. })) = part {
+                block.text.clone_from(text);
+            }
+            block.close(*index, out);
+        }
+    }
+
+    fn grow(&mut self, index: u32, kind: Kind, delta: &str, out: &mut Vec<String>) {
+        let is_known = self.blocks.get(&index).is_some_and(|block| block.is_open);
+        if !is_known {
+            self.open(index, kind, out);
+        }
+        let Some(block) = self.blocks.get_mut(&index) else { return };
+        block.text.push_str(delta);
+        let name = match block.kind {
+            Kind::Text => "text_delta",
+            Kind::Thinking => "thinking_delta",
+            Kind::ToolCall { .. } => "toolcall_delta",
+        };
+        out.push(Update { delta: Some(delta), ..Update::new(name, index) }.text());
+    }
+
+    /// Opens a block; the ones before it are complete then.
+    fn open(&mut self, index: u32, kind: Kind, out: &mut Vec<String>) {
+        for (before, block) in self.blocks.range_mut(..index) {
+            if !matches!(block.kind, Kind::ToolCall { .. }) {
+                block.close(*before, out);
+            }
+        }
+        out.push(match &kind {
+            Kind::Text => Update::new("text_start", index).text(),
+            Kind::Thinking => Update::new("thinking_start", index).text(),
+            Kind::ToolCall { tool_call_id, name, .. } => Update {
+                id: Some(tool_call_id),
+                tool_name: Some(name),
+                ..Update::new("toolcall_start", index)
+            }
+            .text(),
+        });
+        self.blocks.insert(index, Block { kind, text: String::new(), is_open: true });
+    }
+}
+
+impl Block {
+    fn close(&mut self, index: u32, out: &mut Vec<String>) {
+        if !self.is_open {
+            return;
+        }
+        self.is_open = false;
+        out.push(match &self.kind {
+            Kind::Text => Update { content: Some(&self.text), ..Update::new("text_end", index) }.text(),
+            Kind::Thinking => {
+                Update { content: Some(&self.text), ..Update::new("thinking_end", index) }.text()
+            }
+            Kind::ToolCall { .. } => {
+                Update { tool_call: Some(self.value()), ..Update::new("toolcall_end", index) }.text()
+            }
+        });
+    }
+
+    fn value(&self) -> Value {
+        match &self.kind {
+            Kind::Text => json!({ "type": "text", "text": self.text }),
+            Kind::Thinking => json!({ "type": "thinking", "thinking": self.text }),
+            Kind::ToolCall { tool_call_id, name, input } => {
+                // A call that was cut off has arguments that are no JSON; it has none then.
+                let written = || serde_json::from_str(&self.text).unwrap_or_default();
+                let input = if input.is_null() { written() } else { input.clone() };
+                tool_call(tool_call_id, name, &input)
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The canonical command that does the work of a request.
+
+use qd_wire::command::{Direction, ImageAttachment, SessionConfig};
+use qd_wire::pi_server::{
+    Command, CreateSession, ImageContent, LoadSession, NavigateTree, Prompt, Steer, StreamingBehavior,
+    UiResponse,
+};
+use serde::Serialize;
+
+use super::Request;
+
+/// The harness of sessions that name none.
+const HARNESS: &str = "pi";
+
+/// The text of the canonical command; empty for commands the hub answers by itself.
+///
+/// `session_id` takes the place of the one the client named (a minted one); `key` becomes the `idempotency_key`.
+pub fn canonical(request: &Request, session_id: Option<&str>, key: Option<&str>) -> String {
+    let cmd = request.spec.canonical;
+    if cmd.is_empty() {
+        return String::new();
+    }
+    let mut text = ObjectText::begin(cmd);
+    text.maybe("session_id", session_id.or(request.session_id.as_deref()));
+    text.maybe("idempotency_key", key);
+    text.maybe("if_session_version", request.envelope.if_session_version);
+    if wants_native(&request.command) {
+        text.field("native", &true);
+    }
+    parameters(&request.command, &mut text);
+    text.end()
+}
+
+/// Whether the answer must have the agent's own words, because the document describes pi's.
+fn wants_native(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::GetAvailableModels(_)
+            | Command::GetCommands(_)
+            | Command::GetSkills(_)
+            | Command::GetTools(_)
+            | Command::ListSessionFiles(_)
+            | Command::GetMessages(_)
+            | Command::SetModel(_)
+            | Command::CycleModel(_)
+            | Command::CycleThinkingLevel(_)
+            | Command::Compact(_)
+            | Command::Bash(_)
+            | Command::GetSessionStats(_)
+            | Command::ExportHtml(_)
+            | Command::NewSession(_)
+            | Command::SwitchSessionFile(_)
+            | Command::Fork(_)
+            | Command::GetForkMessages(_)
+            | Command::GetTree(_)
+            | Command::NavigateTree(_)
+            | Command::GetLastAssistantText(_)
+            | Command::GetContextUsage(_)
+    )
+}
+
+fn parameters(command: &Command, text: &mut ObjectText) {
+    match command {
+        Command::CreateSession(fields) => create_session(fields, text),
+        Command::LoadSession(fields) => load_session(fields, text),
+        Command::Prompt(fields) => prompt(fields, text),
+        Command::Steer(fields) | Command::FollowUp(fields) => steer(fields, text),
+        Command::SetModel(fields) => {
+            text.field("provider", &fields.provider);
+            text.field("model_id", &fields.model_id);
+        }
+        Command::CycleModel(fields) => {
+            text.maybe("direction", fields.direction.map(direction));
+        }
+        Command::SetThinkingLevel(fields) => text.field("level", thinking_level(&fields.level)),
+        Command::SetSessionName(fields) => text.field("name", &fields.name),
+        Command::Compact(fields) => text.maybe("instructions", fields.custom_instructions.as_deref()),
+        Command::SetAutoCompaction(fields) | Command::SetAutoRetry(fields) => {
+            text.field("enabled", &fields.enabled);
+        }
+        Command::Bash(fields) => {
+            text.field("command", &fields.command);
+            text.maybe("exclude_from_context", fields.exclude_from_context);
+        }
+        Command::ExportHtml(fields) => text.maybe("output_path", fields.output_path.as_deref()),
+        Command::NewSession(fields) => text.maybe("parent_session", fields.parent_session.as_deref()),
+        Command::SwitchSessionFile(fields) => text.field("session_path", &fields.session_path),
+        Command::Fork(fields) => text.field("entry_id", &fields.entry_id),
+        Command::NavigateTree(fields) => navigate_tree(fields, text),
+        Command::ExtensionUiResponse(fields) => {
+            text.field("request_id", &fields.request_id);
+            ui_response(&fields.response, text);
+        }
+        // The rest says no more than which session, if any.
+        Command::ListSessions(_)
+        | Command::DeleteSession(_)
+        | Command::SwitchSession(_)
+        | Command::GetMetrics(_)
+        | Command::HealthCheck(_)
+        | Command::ListStoredSessions(_)
+        | Command::GetStartupRecovery(_)
+        | Command::GetCommandHistory(_)
+        | Command::GetAvailableModels(_)
+        | Command::GetCommands(_)
+        | Command::GetSkills(_)
+        | Command::GetTools(_)
+        | Command::ListSessionFiles(_)
+        | Command::Abort(_)
+        | Command::GetState(_)
+        | Command::GetMessages(_)
+        | Command::CycleThinkingLevel(_)
+        | Command::AbortCompaction(_)
+        | Command::AbortRetry(_)
+        | Command::AbortBash(_)
+        | Command::GetSessionStats(_)
+        | Command::GetForkMessages(_)
+        | Command::GetTree(_)
+        | Command::GetLastAssistantText(_)
+        | Command::GetContextUsage(_) => {}
+    }
+}
+
+fn create_session(fields: &CreateSession, text: &mut ObjectText) {
+    text.maybe("runner_id", fields.runner_id.as_deref());
+    let config = SessionConfig {
+        harness: fields.harness.clone().unwrap_or_else(|| HARNESS.to_owned()),
+        cwd: fields.cwd.clone(),
+        provider: fields.provider.clone(),
+        model: fields.model.clone(),
+        thinking_level: fields.thinking_level.as_deref().map(thinking_level).map(str::to_owned),
+        extensions: fields.extensions.clone().unwrap_or_default(),
+        ..SessionConfig::default()
+    };
+    text.field("config", &config);
+}
+
+fn load_session(fields: &LoadSession, text: &mut ObjectText) {
+    text.maybe("runner_id", fields.runner_id.as_deref());
+    let config = SessionConfig {
+        harness: HARNESS.to_owned(),
+        continue_session: Some(fields.session_path.clone()),
+        extensions: fields.extensions.clone().unwrap_or_default(),
+        ..SessionConfig::default()
+    };
+    text.field("config", &config);
+}
+
+/// Without a word about it a prompt waits for the end of the turn, so that prompts can be sent one after the other.
+fn prompt(fields: &Prompt, text: &mut ObjectText) {
+    text.field("message", &fields.message);
+    text.maybe("images", images(fields.images.as_deref()));
+    let behavior = match fields.streaming_behavior {
+        Some(StreamingBehavior::Steer) => "steer",
+        Some(StreamingBehavior::FollowUp) | None => "follow_up",
+    };
+    text.field("streaming_behavior", behavior);
+}
+
+fn steer(fields: &Steer, text: &mut ObjectText) {
+    text.field("message", &fields.message);
+    text.maybe("images", images(fields.images.as_deref()));
+}
+
+fn images(images: Option<&[ImageContent]>) -> Option<Vec<ImageAttachment>> {
+    let attachment = |image: &ImageContent| ImageAttachment {
+        data: image.data.clone(),
+        media_type: image.mime_type.clone(),
+    };
+    images.map(|images| images.iter().map(attachment).collect())
+}
+
+fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Forward => "forward",
+        Direction::Backward => "backward",
+    }
+}
+
+fn thinking_level(level: &str) -> &str {
+    if level == "none" { "off" } else { level }
+}
+
+fn navigate_tree(fields: &NavigateTree, text: &mut ObjectText) {
+    text.field("target_id", &fields.target_id);
+    let Some(options) = &fields.options else { return };
+    text.maybe("summarize", options.summarize);
+    text.maybe("custom_instructions", options.custom_instructions.as_deref());
+    text.maybe("replace_instructions", options.replace_instructions);
+    text.maybe("label", options.label.as_deref());
+}
+
+fn ui_response(response: &UiResponse, text: &mut ObjectText) {
+    match response {
+        UiResponse::Select { value } | UiResponse::Input { value } | UiResponse::Editor { value } => {
+            text.field("value", value);
+        }
+        UiResponse::Confirm { confirmed } => text.field("confirmed", confirmed),
+        UiResponse::Interview { responses } => text.field("responses", responses),
+        UiResponse::Cancelled {} => text.field("cancelled", &true),
+    }
+}
+
+/// Writes a JSON object field by field, so that nothing is built only to be written.
+struct ObjectText(Vec<u8>);
+
+impl ObjectText {
+    fn begin(cmd: &str) -> Self {
+        let mut text = ObjectText(b"{\"cmd\":".to_vec());
+        text.value(cmd);
+        text
+    }
+
+    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
+        self.0.extend_from_slice(b",\"");
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
+        self.value(value);
+    }
+
+    fn maybe<T: Serialize>(&mut self, name: &'static str, value: Option<T>) {
+        if let Some(value) = value {
+            self.field(name, &value);
+        }
+    }
+
+    fn value<T: Serialize + ?Sized>(&mut self, value: &T) {
+        // Writing to a vector cannot fail, and our types have string keys only.
+        if let Err(error) = serde_json::to_writer(&mut self.0, value) {
+            debug_assert!(false, "a wire type must serialise: {error}");
+        }
+    }
+
+    fn end(mut self) -> String {
+        self.0.push(b'}');
+        String::from_utf8(self.0).unwrap_or_default()
+    }
+}

@@ -1,0 +1,145 @@
+//! Commands of the hub's own faces: the same way as a client's, without a connection to answer to.
+
+use std::sync::Arc;
+
+use qd_wire::command_table::{Answerer, CommandSpec, Lane, Permission, spec};
+use tokio::time::Duration;
+
+use super::route::{Destination, NoRoute, route};
+use super::send::{LineHead, Sending, send, time_limit};
+use super::{ATTACH, BARRIER, CREATE, DELETE, GET_STATE, find_session, from_copies, hub_read, invalid};
+use crate::ask::{Answered, Asker, OnAnswer};
+use crate::envelope::{Parsed, read_asked_head, read_fields};
+use crate::pending::{AnswerTo, PendingKind};
+use crate::reads::{HubCommand, Read};
+use crate::registry::{Hub, SessionEntry};
+use crate::reply::ReplyTo;
+
+const CLOSE: &str = "session.close";
+
+/// Takes back a command that has run out of time. Between a face and the runner; no client may send it.
+const CANCEL: CommandSpec = CommandSpec {
+    name: "_cancel",
+    lane: Lane::Control,
+    mutating: false,
+    timeout_ms: Some(30_000),
+    permission: Permission::Operate,
+    answerer: Answerer::Runner,
+    needs_session: true,
+};
+
+/// One command of a face.
+pub(crate) struct Asking<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) text: &'a str,
+    /// Replaces the time limit of the command.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// Where such a command goes.
+enum Plan<'a> {
+    Read(HubCommand),
+    Send { destination: Destination, parsed: Parsed<'a>, kind: PendingKind, cmd: &'static str },
+}
+
+/// Sends the command to its runner, or answers it here.
+pub(crate) fn send_ask(hub: &Arc<Hub>, asking: &Asking<'_>, on_answer: OnAnswer) {
+    let (spec, session, plan) = match plan(hub, asking.text) {
+        Ok(planned) => planned,
+        Err(error) => return on_answer(hub, Answered::failure(&error)),
+    };
+    let (destination, parsed, kind, cmd) = match plan {
+        Plan::Read(command) => return command.run_for_face(hub, on_answer),
+        Plan::Send { destination, parsed, kind, cmd } => (destination, parsed, kind, cmd),
+    };
+    let session_id = match &session {
+        Some(session) => Some(Arc::clone(&session.id)),
+        None => parsed.session_id.as_deref().map(Arc::from),
+    };
+    let sending = Sending {
+        to: AnswerTo::Face { cmd: spec.name, session_id, on_answer },
+        kind,
+        mutating: spec.mutating,
+        limit: asking.limit.or_else(|| time_limit(hub, spec)),
+        head: LineHead {
+            user_id: &asking.asker.principal,
+            connection_id: &asking.asker.connection_id,
+            client_id: None,
+            cmd,
+        },
+    };
+    if let Err(error) = send(hub, &destination, &parsed, sending) {
+        // Only clients are told by the caller.
+        tracing::error!(%error, "a command of a face was refused without an answer");
+    }
+}
+
+type Planned<'a> = (&'static CommandSpec, Option<Arc<SessionEntry>>, Plan<'a>);
+
+fn plan<'a>(hub: &Arc<Hub>, text: &'a str) -> Result<Planned<'a>, String> {
+    let parsed = read_fields(text).and_then(read_asked_head)?;
+    let spec = row(&parsed.cmd)?;
+    let session = find_session(hub, spec, &parsed)?;
+    if spec.answerer == Answerer::Hub {
+        let read = hub_read(spec, text, &parsed)?;
+        if !parsed.has_conditions() {
+            let command = hub_command(spec, session.as_deref(), &parsed, read);
+            return Ok((spec, session, Plan::Read(command)));
+        }
+        let command = hub_command(spec, session.as_deref(), &parsed, read);
+        let destination = route(hub, spec, session.as_ref(), &parsed, text).map_err(why)?;
+        let kind = PendingKind::Barrier(Box::new(command));
+        return Ok((spec, session, Plan::Send { destination, parsed, kind, cmd: BARRIER }));
+    }
+    let kind = match spec.name {
+        CREATE => PendingKind::Create,
+        // Who asks where a session stands follows it already, or is about to: what came before is told before.
+        ATTACH | CLOSE | GET_STATE => PendingKind::InOrder,
+        DELETE => PendingKind::Delete,
+        _ => PendingKind::Plain,
+    };
+    match route(hub, spec, session.as_ref(), &parsed, text) {
+        Ok(destination) => Ok((spec, session, Plan::Send { destination, parsed, kind, cmd: spec.name })),
+        Err(NoRoute::Never(error)) => Err(error),
+        Err(NoRoute::Away { error, .. }) => {
+            let kind = match spec.name {
+                ATTACH => PendingKind::Attach {
+                    after: parsed.fields.typed("after").map_err(|error| invalid(spec.name, &error))?,
+                },
+                _ => kind,
+            };
+            let read = from_copies(spec, kind, session.clone(), &parsed).ok_or(error)?;
+            let command = hub_command(spec, session.as_deref(), &parsed, read);
+            Ok((spec, session, Plan::Read(command)))
+        }
+    }
+}
+
+fn row(cmd: &str) -> Result<&'static CommandSpec, String> {
+    if cmd == CANCEL.name {
+        return Ok(&CANCEL);
+    }
+    spec(cmd).ok_or_else(|| format!("Unknown command '{cmd}'"))
+}
+
+fn why(no_route: NoRoute) -> String {
+    match no_route {
+        NoRoute::Away { error, .. } | NoRoute::Never(error) => error,
+    }
+}
+
+fn hub_command(
+    spec: &CommandSpec,
+    session: Option<&SessionEntry>,
+    parsed: &Parsed<'_>,
+    read: Read,
+) -> HubCommand {
+    let named = || parsed.session_id.as_deref().map(Arc::<str>::from);
+    let reply = ReplyTo {
+        id: None,
+        cmd: spec.name.into(),
+        session_id: session.map(|session| Arc::clone(&session.id)).or_else(named),
+        runner_id: session.map(|session| Arc::clone(&session.runner_id)),
+    };
+    HubCommand { reply, read }
+}

@@ -1,0 +1,72 @@
+//! A client of `/ws/mux`: canonical commands, and the events of the sessions it follows.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use qd_wire::PROTOCOL_VERSION;
+use qd_wire::mux::SystemEvent;
+
+use super::attachments::Job;
+use super::{Attachment, Mail, Parts, Speaker};
+use crate::command::{self, Handled, Sender};
+use crate::finished::Finished;
+use crate::registry::Hub;
+use crate::reply;
+
+/// What such a connection knows beside its socket.
+#[derive(Default)]
+pub(crate) struct Mux {
+    pub(super) attachments: Vec<Attachment>,
+    pub(super) last_generation: u64,
+    pub(super) jobs: VecDeque<Job>,
+    pub(super) finished: Finished,
+    pub(super) is_job_running: bool,
+}
+
+impl Speaker for Mux {
+    const TAKES_BINARY: bool = false;
+
+    fn message_bytes_max(hub: &Hub) -> usize {
+        hub.config.limits.message_bytes_max
+    }
+
+    fn greet(&mut self, parts: &mut Parts<'_>) {
+        parts.outgoing.push(reply::system(SystemEvent::Connected {
+            protocol_version: PROTOCOL_VERSION.to_owned(),
+            server_version: parts.hub.config.server_version.clone(),
+            connection_id: parts.mailbox.connection_id.to_string(),
+        }));
+    }
+
+    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
+        let (attachments, finished) = (&self.attachments, &mut self.finished);
+        let mut sender = Sender { hub: parts.hub, mailbox: parts.mailbox, attachments, finished };
+        match command::handle(&mut sender, text) {
+            Handled::Reply(frame) => parts.outgoing.push(frame),
+            Handled::Sent => {}
+            Handled::Read(read) => self.jobs.push_back(Job::Read(read)),
+            Handled::Detach(reply) => self.detach(parts, &reply),
+        }
+    }
+
+    fn complaint(&self, error: &str) -> Bytes {
+        reply::system_error(None, error)
+    }
+
+    fn take_events(&mut self, parts: &mut Parts<'_>) -> bool {
+        self.take_attached(parts)
+    }
+
+    fn on_mail(&mut self, parts: &mut Parts<'_>, mail: Mail) {
+        Mux::on_mail(self, parts, mail);
+    }
+
+    fn after_mail(&mut self, parts: &mut Parts<'_>) {
+        self.start_job(parts);
+    }
+
+    fn on_closing(&mut self) {
+        self.attachments = Vec::new();
+        self.jobs = VecDeque::new();
+    }
+}

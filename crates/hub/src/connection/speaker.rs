@@ -1,0 +1,71 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Mail, Mailbox, Outgoing};
+use crate::registry::Hub;
+
+/// What is said on a connection: the socket, its times and its bounds are the same for all.
+pub(crate) trait Speaker: Send + Unpin + 'static {
+    /// Whether a binary message that is UTF-8 counts as text.
+    const TAKES_BINARY: bool;
+
+    /// The greatest message the socket takes; a greater one ends the connection.
+    fn message_bytes_max(hub: &Hub) -> usize;
+
+    /// The first frames, before anything is read.
+    fn greet(&mut self, parts: &mut Parts<'_>);
+
+    /// One message of the client.
+    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str);
+
+    /// What the client is told about a message that cannot be taken.
+    fn complaint(&self, error: &str) -> Bytes;
+
+    /// Takes events as far as there is room. Says whether that changed anything.
+    fn take_events(&mut self, _parts: &mut Parts<'_>) -> bool {
+        false
+    }
+
+    /// Mail that is neither frames nor a close.
+    fn on_mail(&mut self, _parts: &mut Parts<'_>, _mail: Mail) {}
+
+    /// All mail of this turn is dealt with.
+    fn after_mail(&mut self, _parts: &mut Parts<'_>) {}
+
+    /// The client has taken everything; what is pushed now goes out next. Called in every turn that finds it so:
+    /// whoever wants to be called wakes the mailbox.
+    fn drained(&mut self, _parts: &mut Parts<'_>) {}
+
+    /// Nothing is read any more, and only what is queued is written.
+    fn on_closing(&mut self) {}
+
+    /// The connection is over.
+    fn on_end(&mut self, _hub: &Hub) {}
+}
+
+/// What a speaker may touch of its connection.
+pub(crate) struct Parts<'a> {
+    pub(crate) hub: &'a Arc<Hub>,
+    pub(crate) mailbox: &'a Arc<Mailbox>,
+    pub(crate) outgoing: &'a mut Outgoing,
+}
+
+/// Says nothing: for a connection that is one too many and closes at once.
+pub(crate) struct TurnedAway;
+
+impl Speaker for TurnedAway {
+    const TAKES_BINARY: bool = true;
+
+    fn message_bytes_max(_hub: &Hub) -> usize {
+        0
+    }
+
+    fn greet(&mut self, _parts: &mut Parts<'_>) {}
+
+    fn on_text(&mut self, _parts: &mut Parts<'_>, _text: &str) {}
+
+    fn complaint(&self, _error: &str) -> Bytes {
+        Bytes::new()
+    }
+}

@@ -1,0 +1,3 @@
+//! Faces: other protocols on top of the hub's own commands and events.
+
+pub(crate) mod pi_server;

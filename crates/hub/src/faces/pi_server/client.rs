@@ -1,0 +1,113 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use super::lifecycle;
+use crate::ask::Asker;
+use crate::connection::{Mail, Mailbox};
+
+/// A client that fell behind has caught up when no more than this part of the bound waits for it.
+const CAUGHT_UP_PART: usize = 4;
+
+/// One connection of this face, as the face knows it.
+pub(crate) struct Client {
+    pub(super) asker: Asker,
+    mailbox: Arc<Mailbox>,
+    /// `connection`, or `transport` for the one that is the standard input and output of the process.
+    pub(super) place: &'static str,
+    backlog_bytes_max: usize,
+    /// Commands that wait for their answer.
+    pending: AtomicUsize,
+    /// Broadcasts that were dropped; while there are some, all are.
+    missed: AtomicU64,
+    /// Something was dropped and the client has to be told when it has read what waits for it.
+    is_behind: AtomicBool,
+}
+
+impl Client {
+    pub(super) fn new(
+        asker: Asker,
+        mailbox: Arc<Mailbox>,
+        place: &'static str,
+        backlog_bytes_max: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            asker,
+            mailbox,
+            place,
+            backlog_bytes_max,
+            pending: AtomicUsize::new(0),
+            missed: AtomicU64::new(0),
+            is_behind: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn principal(&self) -> &Arc<str> {
+        &self.asker.principal
+    }
+
+    /// What must not be lost.
+    pub(super) fn put(&self, frames: Bytes) {
+        self.mailbox.put(Mail::Frames(frames));
+    }
+
+    /// An event; false when the client is too far behind to get it.
+    pub(super) fn offer(&self, frames: &Bytes) -> bool {
+        let is_taken = self.mailbox.offer(frames.clone(), self.backlog_bytes_max);
+        // It may have read all of it just now: one more turn, so that it is told in any case.
+        if !is_taken && !self.is_behind.swap(true, Ordering::AcqRel) {
+            self.mailbox.wake();
+        }
+        is_taken
+    }
+
+    /// A broadcast of `count` messages. Called with the desk locked, so that all clients see one order.
+    pub(super) fn tell(&self, frames: &Bytes, count: u64) {
+        // One that is always busy may never have read everything.
+        if self.missed.load(Ordering::Relaxed) > 0
+            && self.mailbox.held_bytes() <= self.backlog_bytes_max / CAUGHT_UP_PART
+        {
+            self.tell_missed();
+        }
+        if self.missed.load(Ordering::Relaxed) > 0 || !self.offer(frames) {
+            self.missed.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells how many broadcasts were dropped, if some were. Called with the desk locked.
+    pub(super) fn tell_missed(&self) {
+        let missed = self.missed.swap(0, Ordering::Relaxed);
+        if missed > 0 {
+            self.put(lifecycle::lifecycle_gap(missed));
+        }
+    }
+
+    /// Whether the client has to be told that something was dropped; asked once for each time.
+    pub(super) fn take_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Acquire) && self.is_behind.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether what waits for the client has to be read before it can be told more.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
+    /// Counts a command in; false when there are too many. Only the connection's own task counts up.
+    pub(super) fn try_begin(&self, pending_max: usize) -> bool {
+        if self.pending.load(Ordering::Acquire) >= pending_max {
+            return false;
+        }
+        self.pending.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// A command has its answer.
+    pub(super) fn end(&self) {
+        self.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,128 @@
+//! Commands that were admitted, on their way to those who do the work, and back.
+
+use std::sync::Arc;
+
+use qd_core::view::pi_server::admission::Outcome;
+use qd_core::view::pi_server::{answer, request};
+use qd_wire::pi_server::{Command, Target};
+
+use super::counters::Counters;
+use super::desk::{After, Job};
+use super::{history, is_open, lifecycle, messages, metrics, sessions};
+use crate::ask::{Answered, OnAnswer, ask};
+use crate::registry::{Hub, SessionEntry};
+
+/// Does a command. Its outcome comes to the desk, now or later.
+pub(super) fn execute(hub: &Arc<Hub>, job: Job) {
+    match &job.request.command {
+        Command::CreateSession(_) | Command::LoadSession(_) => sessions::create(hub, job),
+        Command::DeleteSession(_) => sessions::delete(hub, job),
+        Command::SwitchSession(fields) => sessions::switch(hub, &job, fields.resync == Some(true)),
+        Command::ListSessions(_) => sessions::list(hub, job),
+        Command::ListStoredSessions(_) => sessions::list_stored(hub, job),
+        Command::GetMetrics(_) => metrics::metrics(hub, job),
+        Command::HealthCheck(_) => metrics::health(hub, job),
+        Command::GetStartupRecovery(_) => history::recovery(hub, &job),
+        Command::GetCommandHistory(fields) => history::history(hub, &job, fields),
+        Command::GetMessages(_) => messages::messages(hub, job),
+        _ => forward(hub, job),
+    }
+}
+
+/// The work of a session's runner.
+fn forward(hub: &Arc<Hub>, job: Job) {
+    if let Err(error) = open_session(hub, &job) {
+        return finish(hub, &job, failure(&error));
+    }
+    let text = request::canonical(&job.request, None, runner_key(&job));
+    ask_for(hub, job, &text, |hub, job, answered| {
+        let outcome = outcome(&job, answered);
+        finish(hub, &job, outcome);
+    });
+}
+
+/// Asks on behalf of a command.
+pub(super) fn ask_for(
+    hub: &Arc<Hub>,
+    job: Job,
+    text: &str,
+    then: impl FnOnce(&Arc<Hub>, Job, Answered) + Send + 'static,
+) {
+    let client = Arc::clone(&job.client);
+    let on_answer: OnAnswer = Box::new(move |hub, answered| then(hub, job, answered));
+    ask(hub, &client.asker, text, on_answer);
+}
+
+/// The time of a command is over: what it does is stopped where that is possible.
+pub(super) fn cancel(hub: &Arc<Hub>, job: &Job) {
+    let Some(key) = runner_key(job).filter(|_| job.session_id.is_some()) else { return };
+    Counters::count(&hub.pi_server.counters.cancelled);
+    let session_id = lifecycle::string(job.session());
+    let text =
+        format!("{{\"cmd\":\"_cancel\",\"session_id\":{session_id},\"key\":{}}}", lifecycle::string(key));
+    let command = job.request.spec.name;
+    ask(
+        hub,
+        &job.client.asker,
+        &text,
+        Box::new(move |_, answered| {
+            if let Some(error) = answered.error {
+                tracing::debug!(command, error, "a command whose time was over cannot be stopped");
+            }
+        }),
+    );
+}
+
+/// The name under which the runner does the command at most once, and can stop it. Reads need none.
+pub(super) fn runner_key(job: &Job) -> Option<&str> {
+    let envelope = &job.request.envelope;
+    let is_identified = envelope.id.is_some() || envelope.idempotency_key.is_some();
+    let needs_key = job.request.spec.mutating && (is_identified || job.request.spec.timeout_ms.is_some());
+    needs_key.then_some(&*job.uid)
+}
+
+/// The session a command is about, if this face shows it. One that a restart left in doubt is its runner's to judge.
+pub(super) fn open_session(hub: &Hub, job: &Job) -> Result<Arc<SessionEntry>, String> {
+    let session_id = job.session();
+    let found = hub.session(session_id).filter(|entry| job.is_taken_up_again || is_open(entry));
+    found.ok_or_else(|| match job.request.envelope.if_session_version {
+        Some(version) => format!("Session {session_id} not found for ifSessionVersion={version}"),
+        None => format!("Session {session_id} not found"),
+    })
+}
+
+pub(super) fn finish(hub: &Arc<Hub>, job: &Job, outcome: Outcome) {
+    hub.pi_server.finish(hub, job.token, outcome, After::Nothing);
+}
+
+/// A canonical answer in the words of the document.
+pub(super) fn outcome(job: &Job, answered: Answered) -> Outcome {
+    if !answered.success {
+        return failed(job, answered);
+    }
+    match answer::data(&job.request, answered.data.as_deref()) {
+        Ok(data) => {
+            let is_of_session = job.request.spec.target == Target::Session;
+            success(data, answered.session_version.filter(|_| is_of_session))
+        }
+        Err(error) => failure(&error),
+    }
+}
+
+/// A canonical failure in the words of the document.
+pub(super) fn failed(job: &Job, answered: Answered) -> Outcome {
+    let error = answered.error.unwrap_or_else(|| "The runner refused and did not say why".to_owned());
+    Outcome {
+        indeterminate: answered.indeterminate,
+        timed_out: answered.timed_out,
+        ..failure(&answer::error(&job.request, &error))
+    }
+}
+
+pub(super) fn success(data: Option<String>, session_version: Option<u64>) -> Outcome {
+    Outcome { success: true, data: data.map(Arc::from), session_version, ..Outcome::default() }
+}
+
+pub(super) fn failure(error: &str) -> Outcome {
+    Outcome { error: Some(Arc::from(error)), ..Outcome::default() }
+}

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use qd_core::view::pi_server::request;
+use qd_wire::pi_server::{CommandAccepted, CommandFinished, Response, ServerMessage};
+use serde_json::json;
+
+use super::*;
+
+const COMMAND: &str = r#"{"type":"prompt","id":"a\"b","sessionId":"s","message":"m","dependsOn":["x","ü\n"],
+    "ifSessionVersion":3,"idempotencyKey":"k"}"#;
+
+fn outcome() -> Outcome {
+    Outcome {
+        data: Some(Arc::from("{\"n\":1.50}")),
+        error: Some(Arc::from("no \"luck\"")),
+        session_version: Some(4),
+        timed_out: true,
+        indeterminate: true,
+        ..Outcome::default()
+    }
+}
+
+/// The text of the frame, which is the only one.
+fn text(frames: &[u8]) -> String {
+    let (frame, payload) = frame::split_text(frames).unwrap();
+    assert_eq!(frame.len(), frames.len());
+    String::from_utf8(payload.to_vec()).unwrap()
+}
+
+fn accepted(key: Option<&str>) -> CommandAccepted {
+    CommandAccepted {
+        command_id: "a\"b".to_owned(),
+        command_type: "prompt".to_owned(),
+        session_id: Some("s".to_owned()),
+        depends_on: vec!["x".to_owned(), "ü\n".to_owned()],
+        if_session_version: Some(3),
+        idempotency_key: key.map(str::to_owned),
+    }
+}
+
+/// What is written by hand is what the wire types write.
+#[test]
+fn frames_of_commands_are_those_of_the_wire_types() {
+    let request = request::read(COMMAND).unwrap();
+    let heading = Heading::new(&request, request.envelope.id.as_deref().unwrap());
+    let outcome = outcome();
+    for (for_own, key) in [(true, Some("k")), (false, None)] {
+        let frame = |phase| {
+            let mut out = BytesMut::new();
+            heading.push_frame(&mut out, phase, for_own);
+            text(&out)
+        };
+        assert_eq!(frame(Phase::Accepted), json(&ServerMessage::CommandAccepted { data: accepted(key) }));
+        assert_eq!(frame(Phase::Started), json(&ServerMessage::CommandStarted { data: accepted(key) }));
+        let finished = CommandFinished {
+            command: accepted(key),
+            success: false,
+            error: Some("no \"luck\"".to_owned()),
+            session_version: Some(4),
+            replayed: Some(true),
+        };
+        assert_eq!(
+            frame(Phase::Finished { outcome: &outcome, replayed: true }),
+            json(&ServerMessage::CommandFinished { data: finished })
+        );
+    }
+}
+
+#[test]
+fn responses_are_those_of_the_wire_types() {
+    let written = text(&response(Some("a\"b"), "prompt", &outcome(), true));
+    let typed = ServerMessage::Response(Response {
+        id: Some(json!("a\"b")),
+        command: "prompt".to_owned(),
+        success: false,
+        data: Some(json!({"n": 1.5})),
+        error: Some("no \"luck\"".to_owned()),
+        session_version: Some(4),
+        replayed: Some(true),
+        timed_out: Some(true),
+        indeterminate: Some(true),
+    });
+    // Data is passed on as it came.
+    assert_eq!(written.replace("1.50", "1.5"), json(&typed));
+    let success = Outcome { success: true, ..Outcome::default() };
+    assert_eq!(
+        text(&response(None, "abort", &success, false)),
+        r#"{"type":"response","command":"abort","success":true}"#
+    );
+    assert_eq!(
+        text(&refusal(Some(&json!(7)), "unknown", "Invalid JSON")),
+        r#"{"type":"response","id":7,"command":"unknown","success":false,"error":"Invalid JSON"}"#
+    );
+}
+
+#[test]
+fn events_are_those_of_the_wire_types() {
+    let gap = FaceEvent::EventGap { missed: 3 };
+    assert_eq!(
+        text(&event("s\"", &gap)),
+        r#"{"type":"event","sessionId":"s\"","event":{"type":"event_gap","missed":3}}"#
+    );
+    assert_eq!(text(&lifecycle_gap(2)), r#"{"type":"lifecycle_gap","data":{"missed":2}}"#);
+    assert_eq!(text(&session_deleted("s")), r#"{"type":"session_deleted","data":{"sessionId":"s"}}"#);
+}

@@ -1,0 +1,78 @@
+//! `get_messages`: the agent's own words, or the hub's copies where there are none.
+
+use std::sync::Arc;
+
+use qd_core::view::pi_server::{answer, request};
+use qd_store::{MESSAGE_PAGE_ROWS_MAX, StoreError};
+use qd_wire::Message;
+use qd_wire::pi_server::MessageList;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::desk::Job;
+use super::execute::{ask_for, failure, finish, open_session, outcome, success};
+use super::lifecycle;
+use crate::registry::Hub;
+
+#[derive(Deserialize)]
+struct Native<'a> {
+    #[serde(borrow, default)]
+    native: Option<&'a RawValue>,
+}
+
+pub(super) fn messages(hub: &Arc<Hub>, job: Job) {
+    let entry = match open_session(hub, &job) {
+        Ok(entry) => entry,
+        Err(error) => return finish(hub, &job, failure(&error)),
+    };
+    let text = request::canonical(&job.request, None, None);
+    ask_for(hub, job, &text, move |hub, job, answered| {
+        let has_native = answered.data.as_deref().is_some_and(has_native);
+        if (answered.success && !has_native) || (!answered.success && hub.is_away(&entry.runner_id)) {
+            return from_copies(hub, job, answered.session_version);
+        }
+        let outcome = outcome(&job, answered);
+        finish(hub, &job, outcome);
+    });
+}
+
+fn has_native(data: &RawValue) -> bool {
+    let native = serde_json::from_str::<Native<'_>>(data.get()).ok().and_then(|data| data.native);
+    native.is_some_and(|native| native.get() != "null")
+}
+
+fn from_copies(hub: &Arc<Hub>, job: Job, session_version: Option<u64>) {
+    let task_hub = Arc::clone(hub);
+    hub.tasks.spawn(async move {
+        let hub = task_hub;
+        let outcome = match copies(&hub, job.session()).await {
+            Ok(messages) => {
+                let list = MessageList { messages: answer::messages(&messages) };
+                success(Some(lifecycle::json(&list)), session_version)
+            }
+            Err(error) => failure(&format!("The hub cannot read its store: {error}")),
+        };
+        finish(&hub, &job, outcome);
+    });
+}
+
+/// All messages of a session, oldest first.
+async fn copies(hub: &Hub, session_id: &str) -> Result<Vec<Message>, StoreError> {
+    let mut pages = Vec::new();
+    let mut before = None;
+    loop {
+        let page = hub.store.messages_page(session_id, before, MESSAGE_PAGE_ROWS_MAX).await?;
+        before = page.first_idx.filter(|first| *first > 0);
+        pages.push(page.messages);
+        if before.is_none() {
+            break;
+        }
+    }
+    let messages = pages.iter().rev().flatten();
+    let read = |text: &bytes::Bytes| {
+        serde_json::from_slice(text)
+            .inspect_err(|error| tracing::warn!(%error, "a stored message is odd"))
+            .ok()
+    };
+    Ok(messages.filter_map(read).collect())
+}

@@ -1,0 +1,137 @@
+//! `get_metrics` and `health_check`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use qd_core::view::pi_server::answer;
+use qd_wire::data::RunnerHealthData;
+use qd_wire::pi_server::{
+    CommandsRejected, ExecutionMetrics, ExtensionUiMetrics, JournalMetrics, LockMetrics, Metrics,
+    RateLimitUsage, SessionStoreMetrics, StoreMetrics, VersionMetrics,
+};
+use serde_json::{Value, json};
+
+use super::counters::Counters;
+use super::desk::Job;
+use super::execute::{finish, success};
+use super::sessions::read;
+use super::{lifecycle, open_sessions, running_count};
+use crate::ask::{Answered, ask_runners};
+use crate::clock::now_ms;
+use crate::registry::Hub;
+
+/// How full a count may be before it is an issue, in percent.
+const FULL_PERCENT: usize = 90;
+/// Questions of one session that may wait for a person; the runner's bound, told to clients.
+const QUESTIONS_MAX: u64 = 1000;
+
+/// `health_check`.
+pub(super) fn health(hub: &Arc<Hub>, job: Job) {
+    ask_health(hub, job, |hub, job, runners| {
+        let mut issues = Vec::new();
+        let config = &hub.pi_server.config;
+        let connections = hub.pi_server.desk().clients().len();
+        for (what, count, max) in [
+            ("Session", running_count(hub), config.sessions_max),
+            ("Connection", connections, config.connections_max),
+        ] {
+            if max > 0 && count * 100 >= max * FULL_PERCENT {
+                issues.push(format!("{what} count at {count}/{max} (90%+)"));
+            }
+        }
+        let machines: Vec<_> = runners.iter().map(|(_, health)| health.clone()).collect();
+        let data = answer::health(issues, &machines);
+        finish(hub, job, success(Some(lifecycle::json(&data)), None));
+    });
+}
+
+/// `get_metrics`.
+pub(super) fn metrics(hub: &Arc<Hub>, job: Job) {
+    ask_health(hub, job, |hub, job, runners| {
+        let data = collect(hub, job.client.principal(), runners);
+        finish(hub, job, success(Some(lifecycle::json(&data)), None));
+    });
+}
+
+fn ask_health(
+    hub: &Arc<Hub>,
+    job: Job,
+    then: impl FnOnce(&Arc<Hub>, &Job, &[(Arc<str>, RunnerHealthData)]) + Send + 'static,
+) {
+    let client = Arc::clone(&job.client);
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Vec<(Arc<str>, Answered)>| {
+        // A runner that does not answer has nothing to add.
+        let read = |(runner_id, answered): (Arc<str>, Answered)| {
+            read::<RunnerHealthData>(&answered).filter(|_| answered.success).map(|health| (runner_id, health))
+        };
+        let runners: Vec<_> = answers.into_iter().filter_map(read).collect();
+        then(hub, &job, &runners);
+    });
+    ask_runners(hub, &client.asker, "runner.health", on_answers);
+}
+
+fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)]) -> Metrics {
+    let server = &hub.pi_server;
+    let sessions = open_sessions(hub);
+    let (connection_count, admission) = {
+        let desk = server.desk();
+        (desk.clients().len() as u64, desk.admission.metrics(principal, now_ms()))
+    };
+    let counters = &server.counters;
+    let session_count = sessions.len() as u64;
+    Metrics {
+        session_count,
+        connection_count,
+        pending_connection_count: 0,
+        total_commands_executed: admission.executed,
+        commands_rejected: CommandsRejected {
+            session_limit: Counters::get(&counters.session_limit),
+            message_size: Counters::get(&counters.message_size),
+            rate_limit: admission.rate_limit_rejections,
+            global_rate_limit: admission.global_rate_limit_rejections,
+            connection_limit: hub.pi_connections.turned_away(),
+            extension_ui_response_rate_limit: admission.ui_rate_limit_rejections,
+        },
+        rate_limit_usage: RateLimitUsage {
+            global_count: admission.global_count,
+            global_limit: admission.global_limit,
+        },
+        stores: StoreMetrics {
+            replay: admission.replay,
+            version: VersionMetrics { session_count },
+            execution: ExecutionMetrics { lane_count: admission.lane_count },
+            lock: LockMetrics::default(),
+            extension_ui: ExtensionUiMetrics {
+                pending_count: sessions.iter().map(|entry| u64::from(entry.pending_inputs())).sum(),
+                max_pending_requests: QUESTIONS_MAX,
+                rejected_count: 0,
+            },
+            session_store: SessionStoreMetrics::default(),
+            journal: JournalMetrics {
+                enabled: true,
+                entries_written: Counters::get(&server.journal.entries_written),
+                write_errors: Counters::get(&server.journal.write_errors),
+            },
+        },
+        circuit_breakers: runners.iter().flat_map(|(id, health)| answer::breakers(id, health)).collect(),
+        bash_circuit_breaker: answer::bash_breaker(runners.iter().map(|(_, health)| health)),
+        metrics: own_metrics(hub),
+        ..Metrics::default()
+    }
+}
+
+/// Counters that the document does not name.
+fn own_metrics(hub: &Hub) -> BTreeMap<String, Value> {
+    let server = &hub.pi_server;
+    let counters = json!({
+        "commandsCancelled": Counters::get(&server.counters.cancelled),
+        "pendingLimitRejections": Counters::get(&server.counters.pending_limit),
+        "resyncs": Counters::get(&server.counters.resyncs),
+        "readOutcomesNotStored": Counters::get(&server.journal.dropped),
+    });
+    let gauges = json!({ "uptimeMs": now_ms().saturating_sub(server.started_at) });
+    [("counters", counters), ("gauges", gauges), ("histograms", json!({})), ("recentEvents", json!([]))]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}

@@ -1,0 +1,82 @@
+//! What other faces do to sessions.
+
+use std::sync::Arc;
+
+use qd_core::view::pi_server::answer;
+use qd_wire::data::SessionState;
+
+use super::sessions::{get_state_text, read};
+use super::{PiServer, is_open, lifecycle};
+use crate::ask::{Asker, ask};
+use crate::registry::Hub;
+
+/// What this face is told of a session, whoever has done it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionNews {
+    Created,
+    Closed,
+    Deleted,
+}
+
+impl PiServer {
+    /// A session was created, closed or deleted. What this face did itself it tells itself.
+    pub(crate) fn session_news(&self, hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
+        match news {
+            SessionNews::Created => self.note_there(hub, session_id),
+            SessionNews::Closed | SessionNews::Deleted => self.note_gone(hub, session_id),
+        }
+    }
+
+    /// A command of this face failed, and may have left something all the same.
+    pub(super) fn look_for(&self, hub: &Arc<Hub>, session_id: &str) {
+        if hub.session(session_id).is_some_and(|entry| is_open(&entry)) {
+            self.note_there(hub, session_id);
+        } else {
+            self.note_gone(hub, session_id);
+        }
+    }
+
+    fn note_gone(&self, hub: &Hub, session_id: &str) {
+        let mut desk = self.desk();
+        if !desk.is_news(session_id, false) {
+            return;
+        }
+        desk.tell_deleted(session_id);
+        drop(desk);
+        self.followers.end_session(hub, session_id);
+    }
+
+    fn note_there(&self, hub: &Arc<Hub>, session_id: &str) {
+        {
+            let mut desk = self.desk();
+            if !desk.is_news(session_id, true) {
+                return;
+            }
+            if desk.clients().is_empty() {
+                // Who comes later finds it in the list; the runner need not be asked.
+                return desk.know([Arc::from(session_id)]);
+            }
+        }
+        let asker = Asker { principal: Arc::from("hub"), connection_id: Arc::from("hub") };
+        let session_id: Arc<str> = Arc::from(session_id);
+        let text = get_state_text(&session_id);
+        ask(
+            hub,
+            &asker,
+            &text,
+            Box::new(move |hub, answered| {
+                let Some(state) = read::<SessionState>(&answered).filter(|_| answered.success) else {
+                    return;
+                };
+                let mut desk = hub.pi_server.desk();
+                // It may be gone again, or told by now.
+                if desk.is_news(&session_id, true)
+                    && hub.session(&session_id).is_some_and(|entry| is_open(&entry))
+                {
+                    let frames = lifecycle::session_created(&session_id, &answer::session_info(&state));
+                    desk.tell_created(&session_id, &frames);
+                }
+            }),
+        );
+    }
+}

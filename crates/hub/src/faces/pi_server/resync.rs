@@ -1,0 +1,79 @@
+//! Telling clients that missed events how a session stands.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use qd_core::view::pi_server::answer;
+use qd_wire::data::AttachData;
+use qd_wire::pi_server::FaceEvent;
+use serde_json::Value;
+use tokio::time::{Duration, sleep};
+
+use super::counters::Counters;
+use super::followers::Resync;
+use super::sessions::read;
+use super::{PiServer, lifecycle};
+use crate::ask::ask;
+use crate::registry::{Hub, SessionEntry};
+
+/// How long until a runner that could not say how a session stands is asked again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+impl PiServer {
+    /// Asks the session's runner how it stands, and gives the answer to these clients.
+    pub(super) fn resync(&self, hub: &Arc<Hub>, resync: Resync) {
+        let Some(client) = resync.clients.first() else { return };
+        Counters::count(&self.counters.resyncs);
+        let (client, text) = (Arc::clone(client), attach_text(&resync.entry));
+        ask(
+            hub,
+            &client.asker,
+            &text,
+            Box::new(move |hub, answered| {
+                let attach = read::<AttachData>(&answered).filter(|_| answered.success);
+                let frames = attach.as_ref().map(event);
+                let clients = hub.pi_server.followers.end_resync(&resync, frames.as_ref());
+                // One whose runner is away is told when it is back.
+                if frames.is_none() && !clients.is_empty() && !hub.is_away(&resync.entry.runner_id) {
+                    retry_later(hub, clients);
+                }
+            }),
+        );
+    }
+}
+
+fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<super::client::Client>>) {
+    let task_hub = Arc::clone(hub);
+    hub.tasks.spawn(async move {
+        let hub = task_hub;
+        tokio::select! {
+            () = sleep(RETRY_PAUSE) => {}
+            // A hub that stops does not wait for this.
+            () = hub.pi_server.stopping.cancelled() => return,
+        }
+        for client in clients.iter().filter(|client| !client.is_closed()) {
+            for resync in hub.pi_server.followers.catch_up(client) {
+                hub.pi_server.resync(&hub, resync);
+            }
+        }
+    });
+}
+
+/// The canonical question for all that a client needs to go on.
+pub(super) fn attach_text(entry: &SessionEntry) -> String {
+    let session_id = lifecycle::string(&entry.id);
+    // The records are not wanted, only what is not in them.
+    let after = entry.committed_seq();
+    format!("{{\"cmd\":\"session.attach\",\"session_id\":{session_id},\"after\":{after}}}")
+}
+
+/// The `session_resync` event.
+pub(super) fn event(attach: &AttachData) -> Bytes {
+    let questions = attach.pending_input.iter().map(answer::ui_request);
+    let event = FaceEvent::SessionResync {
+        session_info: answer::session_info(&attach.state),
+        message: attach.partial.as_ref().map_or(Value::Null, answer::partial_message),
+        pending_requests: questions.filter_map(|question| serde_json::to_value(question).ok()).collect(),
+    };
+    lifecycle::event(&attach.state.session_id, &event)
+}

@@ -1,0 +1,258 @@
+//! Commands about sessions as a whole.
+
+use std::sync::Arc;
+
+use qd_core::view::pi_server::{answer, request};
+use qd_wire::data::{
+    AttachData, RunnerSessionsData, SessionCreatedData, SessionState, SessionStatus, SessionSummary,
+    StoredSessionsData,
+};
+use qd_wire::pi_server::{
+    NAME_CHARS_MAX, SessionCreated, SessionInfo, SessionList, SessionSwitched, StoredSessionList,
+};
+use serde::de::DeserializeOwned;
+
+use super::counters::Counters;
+use super::desk::{After, Job};
+use super::execute::{ask_for, failed, failure, finish, open_session, runner_key, success};
+use super::followers::NewFollower;
+use super::{is_open, lifecycle, open_sessions, resync, running_count};
+use crate::ask::{Answered, ask_runners};
+use crate::reads;
+use crate::registry::Hub;
+
+/// `create_session` and `load_session`.
+pub(super) fn create(hub: &Arc<Hub>, job: Job) {
+    let Some(session_id) = job.session_id.clone() else {
+        return finish(hub, &job, failure("A session needs a name; send sessionId"));
+    };
+    let under_way = {
+        let mut desk = hub.pi_server.desk();
+        desk.begin_under_way(job.token);
+        desk.under_way()
+    };
+    if job.is_taken_up_again {
+        return create_now(hub, job);
+    }
+    if session_id.chars().count() > NAME_CHARS_MAX {
+        let error = format!("Session ID too long (max {NAME_CHARS_MAX} characters)");
+        return finish(hub, &job, failure(&error));
+    }
+    let is_there = |session_id: &str| hub.session(session_id).is_some_and(|entry| is_open(&entry));
+    if is_there(&session_id) {
+        return finish(hub, &job, failure(&format!("Session {session_id} already exists")));
+    }
+    // Those that are being created count, this one included.
+    let to_come = under_way.iter().filter(|session_id| !is_there(session_id)).count();
+    let max = hub.pi_server.config.sessions_max;
+    if running_count(hub) + to_come > max {
+        Counters::count(&hub.pi_server.counters.session_limit);
+        return finish(hub, &job, failure(&format!("Session limit reached ({max} sessions)")));
+    }
+    match hub.session(&session_id) {
+        Some(_) => delete_first(hub, job),
+        None => create_now(hub, job),
+    }
+}
+
+/// A closed session gives its name to the new one. The agent's own file stays.
+fn delete_first(hub: &Arc<Hub>, job: Job) {
+    let text = format!("{{\"cmd\":\"session.delete\",\"session_id\":{}}}", lifecycle::string(job.session()));
+    ask_for(hub, job, &text, |hub, job, answered| {
+        // It may have been deleted meanwhile, which is as good.
+        if answered.success || hub.session(job.session()).is_none() {
+            create_now(hub, job);
+        } else {
+            let outcome = failed(&job, answered);
+            finish(hub, &job, outcome);
+        }
+    });
+}
+
+fn create_now(hub: &Arc<Hub>, job: Job) {
+    let text = request::canonical(&job.request, job.session_id.as_deref(), runner_key(&job));
+    ask_for(hub, job, &text, |hub, job, answered| {
+        if !answered.success {
+            let outcome = failed(&job, answered);
+            return finish(hub, &job, outcome);
+        }
+        let created = read::<SessionCreatedData>(&answered).map(|created| created.attach.state);
+        // The agent may have told more of itself by now: its model.
+        let text = get_state_text(job.session());
+        ask_for(hub, job, &text, move |hub, job, answered| {
+            let state = read::<SessionState>(&answered).filter(|_| answered.success).or(created);
+            let info = match state {
+                Some(state) => answer::session_info(&state),
+                None => SessionInfo { session_id: job.session().to_owned(), ..SessionInfo::default() },
+            };
+            let frames = lifecycle::session_created(job.session(), &info);
+            let data = SessionCreated { session_id: job.session().to_owned(), session_info: info };
+            let outcome = success(Some(lifecycle::json(&data)), Some(0));
+            hub.pi_server.finish(hub, job.token, outcome, After::Created(frames));
+        });
+    });
+}
+
+/// `delete_session`: the agent is stopped, the history stays.
+pub(super) fn delete(hub: &Arc<Hub>, job: Job) {
+    if let Err(error) = open_session(hub, &job) {
+        return finish(hub, &job, failure(&error));
+    }
+    hub.pi_server.desk().begin_under_way(job.token);
+    let text = request::canonical(&job.request, None, runner_key(&job));
+    ask_for(hub, job, &text, |hub, job, answered| {
+        if answered.success {
+            let outcome = success(Some("{\"deleted\":true}".to_owned()), None);
+            hub.pi_server.finish(hub, job.token, outcome, After::Deleted);
+        } else {
+            let outcome = failed(&job, answered);
+            finish(hub, &job, outcome);
+        }
+    });
+}
+
+/// `switch_session`: the client follows the session from its answer on.
+pub(super) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
+    let entry = match open_session(hub, job) {
+        Ok(entry) => entry,
+        Err(error) => return finish(hub, job, failure(&error)),
+    };
+    // The runner says the session's events from before its answer on.
+    let joining = hub.pi_server.followers.join(hub, &entry);
+    let text = if has_resync { resync::attach_text(&entry) } else { get_state_text(&entry.id) };
+    ask_for(hub, job.clone(), &text, move |hub, job, answered| {
+        if !answered.success {
+            let outcome = failed(&job, answered);
+            return finish(hub, &job, outcome);
+        }
+        let (state, mut events) = if has_resync {
+            match read::<AttachData>(&answered) {
+                Some(attach) => {
+                    let events = vec![resync::event(&attach)];
+                    (Some(attach.state), events)
+                }
+                None => (None, Vec::new()),
+            }
+        } else {
+            (read::<SessionState>(&answered), Vec::new())
+        };
+        let Some(state) = state else {
+            return finish(
+                hub,
+                &job,
+                failure("The runner's answer cannot be read; it may be of another version"),
+            );
+        };
+        let questions = state.pending_input.iter().map(answer::ui_request);
+        events.extend(questions.map(|question| lifecycle::event(job.session(), &question)));
+        let data = SessionSwitched { session_info: answer::session_info(&state) };
+        let outcome = success(Some(lifecycle::json(&data)), Some(state.session_version));
+        let follower = Box::new(NewFollower { joining, events });
+        hub.pi_server.finish(hub, job.token, outcome, After::Follow(follower));
+    });
+}
+
+/// A switch was replayed, maybe on another connection than the first time: that one follows the session too.
+pub(super) fn follow_again(hub: &Arc<Hub>, job: &Job) {
+    let Some(entry) = hub.session(job.session()).filter(|entry| is_open(entry)) else { return };
+    let followers = &hub.pi_server.followers;
+    if followers.is_follower(&entry.id, &job.client) {
+        return;
+    }
+    NewFollower { joining: followers.join(hub, &entry), events: Vec::new() }.follow(&job.client);
+    if let Some(resync) = followers.catch_up_one(&entry.id, &job.client) {
+        hub.pi_server.resync(hub, resync);
+    }
+}
+
+/// `list_sessions`: what the runners say, and the hub's copies for those that are away.
+pub(super) fn list(hub: &Arc<Hub>, job: Job) {
+    let client = Arc::clone(&job.client);
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Vec<(Arc<str>, Answered)>| {
+        let mut sessions: Vec<(i64, SessionInfo)> = Vec::new();
+        let mut heard = Vec::new();
+        for (runner_id, answered) in answers {
+            let Some(data) = read::<RunnerSessionsData>(&answered).filter(|_| answered.success) else {
+                continue;
+            };
+            let open = data.sessions.iter().filter(|state| state.status != SessionStatus::Closed);
+            sessions.extend(open.map(|state| (state.created_at.unwrap_or(0), answer::session_info(state))));
+            heard.push(runner_id);
+        }
+        let task_hub = Arc::clone(hub);
+        let silent: Vec<_> =
+            open_sessions(hub).into_iter().filter(|entry| !heard.contains(&entry.runner_id)).collect();
+        if silent.is_empty() {
+            return finish_list(hub, &job, sessions);
+        }
+        hub.tasks.spawn(async move {
+            let hub = task_hub;
+            match reads::sessions(&hub).await {
+                Ok(rows) => {
+                    let is_silent =
+                        |row: &SessionSummary| silent.iter().any(|entry| *entry.id == *row.session_id);
+                    sessions.extend(
+                        rows.into_iter()
+                            .filter(is_silent)
+                            .map(|row| (row.created_at, answer::summary_info(&row))),
+                    );
+                    finish_list(&hub, &job, sessions);
+                }
+                Err(error) => {
+                    finish(&hub, &job, failure(&format!("The hub cannot read its store: {error}")));
+                }
+            }
+        });
+    });
+    ask_runners(hub, &client.asker, "runner.sessions", on_answers);
+}
+
+fn finish_list(hub: &Arc<Hub>, job: &Job, mut sessions: Vec<(i64, SessionInfo)>) {
+    sessions.sort_by(|one, two| (one.0, &one.1.session_id).cmp(&(two.0, &two.1.session_id)));
+    let list = SessionList { sessions: sessions.into_iter().map(|(_, info)| info).collect() };
+    finish(hub, job, success(Some(lifecycle::json(&list)), None));
+}
+
+/// `list_stored_sessions`.
+pub(super) fn list_stored(hub: &Arc<Hub>, job: Job) {
+    let client = Arc::clone(&job.client);
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Vec<(Arc<str>, Answered)>| {
+        let has_several = answers.len() > 1;
+        let mut sessions = Vec::new();
+        let mut errors = Vec::new();
+        for (runner_id, answered) in answers {
+            match read::<StoredSessionsData>(&answered).filter(|_| answered.success) {
+                Some(data) => sessions.extend(data.sessions.into_iter().map(|stored| {
+                    let mut info = answer::stored_info(&stored);
+                    if has_several {
+                        info.info.runner_id = Some(runner_id.to_string());
+                    }
+                    (stored.modified_at, info)
+                })),
+                None => errors.push(answered),
+            }
+        }
+        // What some of the machines know is more than nothing.
+        if sessions.is_empty()
+            && let Some(answered) = errors.pop()
+        {
+            let outcome = failed(&job, answered);
+            return finish(hub, &job, outcome);
+        }
+        sessions.sort_by_key(|(modified_at, _)| std::cmp::Reverse(*modified_at));
+        let list = StoredSessionList { sessions: sessions.into_iter().map(|(_, info)| info).collect() };
+        finish(hub, &job, success(Some(lifecycle::json(&list)), None));
+    });
+    ask_runners(hub, &client.asker, "runner.stored_sessions", on_answers);
+}
+
+/// The canonical question how a session stands.
+pub(super) fn get_state_text(session_id: &str) -> String {
+    format!("{{\"cmd\":\"get_state\",\"session_id\":{}}}", lifecycle::string(session_id))
+}
+
+/// The data of an answer, if it is what it should be.
+pub(super) fn read<T: DeserializeOwned>(answered: &Answered) -> Option<T> {
+    let text = answered.data.as_ref()?.get();
+    serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "an answer cannot be read")).ok()
+}

@@ -1,0 +1,185 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use qd_core::view::pi_server::admission::Submission;
+use qd_core::view::pi_server::request::{self, Request};
+use qd_wire::command_table::Lane;
+use qd_wire::pi_server::{PROTOCOL_VERSION, ServerReady};
+use serde_json::Value;
+
+use super::PiServer;
+use super::client::Client;
+use super::counters::Counters;
+use super::desk::Job;
+use super::lifecycle::{self, Heading};
+use crate::ask::Asker;
+use crate::clock::now_ms;
+use crate::connection::{Mailbox, Parts, Speaker};
+use crate::registry::Hub;
+
+/// A message that is greater than the bound is refused and the connection stays; one that is so many times greater
+/// is not even read.
+const MESSAGE_FACTOR_MAX: usize = 10;
+const SHUTTING_DOWN: &str = "Server is shutting down";
+
+/// Speaks the document on one connection.
+pub(crate) struct PiSpeaker {
+    client: Arc<Client>,
+}
+
+impl PiSpeaker {
+    /// `is_stdio` is for the connection that carries the standard input and output of the process.
+    pub(crate) fn new(hub: &Hub, principal: Arc<str>, mailbox: &Arc<Mailbox>, is_stdio: bool) -> Self {
+        let asker = Asker { principal, connection_id: Arc::from(&*mailbox.connection_id) };
+        let place = if is_stdio { "transport" } else { "connection" };
+        let backlog_bytes_max = hub.pi_server.config.backlog_bytes_max;
+        Self { client: Client::new(asker, Arc::clone(mailbox), place, backlog_bytes_max) }
+    }
+}
+
+impl Speaker for PiSpeaker {
+    const TAKES_BINARY: bool = true;
+
+    fn message_bytes_max(hub: &Hub) -> usize {
+        hub.pi_server.config.message_bytes_max.saturating_mul(MESSAGE_FACTOR_MAX)
+    }
+
+    fn greet(&mut self, parts: &mut Parts<'_>) {
+        let server = &parts.hub.pi_server;
+        parts.outgoing.push(server.ready.clone());
+        server.desk().add_client(Arc::clone(&self.client));
+    }
+
+    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
+        parts.hub.pi_server.take(parts.hub, &self.client, text);
+    }
+
+    fn complaint(&self, error: &str) -> Bytes {
+        lifecycle::refusal(None, "unknown", error)
+    }
+
+    fn drained(&mut self, parts: &mut Parts<'_>) {
+        parts.hub.pi_server.drained(parts.hub, &self.client);
+    }
+
+    fn on_end(&mut self, hub: &Hub) {
+        hub.pi_server.desk().remove_client(&self.client);
+        hub.pi_server.followers.remove_client(hub, &self.client);
+    }
+}
+
+/// The first frame of every connection.
+pub(super) fn ready(server_version: &str, transports: &[String]) -> Bytes {
+    let ready = ServerReady {
+        server_version: server_version.to_owned(),
+        protocol_version: PROTOCOL_VERSION.to_owned(),
+        transports: transports.to_vec(),
+    };
+    lifecycle::message("server_ready", &lifecycle::json(&ready))
+}
+
+impl PiServer {
+    /// One message of a client.
+    fn take(&self, hub: &Arc<Hub>, client: &Arc<Client>, text: &str) {
+        let max = self.config.message_bytes_max;
+        if text.len() > max {
+            Counters::count(&self.counters.message_size);
+            let error = format!("Message size {} exceeds limit {max}", text.len());
+            return client.put(lifecycle::refusal(None, "unknown", &error));
+        }
+        // Read and checked before the desk is locked: that is most of the work.
+        match request::read(text) {
+            Ok(request) => self.admit(hub, client, Arc::from(request)),
+            Err(invalid) => {
+                let is_stopping = self.desk().is_stopping;
+                let error = if is_stopping { SHUTTING_DOWN } else { &invalid.error };
+                client.put(lifecycle::refusal(invalid.id.as_ref(), &invalid.command, error));
+            }
+        }
+    }
+
+    fn admit(&self, hub: &Arc<Hub>, client: &Arc<Client>, request: Arc<Request>) {
+        let refuse = |error: &str| {
+            let id = request.envelope.id.as_deref().map(Value::from);
+            client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
+        };
+        let session_id: Option<Arc<str>> = match &request.session_id {
+            Some(session_id) => Some(Arc::from(&**session_id)),
+            // The session that will be created has a lane of its own from the start.
+            None if request.spec.lane == Lane::Session => Some(self.mint_session_id()),
+            None => None,
+        };
+        // As much as possible is done before the desk is locked.
+        let heading = request.envelope.id.as_deref().map(|id| Heading::new(&request, id));
+        let mut submission = self.submission(client, &request, session_id.as_deref());
+        let mut desk = self.desk();
+        if desk.is_stopping {
+            drop(desk);
+            return refuse(SHUTTING_DOWN);
+        }
+        if !client.try_begin(self.config.pending_max) {
+            drop(desk);
+            Counters::count(&self.counters.pending_limit);
+            let max = self.config.pending_max;
+            return refuse(&format!("Too many pending commands for this {} (max {max})", client.place));
+        }
+        let token = desk.next_token();
+        submission.token = token;
+        submission.uid = format!("{}-{token:010x}", self.uid_prefix).into();
+        let anonymous = || Heading::new(&request, &format!("anon:{}:{token}", self.started_at));
+        let heading = heading.unwrap_or_else(anonymous);
+        let job = Job {
+            token,
+            uid: Arc::clone(&submission.uid),
+            is_taken_up_again: false,
+            request: Arc::clone(&request),
+            session_id,
+            client: Arc::clone(client),
+        };
+        let todo = desk.submit(now_ms(), submission, job, heading);
+        drop(desk);
+        self.run(hub, todo);
+    }
+
+    /// What the machine of admission looks at, without the names it gets at the desk.
+    fn submission(&self, client: &Client, request: &Request, session_id: Option<&str>) -> Submission {
+        let envelope = &request.envelope;
+        Submission {
+            token: 0,
+            principal: Arc::clone(client.principal()),
+            spec: request.spec,
+            id: envelope.id.clone(),
+            key: envelope.idempotency_key.clone(),
+            session_id: session_id.map(str::to_owned),
+            names_session: request.session_id.is_some(),
+            depends_on: envelope.depends_on.clone().unwrap_or_default(),
+            if_session_version: envelope.if_session_version,
+            fingerprint: request.fingerprint,
+            timeout_ms: self.timeout_ms(request.spec.timeout_ms),
+            uid: Arc::clone(&self.no_uid),
+        }
+    }
+
+    /// A time limit of the table, as the settings want it.
+    fn timeout_ms(&self, of_table: Option<u64>) -> Option<u64> {
+        let limit =
+            if of_table? <= READ_TIMEOUT_MS { self.config.read_timeout } else { self.config.work_timeout };
+        Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// A client has read everything: it is told what it missed.
+    fn drained(&self, hub: &Arc<Hub>, client: &Arc<Client>) {
+        if !client.take_behind() {
+            return;
+        }
+        let desk = self.desk();
+        client.tell_missed();
+        drop(desk);
+        for resync in self.followers.catch_up(client) {
+            self.resync(hub, resync);
+        }
+    }
+}
+
+/// Time limits of the table up to this are those of reads.
+const READ_TIMEOUT_MS: u64 = 30_000;

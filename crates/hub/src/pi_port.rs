@@ -1,0 +1,229 @@
+//! The ways in for clients of the pi-server face: the route `/ws/pi`, a port of its own, and streams within the
+//! process.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
+use http::{HeaderValue, StatusCode};
+use qd_link::net::BoxedIo;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::{Connection, Mailbox, Seat, TurnedAway};
+use crate::faces::pi_server::PiSpeaker;
+use crate::http::{check_access, check_place, failed, refused};
+use crate::principals::{ANONYMOUS, OWNER, Principal};
+use crate::registry::{Admitted, Hub};
+use crate::upgrade::{accept_key, has_word, into_stream, switching};
+
+/// Requests of the process itself that may wait.
+const DOOR_MAX: usize = 16;
+
+/// How clients of the pi-server face come beside `/ws/pi`.
+pub struct PiServerPorts<L> {
+    /// A listener where every path is the WebSocket.
+    pub listener: Option<L>,
+    /// Streams within the process.
+    pub door: Option<PiDoorEnd>,
+}
+
+impl<L> Default for PiServerPorts<L> {
+    fn default() -> Self {
+        Self { listener: None, door: None }
+    }
+}
+
+/// The process's own way to the pi-server face. Clones are the same door.
+#[derive(Clone)]
+pub struct PiDoor(mpsc::Sender<Knock>);
+
+/// The hub's side of the door.
+pub struct PiDoorEnd(mpsc::Receiver<Knock>);
+
+/// The hub has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the hub has stopped")]
+pub struct PiDoorClosed;
+
+enum Knock {
+    Stream { stream: BoxedIo, principal: Option<String> },
+    Goodbye(oneshot::Sender<()>),
+}
+
+impl PiDoor {
+    /// A door, and the side of it that goes to `serve_with`.
+    pub fn new() -> (PiDoor, PiDoorEnd) {
+        let (sender, receiver) = mpsc::channel(DOOR_MAX);
+        (PiDoor(sender), PiDoorEnd(receiver))
+    }
+
+    /// Serves a stream that speaks WebSocket frames from the first byte, without a handshake. `principal` is who is at
+    /// its other end; the owner unless said otherwise.
+    pub async fn serve(&self, stream: BoxedIo, principal: Option<String>) -> Result<(), PiDoorClosed> {
+        self.0.send(Knock::Stream { stream, principal }).await.map_err(|_| PiDoorClosed)
+    }
+
+    /// Tells the clients of the face that the server stops, and waits until the commands under way are done, not for
+    /// ever. New ones are refused from now on. To be called while the runners still work, before the hub is stopped.
+    pub async fn goodbye(&self) -> Result<(), PiDoorClosed> {
+        let (done, wait) = oneshot::channel();
+        self.0.send(Knock::Goodbye(done)).await.map_err(|_| PiDoorClosed)?;
+        wait.await.map_err(|_| PiDoorClosed)
+    }
+}
+
+/// Acts on what comes to the door, until `stop`.
+pub(crate) async fn keep_door(hub: &Arc<Hub>, door: Option<PiDoorEnd>, stop: &CancellationToken) {
+    let Some(PiDoorEnd(mut knocks)) = door else { return };
+    loop {
+        let knock = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            knock = knocks.recv() => knock,
+        };
+        match knock {
+            None => return,
+            Some(Knock::Stream { stream, principal }) => {
+                let principal = principal.as_deref().unwrap_or(OWNER);
+                start_pi(hub, &Principal::lasting(principal), stream, Vec::new(), true);
+            }
+            Some(Knock::Goodbye(done)) => {
+                let hub = Arc::clone(hub);
+                let tasks = hub.tasks.clone();
+                tasks.spawn(async move {
+                    crate::serve::end_pi_work(&hub).await;
+                    // Who asked may have gone.
+                    let _ = done.send(());
+                });
+            }
+        }
+    }
+}
+
+/// What the port of the face answers to: every path is the WebSocket.
+pub(crate) fn port_routes(hub: &Arc<Hub>) -> Router {
+    Router::new()
+        .fallback(upgrade_on_port)
+        .layer(middleware::from_fn_with_state(Arc::clone(hub), check_place))
+        .with_state(Arc::clone(hub))
+}
+
+async fn upgrade_on_port(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    if hub.config.pi_server.insecure_no_auth {
+        return admit(hub, &Principal::lasting(ANONYMOUS), request);
+    }
+    upgrade(State(hub), request).await
+}
+
+/// A client of the face that has to prove who it is.
+pub(crate) async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    if accept_key(&request).is_none() {
+        return no_websocket(&request);
+    }
+    match check_access(&hub, request.uri(), request.headers()).await {
+        Ok(principal) => admit(hub, &principal, request),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+/// Tells how to speak to this address.
+fn no_websocket(request: &Request) -> Response {
+    let wants_websocket = has_word(request.headers(), &UPGRADE, "websocket");
+    let error = if wants_websocket {
+        "The WebSocket handshake cannot be read; send GET with Upgrade, Connection, Sec-WebSocket-Key and \
+         Sec-WebSocket-Version: 13"
+    } else {
+        "This address speaks the pi-server protocol over WebSocket; connect with a WebSocket client \
+         (ws:// or wss://) and a token as 'Authorization: Bearer <token>' or '?token='"
+    };
+    let status = if wants_websocket { StatusCode::BAD_REQUEST } else { StatusCode::UPGRADE_REQUIRED };
+    let mut response = failed(status, error).into_response();
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+    response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+    response
+}
+
+/// Answers 101 and starts the connection as soon as the answer is out.
+fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
+    let Some(accept) = accept_key(&request) else { return no_websocket(&request) };
+    let Some(place) = Place::take(&hub, principal) else {
+        let error = "There are too many connections, or the server stops; try again later";
+        return failed(StatusCode::SERVICE_UNAVAILABLE, error);
+    };
+    let upgraded = hyper::upgrade::on(request);
+    let tasks = hub.tasks.clone();
+    tasks.spawn(async move {
+        match upgraded.await.map(into_stream) {
+            Ok(Some((stream, read_ahead))) => place.start(stream, read_ahead, false),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "an upgrade failed"),
+        }
+    });
+    switching(accept)
+}
+
+/// Serves a stream whose handshake is over. `read_ahead` came with it.
+pub(crate) fn start_pi(
+    hub: &Arc<Hub>,
+    principal: &Principal,
+    stream: BoxedIo,
+    read_ahead: Vec<u8>,
+    is_stdio: bool,
+) {
+    match Place::take(hub, principal) {
+        Some(place) => place.start(stream, read_ahead, is_stdio),
+        None => tracing::warn!("a connection is dropped: there are too many, or the hub stops"),
+    }
+}
+
+/// A place among the connections; it is given up with it, unless a connection was started.
+struct Place {
+    hub: Arc<Hub>,
+    /// Taken by the connection.
+    seat: Option<(Seat, Arc<Mailbox>)>,
+}
+
+impl Place {
+    /// `None` when nobody is let in.
+    fn take(hub: &Arc<Hub>, principal: &Principal) -> Option<Place> {
+        let connections_max = hub.config.pi_server.connections_max;
+        let bounds = hub.config.limits.mail_bounds();
+        let seat = match hub.pi_connections.add(principal, connections_max, bounds) {
+            Admitted::Served(number, mailbox) => (Seat::Pi(number), mailbox),
+            Admitted::TurnedAway(mailbox) => (Seat::TurnedAway, mailbox),
+            Admitted::Refused => return None,
+        };
+        Some(Place { hub: Arc::clone(hub), seat: Some(seat) })
+    }
+
+    /// A task of its own for the connection, no greater than the connection needs.
+    fn start(mut self, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
+        let Some((seat, mailbox)) = self.seat.take() else { return };
+        let hub = Arc::clone(&self.hub);
+        let tasks = hub.tasks.clone();
+        if let Seat::Pi(_) = seat {
+            let principal = Arc::clone(&mailbox.principal);
+            let speaker = PiSpeaker::new(&hub, principal, &mailbox, is_stdio);
+            tasks.spawn(Connection::new(hub, seat, mailbox, speaker, stream, read_ahead));
+            return;
+        }
+        let max = hub.config.pi_server.connections_max;
+        let connection = Connection::new(hub, seat, mailbox, TurnedAway, stream, read_ahead);
+        let reason = format!("Connection limit reached ({max} connections)");
+        tasks.spawn(connection.closed_with(1013, &reason));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        match self.seat.take() {
+            Some((Seat::Pi(number), _)) => self.hub.pi_connections.remove(number),
+            Some((Seat::TurnedAway, _)) => self.hub.pi_connections.note_turned_away_gone(),
+            Some((Seat::Mux(_), _)) | None => {}
+        }
+    }
+}

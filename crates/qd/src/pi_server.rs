@@ -1,0 +1,231 @@
+//! `qd pi-server`: hub and runner in one process for clients of the pi-server protocol, on stdio and on a WebSocket.
+//! stdout carries the protocol and nothing else.
+
+mod lines;
+mod stdio;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use tokio::io::BufReader;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::Port;
+use crate::conversation::stdin_is_terminal;
+use crate::data_dir::DataDir;
+use crate::error::CliError;
+use crate::output::Output;
+use crate::server::{Endpoint, token_path};
+use crate::settings::{Environment, Settings};
+use crate::up::{
+    EXIT_INTERRUPTED, STOP_TIME_MAX, Sockets, Spine, bind, local_socket, refuse_runner_dir, serving_runtime,
+    warn_of_no_auth,
+};
+use stdio::{Ending, InputOver};
+
+/// The variable of the original.
+const PORT_VARIABLE: &str = "PI_SERVER_PORT";
+const TAKEN_HINT: &str = "another program uses the port; choose one with --port PORT or PI_SERVER_PORT (0: none, auto: any free one)";
+/// How long commands may still take after the end of stdin.
+const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Bytes on their way between stdio and the face, each way; a few batches.
+const STREAM_BYTES: usize = 256 * 1024;
+/// What is read from stdin at once.
+const INPUT_BUFFER_BYTES: usize = 64 * 1024;
+/// How long the last lines may take to be written when the face has said its last word; with the stop before it that
+/// stays below the ten seconds we promise.
+const LAST_LINES_MAX: Duration = Duration::from_millis(300);
+
+/// Serves until stdin ends, or SIGTERM or SIGINT.
+pub(crate) fn run(
+    settings: &Settings,
+    environment: &Environment,
+    output: &Output,
+    port: Option<Port>,
+) -> Result<(), CliError> {
+    let port = match port {
+        Some(port) => port,
+        None => port_of(environment)?,
+    };
+    if settings.pi.insecure_no_auth && port == Port::None {
+        return Err(CliError::usage(
+            "insecure_no_auth is for WebSocket clients, and there is no port for them",
+        )
+        .hint("leave it out; stdio needs no token"));
+    }
+    let data_dir = DataDir::take(&settings.data_dir)?;
+    refuse_runner_dir(settings)?;
+    let token = data_dir.owner_token()?;
+    let pi_listener = listener(port)?;
+    // The command line finds its way here: `qd ls`, `qd token`.
+    let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), TAKEN_HINT)?;
+    let sockets = Sockets {
+        listener,
+        pi_listener,
+        tls: None,
+        local_socket: local_socket(settings),
+        // As with the original.
+        default_cwd: Some(std::env::current_dir()?),
+    };
+    let runtime = serving_runtime()?;
+    let settings = &with_transports(settings, sockets.pi_listener.is_some());
+    let server = Server { settings, environment, output, data_dir: &data_dir, token: &token };
+    runtime.spawn(qd_runner::process::give_back_memory());
+    let result = runtime.block_on(server.serve(sockets));
+    data_dir.remove_endpoint();
+    // A thread may still wait for a line of stdin; it ends with the process.
+    runtime.shutdown_background();
+    result
+}
+
+/// The settings, with what `server_ready` says of the ways in.
+fn with_transports(settings: &Settings, has_websocket: bool) -> Settings {
+    let mut settings = settings.clone();
+    let websocket = has_websocket.then(|| "websocket".to_owned());
+    settings.pi.transports = websocket.into_iter().chain(["stdio".to_owned()]).collect();
+    settings
+}
+
+fn port_of(environment: &Environment) -> Result<Port, CliError> {
+    let Some(text) = environment.get(PORT_VARIABLE) else { return Ok(Port::default()) };
+    text.parse().map_err(|error| {
+        CliError::usage(format!("the environment variable {PORT_VARIABLE} is not usable: {error}"))
+    })
+}
+
+/// The listener for WebSocket clients; they are on this machine.
+fn listener(port: Port) -> Result<Option<TcpListener>, CliError> {
+    let port = match port {
+        Port::None => return Ok(None),
+        Port::Free => 0,
+        Port::At(port) => port,
+    };
+    bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), TAKEN_HINT).map(Some)
+}
+
+struct Server<'a> {
+    settings: &'a Settings,
+    environment: &'a Environment,
+    output: &'a Output,
+    data_dir: &'a DataDir,
+    token: &'a str,
+}
+
+impl Server<'_> {
+    async fn serve(&self, sockets: Sockets) -> Result<(), CliError> {
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        let mut terminations = signal(SignalKind::terminate())?;
+        let mut hangups = signal(SignalKind::hangup())?;
+        self.announce(&sockets)?;
+        let stop = CancellationToken::new();
+        let mut spine = Spine::start(self.settings, self.environment, self.token, sockets, &stop).await?;
+        let (face, stream) = tokio::io::duplex(STREAM_BYTES);
+        spine.join_face(face).await?;
+        let (teller, input_over) = oneshot::channel();
+        let mut stdio = tokio::spawn(stdio::bridge(
+            BufReader::with_capacity(INPUT_BUFFER_BYTES, tokio::io::stdin()),
+            tokio::io::stdout(),
+            stream,
+            self.settings.pi.message_bytes_max,
+            ANSWERS_WAIT_MAX,
+            teller,
+        ));
+        let mut ended_early = None;
+        tokio::select! {
+            result = spine.finished() => ended_early = Some(result),
+            ending = &mut stdio => self.tell_ending(ending.ok()),
+            Ok(over) = input_over => self.tell_over(over),
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {}
+            _ = hangups.recv() => {}
+        }
+        stop.cancel();
+        if let Some(result) = ended_early {
+            return result
+                .and(Err(CliError::failed("the server stopped by itself").hint("see the lines above")));
+        }
+        let result = tokio::select! {
+            result = spine.finished() => result,
+            () = tokio::time::sleep(STOP_TIME_MAX) => {
+                tracing::warn!("not everything stopped in time; ending anyway");
+                Ok(())
+            }
+            _ = interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+        };
+        if !stdio.is_finished() {
+            // Whoever does not read them in time has the end of the stream.
+            let _unread = tokio::time::timeout(LAST_LINES_MAX, stdio).await;
+        }
+        result
+    }
+
+    /// Says on stderr where clients come in; leaves the address for the command line.
+    fn announce(&self, sockets: &Sockets) -> Result<(), CliError> {
+        let listen = sockets.listener.local_addr()?;
+        self.data_dir.write_endpoint(&Endpoint {
+            url: format!("http://{listen}"),
+            pid: std::process::id(),
+            fingerprint: None,
+            listen: Some(listen.to_string()),
+        })?;
+        let token = token_path(&self.settings.data_dir);
+        let place = match &sockets.pi_listener {
+            Some(listener) => {
+                format!("ws://{} (token: {}) and stdio", listener.local_addr()?, token.display())
+            }
+            None => "stdio".to_owned(),
+        };
+        self.output.note(&format!("pi-server: {place}\n"));
+        if self.settings.pi.insecure_no_auth {
+            warn_of_no_auth(self.output);
+        }
+        if stdin_is_terminal() {
+            self.output
+                .note("waiting for JSON lines, such as {\"type\":\"list_sessions\"}; Ctrl-D ends it\n");
+        }
+        Ok(())
+    }
+
+    fn tell_over(&self, over: InputOver) {
+        if over.unanswered > 0 {
+            self.output.note(&format!(
+                "stdin ended {} s ago and {} commands have no answer yet; ending without\n",
+                ANSWERS_WAIT_MAX.as_secs(),
+                over.unanswered
+            ));
+        }
+    }
+
+    fn tell_ending(&self, ending: Option<Ending>) {
+        match ending {
+            Some(Ending::Face) => self.output.note("the server closed the connection of stdio; ending\n"),
+            // Whoever has closed stdout knows.
+            Some(Ending::Output) => {}
+            None => self.output.note("the connection of stdio broke; ending\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_comes_from_the_variable_of_the_original() {
+        let port = |value: &str| port_of(&[(PORT_VARIABLE, value)].into());
+        assert_eq!(port_of(&Environment::default()).unwrap(), Port::At(3141));
+        assert_eq!(port("").unwrap(), Port::At(3141));
+        assert_eq!((port("4000").unwrap(), port("0").unwrap()), (Port::At(4000), Port::None));
+        assert!(port("x").unwrap_err().message.contains("PI_SERVER_PORT"));
+    }
+
+    #[test]
+    fn a_taken_port_is_explained() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = listener(Port::At(taken.local_addr().unwrap().port())).unwrap_err();
+        assert!(error.hint.unwrap().contains("PI_SERVER_PORT"), "{}", error.message);
+        assert!(listener(Port::None).unwrap().is_none());
+    }
+}

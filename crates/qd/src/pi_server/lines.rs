@@ -1,0 +1,107 @@
+//! Lines of stdin with a bound: whoever writes without an end of line costs no memory.
+
+use std::io;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+/// One line, without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Text(String),
+    /// It has so many bytes, and they were not kept.
+    TooLong(usize),
+    /// It is not UTF-8.
+    NotText,
+}
+
+/// Reads lines that are no longer than a bound.
+pub(super) struct LineReader<R> {
+    source: R,
+    bytes_max: usize,
+}
+
+impl<R: AsyncBufRead + Unpin> LineReader<R> {
+    pub(super) fn new(source: R, bytes_max: usize) -> LineReader<R> {
+        LineReader { source, bytes_max }
+    }
+
+    /// The next line that is not empty; `None` at the end. A last line needs no end.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            let Some(line) = self.any().await? else { return Ok(None) };
+            if !matches!(&line, Line::Text(text) if text.trim().is_empty()) {
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    async fn any(&mut self) -> io::Result<Option<Line>> {
+        let mut kept = Vec::new();
+        let mut length = 0;
+        loop {
+            let chunk = self.source.fill_buf().await?;
+            if chunk.is_empty() {
+                return Ok((length > 0).then(|| finish(kept, length, self.bytes_max)));
+            }
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let part = &chunk[..end.unwrap_or(chunk.len())];
+            length += part.len();
+            // One more byte may be the carriage return before the end.
+            if length <= self.bytes_max + 1 {
+                kept.extend_from_slice(part);
+            } else {
+                kept = Vec::new();
+            }
+            let consumed = end.map_or(chunk.len(), |end| end + 1);
+            self.source.consume(consumed);
+            if end.is_some() {
+                return Ok(Some(finish(kept, length, self.bytes_max)));
+            }
+        }
+    }
+}
+
+fn finish(mut kept: Vec<u8>, mut length: usize, bytes_max: usize) -> Line {
+    if kept.last() == Some(&b'\r') {
+        kept.pop();
+        length -= 1;
+    }
+    if length > bytes_max {
+        return Line::TooLong(length);
+    }
+    String::from_utf8(kept).map_or(Line::NotText, Line::Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::BufReader;
+
+    async fn lines(input: &[u8], buffer: usize) -> Vec<Line> {
+        let mut reader = LineReader::new(BufReader::with_capacity(buffer, input), 8);
+        let mut lines = Vec::new();
+        while let Some(line) = reader.next().await.unwrap() {
+            lines.push(line);
+        }
+        lines
+    }
+
+    #[tokio::test]
+    async fn lines_come_whole_whatever_the_pieces() {
+        let text = |text: &str| Line::Text(text.to_owned());
+        for buffer in [1, 3, 64] {
+            let input = b"one\r\n\n  \n12345678\n12345678\r\n123456789\n\xff\xfe\nlast";
+            let expected = [
+                text("one"),
+                text("12345678"),
+                text("12345678"),
+                Line::TooLong(9),
+                Line::NotText,
+                text("last"),
+            ];
+            assert_eq!(lines(input, buffer).await, expected, "{buffer}");
+        }
+        assert_eq!(lines(b"", 4).await, []);
+        assert_eq!(lines(&[b'x'; 100_000], 64).await, [Line::TooLong(100_000)]);
+    }
+}

@@ -1,0 +1,94 @@
+//! `qd token`: access for others, each under a name of its own.
+
+use qd_link::rest::Method;
+use qd_wire::access::{AccessTokenInfo, AccessTokens, AddedAccessToken, NewAccessToken};
+use serde_json::Value;
+
+use crate::arguments::TokenCommand;
+use crate::clock;
+use crate::error::CliError;
+use crate::output::{Output, Style, age, harmless};
+use crate::rest::{Refusal, Rest};
+use crate::settings::Settings;
+use crate::table::{Row, table};
+
+const HEAD: [&str; 3] = ["NAME", "MADE", "LAST USED"];
+/// Characters that a path carries as they are; a name with others cannot exist.
+const NAME_CHARACTERS: &str = "._-";
+
+/// Adds, lists or revokes.
+pub(crate) async fn run(settings: &Settings, output: &Output, command: TokenCommand) -> Result<(), CliError> {
+    match command {
+        TokenCommand::Add(name) => add(settings, output, name.name).await,
+        TokenCommand::List => list(settings, output).await,
+        TokenCommand::Revoke(name) => revoke(settings, output, &name.name).await,
+    }
+}
+
+async fn add(settings: &Settings, output: &Output, name: String) -> Result<(), CliError> {
+    let rest = Rest::of(settings)?;
+    let answer =
+        rest.call::<AddedAccessToken>(Method::Post, "/api/tokens", Some(&NewAccessToken { name })).await?;
+    let added = answer.map_err(Refusal::into_error)?;
+    if output.json {
+        return output.json_line(&added);
+    }
+    output.note(&harmless(&format!(
+        "the token of {}; it is shown this once. Whoever has it can use every session, and so run commands as you:\n",
+        added.name
+    )));
+    output.out(&format!("{}\n", harmless(&added.token)))
+}
+
+async fn list(settings: &Settings, output: &Output) -> Result<(), CliError> {
+    let answer = Rest::of(settings)?.call::<AccessTokens>(Method::Get, "/api/tokens", None::<&Value>).await?;
+    let AccessTokens { tokens } = answer.map_err(Refusal::into_error)?;
+    if output.json {
+        return output.json_line(&tokens);
+    }
+    if tokens.is_empty() {
+        output.note("no tokens but the owner's; `qd token add NAME` makes one\n");
+        return Ok(());
+    }
+    output.out(&text(&tokens, clock::now_ms(), output.style))
+}
+
+async fn revoke(settings: &Settings, output: &Output, name: &str) -> Result<(), CliError> {
+    if name.is_empty() || !name.chars().all(|it| it.is_ascii_alphanumeric() || NAME_CHARACTERS.contains(it)) {
+        return Err(CliError::usage(format!("no token can be called '{name}'"))
+            .hint("`qd token list` shows the names"));
+    }
+    let path = format!("/api/tokens/{name}");
+    let answer = Rest::of(settings)?.call::<Value>(Method::Delete, &path, None::<&Value>).await?;
+    let answer = answer.map_err(|refusal| match refusal.status {
+        404 => CliError::failed(format!("there is no token called '{name}'"))
+            .hint("`qd token list` shows the names"),
+        _ => refusal.into_error(),
+    })?;
+    if output.json {
+        return output.json_line(&answer);
+    }
+    output.out(&harmless(&format!("revoked {name}; its connections are closed\n")))
+}
+
+fn text(tokens: &[AccessTokenInfo], now_ms: i64, style: Style) -> String {
+    let ago = |then: i64| format!("{} ago", age(now_ms, then));
+    let row = |token: &AccessTokenInfo| {
+        let used = token.last_used_at.map_or_else(|| "never".to_owned(), ago);
+        Row::new(vec![harmless(&token.name), ago(token.created_at), used])
+    };
+    table(&HEAD, &tokens.iter().map(row).collect::<Vec<_>>(), style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_stand_in_a_table() {
+        let token =
+            |name: &str, last_used_at| AccessTokenInfo { name: name.into(), created_at: 0, last_used_at };
+        let tokens = [token("ci", None), token("phone", Some(50_000))];
+        insta::assert_snapshot!(text(&tokens, 60_000, Style::PLAIN));
+    }
+}

@@ -1,0 +1,70 @@
+//! The pi-server face of the whole binary: clients written for its document, real pi with the scripted model.
+
+mod breakers;
+mod commands;
+mod dependencies;
+mod dialogs;
+mod durability;
+mod events;
+mod files;
+mod identity;
+mod limits;
+mod running;
+mod sessions;
+
+use qd_testkit::llm::LlmServer;
+use qd_testkit::pi_server::PiClient;
+use qd_testkit::qd::{Qd, World};
+use serde_json::{Value, json};
+
+/// A world with pi whose face has a port of its own and no rate limits in the way.
+async fn pi_world() -> (World, LlmServer) {
+    let llm = LlmServer::start().await.unwrap();
+    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    world.set("QD_PI_SERVER_PORT", "0");
+    unlimited(&mut world);
+    (world, llm)
+}
+
+/// Takes the rate limits away: tests send more than people do.
+fn unlimited(world: &mut World) {
+    for name in ["QD_PI_RATE_PER_MINUTE", "QD_PI_GLOBAL_RATE_PER_MINUTE", "QD_PI_UI_RATE_PER_MINUTE"] {
+        world.set(name, "0");
+    }
+}
+
+/// A server with real pi and a client of the face.
+async fn pi() -> (Qd, PiClient, LlmServer) {
+    let (world, llm) = pi_world().await;
+    let qd = world.up().await;
+    let client = qd.pi_client().await;
+    (qd, client, llm)
+}
+
+/// A server with the demo agent only.
+async fn demo() -> (Qd, PiClient) {
+    let mut world = crate::world();
+    world.set("QD_PI_SERVER_PORT", "0");
+    unlimited(&mut world);
+    let qd = world.up().await;
+    let client = qd.pi_client().await;
+    (qd, client)
+}
+
+/// A followed session of real pi in the world's directory.
+async fn pi_session(qd: &Qd, client: &mut PiClient) -> String {
+    client.create(json!({"cwd": qd.world().work()})).await
+}
+
+/// A followed session of the demo agent.
+async fn demo_session(client: &mut PiClient) -> String {
+    client.create(json!({"harness": "demo"})).await
+}
+
+fn prompt(session: &str, message: &str) -> Value {
+    json!({"type": "prompt", "sessionId": session, "message": message})
+}
+
+fn on(session: &str, kind: &str) -> Value {
+    json!({"type": kind, "sessionId": session})
+}

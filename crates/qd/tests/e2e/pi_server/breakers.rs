@@ -1,0 +1,116 @@
+//! Circuit breakers, fed by what really happens.
+
+use serde_json::{Value, json};
+
+use super::{on, pi_session, pi_world, prompt};
+
+async fn breaker(client: &mut qd_testkit::pi_server::PiClient) -> Value {
+    let metrics = client.ok(json!({"type": "get_metrics"})).await;
+    let breakers = metrics["data"]["circuitBreakers"].as_array().unwrap().clone();
+    breakers.into_iter().find(|breaker| breaker["providerName"] == "fake").unwrap_or_default()
+}
+
+#[tokio::test]
+async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it() {
+    let (mut world, _llm) = pi_world().await;
+    world.set("QD_BREAKER_RECOVERY_SECONDS", "1");
+    let qd = world.up().await;
+    let mut client = qd.pi_client().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.ok(json!({"type": "set_auto_retry", "sessionId": session, "enabled": false})).await;
+    for number in 1..=5 {
+        assert_eq!(breaker(&mut client).await["state"].as_str().unwrap_or("closed"), "closed");
+        let events =
+            client.turn(&session, &format!("@@error status=400 times=1 message=\"no {number}\"")).await;
+        let failed = events.iter().any(|event| event["message"]["stopReason"] == "error");
+        assert!(failed, "attempt {number} did not fail");
+    }
+    let open = breaker(&mut client).await;
+    assert_eq!((&open["state"], &open["totalFailures"]), (&json!("open"), &json!(5)), "{open}");
+    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    assert_eq!(health["hasOpenCircuit"], true, "{health}");
+    assert!(health["issues"].to_string().contains("One or more LLM provider circuits are open"), "{health}");
+    for kind in ["prompt", "steer", "follow_up"] {
+        let error = client.refused(json!({"type": kind, "sessionId": session, "message": "hello"})).await;
+        assert!(error.starts_with("Circuit breaker open for fake (recovery in "), "{error}");
+    }
+    // Reads and other commands go on.
+    client.ok(on(&session, "get_state")).await;
+    // The provider is tried again after a while, and trusted again after two successes.
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let response = client.call(prompt(&session, "@@text text=\"back\"")).await;
+        if response["success"] == true {
+            break;
+        }
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the breaker never lets a prompt through: {response}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    client.settled(0, &session).await;
+    client.wait_for("the first success", |frame| frame["event"].to_string().contains("back")).await;
+    client.turn(&session, "@@text text=\"again\"").await;
+    let closed = breaker(&mut client).await;
+    assert_eq!(closed["state"], "closed", "{closed}");
+    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    assert_eq!(health["hasOpenCircuit"], false);
+}
+
+#[tokio::test]
+async fn a_long_healthy_turn_is_no_failure() {
+    let (world, _llm) = pi_world().await;
+    let qd = world.up().await;
+    let mut client = qd.pi_client().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.turn(&session, "@@slow n=40 delay_ms=50").await;
+    let breaker = breaker(&mut client).await;
+    assert_eq!(
+        (
+            &breaker["state"],
+            &breaker["totalFailures"],
+            &breaker["totalSlowCalls"],
+            &breaker["totalSuccesses"]
+        ),
+        (&json!("closed"), &json!(0), &json!(0), &json!(1)),
+        "{breaker}"
+    );
+}
+
+#[tokio::test]
+async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
+    let (mut world, _llm) = pi_world().await;
+    world.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
+    let qd = world.up().await;
+    let mut client = qd.pi_client().await;
+    let session = pi_session(&qd, &mut client).await;
+    let version = client.ok(on(&session, "get_state")).await["sessionVersion"].clone();
+    for number in 0..10 {
+        let command =
+            json!({"type": "bash", "sessionId": session, "command": "sleep 60", "id": format!("b{number}")});
+        let response = client.call(command.clone()).await;
+        assert_eq!(
+            (&response["success"], &response["timedOut"]),
+            (&json!(false), &json!(true)),
+            "{response}"
+        );
+        assert_eq!(response["error"], "Command 'bash' timed out after 1000ms");
+        if number == 0 {
+            let from = client.count();
+            client.send(command).await;
+            let again = client.response(from, &json!("b0")).await;
+            assert_eq!((&again["timedOut"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
+        }
+    }
+    let error = client.refused(json!({"type": "bash", "sessionId": session, "command": "true"})).await;
+    assert!(error.starts_with(&format!("Bash circuit breaker open for session {session}")), "{error}");
+    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    assert_eq!(health["hasOpenBashCircuit"], true, "{health}");
+    let after = client.ok(on(&session, "get_state")).await["sessionVersion"].clone();
+    assert_eq!(after, version, "a command that timed out changes no version");
+    qd_testkit::process::eventually("no shell is left", || {
+        qd_testkit::process::with_marker("sleep\u{0}60").is_empty()
+    })
+    .await;
+}

@@ -1,0 +1,86 @@
+//! What survives: outcomes, keys, versions, history.
+
+use serde_json::json;
+
+use super::{demo, demo_session, on, pi, pi_session, prompt};
+
+#[tokio::test]
+async fn outcomes_keys_and_versions_survive_a_kill() {
+    let (qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    let name = json!({"type": "set_session_name", "sessionId": session, "name": "kept", "id": "n1", "idempotencyKey": "nk"});
+    let first = client.ok(name.clone()).await;
+    let failed = json!({"type": "set_session_name", "sessionId": "nobody", "name": "x", "id": "f1"});
+    let failure = client.refused(failed.clone()).await;
+    let qd = qd.restart().await;
+    let mut client = qd.pi_client().await;
+    let again = client.call(name.clone()).await;
+    assert_eq!((&again["replayed"], &again["success"]), (&json!(true), &json!(true)), "{again}");
+    assert_eq!(again["sessionVersion"], first["sessionVersion"]);
+    let by_key = client
+        .call(json!({"type": "set_session_name", "sessionId": session, "name": "kept", "id": "n2", "idempotencyKey": "nk"}))
+        .await;
+    assert_eq!(by_key["replayed"], true, "{by_key}");
+    let refused = client.call(failed).await;
+    assert_eq!((&refused["replayed"], &refused["error"]), (&json!(true), &json!(failure)));
+    let state = client.ok(on(&session, "get_state")).await;
+    assert_eq!(
+        (&state["sessionVersion"], &state["data"]["sessionName"]),
+        (&first["sessionVersion"], &json!("kept"))
+    );
+    let dependent = json!({"type": "get_state", "sessionId": session, "id": "d", "dependsOn": ["n1"]});
+    client.ok(dependent).await;
+    let other = json!({"type": "set_session_name", "sessionId": session, "name": "other", "id": "n1"});
+    assert!(client.refused(other).await.starts_with("Conflicting id 'n1'"));
+    let history = client.ok(json!({"type": "get_command_history", "commandId": "n1"})).await["data"].clone();
+    assert_eq!(history["entries"][0]["commandType"], "set_session_name", "{history}");
+    assert_eq!(history["entries"][0]["success"], true);
+    assert!(!history.to_string().contains("kept"), "history must not tell what was said: {history}");
+}
+
+#[tokio::test]
+async fn a_prompt_repeated_after_a_kill_does_not_run_twice() {
+    let (qd, mut client, llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    let command = |id: &str| {
+        let mut command = prompt(&session, "@@text text=\"only once\"");
+        command["id"] = json!(id);
+        command
+    };
+    let from = client.count();
+    client.ok(command("p1")).await;
+    client.settled(from, &session).await;
+    let qd = qd.restart().await;
+    let mut client = qd.pi_client().await;
+    let again = client.call(command("p1")).await;
+    assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
+    let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
+    let asked = messages.as_array().unwrap().iter().filter(|message| message["role"] == "user").count();
+    assert_eq!(asked, 1);
+    drop(llm);
+}
+
+#[tokio::test]
+async fn a_command_cut_off_by_a_kill_is_reported_indeterminate() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    let bash =
+        json!({"type": "bash", "sessionId": session, "command": "touch begun && sleep 30", "id": "cut"});
+    client.send(bash.clone()).await;
+    let begun = qd.world().work().join("begun");
+    qd_testkit::process::eventually("the shell has begun", || begun.exists()).await;
+    let qd = qd.restart().await;
+    let mut client = qd.pi_client().await;
+    let history = client.ok(json!({"type": "get_command_history", "commandId": "cut"})).await["data"].clone();
+    assert_eq!(history["entries"][0]["state"], "indeterminate", "{history}");
+    std::fs::remove_file(&begun).unwrap();
+    let again = client.call(bash).await;
+    assert_eq!((&again["success"], &again["indeterminate"]), (&json!(false), &json!(true)), "{again}");
+    assert!(!begun.exists(), "it ran a second time");
+    let recovery = client.ok(json!({"type": "get_startup_recovery"})).await["data"].clone();
+    assert_eq!(
+        (&recovery["enabled"], &recovery["indeterminateCommands"]),
+        (&json!(true), &json!(1)),
+        "{recovery}"
+    );
+}

@@ -1,0 +1,144 @@
+//! The event stream: pi's own words for pi, the same words for others; slow readers are told what they missed.
+
+use qd_testkit::pi_server::kinds;
+use serde_json::{Value, json};
+
+use super::{demo, demo_session, on, pi, pi_session, prompt};
+
+#[tokio::test]
+async fn a_turn_of_pi_is_told_in_pis_own_words() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    let events = client.turn(&session, "@@bash command=\"echo hi\"\n@@final text=\"done it\"").await;
+    let told = kinds(&events);
+    let expected = [
+        "agent_start",
+        "turn_start",
+        "message_start",
+        "message_end",
+        "message_start",
+        "message_end",
+        "tool_execution_start",
+        "tool_execution_end",
+        "message_start",
+        "message_end",
+        "turn_end",
+        "turn_start",
+        "message_start",
+        "message_end",
+        "turn_end",
+        "agent_end",
+        "agent_settled",
+    ];
+    let known: Vec<&str> = told.iter().copied().filter(|kind| expected.contains(kind)).collect();
+    // The first turn also shows the system message.
+    let from = known.len() - expected.len();
+    assert!(from == 0 || from == 2, "{told:?}");
+    assert_eq!(known[known.len() - 14..], expected[expected.len() - 14..], "{told:?}");
+    let update = events.iter().find(|event| event["type"] == "message_update").unwrap();
+    assert!(update["assistantMessageEvent"]["type"].is_string(), "{update}");
+    let tool = events.iter().find(|event| event["type"] == "tool_execution_start").unwrap();
+    assert_eq!((&tool["toolName"], &tool["args"]["command"]), (&json!("bash"), &json!("echo hi")));
+    let end = events.iter().find(|event| event["type"] == "agent_end").unwrap();
+    assert!(end["messages"].to_string().contains("done it"));
+    assert!(!told.contains(&"x-native"));
+    let private =
+        events.iter().any(|event| event["statusKey"].as_str().is_some_and(|key| key.starts_with("qd_")));
+    assert!(!private, "our own signals are not for clients");
+}
+
+#[tokio::test]
+async fn a_turn_of_another_agent_is_told_in_the_same_words() {
+    let (_qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    let events = client.turn(&session, "hello").await;
+    let told = kinds(&events);
+    assert_eq!(told.first(), Some(&"agent_start"), "{told:?}");
+    assert_eq!(told[told.len() - 3..], ["turn_end", "agent_end", "agent_settled"], "{told:?}");
+    let text: String = events
+        .iter()
+        .filter(|event| event["assistantMessageEvent"]["type"] == "text_delta")
+        .filter_map(|event| event["assistantMessageEvent"]["delta"].as_str())
+        .collect();
+    assert!(!text.is_empty());
+    let answer = events
+        .iter()
+        .rfind(|event| event["type"] == "message_end" && event["message"]["role"] == "assistant")
+        .unwrap();
+    assert!(answer["message"]["content"].to_string().contains(text.split('\n').next().unwrap()), "{answer}");
+}
+
+#[tokio::test]
+async fn compaction_and_retries_have_the_names_of_the_document() {
+    let (qd, mut client, _llm) = pi().await;
+    let session =
+        client.create(json!({"cwd": qd.world().work(), "provider": "fake", "model": "fake-small"})).await;
+    let long = "word ".repeat(5_000);
+    client.turn(&session, &format!("@@text text=\"one\"\n{long}")).await;
+    let events = client.turn(&session, &format!("@@text text=\"two\"\n{long}")).await;
+    let told = kinds(&events);
+    assert!(told.contains(&"auto_compaction_start") && told.contains(&"auto_compaction_end"), "{told:?}");
+    let session = pi_session(&qd, &mut client).await;
+    let events = client.turn(&session, "@@error status=529 times=1\n@@text text=\"at last\"").await;
+    let told = kinds(&events);
+    assert!(told.contains(&"auto_retry_start") && told.contains(&"auto_retry_end"), "{told:?}");
+}
+
+#[tokio::test]
+async fn events_go_to_followers_and_lifecycle_to_all() {
+    let (qd, mut client) = demo().await;
+    let mut bystander = qd.pi_client().await;
+    let session = demo_session(&mut client).await;
+    client.turn(&session, "hello").await;
+    bystander.settle().await;
+    let frames = bystander.frames();
+    assert!(frames.iter().all(|frame| frame["type"] != "event"), "only followers get events");
+    assert!(frames.iter().any(|frame| frame["type"] == "session_created"));
+    let prompts: Vec<&Value> =
+        frames.iter().filter(|frame| frame["data"]["commandType"] == "prompt").collect();
+    assert_eq!(prompts.len(), 3, "{prompts:?}");
+}
+
+#[tokio::test]
+async fn sessions_of_one_face_are_there_on_the_other() {
+    let (qd, mut client) = demo().await;
+    let mut mux = qd.connect().await;
+    let canonical = mux.create(json!({"harness": "demo"})).await;
+    client
+        .wait_for("the news", |frame| {
+            frame["type"] == "session_created" && frame["data"]["sessionId"] == canonical.as_str()
+        })
+        .await;
+    client.ok(on(&canonical, "switch_session")).await;
+    let from = client.count();
+    mux.prompt(&canonical, "hello").await;
+    let events = client.settled(from, &canonical).await;
+    assert!(!events.is_empty());
+    let session = demo_session(&mut client).await;
+    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    client.ok(prompt(&session, "hello")).await;
+    mux.wait_event("message.end").await;
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_told_of_the_gap_and_where_the_session_stands() {
+    let (qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    let mut slow = qd.pi_client().await;
+    slow.ok(on(&session, "switch_session")).await;
+    slow.skip();
+    // It reads nothing while much is said.
+    for _ in 0..30 {
+        client.turn(&session, "/long 20000").await;
+    }
+    let gap = slow.wait_event("event_gap").await;
+    assert!(gap["missed"].as_u64().unwrap() > 0, "{gap}");
+    let resync = slow.wait_event("session_resync").await;
+    assert_eq!(resync["sessionInfo"]["sessionId"], session.as_str(), "{resync}");
+    let count = client.ok(on(&session, "get_state")).await["data"]["messageCount"].clone();
+    assert_eq!(resync["sessionInfo"]["messageCount"], count);
+    let from = slow.count();
+    client.turn(&session, "hello").await;
+    let events = slow.settled(from, &session).await;
+    assert!(kinds(&events).contains(&"agent_start"), "after the resync everything comes again");
+}

@@ -1,0 +1,145 @@
+//! Replay, conflicts, principals and fingerprints, over the wire.
+
+use qd_testkit::pi_server::PiClient;
+use serde_json::{Value, json};
+
+use super::{demo, demo_session, on};
+
+fn broadcasts(client: &PiClient, kind: &str, session: &str) -> usize {
+    client
+        .frames()
+        .iter()
+        .filter(|frame| frame["type"] == kind && frame["data"]["sessionId"] == session)
+        .count()
+}
+
+fn responses(client: &PiClient, id: &str) -> usize {
+    client.frames().iter().filter(|frame| frame["type"] == "response" && frame["id"] == id).count()
+}
+
+#[tokio::test]
+async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response() {
+    let (qd, mut client) = demo().await;
+    let mut watcher = qd.pi_client().await;
+    let create = json!({"type": "create_session", "sessionId": "r", "harness": "demo", "id": "c1"});
+    let switch = json!({"type": "switch_session", "sessionId": "r", "id": "s1"});
+    let delete = json!({"type": "delete_session", "sessionId": "r", "id": "d1"});
+    for command in [&create, &switch, &delete] {
+        let first = client.ok(command.clone()).await;
+        assert!(first.get("replayed").is_none(), "{first}");
+    }
+    for command in [&create, &switch, &delete] {
+        let from = client.count();
+        let id = command["id"].clone();
+        client.send(command.clone()).await;
+        let again = client.response(from, &id).await;
+        assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
+    }
+    client.settle().await;
+    watcher.settle().await;
+    for id in ["c1", "s1", "d1"] {
+        assert_eq!(responses(&client, id), 2, "{id}");
+        let said = client.said_of(&json!(id));
+        assert_eq!(
+            said,
+            ["accepted", "started", "finished", "response", "accepted", "replayed", "response"],
+            "{id}"
+        );
+    }
+    for seen in [&client, &watcher] {
+        assert_eq!(broadcasts(seen, "session_created", "r"), 1);
+        assert_eq!(broadcasts(seen, "session_deleted", "r"), 1);
+    }
+    let list = client.ok(json!({"type": "list_sessions"})).await;
+    assert_eq!(list["data"]["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn a_duplicate_create_leaves_the_live_session_alone() {
+    let (qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    client.ok(json!({"type": "set_session_name", "sessionId": session, "name": "alive"})).await;
+    let mut other = qd.pi_client().await;
+    let error =
+        other.refused(json!({"type": "create_session", "sessionId": session, "harness": "demo"})).await;
+    assert_eq!(error, format!("Session {session} already exists"));
+    assert_eq!(client.ok(on(&session, "get_state")).await["data"]["sessionName"], "alive");
+    let events = client.turn(&session, "hello").await;
+    assert!(events.iter().any(|event| event["type"] == "message_end"));
+    let list = client.ok(json!({"type": "list_sessions"})).await;
+    assert_eq!(list["data"]["sessions"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_same_id_of_two_principals_does_not_collide() {
+    let (qd, mut owner) = demo().await;
+    let added = qd.cli(&["token", "add", "robot", "--json"]).await;
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let added: Value = serde_json::from_slice(&added.stdout).unwrap();
+    let mut robot = qd.pi_client_as(added["token"].as_str().unwrap()).await;
+    let create = |name: &str| json!({"type": "create_session", "sessionId": name, "harness": "demo", "id": "1", "idempotencyKey": "k"});
+    let first = owner.ok(create("of-owner")).await;
+    let second = robot.ok(create("of-robot")).await;
+    assert_eq!(first["data"]["sessionId"], "of-owner");
+    assert_eq!(second["data"]["sessionId"], "of-robot");
+    assert!(second.get("replayed").is_none(), "{second}");
+    let unknown = json!({"type": "list_sessions", "id": "2", "dependsOn": ["1"]});
+    robot.ok(unknown).await;
+    // Others see that a command ran, not the token that would let them replay it.
+    robot.settle().await;
+    let foreign: Vec<Value> = robot
+        .frames()
+        .into_iter()
+        .filter(|frame| frame["data"]["sessionId"] == "of-owner" && frame["data"].get("commandId").is_some())
+        .collect();
+    assert!(!foreign.is_empty());
+    assert!(foreign.iter().all(|frame| frame["data"].get("idempotencyKey").is_none()), "{foreign:?}");
+}
+
+#[tokio::test]
+async fn the_order_of_keys_does_not_change_a_command() {
+    let (_qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    let one = format!(
+        "{{\"type\":\"set_session_name\",\"id\":\"k\",\"sessionId\":\"{session}\",\"name\":\"n\",\"extra\":{{\"a\":1,\"b\":2}}}}"
+    );
+    let two = format!(
+        "{{\"extra\":{{\"b\":2,\"a\":1}},\"name\":\"n\",\"sessionId\":\"{session}\",\"id\":\"k\",\"type\":\"set_session_name\"}}"
+    );
+    client.send_text(&one).await;
+    client.response(0, &json!("k")).await;
+    let from = client.count();
+    client.send_text(&two).await;
+    let again = client.response(from, &json!("k")).await;
+    assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
+    assert_eq!(again["sessionVersion"], 1);
+    let other = json!({"type": "set_session_name", "sessionId": session, "name": "other", "id": "k"});
+    let from = client.count();
+    client.send(other).await;
+    let conflict = client.response(from, &json!("k")).await;
+    assert_eq!(
+        conflict["error"],
+        "Conflicting id 'k': previously used for 'set_session_name', now used for 'set_session_name'"
+    );
+}
+
+#[tokio::test]
+async fn a_key_replays_under_another_id_and_without_one() {
+    let (_qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    let name = json!({"type": "set_session_name", "sessionId": session, "name": "n", "idempotencyKey": "k"});
+    let first = client.ok(name.clone()).await;
+    let second = client.ok(name.clone()).await;
+    assert_eq!((&second["replayed"], &second["sessionVersion"]), (&json!(true), &first["sessionVersion"]));
+    assert_ne!(first["id"], second["id"]);
+    let from = client.count();
+    client.send_text(&name.to_string()).await;
+    let (_, third) = client.since(from, "the replay", |frame| frame["type"] == "response").await;
+    assert!(third.get("id").is_none(), "{third}");
+    // What was answered by a key's replay can be depended on.
+    let depends = json!({"type": "get_state", "sessionId": session, "id": "d", "dependsOn": [second["id"]]});
+    client.ok(depends).await;
+    let conflict =
+        json!({"type": "set_session_name", "sessionId": session, "name": "m", "idempotencyKey": "k"});
+    assert!(client.refused(conflict).await.starts_with("Conflicting idempotencyKey 'k'"));
+}

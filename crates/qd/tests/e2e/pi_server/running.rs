@@ -1,0 +1,117 @@
+//! What must act on a running turn, and does.
+
+use std::time::{Duration, Instant};
+
+use qd_testkit::pi_server::PiClient;
+use serde_json::{Value, json};
+
+use super::{on, pi, pi_session, prompt};
+
+/// The promise of the issue, from the frame sent to the frame that shows the effect.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// A turn that goes on until it is stopped; waits until text flows.
+async fn endless(client: &mut PiClient, session: &str) {
+    client.ok(prompt(session, "@@endless delay_ms=5")).await;
+    client.wait_event("message_update").await;
+}
+
+#[tokio::test]
+async fn an_abort_stops_a_running_turn_at_once() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    endless(&mut client, &session).await;
+    let (from, sent) = (client.count(), Instant::now());
+    let id = client.send(on(&session, "abort")).await;
+    let is_end = |frame: &Value| frame["type"] == "event" && frame["event"]["type"] == "agent_end";
+    let (ended, _) = client.since(from, "agent_end", is_end).await;
+    assert!(ended - sent < AT_ONCE, "the turn ended after {:?}", ended - sent);
+    let response = client.response(from, &id).await;
+    assert_eq!(response["success"], true, "{response}");
+    assert_eq!(client.said_of(&id), ["accepted", "started", "finished", "response"]);
+    let state = client.ok(on(&session, "get_state")).await;
+    assert_eq!(state["data"]["isStreaming"], false);
+}
+
+#[tokio::test]
+async fn steering_reaches_the_agent_while_it_works() {
+    let (qd, mut client, llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.ok(prompt(&session, "@@hold name=steered\n@@bash command=\"true\"")).await;
+    client.wait_event("message_update").await;
+    let (from, sent) = (client.count(), Instant::now());
+    let id = client.send(json!({"type": "steer", "sessionId": session, "message": "turn left"})).await;
+    let is_queued = |frame: &Value| frame["event"]["steering"] == json!(["turn left"]);
+    let (queued, _) = client.since(from, "the queue with the steering message", is_queued).await;
+    assert!(queued - sent < AT_ONCE, "queued after {:?}", queued - sent);
+    assert_eq!(client.response(from, &id).await["success"], true);
+    llm.release("steered");
+    let events = client.settled(from, &session).await;
+    let read = events.iter().any(|event| {
+        event["type"] == "message_end"
+            && event["message"]["role"] == "user"
+            && event["message"].to_string().contains("turn left")
+    });
+    assert!(read, "the agent never read the steering message");
+}
+
+#[tokio::test]
+async fn a_follow_up_is_queued_at_once_and_read_after_the_turn() {
+    let (qd, mut client, llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.ok(prompt(&session, "@@hold name=later")).await;
+    client.wait_event("message_update").await;
+    let (from, sent) = (client.count(), Instant::now());
+    let id = client.send(json!({"type": "follow_up", "sessionId": session, "message": "and then?"})).await;
+    let is_queued = |frame: &Value| frame["event"]["followUp"] == json!(["and then?"]);
+    let (queued, _) = client.since(from, "the queue with the follow-up", is_queued).await;
+    assert!(queued - sent < AT_ONCE, "queued after {:?}", queued - sent);
+    assert_eq!(client.response(from, &id).await["success"], true);
+    llm.release("later");
+    client.settled(from, &session).await;
+    let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
+    let roles: Vec<&str> =
+        messages.as_array().unwrap().iter().filter_map(|message| message["role"].as_str()).collect();
+    let spoken: Vec<&&str> = roles.iter().filter(|role| **role != "system").collect();
+    assert_eq!(spoken, [&"user", &"assistant", &"user", &"assistant"]);
+}
+
+#[tokio::test]
+async fn reads_and_dialogs_do_not_wait_for_a_running_turn() {
+    let (qd, mut client, llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.ok(prompt(&session, "@@hold name=busy")).await;
+    client.wait_event("message_update").await;
+    for kind in ["get_state", "get_messages", "get_available_models", "get_session_stats", "get_commands"] {
+        let sent = Instant::now();
+        client.ok(on(&session, kind)).await;
+        assert!(sent.elapsed() < Duration::from_secs(2), "{kind} took {:?}", sent.elapsed());
+    }
+    let state = client.ok(on(&session, "get_state")).await;
+    assert_eq!(state["data"]["isStreaming"], true);
+    llm.release("busy");
+}
+
+#[tokio::test]
+async fn prompts_sent_at_once_run_one_after_the_other() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    let from = client.count();
+    let mut ids = Vec::new();
+    for number in 1..=3 {
+        ids.push(client.send(prompt(&session, &format!("@@text text=\"answer {number}\""))).await);
+    }
+    for id in &ids {
+        assert_eq!(client.response(from, id).await["success"], true);
+    }
+    client
+        .wait_for("the third answer", |frame| {
+            frame["event"]["type"] == "message_end"
+                && frame["event"]["message"].to_string().contains("answer 3")
+        })
+        .await;
+    let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].to_string();
+    let places: Vec<usize> =
+        (1..=3).map(|number| messages.rfind(&format!("answer {number}")).unwrap()).collect();
+    assert!(places.is_sorted(), "{places:?}");
+}

@@ -1,0 +1,134 @@
+//! Sessions that come, go and come back.
+
+use serde_json::{Value, json};
+
+use super::{demo, demo_session, on, pi, pi_session};
+
+#[tokio::test]
+async fn frames_come_in_the_order_of_the_document() {
+    let (_qd, mut client) = demo().await;
+    let from = client.count();
+    let id = client.send(json!({"type": "create_session", "sessionId": "order", "harness": "demo"})).await;
+    client.since(from, "the news", |frame| frame["type"] == "session_created").await;
+    let kinds: Vec<String> =
+        client.frames()[from..].iter().map(|frame| frame["type"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(
+        kinds,
+        ["command_accepted", "command_started", "command_finished", "response", "session_created"]
+    );
+    let accepted = &client.frames()[from];
+    assert_eq!(
+        accepted["data"],
+        json!({"commandId": id, "commandType": "create_session", "sessionId": "order", "dependsOn": []})
+    );
+    let from = client.count();
+    client.send(json!({"type": "delete_session", "sessionId": "order"})).await;
+    client.since(from, "the news", |frame| frame["type"] == "session_deleted").await;
+    let kinds: Vec<String> =
+        client.frames()[from..].iter().map(|frame| frame["type"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(
+        kinds,
+        ["command_accepted", "command_started", "command_finished", "response", "session_deleted"]
+    );
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_gone_until_it_is_loaded_or_created_again() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.turn(&session, "@@text text=\"remember me\"").await;
+    let file = client.ok(on(&session, "get_state")).await["data"]["sessionFile"].as_str().unwrap().to_owned();
+    let deleted = client.ok(on(&session, "delete_session")).await;
+    assert_eq!(deleted["data"], json!({"deleted": true}));
+    assert!(deleted.get("sessionVersion").is_none(), "{deleted}");
+    let missing = format!("Session {session} not found");
+    assert_eq!(client.refused(on(&session, "get_state")).await, missing);
+    assert_eq!(client.refused(on(&session, "switch_session")).await, missing);
+    assert_eq!(client.refused(on(&session, "delete_session")).await, missing);
+    assert!(std::path::Path::new(&file).exists(), "the file stays");
+    let stored = client.ok(json!({"type": "list_stored_sessions"})).await["data"]["sessions"].clone();
+    let stored = stored
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|stored| stored["sessionFile"] == file.as_str())
+        .unwrap()
+        .clone();
+    assert_eq!((&stored["sessionPath"], &stored["fileExists"]), (&json!(file), &json!(true)), "{stored}");
+    assert_eq!(stored["messageCount"], 2, "{stored}");
+    let loaded = client.ok(json!({"type": "load_session", "sessionPath": file})).await;
+    assert_eq!(loaded["sessionVersion"], 0);
+    let again = loaded["data"]["sessionId"].as_str().unwrap().to_owned();
+    assert!(again.starts_with("session-"), "{again}");
+    let messages = client.ok(on(&again, "get_messages")).await["data"]["messages"].to_string();
+    assert!(messages.contains("remember me"));
+    let fresh =
+        client.ok(json!({"type": "create_session", "sessionId": session, "cwd": qd.world().work()})).await;
+    assert_eq!(
+        (&fresh["sessionVersion"], &fresh["data"]["sessionInfo"]["messageCount"]),
+        (&json!(0), &json!(0))
+    );
+}
+
+#[tokio::test]
+async fn create_switch_and_prompt_may_be_sent_in_one_go() {
+    let (qd, mut client, _llm) = pi().await;
+    let commands = [
+        json!({"type": "create_session", "sessionId": "go", "cwd": qd.world().work(), "id": "1"}),
+        json!({"type": "switch_session", "sessionId": "go", "id": "2"}),
+        json!({"type": "prompt", "sessionId": "go", "message": "@@text text=\"gone\"", "id": "3"}),
+        json!({"type": "get_state", "sessionId": "go", "id": "4"}),
+    ];
+    for command in commands {
+        client.send(command).await;
+    }
+    for id in ["1", "2", "3", "4"] {
+        let response = client.response(0, &json!(id)).await;
+        assert_eq!(response["success"], true, "{response}");
+    }
+    let events = client.settled(0, "go").await;
+    assert!(events.iter().any(|event| event.to_string().contains("gone")));
+}
+
+#[tokio::test]
+async fn bad_names_and_directories_are_refused_with_their_reason() {
+    let (_qd, mut client) = demo().await;
+    let cases = [
+        (
+            json!({"sessionId": "a/b"}),
+            "Session ID must contain only alphanumeric characters, underscores, dashes, and dots",
+        ),
+        (json!({"sessionId": "x".repeat(257)}), "Session ID too long (max 256 characters)"),
+        (json!({"sessionId": ""}), "Validation failed: sessionId: Must be a non-empty string if provided"),
+        (json!({"cwd": ""}), "CWD must be a non-empty string"),
+        (json!({"cwd": "~/x"}), "CWD contains potentially dangerous path components"),
+        (json!({"cwd": "x\u{0}y"}), "CWD contains potentially dangerous path components"),
+        (json!({"cwd": "relative"}), "CWD must be an absolute path"),
+        (json!({"cwd": "/no/such/directory"}), "CWD must point to an existing directory"),
+        (json!({"cwd": 7}), "Validation failed: cwd: Must be a string if provided"),
+    ];
+    for (fields, expected) in cases {
+        let mut command = json!({"type": "create_session", "harness": "demo"});
+        command.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        assert_eq!(client.refused(command).await, expected, "{fields}");
+    }
+    // Odd but allowed names work, and harm nothing on disk.
+    for name in ["..", ".", "-x", "_y.z", &"n".repeat(256)] {
+        client.ok(json!({"type": "create_session", "harness": "demo", "sessionId": name})).await;
+        client.ok(on(name, "get_state")).await;
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_there_after_a_restart() {
+    let (qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    client.turn(&session, "hello").await;
+    let qd = qd.restart().await;
+    let mut client = qd.pi_client().await;
+    let list = client.ok(json!({"type": "list_sessions"})).await["data"]["sessions"].clone();
+    let names: Vec<&Value> = list.as_array().unwrap().iter().map(|info| &info["sessionId"]).collect();
+    assert_eq!(names, [&json!(session)]);
+    client.ok(on(&session, "switch_session")).await;
+    client.turn(&session, "hello again").await;
+}

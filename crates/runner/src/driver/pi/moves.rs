@@ -1,0 +1,113 @@
+//! Commands that take pi elsewhere: to another conversation, or within the tree of this one.
+
+use qd_core::agent::AgentRequest;
+use qd_core::harness::pi;
+use qd_wire::Command;
+use qd_wire::command::NavigateTreeParams;
+use serde_json::{Value, json};
+
+use super::PiHandle;
+use super::execute::unsupported;
+use crate::driver::{AgentFailure, Effect, Executed};
+
+/// Commands that take pi to another conversation.
+pub(super) async fn move_to(
+    handle: &PiHandle,
+    command: &Command,
+    native: bool,
+) -> Result<Executed, AgentFailure> {
+    match command {
+        Command::Fork(params) => {
+            let request = AgentRequest::Fork { entry_id: params.entry_id.clone() };
+            let reply = handle.request(request).await?;
+            let text = pi::fork_text(&reply);
+            let data = json!({ "text": text, "cancelled": pi::is_cancelled(&reply) });
+            moved(handle, reply, data, native).await
+        }
+        Command::SessionNew(params) => {
+            let request = AgentRequest::NewSession { parent_session: params.parent_session.clone() };
+            let reply = handle.request(request).await?;
+            let data = json!({ "cancelled": pi::is_cancelled(&reply) });
+            moved(handle, reply, data, native).await
+        }
+        Command::SessionSwitch(params) => switch(handle, &params.session_path, native).await,
+        other => Err(unsupported(other)),
+    }
+}
+
+async fn switch(handle: &PiHandle, named: &str, native: bool) -> Result<Executed, AgentFailure> {
+    let (checked, claim) = handle.claim_existing(named)?;
+    let session_path = checked.path().to_string_lossy().into_owned();
+    let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
+    if !pi::is_cancelled(&reply) && !checked.is_still_there() {
+        return Err(handle.give_up(checked.path()));
+    }
+    let data = json!({ "cancelled": pi::is_cancelled(&reply) });
+    let result = moved(handle, reply, data, native).await;
+    drop(claim);
+    result
+}
+
+/// New, switch and fork change session id and file without an event.
+async fn moved(
+    handle: &PiHandle,
+    mut reply: Value,
+    mut data: Value,
+    native: bool,
+) -> Result<Executed, AgentFailure> {
+    let effects = if pi::is_cancelled(&reply) { Vec::new() } else { where_now(handle).await? };
+    if let Some(Effect::Conversation { native_session_id, native_session_file, .. }) = effects.first() {
+        if let Some(data) = data.as_object_mut() {
+            data.insert("native_session_id".to_owned(), native_session_id.clone().into());
+            data.insert("native_session_file".to_owned(), native_session_file.clone().into());
+        }
+        // Whoever forks wants to know where to.
+        if let Some(reply) = reply.as_object_mut().filter(|reply| reply.contains_key("text")) {
+            reply.insert("sessionId".to_owned(), native_session_id.clone().into());
+        }
+    }
+    let data = if native { json!({ "native": reply }) } else { data };
+    Ok(Executed { data: Some(data), effects, disposition: None })
+}
+
+/// Moves to another entry of the session tree. pi's RPC cannot, so our extension does.
+pub(super) async fn navigate(
+    handle: &PiHandle,
+    params: &NavigateTreeParams,
+) -> Result<Executed, AgentFailure> {
+    if !handle.bridge().is_loaded() {
+        let error = "The session tree cannot be navigated: Quarterdeck's extension does not run in this pi. \
+                     session.restart tries it again.";
+        return Err(AgentFailure::refused(error));
+    }
+    let id = handle.fresh_id("n");
+    let expected = handle.bridge().expect(id.clone());
+    let message = pi::navigate_prompt(&id, params);
+    handle.request(AgentRequest::Prompt { message, images: Vec::new(), when_busy: None }).await?;
+    let navigated = match expected.result() {
+        Some(Ok(navigated)) => navigated,
+        Some(Err(error)) => return Err(AgentFailure::replied(error)),
+        None => return Err(AgentFailure::replied("pi did not say what became of the navigation")),
+    };
+    let effects = if navigated.cancelled { Vec::new() } else { where_now(handle).await? };
+    let mut data = json!({ "cancelled": navigated.cancelled });
+    if let Some(aborted) = navigated.aborted {
+        data["aborted"] = aborted.into();
+    }
+    if let Some(text) = navigated.editor_text {
+        data["editor_text"] = text.into();
+    }
+    Ok(Executed { data: Some(data), effects, disposition: None })
+}
+
+/// The conversation pi is in, whole.
+pub(in crate::driver) async fn where_now(handle: &PiHandle) -> Result<Vec<Effect>, AgentFailure> {
+    let facts = handle.facts().await?;
+    let messages = handle.conversation().await?;
+    let conversation = Effect::Conversation {
+        native_session_id: facts.native_session_id.clone().unwrap_or_default(),
+        native_session_file: facts.native_session_file.clone(),
+        messages,
+    };
+    Ok(vec![conversation, Effect::Facts(facts)])
+}

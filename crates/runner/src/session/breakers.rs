@@ -1,0 +1,119 @@
+//! What the session tells the runner's circuit breakers, and what they forbid.
+
+use qd_core::agent::AgentEvent;
+use qd_core::breaker::{BashEnd, ProviderCall};
+use qd_core::ledger::Token;
+use qd_wire::Command;
+use qd_wire::message::{Role, StopReason};
+
+use super::actor::SessionActor;
+use crate::clock::now_ms;
+
+/// A command that made the agent ask its provider, until the provider's first answer.
+pub(super) struct Call {
+    token: Token,
+    call: ProviderCall,
+    /// When it went out; not known of one that waits for the turn that runs.
+    since: Option<i64>,
+}
+
+impl SessionActor {
+    /// Asks the breakers before a command goes to the agent.
+    pub(super) fn admit_call(&mut self, token: Token, command: &Command) -> Result<(), String> {
+        let now = now_ms();
+        let session_id = &self.session.identity().session_id;
+        match command {
+            Command::Bash(_) => {
+                let call = self.shared.breakers().admit_bash(now, session_id);
+                self.bash_calls.insert(token, call.map_err(|rejected| rejected.to_string())?);
+            }
+            Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) | Command::Compact(_) => {
+                // Of an agent that does not name its provider nothing can be learned.
+                let Some(model) = &self.session.memory().model else { return Ok(()) };
+                let call = self.shared.breakers().admit(now, &model.provider);
+                let call = call.map_err(|rejected| rejected.to_string())?;
+                let since = (!self.session.is_working()).then_some(now);
+                self.calls.push_back(Call { token, call, since });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Learns from what the agent did.
+    pub(super) fn learn_call(&mut self, now: i64, event: &AgentEvent) {
+        match event {
+            AgentEvent::MessageEnded(message) if message.head.role == Role::Assistant => {
+                let own = self.session.memory().model.as_ref().map(|model| &model.provider);
+                let Some(provider) = message.provider.as_ref().or(own).cloned() else { return };
+                let is_aborted = self.session.is_abort_requested();
+                let mut latency_ms = None;
+                let call = self.calls.pop_front();
+                match message.stop_reason {
+                    Some(StopReason::Aborted) => {}
+                    Some(StopReason::Error) if is_aborted => {}
+                    Some(StopReason::Error) => self.shared.breakers().failed(now, &provider),
+                    _ => {
+                        let since = call.as_ref().and_then(|call| call.since);
+                        latency_ms = since.and_then(|since| u64::try_from(now - since).ok());
+                        self.shared.breakers().succeeded(now, &provider);
+                    }
+                }
+                if let Some(Call { call, .. }) = call {
+                    self.shared.breakers().done(&call, latency_ms);
+                }
+            }
+            AgentEvent::TurnSettled { .. } => self.calls_over(),
+            _ => {}
+        }
+    }
+
+    /// Nothing more comes of the calls the agent had; those at the door are still to go.
+    fn calls_over(&mut self) {
+        let calls = std::mem::take(&mut self.calls);
+        for call in calls {
+            if self.door.is_waiting(call.token) {
+                self.calls.push_back(call);
+            } else {
+                self.shared.breakers().done(&call.call, None);
+            }
+        }
+    }
+
+    /// A command came to nothing, or needed no provider.
+    pub(super) fn call_over(&mut self, token: Token) {
+        if let Some(place) = self.calls.iter().position(|call| call.token == token)
+            && let Some(Call { call, .. }) = self.calls.remove(place)
+        {
+            self.shared.breakers().done(&call, None);
+        }
+        self.bash_over(token, BashEnd::Unknown);
+    }
+
+    /// A command that asks the provider without a turn went well.
+    pub(super) fn call_succeeded(&mut self, token: Token, command: &Command) {
+        match command {
+            Command::Bash(_) => self.bash_over(token, BashEnd::Done),
+            Command::Compact(_) => {
+                if let Some(model) = &self.session.memory().model {
+                    self.shared.breakers().succeeded(now_ms(), &model.provider);
+                }
+                self.call_over(token);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn bash_over(&mut self, token: Token, end: BashEnd) {
+        if let Some(call) = self.bash_calls.remove(&token) {
+            self.shared.breakers().bash_done(now_ms(), &call, end);
+        }
+    }
+
+    /// The agent is gone, and with it what it was asked.
+    pub(super) fn forget_calls(&mut self) {
+        self.calls_over();
+        let tokens: Vec<Token> = self.bash_calls.keys().copied().collect();
+        tokens.into_iter().for_each(|token| self.bash_over(token, BashEnd::Unknown));
+    }
+}

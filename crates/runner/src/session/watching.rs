@@ -1,0 +1,66 @@
+//! Watching: the session's events in pi's form too, while the hub wants them. And agents that nobody needs.
+
+use qd_core::session::Gone;
+
+use super::actor::{AgentState, SessionActor};
+use crate::clock::now_ms;
+
+impl SessionActor {
+    /// The hub's word; one that is older than the last changes nothing.
+    pub(super) fn watch(&mut self, number: u64, on: bool) {
+        if number < self.watch_number {
+            return;
+        }
+        self.watch_number = number;
+        self.session.set_watched(on);
+        self.tell_driver_watched();
+    }
+
+    /// Lets the driver know whether native events are wanted; also after each start.
+    pub(super) fn tell_driver_watched(&self) {
+        let on = self.session.is_watched();
+        if let Some(driver) = &self.driver {
+            driver.set_watched(on);
+        }
+    }
+
+    /// When the agent is to be stopped because nobody needs it.
+    pub(super) fn idle_deadline(&self) -> Option<i64> {
+        let after = i64::try_from(self.shared.config.agent_idle_stop?.as_millis()).ok()?;
+        self.idle_since?.checked_add(after)
+    }
+
+    /// Notes since when there is nothing to do, and stops an agent that had nothing for long enough.
+    pub(super) async fn look_after_idle(&mut self) {
+        if self.shared.config.agent_idle_stop.is_none() {
+            return;
+        }
+        let now = now_ms();
+        self.idle_since = if self.is_idle() { self.idle_since.or(Some(now)) } else { None };
+        if self.finished || self.idle_deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        self.idle_since = None;
+        self.stop_agent(Gone::Stopped).await;
+        // Stored as it stands now, so that the next start of the runner does not take it for one that was in use.
+        self.stored = None;
+        // There is no record of such a stop: everybody learns from this how the session stands.
+        self.session.resync(now_ms(), &mut self.out);
+    }
+
+    /// Nothing runs, nothing waits, nobody is asked.
+    fn is_idle(&self) -> bool {
+        let activity = self.session.activity();
+        self.agent == AgentState::Ready
+            && self.exists
+            && !activity.is_busy
+            && !activity.has_questions
+            && !self.session.has_waiting()
+            && self.delivery.is_none()
+            && self.running.is_empty()
+            && self.lane.is_empty()
+            && self.lane_busy.is_none()
+            && self.held.is_empty()
+            && self.door.is_quiet()
+    }
+}

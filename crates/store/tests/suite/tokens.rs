@@ -1,0 +1,44 @@
+use qd_store::{ACCESS_TOKENS_MAX, AccessToken, TokenPut};
+
+use super::Place;
+
+fn token(name: &str, hash: &[u8]) -> AccessToken {
+    AccessToken { name: name.into(), token_hash: hash.to_vec(), created_at: 100, last_used_at: None }
+}
+
+pub(crate) async fn access_tokens_are_kept_and_checked(place: &impl Place) {
+    let store = place.hub();
+    assert_eq!(store.put_access_token(token("ci", b"one")).await.unwrap(), TokenPut::Added);
+    assert_eq!(store.put_access_token(token("bot", b"two")).await.unwrap(), TokenPut::Added);
+    assert_eq!(store.put_access_token(token("ci", b"three")).await.unwrap(), TokenPut::NameTaken);
+    assert!(store.put_access_token(token("other", b"one")).await.is_err(), "two names for one token");
+    assert_eq!(store.check_access_token(b"three", 200).await.unwrap(), None);
+    assert_eq!(store.check_access_token(b"one", 200).await.unwrap().as_deref(), Some("ci"));
+    assert_eq!(store.check_access_token(b"one", 60_199).await.unwrap().as_deref(), Some("ci"));
+    store.close().await;
+
+    let store = place.hub();
+    let used = AccessToken { last_used_at: Some(200), ..token("ci", b"one") };
+    assert_eq!(store.access_tokens().await.unwrap(), [token("bot", b"two"), used], "noted once a minute");
+    store.check_access_token(b"one", 60_200).await.unwrap();
+    assert_eq!(store.access_tokens().await.unwrap()[1].last_used_at, Some(60_200));
+
+    assert!(store.delete_access_token("ci").await.unwrap());
+    assert!(!store.delete_access_token("ci").await.unwrap());
+    assert_eq!(store.check_access_token(b"one", 300).await.unwrap(), None);
+    assert_eq!(store.put_access_token(token("ci", b"three")).await.unwrap(), TokenPut::Added);
+    assert_eq!(store.check_access_token(b"three", 300).await.unwrap().as_deref(), Some("ci"));
+}
+
+pub(crate) async fn access_tokens_are_bounded(place: &impl Place) {
+    let store = place.hub();
+    for number in 0..ACCESS_TOKENS_MAX {
+        let token = token(&format!("t{number}"), &number.to_be_bytes());
+        assert_eq!(store.put_access_token(token).await.unwrap(), TokenPut::Added);
+    }
+    assert_eq!(store.put_access_token(token("t0", b"more")).await.unwrap(), TokenPut::NameTaken);
+    assert_eq!(store.put_access_token(token("more", b"more")).await.unwrap(), TokenPut::TooMany);
+    assert_eq!(store.access_tokens().await.unwrap().len(), ACCESS_TOKENS_MAX);
+    assert!(store.delete_access_token("t7").await.unwrap());
+    assert_eq!(store.put_access_token(token("more", b"more")).await.unwrap(), TokenPut::Added);
+}

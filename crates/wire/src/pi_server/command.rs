@@ -1,0 +1,274 @@
+//! The fields of commands.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ts_rs::TS;
+
+/// What every command may carry beside its own fields.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct Envelope {
+    /// Names the intent: the same id with the same fields is answered with the first outcome.
+    pub id: Option<String>,
+    /// Commands that must have succeeded before this one runs.
+    pub depends_on: Option<Vec<String>>,
+    /// Run only at this version of the session.
+    pub if_session_version: Option<u64>,
+    /// Names the intent across ids, for a while.
+    pub idempotency_key: Option<String>,
+}
+
+/// A command without fields of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct NoFields {}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionOnly {
+    pub session_id: String,
+}
+
+/// The fields after `cwd` are ours; the document has none of them.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct CreateSession {
+    pub session_id: Option<String>,
+    pub cwd: Option<String>,
+    /// The machine; without it the one with the most room.
+    pub runner_id: Option<String>,
+    /// `pi` unless said otherwise.
+    pub harness: Option<String>,
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub thinking_level: Option<String>,
+    /// Extensions of the harness to load, as paths on the machine.
+    pub extensions: Option<Vec<String>>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct SwitchSession {
+    pub session_id: String,
+    /// Ours: send a `session_resync` event after the answer, for a client that was away.
+    pub resync: Option<bool>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct LoadSession {
+    pub session_path: String,
+    pub session_id: Option<String>,
+    /// Ours: the machine that has the file.
+    pub runner_id: Option<String>,
+    /// Ours: extensions of the harness to load, as paths on the machine.
+    pub extensions: Option<Vec<String>>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct GetCommandHistory {
+    pub session_id_filter: Option<String>,
+    pub command_id: Option<String>,
+    /// Unix milliseconds.
+    pub from_timestamp: Option<i64>,
+    pub to_timestamp: Option<i64>,
+    pub limit: Option<u64>,
+}
+
+/// An image in pi's own form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageContent {
+    /// `image`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Base64.
+    pub data: String,
+    pub mime_type: String,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct Prompt {
+    pub session_id: String,
+    pub message: String,
+    pub images: Option<Vec<ImageContent>>,
+    /// What to do while the agent works; without it the message is read after the turn.
+    pub streaming_behavior: Option<StreamingBehavior>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum StreamingBehavior {
+    Steer,
+    FollowUp,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct Steer {
+    pub session_id: String,
+    pub message: String,
+    pub images: Option<Vec<ImageContent>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetModel {
+    pub session_id: String,
+    pub provider: String,
+    pub model_id: String,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct CycleModel {
+    pub session_id: String,
+    pub direction: Option<crate::command::Direction>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetThinkingLevel {
+    pub session_id: String,
+    /// `off` (or `none`), `minimal`, `low`, `medium`, `high`, `xhigh`.
+    pub level: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetSessionName {
+    pub session_id: String,
+    pub name: String,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct Compact {
+    pub session_id: String,
+    pub custom_instructions: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetEnabled {
+    pub session_id: String,
+    pub enabled: bool,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct Bash {
+    pub session_id: String,
+    pub command: String,
+    pub exclude_from_context: Option<bool>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct ExportHtml {
+    pub session_id: String,
+    /// Within the session's directory.
+    pub output_path: Option<String>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct NewSession {
+    pub session_id: String,
+    pub parent_session: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SwitchSessionFile {
+    pub session_id: String,
+    pub session_path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fork {
+    pub session_id: String,
+    pub entry_id: String,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct NavigateTree {
+    pub session_id: String,
+    pub target_id: String,
+    pub options: Option<NavigateOptions>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct NavigateOptions {
+    pub summarize: Option<bool>,
+    pub custom_instructions: Option<String>,
+    pub replace_instructions: Option<bool>,
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtensionUiResponse {
+    pub session_id: String,
+    pub request_id: String,
+    pub response: UiResponse,
+}
+
+/// An answer to a dialog.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(tag = "method", rename_all = "lowercase")]
+pub enum UiResponse {
+    Select {
+        value: String,
+    },
+    Confirm {
+        confirmed: bool,
+    },
+    Input {
+        value: String,
+    },
+    Editor {
+        value: String,
+    },
+    Interview {
+        #[ts(type = "Record<string, unknown>")]
+        responses: BTreeMap<String, Value>,
+    },
+    /// The person dismissed it.
+    Cancelled {},
+}

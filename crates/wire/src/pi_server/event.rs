@@ -1,0 +1,173 @@
+//! What the server says: responses, lifecycle, sessions that come and go, events of agents.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ts_rs::TS;
+
+use super::data::SessionInfo;
+
+/// One frame from the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[ts(rename = "ServerMessage")]
+pub enum ServerMessage {
+    Response(Response),
+    /// First on every connection.
+    ServerReady {
+        data: ServerReady,
+    },
+    ServerShutdown {
+        data: ServerShutdown,
+    },
+    SessionCreated {
+        data: SessionAnnounced,
+    },
+    SessionDeleted {
+        data: SessionRemoved,
+    },
+    CommandAccepted {
+        data: CommandAccepted,
+    },
+    CommandStarted {
+        data: CommandAccepted,
+    },
+    CommandFinished {
+        data: CommandFinished,
+    },
+    /// Ours: messages of the kinds above (not responses) were dropped because this client did not read them.
+    LifecycleGap {
+        data: LifecycleGap,
+    },
+    Event(SessionEvent),
+}
+
+/// The answer to a command, exactly one for each.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct Response {
+    #[ts(optional, type = "string")]
+    pub id: Option<Value>,
+    pub command: String,
+    pub success: bool,
+    #[ts(optional, type = "unknown")]
+    pub data: Option<Value>,
+    pub error: Option<String>,
+    pub session_version: Option<u64>,
+    pub replayed: Option<bool>,
+    pub timed_out: Option<bool>,
+    /// Ours: nobody can know whether the command took effect, because a process died in the middle of it.
+    pub indeterminate: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerReady {
+    pub server_version: String,
+    pub protocol_version: String,
+    pub transports: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerShutdown {
+    pub reason: String,
+    pub timeout_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionAnnounced {
+    pub session_id: String,
+    pub session_info: SessionInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRemoved {
+    pub session_id: String,
+}
+
+/// Of `command_accepted` and `command_started`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct CommandAccepted {
+    /// The command's `id`, or `anon:…` for one that has none.
+    pub command_id: String,
+    pub command_type: String,
+    pub session_id: Option<String>,
+    pub depends_on: Vec<String>,
+    pub if_session_version: Option<u64>,
+    /// Shown to the command's own principal only.
+    pub idempotency_key: Option<String>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[ts(optional_fields)]
+pub struct CommandFinished {
+    #[serde(flatten)]
+    #[ts(flatten)]
+    pub command: CommandAccepted,
+    pub success: bool,
+    pub error: Option<String>,
+    pub session_version: Option<u64>,
+    pub replayed: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LifecycleGap {
+    pub missed: u64,
+}
+
+/// An event of a session this connection has switched to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionEvent {
+    pub session_id: String,
+    /// In pi's own form; [`FaceEvent`] for those that are the server's.
+    #[ts(type = "{ type: string, [key: string]: unknown }")]
+    pub event: Value,
+}
+
+/// Events of a session that the server makes itself.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[ts(optional_fields)]
+pub enum FaceEvent {
+    /// A question for a person.
+    ExtensionUiRequest {
+        request_id: String,
+        /// `select`, `confirm`, `input`, `editor`, `interview`.
+        method: String,
+        title: String,
+        options: Option<Vec<String>>,
+        message: Option<String>,
+        placeholder: Option<String>,
+        prefill: Option<String>,
+        questions: Option<Vec<crate::input::InterviewQuestion>>,
+        /// Milliseconds.
+        timeout: Option<u64>,
+    },
+    /// Ours: a question has an answer, or will never have one; dialogs for it can go.
+    ExtensionUiResolved { request_id: String, outcome: crate::input::InputOutcome },
+    /// Ours: this client did not read fast enough and events were dropped. A `session_resync` follows.
+    EventGap { missed: u64 },
+    /// Ours: how the session stands now. Messages are read with `get_messages`.
+    SessionResync {
+        session_info: SessionInfo,
+        /// The answer being generated so far, in pi's form; null when there is none.
+        #[ts(type = "unknown")]
+        message: Value,
+        /// Open questions; each is an `extension_ui_request`.
+        #[ts(type = "FaceEvent[]")]
+        pending_requests: Vec<Value>,
+    },
+}
