@@ -65,7 +65,9 @@ async fn serve(stream: TcpStream, clients: Clients) -> Outcome<()> {
                 let _ = client.send(frame.clone()).await;
             }
         }
-        let answer = format!(r#"{{"type":"response","id":"{id}","command":"get_state","success":true,"data":"{data}"}}"#);
+        let answer = format!(
+            r#"{{"type":"response","id":"{id}","command":"get_state","success":true,"data":"{data}"}}"#
+        );
         if sender.send(answer.into()).await.is_err() {
             return Ok(());
         }

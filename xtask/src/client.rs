@@ -12,7 +12,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     let directory = root().join("clients/typescript");
     for path in [node.clone(), directory.join("node_modules/typescript/bin/tsc")] {
         if !path.is_file() {
-            let advice = "run tests/agents/install.sh and clients/typescript/install.sh (`make test` does both)";
+            let advice =
+                "run tests/agents/install.sh and clients/typescript/install.sh (`make test` does both)";
             return Err(Failure::new(format!("{} is missing", path.display()), advice));
         }
     }

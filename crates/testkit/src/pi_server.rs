@@ -161,7 +161,9 @@ impl PiClient {
     /// The events of a session from frame `from` up to `agent_settled`.
     pub async fn settled(&mut self, from: usize, session_id: &str) -> Vec<Value> {
         let is_end = |frame: &Value| {
-            frame["type"] == "event" && frame["sessionId"] == session_id && frame["event"]["type"] == "agent_settled"
+            frame["type"] == "event"
+                && frame["sessionId"] == session_id
+                && frame["event"]["type"] == "agent_settled"
         };
         let at = self.find(from, "agent_settled", is_end).await;
         let own = |frame: &Value| frame["type"] == "event" && frame["sessionId"] == session_id;
@@ -181,11 +183,17 @@ impl PiClient {
 
     /// The next event of this kind of any followed session.
     pub async fn wait_event(&mut self, kind: &str) -> Value {
-        self.wait_for(kind, |frame| frame["type"] == "event" && frame["event"]["type"] == kind).await["event"].clone()
+        self.wait_for(kind, |frame| frame["type"] == "event" && frame["event"]["type"] == kind).await["event"]
+            .clone()
     }
 
     /// The first frame from number `from` on that satisfies the condition, and when it came.
-    pub async fn since(&mut self, from: usize, what: &str, condition: impl Fn(&Value) -> bool) -> (Instant, Value) {
+    pub async fn since(
+        &mut self,
+        from: usize,
+        what: &str,
+        condition: impl Fn(&Value) -> bool,
+    ) -> (Instant, Value) {
         let at = self.find(from, what, condition).await;
         self.frames[at].clone()
     }
@@ -197,10 +205,14 @@ impl PiClient {
             let kind = frame["type"].as_str().unwrap_or_default();
             match kind {
                 "response" if frame["id"] == *id => Some("response".to_owned()),
-                "command_finished" if frame["data"]["commandId"] == *id && frame["data"]["replayed"] == true => {
+                "command_finished"
+                    if frame["data"]["commandId"] == *id && frame["data"]["replayed"] == true =>
+                {
                     Some("replayed".to_owned())
                 }
-                "command_accepted" | "command_started" | "command_finished" if frame["data"]["commandId"] == *id => {
+                "command_accepted" | "command_started" | "command_finished"
+                    if frame["data"]["commandId"] == *id =>
+                {
                     kind.strip_prefix("command_").map(str::to_owned)
                 }
                 _ => None,

@@ -13,7 +13,8 @@ pub(crate) fn main(arguments: &[String]) {
     }
     let named = arguments.iter().position(|argument| argument == "--session-id");
     let session_id = named.and_then(|at| arguments.get(at + 1)).cloned().unwrap_or_default();
-    let mut agent = Agent { session_id, is_working: false, queue: Vec::new(), time: start_time(), held: None };
+    let mut agent =
+        Agent { session_id, is_working: false, queue: Vec::new(), time: start_time(), held: None };
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = line.map_err(|_| ()).and_then(|line| serde_json::from_str(&line).map_err(|_| ()))
         else {
@@ -116,8 +117,10 @@ impl Agent {
             "ask" => say(&json!({"type": "extension_ui_request", "id": "q1", "method": "confirm",
                 "title": "Sure?", "message": "Really?"})),
             "fail" => {
-                self.message(&json!({"role": "assistant", "stopReason": "error", "errorMessage": "overloaded",
-                    "provider": "acme", "model": "m1", "content": []}));
+                self.message(
+                    &json!({"role": "assistant", "stopReason": "error", "errorMessage": "overloaded",
+                    "provider": "acme", "model": "m1", "content": []}),
+                );
                 self.settle();
             }
             _ => {

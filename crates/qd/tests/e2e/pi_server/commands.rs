@@ -48,8 +48,10 @@ async fn every_read_of_a_pi_session_has_the_documented_shape() {
 async fn every_change_of_a_pi_session_works_and_counts() {
     let (qd, mut client, _llm) = pi().await;
     let session = pi_session(&qd, &mut client).await;
-    client.turn(&session, "@@text text=\"one\"").await;
-    client.turn(&session, "@@text text=\"two\"").await;
+    // Long enough that there is something to compact.
+    let long = "word ".repeat(400);
+    client.turn(&session, &format!("@@text text=\"one\"\n{long}")).await;
+    client.turn(&session, &format!("@@text text=\"two\"\n{long}")).await;
     let start = client.ok(on(&session, "get_state")).await["sessionVersion"].as_u64().unwrap();
     let with = |kind: &str, more: Value| {
         let mut command = on(&session, kind);

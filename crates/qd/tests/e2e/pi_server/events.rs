@@ -117,7 +117,7 @@ async fn sessions_of_one_face_are_there_on_the_other() {
     let session = demo_session(&mut client).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     client.ok(prompt(&session, "hello")).await;
-    mux.wait_event("message.end").await;
+    mux.wait_event("stream.message_end").await;
 }
 
 #[tokio::test]

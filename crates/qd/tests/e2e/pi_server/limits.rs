@@ -60,7 +60,7 @@ async fn big_and_broken_frames_are_answered_and_the_connection_stays() {
         ("{}", "Validation failed: type: Command must have a string 'type' field"),
         (
             "{\"type\":\"nonsense\",\"id\":7}",
-            "Validation failed: type: Unknown command type 'nonsense'; id: Must be a non-empty string if provided",
+            "Validation failed: id: Must be a non-empty string if provided; type: Unknown command type 'nonsense'",
         ),
     ] {
         client.send_text(text).await;

@@ -1,10 +1,13 @@
 //! Starts a pi process for a session.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+
+use qd_core::ids::plain_session_name;
 
 use super::files::Claim;
 use super::handle::Place;
@@ -155,8 +158,26 @@ fn conversation(
     }
     match &request.config.continue_session {
         Some(named) => find_session(named, &runner.pi_user_dir, sessions).map(Conversation::Named),
-        None => Ok(Conversation::New(request.session_id.clone())),
+        None => free_id(&request.session_id, sessions).map(Conversation::New),
     }
+}
+
+/// Our id for pi to use. A deleted session leaves its file behind, and pi would go on with that one under the same id.
+fn free_id(session_id: &str, sessions: &Path) -> Result<String, String> {
+    let name = plain_session_name(session_id);
+    let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
+    let taken: HashSet<String> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let file = entry.file_name().into_string().ok()?;
+            let (_, id) = file.strip_suffix(".jsonl")?.split_once('_')?;
+            id.starts_with(&*name).then(|| id.to_owned())
+        })
+        .collect();
+    let is_free = |id: &String| !taken.contains(id);
+    let mut names =
+        std::iter::once(name.clone().into_owned()).chain((2_u64..).map(|number| format!("{name}-{number}")));
+    names.find(is_free).ok_or_else(|| format!("There is no free name for '{session_id}'"))
 }
 
 /// A session file by path, or by pi's own session id. pi itself would silently start an empty one.

@@ -197,6 +197,7 @@ impl Actor<'_> {
         }
         let (session, request_id) = self.state.chance.borrow_mut().pick(&open).clone();
         let params = InputResponseParams {
+            responses: None,
             request_id: request_id.clone(),
             value: Some("green".to_owned()),
             confirmed: None,
