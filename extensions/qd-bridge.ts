@@ -9,10 +9,13 @@
  *                          It is also the sign that the bridge runs
  *   command `/qd-navigate` `{"id":…,"targetId":…,"options":{…}}` moves in the session tree;
  *   status `qd_navigated`  `{"id":…,"result":{cancelled,aborted?,editorText?}}` or `{"id":…,"error":…}` is its result
+ *   status `qd_moved`      the entry pi is at now in the session tree, whoever moved it
+ *   the title              of a dialog that begins with U+0001 `qd:asked:` says that this bridge waits for the answer
  *   `editor` dialogs       whose text begins with U+0001 `qd:interview:` are interviews: the questions follow as JSON,
  *                          and the answer is the JSON object of the answers
- *   the answer             U+0001 `qd:timed-out` to any dialog means that nobody answered in time; the extension that
- *                          asked gets an error
+ *   the answer             U+0001 `qd:timed-out` to such a dialog, or to an interview, means that nobody answered in
+ *                          time; the extension that asked gets an error. No other dialog may be answered so: to pi it
+ *                          would be an answer, and to a `confirm` even a yes
  *
  * For other extensions it sets `globalThis.quarterdeck` (see docs/extensions.md). With `QD_UI_TIMEOUT_ERRORS=1` a
  * dialog whose own `timeout` passes is an error too, and `QD_UI_TIMEOUT_MS` is how long `qd` keeps any dialog open.
@@ -27,7 +30,9 @@ const MODEL_KEY = "qd_model";
 const TOOLS_KEY = "qd_tools";
 const NAVIGATED_KEY = "qd_navigated";
 const NAVIGATE_COMMAND = "qd-navigate";
+const MOVED_KEY = "qd_moved";
 const TIMED_OUT = "\u0001qd:timed-out";
+const ASKED = "\u0001qd:asked:";
 const INTERVIEW = "\u0001qd:interview:";
 
 type Ui = ExtensionContext["ui"];
@@ -79,30 +84,59 @@ async function ask<T>(own: number | undefined, dialog: () => Promise<T>): Promis
   }
 }
 
-/** All extensions share these methods, so wrapping them once is enough. */
+/**
+ * All extensions share these methods, so wrapping them once is enough. Each marks what it asks: if one could not be
+ * wrapped, the runner sees that by the missing mark and does not answer it in words only a wrapper understands.
+ */
 function adopt(ui: Ui): void {
   if (wrapped.has(ui)) return;
-  wrapped.add(ui);
   editor = ui.editor.bind(ui);
   for (const name of ["select", "confirm", "input", "editor"] as const) {
     const dialog = ui[name] as (...args: unknown[]) => Promise<unknown>;
     const wrapper = (...args: unknown[]) => {
-      const options = args[2] as { timeout?: number } | undefined;
-      return ask(options?.timeout || undefined, () => dialog.apply(ui, args));
+      const [title, ...rest] = args;
+      const options = rest[1] as { timeout?: number } | undefined;
+      // A title that is no text, or is marked already, stays as it is.
+      const marked = typeof title === "string" && !title.startsWith(ASKED) ? ASKED + title : title;
+      return ask(options?.timeout || undefined, () => dialog.call(ui, marked, ...rest));
     };
     (ui as unknown as Record<string, unknown>)[name] = wrapper;
   }
+  wrapped.add(ui);
+}
+
+const text = (value: unknown) => (value === undefined || value === null ? undefined : String(value));
+
+/** What the runner can read, whatever an extension has written. */
+function readable(question: Question): Question {
+  const { id, type, options, required, default: value } = question;
+  return {
+    id,
+    type: text(type) as Question["type"],
+    question: text(question.question),
+    options: Array.isArray(options) ? options.map(String) : undefined,
+    required: required === undefined ? undefined : Boolean(required),
+    placeholder: text(question.placeholder),
+    default: value,
+  };
+}
+
+/** A time that timers understand: whole milliseconds, or none. */
+function milliseconds(timeout: unknown): number | undefined {
+  const number = Number(timeout);
+  return number > 0 ? Math.min(Math.max(Math.round(number), 1), 2 ** 31 - 1) : undefined;
 }
 
 /** Asks several questions at once. The answers by the questions' ids, or nothing when a person would rather not. */
 async function interview(form: Interview): Promise<Record<string, unknown> | undefined> {
   const show = editor;
   if (!show) throw new Error("There is nobody to ask yet; ask in a handler of an event or a command");
-  const { title, questions, timeout } = form;
+  const { title, questions } = form;
+  const timeout = milliseconds(form.timeout);
   if (!Array.isArray(questions) || questions.some((question) => typeof question?.id !== "string")) {
     throw new TypeError("interview: 'questions' must be a list, and each question must have an 'id'");
   }
-  const prefill = INTERVIEW + JSON.stringify({ questions, timeout });
+  const prefill = INTERVIEW + JSON.stringify({ questions: questions.map(readable), timeout });
   let timer: ReturnType<typeof setTimeout> | undefined;
   const dialog = () => {
     const answer = show(String(title), prefill);
@@ -114,7 +148,7 @@ async function interview(form: Interview): Promise<Record<string, unknown> | und
     return Promise.race([answer, over]);
   };
   try {
-    const answer = await ask(timeout || undefined, dialog);
+    const answer = await ask(timeout, dialog);
     return answer === undefined ? undefined : (JSON.parse(answer) as Record<string, unknown>);
   } finally {
     clearTimeout(timer);
@@ -260,6 +294,9 @@ export default function qdBridge(pi: ExtensionAPI) {
       navigation = event.signal;
     }),
   );
+
+  // Also when another extension has moved: nothing else tells.
+  pi.on("session_tree", (event, ctx) => safely(() => ctx.ui.setStatus(MOVED_KEY, String(event.newLeafId))));
 
   pi.registerCommand(NAVIGATE_COMMAND, {
     description: "internal to Quarterdeck",

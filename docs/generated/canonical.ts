@@ -673,7 +673,11 @@ continue_session?: string, thinking_level?: string,
  */
 extensions?: Array<string>, title?: string, };
 
-export type SessionCreateParams = { config: SessionConfig, };
+export type SessionCreateParams = { config: SessionConfig,
+/**
+ * Only tells whether such a session could be created; nothing is.
+ */
+check_only?: boolean, };
 
 export type SessionCreatedData = { session_id: string, resume: Resume,
 /**

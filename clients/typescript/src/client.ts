@@ -2,101 +2,91 @@
  * One client of a pi-server: typed commands, each of which runs at most once whatever the network does.
  *
  * Every command has an `id` that nobody else uses, and every mutation the same as `idempotencyKey`. What has no answer
- * when the connection is lost is sent again, in the old order, on the next one: the server replays what ran and runs
- * what did not. What the server refused without a trace (rate limit, busy, stopping) is sent again after a pause.
+ * when the connection is lost is sent again on the next one: the server replays what ran and runs what did not. What the
+ * server refused without a trace (rate limit, busy, stopping) is sent again after a pause.
  */
-import { ConnectionError, IncompatibleError, errorOf, isPassing } from "./errors.ts";
+import {
+  CommandError,
+  ConnectionError,
+  IncompatibleError,
+  TooLargeError,
+  errorOf,
+  isPassing,
+  isSessionGone,
+} from "./errors.ts";
 import { SessionFollower } from "./follower.ts";
 import {
   COMMANDS,
   type CommandData,
   type CommandFields,
-  type Envelope,
+  type CommandFinished,
   type Response,
   type ServerMessage,
   type ServerReady,
   type SessionEvent,
 } from "./generated/pi-server.ts";
+import type { Answer, ClientOptions, SendOptions } from "./options.ts";
+import { Outbox } from "./outbox.ts";
+import { callBack, pause, sleep } from "./pause.ts";
 import { webSocketTransport, type Transport, type TransportFactory } from "./transport.ts";
+import { Versions } from "./versions.ts";
 
-/** Waits between attempts to connect, and after passing refusals: doubled up to the last, with jitter. */
-const PAUSE_FIRST_MS = 100;
-const PAUSE_MAX_MS = 5_000;
+/** What a server takes unless its setting `pi_message_bytes_max` says otherwise. */
+const MESSAGE_BYTES_MAX = 10 * 1024 * 1024;
 
-/** The server refuses more than 100 unanswered commands of one connection; the rest wait here. */
-const UNANSWERED_MAX = 64;
+/** See `ClientOptions.silenceMs`. */
+const SILENCE_MS = 30_000;
 
-export interface ClientOptions {
-  /** `ws://127.0.0.1:3141`, or the hub's address with `/ws/pi`. */
-  url?: string;
-  token?: string;
-  /** Instead of `url`: another way to the server, for example `stdioTransport()`. */
-  transport?: TransportFactory;
-  /** Connect again when the connection is lost; true unless said otherwise. */
-  reconnect?: boolean;
-  /** Called with everything that is no response: lifecycle, sessions, events. */
-  onMessage?: (message: ServerMessage) => void;
-  /** Called when the connection comes and goes. */
-  onConnection?: (state: "connected" | "disconnected", reason?: string) => void;
-}
+/** See `ClientOptions.resendsMax`. */
+const RESENDS_MAX = 30;
 
-export type SendOptions = Envelope & {
-  /** Gives up waiting; the command may still run. */
-  signal?: AbortSignal;
-};
+/** The longest pause between connections that are lost because of a command: it shall be found out soon. */
+const SUSPICION_PAUSE_MS = 500;
 
-/** A successful answer. */
-export interface Answer<K extends keyof CommandData> {
-  data: CommandData[K];
-  sessionVersion?: number;
-  /** The outcome is of an earlier attempt of this very command. */
-  replayed: boolean;
-  id: string;
-}
-
-interface Waiting {
-  id: string;
-  text: string;
-  resolve: (response: Response) => void;
-  reject: (error: Error) => void;
-  isSent: boolean;
-  /** Passing refusals so far. */
-  refusals: number;
-  /** Not to be sent before this moment. */
-  notBefore: number;
-}
+/** Costs the server almost nothing and has an answer on every server. */
+const PROBE = JSON.stringify({ type: "health_check" });
 
 export class PiServerClient {
   /** What the server said of itself on the newest connection. */
   serverReady: ServerReady | undefined;
-  /** The newest version seen of each session. */
-  readonly versions = new Map<string, number>();
 
   readonly #options: ClientOptions;
   readonly #factory: TransportFactory;
-  /** In the order of sending; answered ones leave. */
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #outbox: Outbox;
+  readonly #versions = new Versions();
   readonly #followers = new Map<string, SessionFollower>();
   #transport: Transport | undefined;
   #isReady = false;
   #closed: Error | undefined;
   #attempts = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #ready = Promise.withResolvers<void>();
+  #ready = unheard();
+  #bytesMax: number;
+  /** Ends with the connection. */
+  #connection = new AbortController();
+  #lastMessageAt = 0;
+  #isProbed = false;
 
   constructor(options: ClientOptions) {
     this.#options = options;
+    this.#bytesMax = options.messageBytesMax ?? MESSAGE_BYTES_MAX;
+    this.#outbox = new Outbox((text) => this.#transport?.send(text), options.resendsMax ?? RESENDS_MAX);
     if (options.transport) this.#factory = options.transport;
     else if (options.url !== undefined) this.#factory = webSocketTransport(options.url, options.token);
     else throw new TypeError("A client needs a url or a transport");
-    // Nobody may be waiting when it fails; who waits sees it.
-    this.#ready.promise.catch(() => {});
   }
 
-  /** Connects and waits for `server_ready`. Sending does it too. */
+  /** The newest version seen of each session. */
+  get versions(): ReadonlyMap<string, number> {
+    return this.#versions.newest;
+  }
+
+  /** Connects and waits for `server_ready`; rejects when that fails (see `keepTrying`). Sending connects too. */
   async connect(): Promise<ServerReady> {
+    if (this.#closed) throw this.#closed;
+    const ready = this.#ready.promise;
     this.#open();
-    await this.#ready.promise;
+    await ready;
     if (!this.serverReady) throw new ConnectionError("The server never said that it is ready");
     return this.serverReady;
   }
@@ -110,7 +100,11 @@ export class PiServerClient {
     return (await this.send(type, fields, options)).data;
   }
 
-  /** The same with version and identity. */
+  /**
+   * The same with version and identity. Commands of one session are sent in the order of these calls, but reads and what
+   * steers the agent may pass those that the server refused for a while, and lanes of the server run side by side: a
+   * command that builds on another names it in `dependsOn`, or waits for its answer.
+   */
   async send<K extends keyof CommandFields & keyof CommandData>(
     type: K,
     fields: CommandFields[K],
@@ -120,36 +114,39 @@ export class PiServerClient {
     const id = envelope.id ?? crypto.randomUUID();
     const key = envelope.idempotencyKey ?? (COMMANDS[type].mutating ? id : undefined);
     const command = { type, ...fields, ...envelope, id, ...(key === undefined ? {} : { idempotencyKey: key }) };
-    const response = await this.#deliver(id, JSON.stringify(command), signal);
     const sessionId = (fields as { sessionId?: string }).sessionId;
-    if (sessionId !== undefined && response.sessionVersion !== undefined) {
-      this.versions.set(sessionId, response.sessionVersion);
-    }
+    const response = await this.#deliver({ id, type, sessionId: sessionId ?? "", text: JSON.stringify(command) }, signal);
+    if (sessionId !== undefined) this.#versions.see(sessionId, response);
     if (!response.success) throw errorOf(response);
     const answer: Answer<K> = { data: response.data as CommandData[K], replayed: response.replayed ?? false, id };
     if (response.sessionVersion !== undefined) answer.sessionVersion = response.sessionVersion;
     return answer;
   }
 
-  /** Follows a session: its conversation and its events, through every reconnect. */
+  /**
+   * Follows a session: its conversation and its events, through every reconnect. Settles when it was read; a refusal
+   * until then rejects, and later ones are tried again until the session is gone.
+   */
   async follow(sessionId: string): Promise<SessionFollower> {
-    const known = this.#followers.get(sessionId);
-    if (known) return known;
-    const follower = new SessionFollower(this, sessionId);
-    this.#followers.set(sessionId, follower);
-    try {
-      await this.call("switch_session", { sessionId, resync: true });
-      await follower.ready;
-    } catch (error) {
-      this.#followers.delete(sessionId);
-      throw error;
+    if (this.#closed) throw this.#closed;
+    let follower = this.#followers.get(sessionId);
+    if (!follower) {
+      follower = new SessionFollower(this, sessionId);
+      this.#followers.set(sessionId, follower);
+      this.#open();
+      if (this.#isReady) void this.#attach(follower);
     }
+    await follower.ready;
     return follower;
   }
 
-  /** Stops following. The server has no such command, so the events still come and are dropped here. */
+  /**
+   * Stops following; a `follow` that still waits rejects. The server has no such command, so the events still come and
+   * are dropped here.
+   */
   unfollow(sessionId: string): void {
-    this.#followers.delete(sessionId);
+    const follower = this.#followers.get(sessionId);
+    if (follower) this.drop(follower, new ConnectionError(`Session ${sessionId} is no longer followed`));
   }
 
   /** Ends the connection; commands without an answer fail. */
@@ -157,47 +154,90 @@ export class PiServerClient {
     this.#end(new ConnectionError("The client was closed"));
   }
 
-  #deliver(id: string, text: string, signal?: AbortSignal): Promise<Response> {
-    if (this.#closed) return Promise.reject(this.#closed);
-    if (this.#waiting.has(id)) return Promise.reject(new TypeError(`The id ${id} is in use`));
+  /** @internal */
+  drop(follower: SessionFollower, error: Error): void {
+    if (this.#followers.get(follower.sessionId) === follower) this.#followers.delete(follower.sessionId);
+    follower.ended(error);
+  }
+
+  async #deliver(
+    command: { id: string; type: keyof CommandFields; sessionId: string; text: string },
+    signal?: AbortSignal,
+  ): Promise<Response> {
+    if (this.#closed) throw this.#closed;
+    if (this.#outbox.has(command.id)) throw new TypeError(`The id ${command.id} is in use`);
     signal?.throwIfAborted();
+    const bytes = new TextEncoder().encode(command.text).length;
+    if (bytes > this.#bytesMax) throw new TooLargeError(bytes, this.#bytesMax);
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
-    this.#waiting.set(id, { id, text, resolve, reject, isSent: false, refusals: 0, notBefore: 0 });
-    signal?.addEventListener(
-      "abort",
-      () => {
-        if (this.#waiting.delete(id)) reject(signal.reason);
-      },
-      { once: true },
-    );
+    const abort = () => {
+      if (this.#outbox.remove(command.id)) reject(signal?.reason);
+    };
+    signal?.addEventListener("abort", abort);
     this.#open();
-    this.#pump();
-    return promise;
+    this.#outbox.put({ ...command, bytes }, resolve, reject);
+    try {
+      return await promise;
+    } finally {
+      signal?.removeEventListener("abort", abort);
+    }
   }
 
   #open(): void {
     if (this.#transport || this.#closed || this.#timer) return;
-    const own: { transport?: Transport } = {};
-    const isCurrent = () => own.transport !== undefined && own.transport === this.#transport;
-    own.transport = this.#factory({
-      opened: () => {},
-      message: (text) => {
-        if (isCurrent()) this.#message(text);
-      },
-      closed: (reason) => {
-        if (isCurrent()) this.#lost(reason);
-      },
-    });
-    this.#transport = own.transport;
+    const connection = new AbortController();
+    this.#connection = connection;
+    this.#lastMessageAt = Date.now();
+    this.#isProbed = false;
+    const isCurrent = () => this.#connection === connection && !connection.signal.aborted;
+    const closed = (reason: string) => {
+      if (isCurrent()) this.#lost(reason);
+    };
+    try {
+      const transport = this.#factory({
+        opened: () => {},
+        message: (text) => {
+          if (isCurrent()) this.#message(text);
+        },
+        // Never before this function is over: it may come while the transport is made.
+        closed: (reason) => queueMicrotask(() => closed(reason)),
+      });
+      this.#transport = transport;
+    } catch (error) {
+      this.#transport = { send: () => {}, close: () => {} };
+      queueMicrotask(() => closed(error instanceof Error ? error.message : String(error)));
+    }
+    void this.#listen(connection.signal);
+  }
+
+  /** Notices a connection that is open on this side only. */
+  async #listen(signal: AbortSignal): Promise<void> {
+    const silence = this.#options.silenceMs ?? SILENCE_MS;
+    while (silence > 0 && !signal.aborted) {
+      await sleep(Math.max(1, this.#lastMessageAt + silence - Date.now()), signal);
+      if (signal.aborted) return;
+      if (Date.now() < this.#lastMessageAt + silence) continue;
+      // From here on the time for the answer runs.
+      this.#lastMessageAt = Date.now();
+      const isWanted = !this.#isReady || this.#outbox.size > 0 || this.#followers.size > 0;
+      if (!isWanted) continue;
+      if (this.#isProbed || !this.#isReady) {
+        this.#lost(`the server said nothing for ${this.#isReady ? 2 * silence : silence} ms`);
+        return;
+      }
+      this.#isProbed = true;
+      this.#transport?.send(PROBE);
+    }
   }
 
   #message(text: string): void {
+    this.#lastMessageAt = Date.now();
+    this.#isProbed = false;
     let message: ServerMessage;
     try {
       message = JSON.parse(text) as ServerMessage;
     } catch {
-      // Not a message of this protocol: the connection is of no use.
-      this.#transport?.close();
+      this.#lost("the server sent something that is not JSON: check that the address is a pi-server's");
       return;
     }
     switch (message.type) {
@@ -207,23 +247,32 @@ export class PiServerClient {
       case "server_ready":
         this.#greeted(message.data);
         break;
-      case "command_finished": {
-        const { sessionId, sessionVersion } = message.data;
-        if (sessionId !== undefined && sessionVersion !== undefined) this.versions.set(sessionId, sessionVersion);
+      case "command_finished":
+        this.#finished(message.data);
+        break;
+      case "session_deleted": {
+        const { sessionId } = message.data;
+        this.#versions.forget(sessionId);
+        const follower = this.#followers.get(sessionId);
+        if (follower) this.drop(follower, new ConnectionError(`Session ${sessionId} was deleted`));
         break;
       }
-      case "session_deleted":
-        this.versions.delete(message.data.sessionId);
-        this.#followers.get(message.data.sessionId)?.ended();
-        this.#followers.delete(message.data.sessionId);
-        break;
       case "event":
         this.#followers.get(message.sessionId)?.event((message as SessionEvent).event);
         break;
       default:
         break;
     }
-    this.#options.onMessage?.(message);
+    callBack(this.#options.onMessage, message);
+  }
+
+  #finished(finished: CommandFinished): void {
+    const { sessionId, commandType, success, replayed } = finished;
+    if (sessionId === undefined) return;
+    // A session that is made anew counts from the beginning.
+    const isNew = success && !replayed && ["create_session", "load_session"].includes(commandType);
+    if (isNew) this.#versions.forget(sessionId);
+    this.#versions.see(sessionId, finished);
   }
 
   #greeted(ready: ServerReady): void {
@@ -234,77 +283,77 @@ export class PiServerClient {
     this.serverReady = ready;
     this.#isReady = true;
     this.#attempts = 0;
+    this.#versions.connected();
     this.#ready.resolve();
-    this.#options.onConnection?.("connected");
-    // First what was under way, in its old order; then everything is followed again.
-    this.#pump();
-    for (const [sessionId, follower] of this.#followers) {
-      if (follower.isLost) void this.#followAgain(sessionId, follower);
-    }
+    // First what was under way; then everything is followed again.
+    this.#outbox.open();
+    for (const follower of [...this.#followers.values()]) void this.#attach(follower);
+    callBack(this.#options.onConnection, "connected");
   }
 
-  async #followAgain(sessionId: string, follower: SessionFollower): Promise<void> {
-    try {
-      await this.call("switch_session", { sessionId, resync: true });
-    } catch (error) {
-      if (!(error instanceof ConnectionError)) {
-        this.#followers.delete(sessionId);
-        follower.ended();
+  /** Asks for a session's events on this connection until the server agrees, the connection ends or the session is gone. */
+  async #attach(follower: SessionFollower): Promise<void> {
+    const { sessionId } = follower;
+    const { signal } = this.#connection;
+    for (let attempt = 1; !signal.aborted && !follower.isEnded; attempt += 1) {
+      try {
+        // A new command each time: a replayed one would not make this connection hear anything.
+        await this.call("switch_session", { sessionId, resync: true }, { signal });
+        return;
+      } catch (error) {
+        if (signal.aborted || follower.isEnded) return;
+        if (isSessionGone(error, sessionId) || (!follower.isReady && error instanceof CommandError)) {
+          this.drop(follower, error as Error);
+          return;
+        }
       }
+      await sleep(pause(attempt), signal);
     }
   }
 
   #response(response: Response): void {
-    const id = response.id;
-    const waiting = id === undefined ? undefined : this.#waiting.get(id);
-    if (!waiting) return;
-    if (isPassing(response)) {
-      waiting.isSent = false;
-      waiting.refusals += 1;
-      waiting.notBefore = Date.now() + pause(waiting.refusals);
-      setTimeout(() => this.#pump(), waiting.notBefore - Date.now());
-      return;
-    }
-    this.#waiting.delete(waiting.id);
-    waiting.resolve(response);
-    this.#pump();
-  }
-
-  /** Sends what is due, in order, and no more than the server takes. */
-  #pump(): void {
-    if (!this.#isReady || !this.#transport) return;
-    let unanswered = 0;
-    for (const waiting of this.#waiting.values()) {
-      if (unanswered >= UNANSWERED_MAX) return;
-      unanswered += 1;
-      if (waiting.isSent) continue;
-      // Later ones do not overtake one that has to wait: they may build on it.
-      if (waiting.notBefore > Date.now()) return;
-      waiting.isSent = true;
-      this.#transport.send(waiting.text);
+    // An older server cannot say which command was too large, but how much it takes.
+    const bytesMax = /^Message size \d+ exceeds limit (\d+)$/.exec(response.error ?? "")?.[1];
+    if (!response.success && bytesMax !== undefined) {
+      this.#bytesMax = Math.min(this.#bytesMax, Number(bytesMax));
+      this.#outbox.limit(this.#bytesMax);
+    } else if (isPassing(response)) {
+      this.#outbox.refused(response);
+    } else {
+      this.#outbox.answered(response);
     }
   }
 
   #lost(reason: string): void {
+    const transport = this.#transport;
     const wasReady = this.#isReady;
+    const neverConnected = this.serverReady === undefined && !this.#options.keepTrying;
     this.#transport = undefined;
     this.#isReady = false;
-    for (const waiting of this.#waiting.values()) waiting.isSent = false;
+    this.#connection.abort();
+    transport?.close();
+    this.#outbox.lost();
     for (const follower of this.#followers.values()) follower.lost();
-    if (wasReady) {
-      this.#ready = Promise.withResolvers<void>();
-      this.#ready.promise.catch(() => {});
-      this.#options.onConnection?.("disconnected", reason);
-    }
+    if (wasReady) this.#ready = unheard();
+    const error = new ConnectionError(`${wasReady ? "The connection was lost" : "There is no connection"}: ${reason}`);
     if (this.#options.reconnect === false) {
-      this.#end(new ConnectionError(`The connection was lost: ${reason}`));
-      return;
+      this.#end(error);
+    } else if (neverConnected) {
+      // Whoever tries again finds everything as it was at first.
+      this.#ready.reject(error);
+      this.#ready = unheard();
+      this.#outbox.failAll(error);
+      for (const follower of [...this.#followers.values()]) this.drop(follower, error);
+    } else {
+      this.#attempts += 1;
+      const losses = this.#outbox.worstLosses;
+      const wait = Math.max(pause(this.#attempts), losses > 1 ? pause(losses, SUSPICION_PAUSE_MS) : 0);
+      this.#timer = setTimeout(() => {
+        this.#timer = undefined;
+        this.#open();
+      }, wait);
     }
-    this.#attempts += 1;
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.#open();
-    }, pause(this.#attempts));
+    callBack(this.#options.onConnection, "disconnected", reason);
   }
 
   #end(error: Error): void {
@@ -315,17 +364,19 @@ export class PiServerClient {
     const transport = this.#transport;
     this.#transport = undefined;
     this.#isReady = false;
+    this.#connection.abort();
     transport?.close();
     this.#ready.reject(error);
-    for (const waiting of this.#waiting.values()) waiting.reject(error);
-    this.#waiting.clear();
-    for (const follower of this.#followers.values()) follower.ended();
-    this.#followers.clear();
+    this.#outbox.lost();
+    this.#outbox.failAll(error);
+    for (const follower of [...this.#followers.values()]) this.drop(follower, error);
+    if (transport) callBack(this.#options.onConnection, "disconnected", error.message);
   }
 }
 
-/** Longer each time, and never the same for two clients. */
-function pause(attempt: number): number {
-  const longest = Math.min(PAUSE_MAX_MS, PAUSE_FIRST_MS * 2 ** Math.min(attempt - 1, 16));
-  return longest / 2 + (Math.random() * longest) / 2;
+/** A promise that may reject without anybody waiting; who waits sees it. */
+function unheard(): PromiseWithResolvers<void> {
+  const resolvers = Promise.withResolvers<void>();
+  resolvers.promise.catch(() => {});
+  return resolvers;
 }

@@ -18,7 +18,7 @@ export class TimedOutError extends CommandError {}
 /** The server died in the middle of the command: look at the session before you send it again. */
 export class IndeterminateError extends CommandError {}
 
-/** The connection is closed for good. */
+/** There is no connection, or it was lost for good; a command that was sent may have run. */
 export class ConnectionError extends Error {
   constructor(message: string) {
     super(message);
@@ -32,6 +32,19 @@ export class IncompatibleError extends ConnectionError {
     super(`The server speaks version ${version} of the protocol; this client speaks 1.x`);
     this.name = "IncompatibleError";
   }
+}
+
+/** The command is larger than the server takes; it was not run. */
+export class TooLargeError extends Error {
+  constructor(bytes: number, bytesMax: number) {
+    super(`The command has ${bytes} bytes and the server takes ${bytesMax} (pi_message_bytes_max): send less`);
+    this.name = "TooLargeError";
+  }
+}
+
+/** Whether an error says that the session is not there (any more). */
+export function isSessionGone(error: unknown, sessionId: string): boolean {
+  return error instanceof CommandError && error.message === `Session ${sessionId} not found`;
 }
 
 /** The error of a failed response. */

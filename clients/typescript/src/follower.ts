@@ -1,49 +1,61 @@
 /**
- * One followed session: its messages, the answer being written, its open questions. After a lost connection or a gap it
- * is read anew, so that it always ends equal to `get_messages`.
+ * One followed session: its messages, the answer being written, its open questions. Whenever events do not tell how the
+ * conversation changed (a lost connection, a gap, a compaction, a fork) it is read anew, so that it always ends equal to
+ * `get_messages`.
  */
 import type { PiServerClient } from "./client.ts";
-import { ConnectionError } from "./errors.ts";
+import { CommandError, ConnectionError, isSessionGone } from "./errors.ts";
 import type { FaceEvent, SessionInfo, UiResponse } from "./generated/pi-server.ts";
+import { callBack, pause, sleep } from "./pause.ts";
+import { begin, change, isSame, type AgentMessage } from "./streaming.ts";
 
-/** A message in pi's own form; only what identifies it is named here. */
-export interface AgentMessage {
-  role: string;
-  timestamp?: number;
-  toolCallId?: string;
-  [key: string]: unknown;
-}
+/** More messages than this are not kept while the conversation is read: it is read once more instead. */
+const NEW_MESSAGES_MAX = 1_000;
 
+/**
+ * Events after which the messages are not what was seen: `conversation_changed` says just that; compaction and retry
+ * remove messages.
+ */
+const CHANGES = ["conversation_changed", "compaction_end", "auto_compaction_end", "auto_retry_start"];
+
+const DIALOGS = ["select", "confirm", "input", "editor", "interview"];
+
+type AnyEvent = { type: string; [key: string]: unknown };
+type Resync = Extract<FaceEvent, { type: "session_resync" }>;
 export type UiRequest = Extract<FaceEvent, { type: "extension_ui_request" }>;
 
 export type FollowerUpdate =
   /** An event as it came, folded in already. */
-  | { type: "event"; event: { type: string; [key: string]: unknown } }
-  /** Everything was read anew: throw away what you had. */
+  | { type: "event"; event: AnyEvent }
+  /** The conversation was read anew: throw away what you had. */
   | { type: "resync" }
-  /** The session is gone, or the client is closed. */
+  /** The session is gone or no longer followed, or the client is closed. Nothing comes after it. */
   | { type: "ended" };
 
 export class SessionFollower {
   readonly sessionId: string;
   info: SessionInfo | undefined;
   messages: AgentMessage[] = [];
-  /** The message being generated, in pi's own form. */
-  streaming: unknown = null;
+  /** The answer being written, in pi's own form; the object changes in place as it grows. */
+  streaming: AgentMessage | null = null;
   /** Open questions by `requestId`. */
   readonly questions = new Map<string, UiRequest>();
-  /** Settles when the session was read for the first time. */
+  /** Settles when the session was read for the first time; rejects when that failed. */
   readonly ready: Promise<void>;
-  /** The connection went away since the last look. */
-  isLost = false;
+  /** Events were missed, and what is here is old until the next `resync` update. */
+  isLost = true;
+  /** The session was read at least once. */
+  isReady = false;
+  /** Nothing comes any more. */
+  isEnded = false;
 
   readonly #client: PiServerClient;
   readonly #listeners = new Set<(update: FollowerUpdate) => void>();
   readonly #ready = Promise.withResolvers<void>();
-  /** Events that came while the conversation is read; `undefined` when it is not. */
-  #held: { type: string; [key: string]: unknown }[] | undefined = [];
-  /** Raised with every reading, so that a slow one does not overwrite a newer. */
-  #reading = 0;
+  /** Ends the reading under way; there is at most one, the newest. */
+  #reading: AbortController | undefined;
+  /** Messages that came since the reading began: it may have them or not. */
+  #new: AgentMessage[] = [];
 
   constructor(client: PiServerClient, sessionId: string) {
     this.#client = client;
@@ -64,83 +76,109 @@ export class SessionFollower {
   }
 
   /** @internal */
-  event(event: { type: string; [key: string]: unknown }): void {
-    if (event.type === "session_resync") {
-      void this.#read(event as unknown as Extract<FaceEvent, { type: "session_resync" }>);
-      return;
-    }
+  event(event: AnyEvent): void {
+    if (this.isEnded) return;
     if (event.type === "event_gap") {
-      // What comes until the resync is told by the resync.
-      this.#held = [];
+      // The server sends a resync next.
+      this.lost();
       return;
     }
-    if (this.#held) {
-      this.#held.push(event);
+    if (event.type === "session_resync") {
+      this.#resync(event as unknown as Resync);
+      void this.#read();
       return;
     }
     this.#fold(event);
+    if (CHANGES.includes(event.type) && !this.isLost) void this.#read();
     this.#tell({ type: "event", event });
   }
 
   /** @internal */
   lost(): void {
     this.isLost = true;
-    this.#reading += 1;
-    this.#held = [];
+    this.#reading?.abort();
+    this.#reading = undefined;
   }
 
   /** @internal */
-  ended(): void {
-    this.#ready.reject(new ConnectionError("The session is gone"));
+  ended(error: Error): void {
+    if (this.isEnded) return;
+    this.isEnded = true;
+    this.lost();
+    this.#ready.reject(error);
     this.#tell({ type: "ended" });
+    this.#listeners.clear();
   }
 
-  async #read(resync: Extract<FaceEvent, { type: "session_resync" }>): Promise<void> {
+  #resync(resync: Resync): void {
     this.isLost = false;
-    this.#reading += 1;
-    const reading = this.#reading;
-    this.#held = [];
-    let messages: AgentMessage[];
-    try {
-      const data = await this.#client.call("get_messages", { sessionId: this.sessionId });
-      messages = data.messages as AgentMessage[];
-    } catch (error) {
-      if (reading === this.#reading) this.#ready.reject(error);
-      return;
-    }
-    if (reading !== this.#reading) return;
     this.info = resync.sessionInfo;
-    this.messages = messages;
-    this.streaming = resync.message ?? null;
+    this.streaming = resync.message ? begin(resync.message as AgentMessage) : null;
     this.questions.clear();
     for (const request of resync.pendingRequests as UiRequest[]) this.questions.set(request.requestId, request);
-    const held = this.#held ?? [];
-    this.#held = undefined;
-    for (const event of held) this.#fold(event);
+  }
+
+  /** Reads the conversation until it succeeds or a newer reading begins. */
+  async #read(): Promise<void> {
+    this.#reading?.abort();
+    const reading = new AbortController();
+    this.#reading = reading;
+    for (let attempt = 1; !reading.signal.aborted; attempt += 1) {
+      // What came before this question is in its answer.
+      this.#new = [];
+      try {
+        const options = { signal: reading.signal };
+        const data = await this.#client.call("get_messages", { sessionId: this.sessionId }, options);
+        if (!reading.signal.aborted) this.#readAs(data.messages as AgentMessage[]);
+        return;
+      } catch (error) {
+        if (reading.signal.aborted) return;
+        if (isSessionGone(error, this.sessionId) || (!this.isReady && error instanceof CommandError)) {
+          this.#client.drop(this, error as Error);
+          return;
+        }
+        // Closed for good: the client ends its followers.
+        if (error instanceof ConnectionError) return;
+      }
+      await sleep(pause(attempt), reading.signal);
+    }
+  }
+
+  #readAs(messages: AgentMessage[]): void {
+    this.#reading = undefined;
+    this.messages = messages;
+    for (const message of this.#new) this.#add(message);
+    this.#new = [];
+    this.isReady = true;
     this.#ready.resolve();
     this.#tell({ type: "resync" });
   }
 
-  #fold(event: { type: string; [key: string]: unknown }): void {
+  #add(message: AgentMessage): void {
+    // One that was in the conversation when it was read is not new.
+    if (!this.messages.some((known) => isSame(known, message))) this.messages.push(message);
+  }
+
+  #fold(event: AnyEvent): void {
     switch (event.type) {
-      case "message_start":
-        if ((event.message as AgentMessage).role === "assistant") this.streaming = event.message;
-        break;
-      case "message_end": {
+      case "message_start": {
         const message = event.message as AgentMessage;
-        if (message.role === "assistant") this.streaming = null;
-        // One that was in the conversation when it was read is not new.
-        if (!this.messages.some((known) => isSame(known, message))) this.messages.push(message);
+        if (message.role === "assistant") this.streaming = begin(message);
         break;
       }
+      case "message_update":
+        // While events are missing there is nothing to add to; the resync has it whole.
+        if (this.streaming && !this.isLost) this.streaming = change(this.streaming, event);
+        break;
+      case "message_end":
+        this.#ended(event.message as AgentMessage);
+        break;
       case "agent_settled":
         this.streaming = null;
         break;
       case "extension_ui_request": {
         const request = event as unknown as UiRequest;
-        if (["select", "confirm", "input", "editor", "interview"].includes(request.method)) {
-          this.questions.set(request.requestId, request);
-        }
+        if (DIALOGS.includes(request.method)) this.questions.set(request.requestId, request);
         break;
       }
       case "extension_ui_resolved":
@@ -151,16 +189,15 @@ export class SessionFollower {
     }
   }
 
-  #tell(update: FollowerUpdate): void {
-    for (const listener of this.#listeners) listener(update);
+  #ended(message: AgentMessage): void {
+    if (message.role === "assistant") this.streaming = null;
+    this.#add(message);
+    if (!this.#reading) return;
+    this.#new.push(message);
+    if (this.#new.length > NEW_MESSAGES_MAX) void this.#read();
   }
-}
 
-function isSame(left: AgentMessage, right: AgentMessage): boolean {
-  return (
-    left.role === right.role &&
-    left.timestamp === right.timestamp &&
-    left.toolCallId === right.toolCallId &&
-    JSON.stringify(left.content) === JSON.stringify(right.content)
-  );
+  #tell(update: FollowerUpdate): void {
+    for (const listener of [...this.#listeners]) callBack(listener, update);
+  }
 }

@@ -4,6 +4,9 @@ import { createInterface } from "node:readline";
 
 import type { TransportFactory } from "./transport.ts";
 
+/** How long the output of a server that has ended is waited for: what it started may hold it open. */
+const LAST_WORDS_MS = 2_000;
+
 export interface StdioOptions {
   /** `["qd", "pi-server", "--port", "0"]` unless said otherwise. */
   command?: string[];
@@ -15,8 +18,8 @@ export interface StdioOptions {
 
 export function stdioTransport(options: StdioOptions = {}): TransportFactory {
   return (handlers) => {
-    const [program, ...words] = options.command ?? ["qd", "pi-server", "--port", "0"];
-    const child = spawn(program ?? "qd", words, {
+    const [program = "qd", ...words] = options.command ?? ["qd", "pi-server", "--port", "0"];
+    const child = spawn(program, words, {
       cwd: options.cwd,
       env: options.env ?? process.env,
       stdio: ["pipe", "pipe", options.onStderr ? "pipe" : "inherit"],
@@ -28,10 +31,15 @@ export function stdioTransport(options: StdioOptions = {}): TransportFactory {
       handlers.closed(reason);
     };
     child.once("spawn", () => handlers.opened());
-    child.once("error", (error) => close(error.message));
-    child.once("exit", (code, signal) => close(`the server ended (${signal ?? code})`));
+    child.once("error", (error) => {
+      close(`${program} could not be started (${error.message}): check the command, PATH and the working directory`);
+    });
+    // `close` comes after the last line was read; `exit` may come before.
+    const ended = (code: number | null, signal: NodeJS.Signals | null) => close(`the server ended (${signal ?? code})`);
+    child.once("close", ended);
+    child.once("exit", (code, signal) => void setTimeout(() => ended(code, signal), LAST_WORDS_MS).unref());
     child.stderr?.on("data", (chunk: Buffer) => options.onStderr?.(chunk.toString()));
-    // A write after the end is told by `exit`.
+    // A write after the end is told by `close`.
     child.stdin?.on("error", () => {});
     if (child.stdout) createInterface({ input: child.stdout }).on("line", (line) => handlers.message(line));
     return {

@@ -2,7 +2,7 @@
 export interface TransportHandlers {
   opened(): void;
   message(text: string): void;
-  /** Called once, also when it never opened. */
+  /** Called once, also when it never opened; the reason is for people. */
   closed(reason: string): void;
 }
 
@@ -22,23 +22,36 @@ export function webSocketTransport(url: string, token?: string): TransportFactor
   const address = new URL(url);
   if (address.protocol === "http:") address.protocol = "ws:";
   if (address.protocol === "https:") address.protocol = "wss:";
+  const shown = `${address.protocol}//${address.host}${address.pathname}`;
   if (token !== undefined) address.searchParams.set("token", token);
   return (handlers) => {
     const socket = new WebSocket(address);
     let isClosed = false;
+    let isOpened = false;
     const close = (reason: string) => {
       if (isClosed) return;
       isClosed = true;
       handlers.closed(reason);
     };
-    socket.addEventListener("open", () => handlers.opened());
+    // Platforms do not tell why a handshake failed (a browser must not), so the reason is a list of what to look at.
+    const failed = (detail: string) =>
+      `could not connect to ${shown}${detail}: check that a server listens there, that the path is right (\`/ws/pi\` on a hub's ` +
+      "own port), that the token is right and, in a browser, that the server allows this page's origin";
+    let detail = "";
+    socket.addEventListener("open", () => {
+      isOpened = true;
+      handlers.opened();
+    });
     socket.addEventListener("message", (message) => handlers.message(String(message.data)));
-    socket.addEventListener("close", (event) => close(event.reason || `closed with code ${event.code}`));
-    socket.addEventListener("error", () => {
+    socket.addEventListener("close", (event) => {
+      if (isOpened) close(event.reason || `the connection was closed with code ${event.code}${detail}`);
+      else close(failed(detail));
+    });
+    socket.addEventListener("error", (event) => {
+      const message = (event as { message?: string }).message;
+      if (message) detail = ` (${message})`;
       // A `close` follows where the platform sends one; a failed handshake may have only this.
-      if (socket.readyState === WebSocket.CLOSED || socket.readyState === WebSocket.CONNECTING) {
-        close("the connection failed");
-      }
+      if (!isOpened) setTimeout(() => close(failed(detail)), 0);
     });
     return {
       send: (text) => socket.send(text),

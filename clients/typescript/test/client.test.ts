@@ -6,11 +6,12 @@ import { CommandError, PiServerClient } from "../src/index.ts";
 import { stdioTransport } from "../src/stdio.ts";
 import { BINARY, Proxy, TestServer, eventually } from "./server.ts";
 
-test("commands are typed, versions are kept and failures are thrown", async (context) => {
+test("commands are typed, versions are kept and failures are thrown", { timeout: 60_000 }, async (context) => {
   const server = new TestServer();
   context.after(() => server.end());
   await server.start();
   const client = new PiServerClient({ url: `ws://127.0.0.1:${server.port}`, token: server.token });
+  context.after(() => client.close());
   const ready = await client.connect();
   assert.equal(ready.protocolVersion, "1.0.0");
   const { sessionId } = await client.call("create_session", { harness: "demo" });
@@ -27,13 +28,14 @@ test("commands are typed, versions are kept and failures are thrown", async (con
   await assert.rejects(client.call("list_sessions", {}), /closed/);
 });
 
-test("a mutation runs once however often the network is cut", async (context) => {
+test("a mutation runs once however often the network is cut", { timeout: 60_000 }, async (context) => {
   const server = new TestServer();
   context.after(() => server.end());
   await server.start();
   const proxy = new Proxy(() => server.port);
   context.after(() => proxy.end());
   const client = new PiServerClient({ url: await proxy.listen(), token: server.token });
+  context.after(() => client.close());
   const { sessionId } = await client.call("create_session", { harness: "demo" });
   const count = 300;
   let done = 0;
@@ -60,7 +62,7 @@ test("a mutation runs once however often the network is cut", async (context) =>
   client.close();
 });
 
-test("a followed session ends equal to the server's after cuts and a kill", async (context) => {
+test("a followed session ends equal to the server's after cuts and a kill", { timeout: 60_000 }, async (context) => {
   const server = new TestServer();
   context.after(() => server.end());
   await server.start();
@@ -68,6 +70,7 @@ test("a followed session ends equal to the server's after cuts and a kill", asyn
   context.after(() => proxy.end());
   const url = await proxy.listen();
   const client = new PiServerClient({ url, token: server.token });
+  context.after(() => client.close());
   const { sessionId } = await client.call("create_session", { harness: "demo" });
   const follower = await client.follow(sessionId);
   let resyncs = 0;
@@ -103,11 +106,39 @@ test("a followed session ends equal to the server's after cuts and a kill", asyn
   client.close();
 });
 
-test("a rate limit only slows a client down", async (context) => {
+test("a wrong token is told at once", { timeout: 60_000 }, async (context) => {
+  const server = new TestServer();
+  context.after(() => server.end());
+  await server.start();
+  const reasons: (string | undefined)[] = [];
+  const client = new PiServerClient({
+    url: `ws://127.0.0.1:${server.port}`,
+    token: "wrong",
+    onConnection: (_, reason) => reasons.push(reason),
+  });
+  context.after(() => client.close());
+  await assert.rejects(client.connect(), /check that .* the token is right/);
+  assert.equal(reasons.length, 1);
+});
+
+test("a server that takes less than this client thinks says so", { timeout: 60_000 }, async (context) => {
+  const server = new TestServer({ QD_PI_MESSAGE_BYTES_MAX: "2000" });
+  context.after(() => server.end());
+  await server.start();
+  const client = new PiServerClient({ url: `ws://127.0.0.1:${server.port}`, token: server.token });
+  context.after(() => client.close());
+  const { sessionId } = await client.call("create_session", { harness: "demo" });
+  const message = "x".repeat(5_000);
+  await assert.rejects(client.call("prompt", { sessionId, message }), /the server takes 2000/);
+  await client.call("get_state", { sessionId });
+});
+
+test("a rate limit only slows a client down", { timeout: 60_000 }, async (context) => {
   const server = new TestServer({ QD_PI_UI_RATE_PER_MINUTE: "0", QD_PI_PENDING_MAX: "4" });
   context.after(() => server.end());
   await server.start();
   const client = new PiServerClient({ url: `ws://127.0.0.1:${server.port}`, token: server.token });
+  context.after(() => client.close());
   const { sessionId } = await client.call("create_session", { harness: "demo" });
   const names = Array.from({ length: 40 }, (_, number) => client.send("set_session_name", { sessionId, name: `n${number}` }));
   const versions = (await Promise.all(names)).map((answer) => answer.sessionVersion);
@@ -116,13 +147,14 @@ test("a rate limit only slows a client down", async (context) => {
   client.close();
 });
 
-test("a server of one's own over stdio", async (context) => {
+test("a server of one's own over stdio", { timeout: 60_000 }, async (context) => {
   const server = new TestServer();
   context.after(() => server.end());
   const client = new PiServerClient({
     transport: stdioTransport({ command: [BINARY, "pi-server", "--port", "0"], env: server.environment(), onStderr: () => {} }),
     reconnect: false,
   });
+  context.after(() => client.close());
   const ready = await client.connect();
   assert.deepEqual(ready.transports.includes("stdio"), true);
   const { sessionId } = await client.call("create_session", { harness: "demo" });

@@ -110,7 +110,7 @@ export class Proxy {
 
 /** Waits until something is true. */
 export async function eventually(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 30_000;
+  const deadline = Date.now() + 15_000;
   while (!(await condition())) {
     if (Date.now() > deadline) throw new Error(`waited in vain: ${what}`);
     await new Promise((resume) => setTimeout(resume, 10));

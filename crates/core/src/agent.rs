@@ -176,6 +176,7 @@ pub enum AgentRequest {
     SetAutoRetry { enabled: bool },
     Compact { instructions: Option<String> },
     AbortRetry,
+    ClearQueue,
     SetSessionName { name: String },
     Fork { entry_id: String },
     NewSession { parent_session: Option<String> },

@@ -3,6 +3,7 @@
 //! One set serves all sessions of a runner. For providers the caller says how each of the agent's answers ended, for
 //! shell commands whether they ran out of time; how long a turn takes is never a failure.
 
+mod blame;
 mod circuit;
 mod config;
 
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 
 use qd_wire::data::{BashBreakerState, BreakerState, CircuitState};
 
+pub use blame::{blames_provider, compaction_blames_provider};
 use circuit::{Circuit, Closed};
 pub use config::{BreakerConfig, CircuitLimits};
 
@@ -195,6 +197,11 @@ impl Breakers {
         }
     }
 
+    /// The session runs no shell commands any more: it was closed or deleted.
+    pub fn forget_bash(&mut self, session: &str) {
+        self.sessions.remove(session);
+    }
+
     /// How all providers stand, by name.
     pub fn providers(&self, now: i64) -> Vec<BreakerState> {
         let limits = &self.config.provider;
@@ -218,7 +225,7 @@ impl Breakers {
     /// How shell commands stand.
     pub fn bash(&self, now: i64) -> BashBreakerState {
         let limits = &self.config.bash_session;
-        let is_open = |circuit: &&Circuit| circuit.state(now, limits) != CircuitState::Closed;
+        let is_open = |circuit: &&Circuit| circuit.state(now, limits) == CircuitState::Open;
         BashBreakerState {
             state: self.all.state(now, &self.config.bash_all),
             failures: self.all.failures(now, &self.config.bash_all),

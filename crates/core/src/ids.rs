@@ -87,6 +87,11 @@ pub fn plain_session_name(id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{MADE_FRONT}{hex}"))
 }
 
+/// Another name for the same session, where its first one is taken. It is the plain name of no session, whatever its id.
+pub fn further_session_name(plain_name: &str, number: u64) -> String {
+    format!("{MADE_FRONT}{number}-{plain_name}")
+}
+
 /// How names begin that are made from an id. No plain id does.
 const MADE_FRONT: &str = "qd-id-";
 

@@ -11,6 +11,7 @@ mod handle;
 mod interview;
 mod kept;
 mod lifecycle;
+mod moving;
 mod questions;
 mod turn;
 mod watch;
@@ -26,11 +27,13 @@ pub use accepted::{AcceptedPrompt, PromptTurn};
 pub use assembly::Assembly;
 pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
+pub use moving::QueueFate;
 pub use questions::{AnswerError, OpenQuestion};
 
 use crate::health::Activity;
 use crate::ids::MessageIds;
 use crate::outbox::{EventFront, Outbox};
+use moving::Moving;
 use turn::Turn;
 use watch::Watch;
 
@@ -68,6 +71,9 @@ pub struct Memory {
     pub queue: QueueState,
     /// Inputs an earlier agent had accepted and not read; the next agent gets them, in this order.
     pub kept: Vec<KeptInput>,
+    /// What waits was left over by a turn that is over (agents leave it there after an abort): it goes ahead of the
+    /// next prompt, and starts no turn by itself. Otherwise its turn was cut off, and the next agent goes on with it.
+    pub waits_for_prompt: bool,
     /// A kept input on its way to the agent: it may or may not have arrived.
     pub delivering: Option<KeptInput>,
     /// Prompts the agent has said yes to and not shown yet: neither in its queue nor in the conversation.
@@ -102,6 +108,8 @@ pub struct Session {
     tools: Vec<RunningTool>,
     questions: Vec<OpenQuestion>,
     settled_questions: VecDeque<String>,
+    /// Questions there was no place for; the agent must hear that nobody will answer.
+    refused_questions: Vec<String>,
     status_texts: BTreeMap<String, String>,
     auto_compaction: Option<bool>,
     auto_retry: Option<bool>,
@@ -111,6 +119,8 @@ pub struct Session {
     unanswered_prompts: Vec<ExpectedPrompt>,
     /// The command by which a kept input is on its way.
     delivering_token: Option<u64>,
+    /// The agent is on its way to another conversation.
+    moving: Option<Moving>,
     index_changes: Vec<IndexChange>,
     unknown_events: u64,
     turns: u64,
@@ -149,6 +159,7 @@ impl Session {
             tools: Vec::new(),
             questions: Vec::new(),
             settled_questions: VecDeque::new(),
+            refused_questions: Vec::new(),
             status_texts: BTreeMap::new(),
             auto_compaction: None,
             auto_retry: None,
@@ -156,6 +167,7 @@ impl Session {
             expected_prompts: VecDeque::new(),
             unanswered_prompts: Vec::new(),
             delivering_token: None,
+            moving: None,
             index_changes: Vec::new(),
             unknown_events: 0,
             turns: 0,

@@ -341,19 +341,6 @@ fn errors_in_the_words_of_the_document() {
 }
 
 #[test]
-fn names_of_sessions_are_refused_in_the_words_of_the_document() {
-    let own = "session_id: Use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit";
-    let create =
-        |name: &str| read(&json!({ "type": "create_session", "sessionId": name }).to_string()).unwrap();
-    let error = |name: &str| answer::error(&create(name), own);
-    assert_eq!(error(&"x".repeat(257)), "Session ID too long (max 256 characters)");
-    let letters = "Session ID must contain only alphanumeric characters, underscores, dashes, and dots";
-    assert_eq!(error("a b"), letters);
-    assert_eq!(error(&"x".repeat(200)), "Session ID too long (max 128 characters)");
-    assert_eq!(error("_x"), "Session ID must start with a letter or a digit");
-}
-
-#[test]
 fn questions_of_every_kind() {
     let requests = json!([
         { "type": "select", "request_id": "r", "title": "t", "options": ["a", "b"], "timeout": 5 },

@@ -123,8 +123,8 @@ fn rows_agree_with_the_canonical_commands_that_do_their_work() {
         let canonical = command_table::spec(row.canonical).unwrap_or_else(|| panic!("{}", row.canonical));
         assert_eq!(row.mutating, canonical.mutating, "{}", row.name);
         assert_eq!(row.permission, canonical.permission, "{}", row.name);
-        // A session is deleted after what was sent to it before, not beside it.
-        let lane = if row.name == "delete_session" { Lane::Session } else { canonical.lane };
+        // On this face a shell command and the prompt after it keep their order; others let them run side by side.
+        let lane = if canonical.lane == Lane::Shell { Lane::Session } else { canonical.lane };
         assert_eq!(row.lane, lane, "{}", row.name);
         if row.target == Target::Session {
             assert!(canonical.needs_session, "{}", row.name);
@@ -143,6 +143,15 @@ fn rows_agree_with_themselves() {
         assert!(!(is_read && row.mutating), "{}: reads change nothing", row.name);
         assert!(!is_read || row.timeout_ms == Some(30_000), "{}: reads have 30 s", row.name);
         assert!(is_read || row.mutating || row.name == "extension_ui_response", "{}", row.name);
+        let can_be_stopped = ["bash", "compact"].contains(&row.name);
+        assert_eq!(
+            row.timeout_ms == Some(300_000),
+            can_be_stopped,
+            "{}: what runs on has no limit",
+            row.name
+        );
+        let is_abort = row.name.starts_with("abort");
+        assert_eq!(row.is_journaled(), row.mutating && !is_abort, "{}", row.name);
         let is_view = row.permission == command_table::Permission::View;
         assert_eq!(is_view, is_read, "{}: who may only look changes nothing", row.name);
     }
@@ -214,12 +223,19 @@ fn lengths_are_counted_as_the_original_counts() {
 
 #[test]
 fn a_stray_session_on_a_server_command_is_ignored() {
-    let request = read(r#"{"type":"list_sessions","sessionId":"s"}"#).unwrap();
+    let request = read(r#"{"type":"list_sessions","sessionId":"s","id":"a"}"#).unwrap();
     assert_eq!(request.session_id, None);
     let sent: Value = serde_json::from_str(&canonical(&request, None, None)).unwrap();
     assert_eq!(sent, json!({ "cmd": "list_sessions" }));
     // It is a field of the frame all the same, so it is part of what was meant.
-    assert_ne!(request.fingerprint, read(r#"{"type":"list_sessions"}"#).unwrap().fingerprint);
+    assert_ne!(request.fingerprint, read(r#"{"type":"list_sessions","id":"a"}"#).unwrap().fingerprint);
+}
+
+#[test]
+fn half_a_character_does_not_cost_the_frame() {
+    let frame = r#"{"type":"prompt","id":"h","sessionId":"s","message":"cut \ud83d"}"#;
+    let command: Value = serde_json::from_str(&canonical(&read(frame).unwrap(), None, None)).unwrap();
+    assert_eq!(command["message"], "cut \u{fffd}");
 }
 
 #[test]
@@ -244,4 +260,39 @@ fn a_long_unknown_type_is_not_sent_back_whole() {
     let invalid = read(&json!({ "type": "x".repeat(100_000) }).to_string()).unwrap_err();
     assert_eq!(invalid.command.len(), 256);
     assert!(invalid.error.len() < 400, "{}", invalid.error.len());
+}
+
+#[test]
+fn a_path_of_a_session_is_never_taken_for_a_name() {
+    let path = |command: &Value, sent: &str| -> Value {
+        let mut command = command.clone();
+        command["sessionPath"] = json!(sent);
+        let canonical = canonical(&read(&command.to_string()).unwrap(), None, None);
+        let canonical: Value = serde_json::from_str(&canonical).unwrap();
+        let of_create = canonical["config"]["continue_session"].clone();
+        if of_create.is_null() { canonical["session_path"].clone() } else { of_create }
+    };
+    for command in
+        [json!({ "type": "load_session" }), json!({ "type": "switch_session_file", "sessionId": "s" })]
+    {
+        assert_eq!(path(&command, "0197-abc"), "./0197-abc");
+        for whole in ["/x/a.jsonl", "x/a.jsonl"] {
+            assert_eq!(path(&command, whole), whole);
+        }
+    }
+}
+
+#[test]
+fn what_would_cut_off_a_turn_waits_for_its_end() {
+    let waits = |name: &str| {
+        let text = canonical(&read(&frame(name)).unwrap(), Some("s"), None);
+        let command: Value = serde_json::from_str(&text).unwrap();
+        command.get("when_idle") == Some(&json!(true))
+    };
+    for name in ["new_session", "fork", "switch_session_file", "navigate_tree", "compact"] {
+        assert!(waits(name), "{name}");
+    }
+    for name in ["prompt", "abort", "set_model", "get_messages"] {
+        assert!(!waits(name), "{name}");
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, MessageHead, NativeMessage};
 use qd_core::outbox::Outbox;
-use qd_core::session::{AgentUp, ExpectedPrompt, Gone, PromptTurn, Session};
+use qd_core::session::{AgentUp, ExpectedPrompt, Gone, PromptTurn, QueueFate, Session};
 use qd_wire::data::{QueueState, SessionStatus};
 use qd_wire::message::{KnownPart, Part, Role};
 use serde_json::{Value, json};
@@ -344,4 +344,50 @@ proptest! {
             prop_assert_eq!(session.state().queue.follow_up, expected);
         }
     }
+}
+
+#[test]
+fn what_a_finished_turn_left_over_waits_for_a_prompt_and_what_was_cut_off_does_not() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(0, AgentEvent::TurnStarted, &mut out);
+    session.agent_event(1, AgentEvent::QueueChanged(queue(&[], &["later"])), &mut out);
+    assert!(!after_a_crash(&session).waits_for_prompt(), "its turn runs");
+    session.agent_event(2, AgentEvent::TurnSettled { aborted: true }, &mut out);
+    assert!(after_a_crash(&session).waits_for_prompt());
+    session.gone(3, Gone::Stopped, &mut out);
+    assert!(session.waits_for_prompt() && session.has_kept());
+    session.ready(4, true, AgentUp::default(), &HashSet::new(), &mut out);
+    assert!(session.waits_for_prompt(), "a new agent changes nothing");
+    session.agent_event(5, AgentEvent::TurnStarted, &mut out);
+    assert!(!session.waits_for_prompt());
+}
+
+#[test]
+fn what_waited_in_the_old_conversation_is_dropped_and_told_once() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["kept"])), &mut out);
+    session.gone(1, Gone::Stopped, &mut out);
+    session.agent_event(2, AgentEvent::TurnStarted, &mut out);
+    session.agent_event(3, AgentEvent::QueueChanged(queue(&["read"], &["old"])), &mut out);
+    expect(&mut session, 7, "/skill:paint");
+    session.prompt_accepted(3, 7, PromptTurn::Running, &mut out);
+    session.move_begun();
+    session.agent_event(4, AgentEvent::MessageEnded(user_message("read", 4)), &mut out);
+    session.agent_event(4, AgentEvent::TurnSettled { aborted: true }, &mut out);
+    // The agent has left the conversation, and says what waits in the new one.
+    session.agent_event(5, AgentEvent::QueueChanged(queue(&[], &["new"])), &mut out);
+    for _ in 0..2 {
+        session.replace_conversation(6, "n".into(), None, Vec::new(), &mut out);
+        session.leave_queue_behind(6, QueueFate::LeftBehind { waiting: 1 }, &mut out);
+    }
+    session.move_over();
+    let notes = notes(&out);
+    assert!(notes.len() == 1 && notes[0].ends_with(":\nkept\nold\n/skill:paint"), "{notes:?}");
+    assert_eq!(session.state().queue, queue(&[], &["new"]));
+    assert_eq!(session.memory().accepted, []);
+    session.leave_queue_behind(7, QueueFate::Kept, &mut out);
+    assert_eq!(session.state().queue, queue(&[], &["new"]), "the agent has it still");
+    session.leave_queue_behind(8, QueueFate::Cleared(vec!["new".to_owned()]), &mut out);
+    assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": []}));
+    assert!(!session.waits_for_prompt() && self::notes(&out)[1].ends_with(":\nnew"));
 }

@@ -4,12 +4,13 @@
 mod support;
 
 use proptest::prelude::*;
-use qd_core::agent::{AgentEvent, Answer};
+use qd_core::agent::{AgentEvent, Answer, MessageHead, NativeMessage};
 use qd_core::outbox::Outbox;
-use qd_core::session::{Gone, Session};
+use qd_core::session::{ExpectedPrompt, Gone, PromptTurn, Session};
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::input::InterviewQuestion;
+use qd_wire::message::Role;
 use serde_json::{Value, json};
 use support::{events_of, session};
 
@@ -22,6 +23,14 @@ fn ask(session: &mut Session, now: i64, event: AgentEvent) -> Vec<Value> {
     let mut out = Outbox::default();
     session.agent_event(now, event, &mut out);
     events_of(out.bytes())
+}
+
+/// How work ends that was cut off.
+const ENDED: [&str; 2] =
+    [r#"{"type":"agent_end","messages":[]}"#, r#"{"type":"agent_settled","aborted":true}"#];
+
+fn natives(events: &[Value]) -> Vec<Value> {
+    named(events, "x-native").into_iter().map(|event| event["native"].clone()).collect()
 }
 
 fn named<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
@@ -59,10 +68,58 @@ fn with_a_setting_every_question_ends_and_the_agent_is_told() {
     };
     ask(&mut session, 0, AgentEvent::InputNeeded(permission));
     let mut out = Outbox::default();
-    assert_eq!(session.expire_questions(50, &mut out), ["short"]);
+    let told = |id: &str| (id.to_owned(), Answer::TimedOut);
+    assert_eq!(session.expire_questions(50, &mut out), [told("short")]);
     assert!(session.expire_questions(59, &mut out).is_empty());
-    assert_eq!(session.expire_questions(60, &mut out), ["long", "none", "permission"]);
+    let expired = session.expire_questions(60, &mut out);
+    assert_eq!(expired, [told("long"), told("none"), told("permission")]);
     assert!(session.open_question_ids().is_empty());
+}
+
+#[test]
+fn dialogs_without_a_timer_of_the_agents_are_cancelled_when_their_time_is_over() {
+    let mut session = session();
+    let editor = InputRequest::Editor {
+        request_id: "editor".into(),
+        title: "Text".into(),
+        prefill: None,
+        timeout: Some(50),
+    };
+    let (title, questions) = ("Form".to_owned(), Vec::new());
+    let form = InputRequest::Interview { request_id: "form".into(), title, questions, timeout: Some(50) };
+    ask(&mut session, 0, AgentEvent::InputNeeded(editor));
+    ask(&mut session, 0, AgentEvent::InputNeeded(form));
+    ask(&mut session, 0, confirm("confirm", Some(50)));
+    let expired = session.expire_questions(50, &mut Outbox::default());
+    let told = |id: &str| (id.to_owned(), Answer::Cancelled);
+    assert_eq!(expired, [told("editor"), told("form")]);
+}
+
+#[test]
+fn an_answer_after_its_time_is_refused() {
+    let mut session = session();
+    ask(&mut session, 0, confirm("a", Some(50)));
+    let params = InputResponseParams {
+        request_id: "a".into(),
+        confirmed: Some(true),
+        ..InputResponseParams::default()
+    };
+    let mut out = Outbox::default();
+    let late = session.answer(50, &params, None, &mut out).unwrap_err();
+    assert_eq!(late.to_string(), "Input request 'a' has timed out");
+    assert!(out.bytes().is_empty());
+    assert_eq!(session.answer(49, &params, None, &mut out), Ok(Answer::Confirmed(true)));
+}
+
+#[test]
+fn a_question_too_many_is_refused_and_not_forgotten() {
+    let mut session = session();
+    for number in 0..257 {
+        ask(&mut session, 0, confirm(&number.to_string(), None));
+    }
+    assert_eq!(session.open_question_ids().len(), 256);
+    assert_eq!(session.take_refused_questions(), ["256"]);
+    assert!(session.take_refused_questions().is_empty());
 }
 
 #[test]
@@ -143,10 +200,78 @@ fn who_watches_hears_the_end_of_work_that_was_cut_off() {
     let mut out = Outbox::default();
     session.gone(1, Gone::Died { error: "x".into() }, &mut out);
     let seen = events_of(out.bytes());
-    assert_eq!(named(&seen, "x-native")[0]["native"]["type"], "agent_end");
+    assert_eq!(natives(&seen), ENDED.map(|text| serde_json::from_str::<Value>(text).unwrap()));
     let mut out = Outbox::default();
     session.gone(2, Gone::Stopped, &mut out);
     assert!(named(&events_of(out.bytes()), "x-native").is_empty(), "there was nothing to end");
+}
+
+#[test]
+fn who_watches_hears_the_end_of_a_prompt_that_never_became_a_turn() {
+    let prompt =
+        |token| ExpectedPrompt { token, text: "hi".into(), client_id: None, user_id: None, image_count: 0 };
+    // The yes came before the end, or after it.
+    for is_late in [false, true] {
+        let mut session = session();
+        session.set_watched(true);
+        session.expect_prompt(prompt(7));
+        let mut out = Outbox::default();
+        if !is_late {
+            session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
+        }
+        session.gone(2, Gone::Died { error: "x".into() }, &mut out);
+        if is_late {
+            assert!(natives(&events_of(out.bytes())).is_empty());
+            session.prompt_accepted(3, 7, PromptTurn::After(0), &mut out);
+        }
+        let expected = ENDED.map(|text| serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(natives(&events_of(out.bytes())), expected, "late: {is_late}");
+    }
+}
+
+#[test]
+fn who_watches_hears_that_the_messages_changed_without_events() {
+    let message = || NativeMessage {
+        head: MessageHead { role: Role::User, created_at: 5, tool_call_id: None },
+        parts: Vec::new(),
+        model: None,
+        provider: None,
+        stop_reason: None,
+        usage: None,
+        tool_name: None,
+        is_error: None,
+        error: None,
+        metadata: None,
+    };
+    let compacted = |success| AgentEvent::CompactionEnded {
+        success,
+        will_retry: false,
+        error: None,
+        summary: None,
+        tokens_before: None,
+    };
+    let mut session = session();
+    let mut out = Outbox::default();
+    session.replace_conversation(0, "n0".into(), None, Vec::new(), &mut out);
+    assert!(natives(&events_of(out.bytes())).is_empty(), "nobody watches");
+    session.set_watched(true);
+    let mut changes = |change: &mut dyn FnMut(&mut Session, &mut Outbox)| {
+        let mut out = Outbox::default();
+        change(&mut session, &mut out);
+        let seen = natives(&events_of(out.bytes()));
+        seen.into_iter()
+            .map(|native| {
+                assert_eq!(native["type"], "conversation_changed");
+                native["reason"].as_str().unwrap().to_owned()
+            })
+            .collect::<Vec<_>>()
+    };
+    let replaced = changes(&mut |s, out| s.replace_conversation(1, "n".into(), None, vec![message()], out));
+    assert_eq!(replaced, ["replaced"]);
+    assert_eq!(changes(&mut |s, out| s.add_messages(2, vec![message()], out)), ["added"]);
+    assert!(changes(&mut |s, out| s.add_messages(2, Vec::new(), out)).is_empty());
+    assert_eq!(changes(&mut |s, out| s.agent_event(3, compacted(true), out)), ["compacted"]);
+    assert!(changes(&mut |s, out| s.agent_event(4, compacted(false), out)).is_empty());
 }
 
 proptest! {
@@ -162,7 +287,8 @@ proptest! {
         for (index, (at, timeout)) in asked.iter().enumerate() {
             session.agent_event(*at, confirm(&index.to_string(), *timeout), &mut out);
         }
-        let told = session.expire_questions(now, &mut out);
+        let told: Vec<String> =
+            session.expire_questions(now, &mut out).into_iter().map(|(id, _)| id).collect();
         let is_over = |(at, timeout): &(i64, Option<u64>)| {
             let limit = [*timeout, setting].into_iter().flatten().min();
             limit.is_some_and(|limit| at + limit as i64 <= now)

@@ -8,14 +8,10 @@ use qd_wire::link::LinkLine;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::command::{Asking, send_ask};
+use crate::command::{Asking, Prepared, send_ask, send_prepared};
 use crate::head::json_string;
 use crate::registry::{Hub, SessionEntry};
-use crate::runner_link::line_of;
-
-/// How long each of all runners may take where the command itself has no limit: one that hangs must not keep the
-/// answers of the others.
-const ALL_RUNNERS_WAIT_MAX: Duration = Duration::from_secs(30);
+use crate::runner_link::{OutboxError, line_of};
 
 /// Who asks: what the runner is told of it.
 #[derive(Debug, Clone)]
@@ -41,6 +37,9 @@ pub(crate) struct Answered {
     /// Its time was over before it was done.
     #[serde(deserialize_with = "flag")]
     pub(crate) timed_out: bool,
+    /// The link to its runner ended before the answer came: when it is back it can be asked again.
+    #[serde(skip)]
+    pub(crate) link_lost: bool,
     pub(crate) session_id: Option<String>,
     /// The runner that answered, or should have.
     #[serde(skip)]
@@ -76,9 +75,27 @@ pub(crate) fn ask(hub: &Arc<Hub>, asker: &Asker, text: &str, on_answer: OnAnswer
     send_ask(hub, &Asking { asker, text, limit: None }, on_answer);
 }
 
+/// The same with a time limit of the asker's own; `None` for as long as the runner's link lasts.
+pub(crate) fn ask_within(
+    hub: &Arc<Hub>,
+    asker: &Asker,
+    text: &str,
+    limit: Option<Duration>,
+    on_answer: OnAnswer,
+) {
+    send_ask(hub, &Asking { asker, text, limit: Some(limit) }, on_answer);
+}
+
+/// The same for a command about one session whose text the asker has written itself, with `session_id` and on one
+/// line: it is not read again.
+pub(crate) fn ask_prepared(hub: &Arc<Hub>, prepared: &Prepared<'_>, on_answer: OnAnswer) {
+    send_prepared(hub, prepared, on_answer);
+}
+
 /// Asks every connected runner the same, a command without parameters. `on_answers` is called once, when all have
-/// answered or their time is over; those who did not answer are there with a failure.
-pub(crate) fn ask_runners(hub: &Arc<Hub>, asker: &Asker, cmd: &str, on_answers: OnAnswers) {
+/// answered or `limit` is over; those who did not answer are there with a failure. One that hangs does not keep the
+/// answers of the others for longer.
+pub(crate) fn ask_runners(hub: &Arc<Hub>, asker: &Asker, cmd: &str, limit: Duration, on_answers: OnAnswers) {
     let runners: Vec<Arc<str>> = hub
         .runners()
         .into_iter()
@@ -104,12 +121,8 @@ pub(crate) fn ask_runners(hub: &Arc<Hub>, asker: &Asker, cmd: &str, on_answers: 
                 on_answers(hub, answers);
             }
         });
-        send_ask(hub, &Asking { asker, text: &text, limit: Some(all_runners_limit(hub)) }, on_answer);
+        ask_within(hub, asker, &text, Some(limit), on_answer);
     }
-}
-
-fn all_runners_limit(hub: &Hub) -> Duration {
-    hub.config.limits.command_timeout.unwrap_or(ALL_RUNNERS_WAIT_MAX)
 }
 
 /// Answers that are yet to come.
@@ -140,8 +153,16 @@ impl Left {
 pub(crate) fn watch(hub: &Hub, session: &SessionEntry, on: bool) {
     let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) else { return };
     let line = line_of(&LinkLine::SessionWatch { session_id: session.id.to_string(), on });
-    if let Err(error) = link.outbox.push(&line) {
-        tracing::debug!(session = %session.id, %error, "a runner cannot be told to watch a session");
+    match link.outbox.push_control(&line) {
+        Ok(()) => {}
+        Err(OutboxError::Closed) => {
+            tracing::debug!(session = %session.id, "a runner that is gone cannot be told to watch a session");
+        }
+        Err(OutboxError::Full) => {
+            // It would go on with a wrong idea of who listens; when it comes again it is told all of it.
+            tracing::warn!(runner = %session.runner_id, "a runner does not read; its link is ended");
+            link.end();
+        }
     }
 }
 

@@ -221,7 +221,7 @@ async fn when_the_link_ends_a_change_is_indeterminate_and_a_read_is_not() {
 
 #[tokio::test]
 async fn all_runners_are_asked_and_one_that_is_silent_keeps_nobody_waiting_for_ever() {
-    let world = World::start(Some(Duration::from_millis(200)));
+    let world = World::start(None);
     let sweeper = tokio::spawn({
         let hub = Arc::clone(&world.hub);
         async move { hub.pending.sweep(&hub).await }
@@ -229,7 +229,7 @@ async fn all_runners_are_asked_and_one_that_is_silent_keeps_nobody_waiting_for_e
     let (done, mut results) = mpsc::channel(4);
     let ask_all = |done: mpsc::Sender<Vec<(Arc<str>, Answered)>>| {
         let on_answers: OnAnswers = Box::new(move |_, answers| done.try_send(answers).unwrap());
-        ask_runners(&world.hub, &asker(), "runner.health", on_answers);
+        ask_runners(&world.hub, &asker(), "runner.health", Duration::from_millis(200), on_answers);
     };
     ask_all(done.clone());
     assert!(results.try_recv().expect("at once").is_empty());

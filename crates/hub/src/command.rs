@@ -21,9 +21,9 @@ use crate::reads::{HubCommand, Read};
 use crate::registry::{Hub, SessionEntry};
 use crate::reply::{self, ReplyTo};
 use crate::runner_link::Link;
-pub(crate) use asked::{Asking, send_ask};
+pub(crate) use asked::{Asking, Prepared, send_ask, send_prepared};
 use route::{Destination, NoRoute, route};
-use send::{LineHead, Sending, send, time_limit};
+use send::{LineHead, Sending, command_line, send, time_limit};
 use waiting::keep_waiting;
 pub(crate) use waiting::{Waiting, send_waiting};
 
@@ -135,7 +135,7 @@ fn dispatch(
         ATTACH => PendingKind::Attach {
             after: parsed.fields.typed("after").map_err(|error| invalid(spec.name, &error))?,
         },
-        CREATE => PendingKind::Create,
+        CREATE if !is_check_only(parsed) => PendingKind::Create,
         DELETE => PendingKind::Delete,
         _ => PendingKind::Plain,
     };
@@ -162,6 +162,7 @@ fn dispatch(
             Some(limit) => keep_waiting(sender, text, parsed, outbound, wanted, error, limit),
             None => match from_copies(outbound.spec, outbound.kind, session, parsed) {
                 Some(read) => Ok(Handled::Read(HubCommand { reply: outbound.reply, read })),
+                None if wanted.is_some() => Err(format!("{error}, or send with wait:true")),
                 None => Err(error),
             },
         },
@@ -169,6 +170,11 @@ fn dispatch(
     };
     // A command that was not sent gets its answer at once and is in flight no more.
     handled.inspect_err(|_| sender.mailbox.end_command(attaches))
+}
+
+/// Whether a `session.create` creates nothing and only asks whether it could.
+fn is_check_only(parsed: &Parsed<'_>) -> bool {
+    parsed.fields.get("check_only").is_some_and(|value| value.get() == "true")
 }
 
 /// Refuses one more session to follow when there are too many, those on their way included.
@@ -287,14 +293,14 @@ fn forward(
         kind,
         mutating: spec.mutating,
         limit: time_limit(hub, spec),
-        head: LineHead {
-            user_id: &mailbox.principal,
-            connection_id: &mailbox.connection_id,
-            client_id: client_id.as_deref(),
-            cmd,
-        },
     };
-    send(hub, destination, parsed, sending).map(|()| Handled::Sent)
+    let head = LineHead {
+        user_id: &mailbox.principal,
+        connection_id: &mailbox.connection_id,
+        client_id: client_id.as_deref(),
+        cmd,
+    };
+    send(hub, destination, sending, |number| command_line(number, &head, parsed)).map(|()| Handled::Sent)
 }
 
 /// Asks the runner where a session stands, for a client that fell behind. Says whether that was possible.

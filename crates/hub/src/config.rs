@@ -96,7 +96,7 @@ impl Default for Limits {
             stall_max: Duration::from_secs(10),
             ping_after: Duration::from_secs(20),
             runner_silence_max: Duration::from_secs(30),
-            shutdown_grace: Duration::from_secs(9),
+            shutdown_grace: Duration::from_secs(4),
             command_timeout: None,
         }
     }

@@ -100,6 +100,11 @@ pub(crate) async fn check_owner(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Re
     access::check_owner(&hub.config, &hub.store, headers, token.as_deref()).await
 }
 
+/// Whether the request has a token, right or wrong.
+pub(crate) fn has_token(uri: &Uri, headers: &HeaderMap) -> bool {
+    access::bearer(headers).is_some() || secrets(uri).token.is_some()
+}
+
 /// Checks that the request comes from the owner or from somebody with an access token.
 pub(crate) async fn check_access(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
     let token = secrets(uri).token;

@@ -93,11 +93,12 @@ impl Pending {
 
     /// Answers with a failure, in the way the asker expects.
     pub(crate) fn fail(self, hub: &Arc<Hub>, error: &str, is_outcome_unknown: bool) {
-        self.fail_as(hub, error, is_outcome_unknown, false);
+        let why = if is_outcome_unknown { Why::LinkLost } else { Why::Refused };
+        self.fail_as(hub, error, why);
     }
 
-    fn fail_as(self, hub: &Arc<Hub>, error: &str, is_outcome_unknown: bool, timed_out: bool) {
-        let indeterminate = is_outcome_unknown && self.mutating;
+    fn fail_as(self, hub: &Arc<Hub>, error: &str, why: Why) {
+        let indeterminate = why != Why::Refused && self.mutating;
         match self.to {
             AnswerTo::Client { mailbox, reply } => {
                 let frames = match self.kind {
@@ -114,7 +115,8 @@ impl Pending {
             AnswerTo::Face { session_id, on_answer, .. } => {
                 let answered = Answered {
                     indeterminate,
-                    timed_out,
+                    timed_out: why == Why::TimedOut,
+                    link_lost: why == Why::LinkLost,
                     session_id: session_id.map(|session_id| session_id.to_string()),
                     runner_id: Some(self.runner_id),
                     ..Answered::failure(error)
@@ -123,6 +125,16 @@ impl Pending {
             }
         }
     }
+}
+
+/// Why there is no answer of the runner's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It was not done.
+    Refused,
+    /// The runner may have done it, and can say so when it is back.
+    LinkLost,
+    TimedOut,
 }
 
 /// The number in an id of ours.
@@ -230,7 +242,7 @@ impl PendingTable {
                         pending.runner_id,
                         pending.to.cmd()
                     );
-                    pending.fail_as(hub, &error, true, true);
+                    pending.fail_as(hub, &error, Why::TimedOut);
                 }
             }
         }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Connection, Mailbox, Seat, TurnedAway};
 use crate::faces::pi_server::PiSpeaker;
-use crate::http::{check_access, check_place, failed, refused};
+use crate::http::{check_access, check_place, failed, has_token, refused};
 use crate::principals::{ANONYMOUS, OWNER, Principal};
 use crate::registry::{Admitted, Hub};
 use crate::upgrade::{accept_key, has_word, into_stream, switching};
@@ -113,7 +113,8 @@ pub(crate) fn port_routes(hub: &Arc<Hub>) -> Router {
 }
 
 async fn upgrade_on_port(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    if hub.config.pi_server.insecure_no_auth {
+    // Who sends a token wants to be known by it, and learns when it is wrong.
+    if hub.config.pi_server.insecure_no_auth && !has_token(request.uri(), request.headers()) {
         return admit(hub, &Principal::lasting(ANONYMOUS), request);
     }
     upgrade(State(hub), request).await
@@ -183,6 +184,7 @@ pub(crate) fn start_pi(
 /// A place among the connections; it is given up with it, unless a connection was started.
 struct Place {
     hub: Arc<Hub>,
+    principal: Principal,
     /// Taken by the connection.
     seat: Option<(Seat, Arc<Mailbox>)>,
 }
@@ -197,7 +199,7 @@ impl Place {
             Admitted::TurnedAway(mailbox) => (Seat::TurnedAway, mailbox),
             Admitted::Refused => return None,
         };
-        Some(Place { hub: Arc::clone(hub), seat: Some(seat) })
+        Some(Place { hub: Arc::clone(hub), principal: principal.clone(), seat: Some(seat) })
     }
 
     /// A task of its own for the connection, no greater than the connection needs.
@@ -206,8 +208,7 @@ impl Place {
         let hub = Arc::clone(&self.hub);
         let tasks = hub.tasks.clone();
         if let Seat::Pi(_) = seat {
-            let principal = Arc::clone(&mailbox.principal);
-            let speaker = PiSpeaker::new(&hub, principal, &mailbox, is_stdio);
+            let speaker = PiSpeaker::new(&hub, &self.principal, &mailbox, is_stdio);
             tasks.spawn(Connection::new(hub, seat, mailbox, speaker, stream, read_ahead));
             return;
         }

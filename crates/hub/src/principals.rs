@@ -18,6 +18,8 @@ pub(crate) struct Principal {
     /// Cancelled when the access is taken back: what it has opened is to be closed. A new access of the same name
     /// has another one.
     pub(crate) revoked: CancellationToken,
+    /// How often an access of this name was taken back before: who has the name now is not who had it then.
+    pub(crate) life: u64,
 }
 
 impl Principal {
@@ -28,7 +30,7 @@ impl Principal {
 
     /// One whose access is not the hub's to take back.
     pub(crate) fn lasting(name: &str) -> Self {
-        Self { name: name.into(), revoked: CancellationToken::new() }
+        Self { name: name.into(), revoked: CancellationToken::new(), life: 0 }
     }
 }
 
@@ -41,6 +43,8 @@ struct State {
     /// Grows with each revocation.
     generation: u64,
     known: HashMap<Arc<str>, CancellationToken>,
+    /// How often each name was revoked; a name that never was is not here.
+    lives: HashMap<Arc<str>, u64>,
 }
 
 impl Principals {
@@ -63,13 +67,15 @@ impl Principals {
                 (name, revoked)
             }
         };
-        Some(Principal { name, revoked })
+        let life = state.lives.get(&name).copied().unwrap_or(0);
+        Some(Principal { name, revoked, life })
     }
 
     /// To be called when the store knows the name no more.
     pub(crate) fn revoke(&self, name: &str) {
         let mut state = self.lock();
         state.generation += 1;
+        *state.lives.entry(name.into()).or_default() += 1;
         if let Some(revoked) = state.known.remove(name) {
             revoked.cancel();
         }
@@ -96,5 +102,6 @@ mod tests {
         assert!(principals.enter("ci", before).is_none(), "what the store said before counts no more");
         let again = principals.enter("ci", principals.generation()).unwrap();
         assert!(!again.revoked.is_cancelled());
+        assert_eq!((first.life, again.life, other.life), (0, 1, 0));
     }
 }

@@ -20,9 +20,6 @@ use crate::runner_link::RunnerIdentity;
 
 /// How long the last records get to be committed after the clients are gone.
 const COMMIT_GRACE: Duration = Duration::from_secs(1);
-/// How long commands of the pi-server face get to end, at most; half of the clients' grace if that is less. All of a
-/// stop takes less than ten seconds.
-const WORK_GRACE_MAX: Duration = Duration::from_secs(4);
 
 /// Why a hub could not run.
 #[derive(Debug, thiserror::Error)]
@@ -132,8 +129,8 @@ async fn accept_pi(hub: &Arc<Hub>, listener: Option<impl Listen>, stop: &Cancell
 /// Lets work of the pi-server face end, then closes all connections and waits until they are closed, no longer than
 /// the grace.
 async fn say_goodbye(hub: &Arc<Hub>) {
-    let grace_ends = Instant::now() + hub.config.limits.shutdown_grace;
     end_pi_work(hub).await;
+    let grace_ends = Instant::now() + hub.config.limits.shutdown_grace;
     hub.tasks.close();
     let goodbye =
         reply::system(SystemEvent::Shutdown { reason: "the hub stops; reconnect later".to_owned() });
@@ -147,11 +144,12 @@ async fn say_goodbye(hub: &Arc<Hub>) {
 
 /// Tells the clients of the pi-server face that it stops; commands under way get some time, new ones are refused.
 pub(crate) async fn end_pi_work(hub: &Arc<Hub>) {
-    if hub.pi_connections.stop() {
-        hub.pi_server.goodbye();
+    if !hub.pi_connections.stop() {
+        // It has had its time.
+        return;
     }
-    let grace = (hub.config.limits.shutdown_grace / 2).min(WORK_GRACE_MAX);
-    if timeout(grace, hub.pi_server.when_idle()).await.is_err() {
+    hub.pi_server.goodbye();
+    if timeout(hub.config.pi_server.shutdown_timeout, hub.pi_server.when_idle()).await.is_err() {
         tracing::warn!("some commands of pi-server clients did not end in time");
     }
 }

@@ -107,6 +107,12 @@ pub(crate) async fn revoke(
     }
     server.hub.revoke_access(&name);
     tracing::warn!(name, "the access token is revoked");
+    if let Err(error) = server.hub.pi_server.revoke(&server.hub, &name).await {
+        let error = format!(
+            "The token is revoked, but the commands of its bearer are still in the store: {error}; use another name next time"
+        );
+        return failed(StatusCode::SERVICE_UNAVAILABLE, &error);
+    }
     Json(json!({ "name": name })).into_response()
 }
 

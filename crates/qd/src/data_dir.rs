@@ -18,6 +18,9 @@ const TOKEN_BYTES: usize = 32;
 const LOCK_TRIES_MAX: u32 = 40;
 const LOCK_RETRY: Duration = Duration::from_millis(25);
 
+/// Servers that may run beside each other without naming their directories.
+const BESIDE_MAX: u32 = 16;
+
 /// The directory, held as long as this lives.
 pub(crate) struct DataDir {
     path: PathBuf,
@@ -25,9 +28,44 @@ pub(crate) struct DataDir {
     _lock: File,
 }
 
+/// Who has a directory.
+enum Taken {
+    Ours(DataDir),
+    /// Another process; the error says which.
+    Theirs(CliError),
+}
+
 impl DataDir {
     /// Creates the directory where it is missing, and takes it.
     pub(crate) fn take(path: &Path) -> Result<DataDir, CliError> {
+        match Self::try_take(path, LOCK_TRIES_MAX)? {
+            Taken::Ours(data_dir) => Ok(data_dir),
+            Taken::Theirs(error) => Err(error),
+        }
+    }
+
+    /// The same, or the first one beside it that nobody has: `NAME-2`, `NAME-3`…
+    pub(crate) fn take_free(path: &Path) -> Result<DataDir, CliError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut first = None;
+        for number in 1..=BESIDE_MAX {
+            let (path, tries) = match number {
+                1 => (path.to_path_buf(), LOCK_TRIES_MAX),
+                number => (path.with_file_name(format!("{name}-{number}")), 0),
+            };
+            match Self::try_take(&path, tries)? {
+                Taken::Ours(data_dir) => return Ok(data_dir),
+                Taken::Theirs(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.unwrap_or_else(|| CliError::failed("there is no free data directory")))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn try_take(path: &Path, tries_max: u32) -> Result<Taken, CliError> {
         let explain = |error: std::io::Error| {
             CliError::failed(format!("cannot use the data directory {}: {error}", path.display()))
                 .hint("name another with --data-dir, or repair its owner and permissions")
@@ -45,8 +83,8 @@ impl DataDir {
         while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             tries += 1;
             match error {
-                rustix::io::Errno::WOULDBLOCK if tries > LOCK_TRIES_MAX => {
-                    return Err(taken(path, &mut lock));
+                rustix::io::Errno::WOULDBLOCK if tries > tries_max => {
+                    return Ok(Taken::Theirs(taken(path, &mut lock)));
                 }
                 // One that was killed a moment ago is still dying, or a child of its that had not become another
                 // program yet.
@@ -56,7 +94,7 @@ impl DataDir {
         }
         // Who holds the lock, for the message above.
         lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id())).map_err(explain)?;
-        Ok(DataDir { path: path.to_path_buf(), _lock: lock })
+        Ok(Taken::Ours(DataDir { path: path.to_path_buf(), _lock: lock }))
     }
 
     /// The owner's token; made at the first start.

@@ -2,11 +2,15 @@
 //! stdout carries the protocol and nothing else.
 
 mod lines;
+mod refusal;
 mod stdio;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
 use tokio::io::BufReader;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -23,13 +27,17 @@ use crate::up::{
     EXIT_INTERRUPTED, STOP_TIME_MAX, Sockets, Spine, bind, local_socket, refuse_runner_dir, serving_runtime,
     warn_of_no_auth,
 };
-use stdio::{Ending, InputOver};
+use stdio::{Ending, InputOver, Patience};
 
 /// The variable of the original.
 const PORT_VARIABLE: &str = "PI_SERVER_PORT";
 const TAKEN_HINT: &str = "another program uses the port; choose one with --port PORT or PI_SERVER_PORT (0: none, auto: any free one)";
 /// How long commands may still take after the end of stdin.
 const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long whoever started us may leave stdout full after the end of stdin.
+const UNREAD_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether somebody can still write to stdin, while stdout is full.
+const HANG_UP_EVERY: Duration = Duration::from_millis(500);
 /// Bytes on their way between stdio and the face, each way; a few batches.
 const STREAM_BYTES: usize = 256 * 1024;
 /// What is read from stdin at once.
@@ -55,10 +63,15 @@ pub(crate) fn run(
         )
         .hint("leave it out; stdio needs no token"));
     }
-    let data_dir = DataDir::take(&settings.data_dir)?;
+    let pi_listener = listener(port)?;
+    // One for each editor window, say: those that name no directory do not get in each other's way.
+    let data_dir = match settings.is_data_dir_default {
+        true => DataDir::take_free(&settings.data_dir)?,
+        false => DataDir::take(&settings.data_dir)?,
+    };
+    let settings = &settings.in_data_dir(data_dir.path().to_path_buf());
     refuse_runner_dir(settings)?;
     let token = data_dir.owner_token()?;
-    let pi_listener = listener(port)?;
     // The command line finds its way here: `qd ls`, `qd token`.
     let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), TAKEN_HINT)?;
     let sockets = Sockets {
@@ -129,14 +142,15 @@ impl Server<'_> {
             tokio::io::stdout(),
             stream,
             self.settings.pi.message_bytes_max,
-            ANSWERS_WAIT_MAX,
+            Patience { answers: ANSWERS_WAIT_MAX, unread: UNREAD_MAX },
+            hang_up,
             teller,
         ));
-        let mut ended_early = None;
+        let (mut ended_early, mut said) = (None, Ok(()));
         tokio::select! {
             result = spine.finished() => ended_early = Some(result),
-            ending = &mut stdio => self.tell_ending(ending.ok()),
-            Ok(over) = input_over => self.tell_over(over),
+            ending = &mut stdio => said = self.tell_ending(ending.ok()),
+            Ok(over) = input_over => said = told_over(over),
             _ = interrupts.recv() => {}
             _ = terminations.recv() => {}
             _ = hangups.recv() => {}
@@ -158,7 +172,7 @@ impl Server<'_> {
             // Whoever does not read them in time has the end of the stream.
             let _unread = tokio::time::timeout(LAST_LINES_MAX, stdio).await;
         }
-        result
+        said.and(result)
     }
 
     /// Says on stderr where clients come in; leaves the address for the command line.
@@ -172,6 +186,9 @@ impl Server<'_> {
         })?;
         let token = token_path(&self.settings.data_dir);
         let place = match &sockets.pi_listener {
+            Some(listener) if self.settings.pi.insecure_no_auth => {
+                format!("ws://{} (no token needed) and stdio", listener.local_addr()?)
+            }
             Some(listener) => {
                 format!("ws://{} (token: {}) and stdio", listener.local_addr()?, token.display())
             }
@@ -188,25 +205,59 @@ impl Server<'_> {
         Ok(())
     }
 
-    fn tell_over(&self, over: InputOver) {
-        if over.unanswered > 0 {
-            self.output.note(&format!(
-                "stdin ended {} s ago and {} commands have no answer yet; ending without\n",
-                ANSWERS_WAIT_MAX.as_secs(),
-                over.unanswered
-            ));
-        }
-    }
-
-    fn tell_ending(&self, ending: Option<Ending>) {
+    fn tell_ending(&self, ending: Option<Ending>) -> Result<(), CliError> {
         match ending {
             Some(Ending::Face) => self.output.note("the server closed the connection of stdio; ending\n"),
             // Whoever has closed stdout knows.
             Some(Ending::Output) => {}
+            Some(Ending::Unread) => {
+                let seconds = UNREAD_MAX.as_secs();
+                return Err(CliError::failed(format!(
+                    "stdin has ended and stdout was not read for {seconds} s; answers are lost"
+                ))
+                .hint("read stdout while you write stdin, and to its end"));
+            }
             None => self.output.note("the connection of stdio broke; ending\n"),
+        }
+        Ok(())
+    }
+}
+
+fn told_over(over: InputOver) -> Result<(), CliError> {
+    if over.unanswered == 0 {
+        return Ok(());
+    }
+    let seconds = ANSWERS_WAIT_MAX.as_secs();
+    Err(CliError::failed(format!(
+        "stdin ended {seconds} s ago and {} commands have no answer yet; ending without",
+        over.unanswered
+    ))
+    .hint("keep stdin open until the last answer is there"))
+}
+
+/// Ends when nobody can write to stdin any more, though not all of it may be read.
+async fn hang_up() {
+    loop {
+        tokio::time::sleep(HANG_UP_EVERY).await;
+        if has_hung_up(std::io::stdin()) {
+            return;
         }
     }
 }
+
+fn has_hung_up(input: impl AsFd) -> bool {
+    // What is in a file is there already; nobody waits at its other end.
+    let is_file = fstat(&input).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+    let mut polled = [PollFd::new(&input, HANG_UP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    is_file || poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(HANG_UP)
+}
+
+/// Node gives its children sockets instead of pipes, which have a flag of their own for this.
+#[cfg(target_os = "linux")]
+const HANG_UP: PollFlags = PollFlags::HUP.union(PollFlags::RDHUP);
+#[cfg(not(target_os = "linux"))]
+const HANG_UP: PollFlags = PollFlags::HUP;
 
 #[cfg(test)]
 mod tests {
@@ -227,5 +278,20 @@ mod tests {
         let error = listener(Port::At(taken.local_addr().unwrap().port())).unwrap_err();
         assert!(error.hint.unwrap().contains("PI_SERVER_PORT"), "{}", error.message);
         assert!(listener(Port::None).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_hang_up_is_seen_before_all_is_read() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, b"not read").unwrap();
+        assert!(!has_hung_up(&reader));
+        drop(writer);
+        assert!(has_hung_up(&reader));
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut &writer, b"not read").unwrap();
+        assert!(!has_hung_up(&reader));
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(has_hung_up(&reader));
+        assert!(has_hung_up(std::fs::File::open("Cargo.toml").unwrap()));
     }
 }

@@ -180,6 +180,8 @@ settings! {
             "Commands of one connection that wait for their answer";
         pi_in_flight_max: u64, "pi-in-flight-max", "QD_PI_IN_FLIGHT_MAX", "COUNT", "10000",
             "Commands of all clients that wait for their answer";
+        pi_in_flight_per_principal_max: u64, "pi-in-flight-per-principal-max", "QD_PI_IN_FLIGHT_PER_PRINCIPAL_MAX", "COUNT", "5000",
+            "Those of the clients that share a token, so that nobody keeps the others out";
         pi_outcomes_max: u64, "pi-outcomes-max", "QD_PI_OUTCOMES_MAX", "COUNT", "10000",
             "Outcomes kept, so that a command sent again is answered again and not done again";
         pi_outcome_bytes_max: u64, "pi-outcome-bytes-max", "QD_PI_OUTCOME_BYTES_MAX", "BYTES", "67108864",
@@ -189,10 +191,10 @@ settings! {
         pi_dependency_wait_seconds: u64, "pi-dependency-wait-seconds", "QD_PI_DEPENDENCY_WAIT_SECONDS", "SECONDS", "30",
             "How long a command waits for those of its dependsOn";
         pi_work_timeout_seconds: u64, "pi-work-timeout-seconds", "QD_PI_WORK_TIMEOUT_SECONDS", "SECONDS", "300",
-            "How long a command that works may take: prompt, compact, bash, fork, …";
+            "How long bash and compact may take; other work has no time limit";
         pi_read_timeout_seconds: u64, "pi-read-timeout-seconds", "QD_PI_READ_TIMEOUT_SECONDS", "SECONDS", "30",
             "How long a command that reads or aborts may take";
-        pi_backlog_bytes_max: u64, "pi-backlog-bytes-max", "QD_PI_BACKLOG_BYTES_MAX", "BYTES", "65536",
+        pi_backlog_bytes_max: u64, "pi-backlog-bytes-max", "QD_PI_BACKLOG_BYTES_MAX", "BYTES", "1048576",
             "What may wait for a slow client before events are left out; it is told of the gap";
     }
     pi_switches {
@@ -259,6 +261,8 @@ pub(crate) enum Program {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
+    /// Nobody named it.
+    pub(crate) is_data_dir_default: bool,
     pub(crate) url: Option<String>,
     pub(crate) token: Option<String>,
     pub(crate) fingerprint: Option<String>,
@@ -288,6 +292,18 @@ pub(crate) struct Settings {
     pub(crate) pi: PiServerConfig,
     /// Talk to the runner of this machine, not to a hub.
     pub(crate) local: bool,
+}
+
+impl Settings {
+    /// The same with another data directory, and what lies in it by default.
+    pub(crate) fn in_data_dir(&self, data_dir: PathBuf) -> Settings {
+        let moved = |socket: &PathBuf| match socket.strip_prefix(&self.data_dir) {
+            Ok(rest) => data_dir.join(rest),
+            Err(_) => socket.clone(),
+        };
+        let runner_sockets = self.runner_sockets.iter().map(moved).collect();
+        Settings { data_dir, runner_sockets, ..self.clone() }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ pub mod demo;
 pub mod pi;
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
-use qd_core::session::{AgentFacts, AgentUp};
+use qd_core::session::{AgentFacts, AgentUp, QueueFate};
 use qd_wire::Command;
 use qd_wire::command::SessionConfig;
 use qd_wire::data::ProcessStats;
@@ -27,7 +27,10 @@ pub enum Effect {
         native_session_id: String,
         native_session_file: Option<String>,
         messages: Vec<NativeMessage>,
+        queue: QueueFate,
     },
+    /// Something was not done that a person should know of.
+    Warning(String),
 }
 
 /// A command that the agent has carried out.
@@ -317,8 +320,12 @@ impl DriverHandle {
         match self {
             DriverHandle::Pi(handle) => {
                 let facts = handle.facts().await?;
+                let has_moved = handle.take_moved();
                 if known.is_some() && facts.native_session_id.as_deref() != known {
-                    return pi::where_now(handle).await;
+                    return pi::where_now(handle, None).await;
+                }
+                if has_moved {
+                    return pi::where_now(handle, Some(QueueFate::Kept)).await;
                 }
                 let mut effects = pi::news(handle).await?;
                 effects.push(Effect::Facts(facts));

@@ -13,6 +13,7 @@ mod kept;
 mod prompts;
 mod publish;
 mod row;
+mod spawn;
 mod supervise;
 mod watching;
 
@@ -22,8 +23,9 @@ use qd_core::session::AgentUp;
 use qd_wire::data::SessionState;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-pub(crate) use actor::{Shared, spawn_new, spawn_restored};
-pub(crate) use row::restore;
+pub(crate) use actor::Shared;
+pub(crate) use row::{check_cwd, restore};
+pub(crate) use spawn::{spawn_new, spawn_restored};
 
 use crate::driver::{AgentFailure, Driver, Effect, Executed};
 use crate::submissions::Release;
@@ -105,4 +107,6 @@ pub(crate) struct Incoming {
     pub(crate) if_session_version: Option<u64>,
     /// The agent's own words are wanted in the answer.
     pub(crate) native: bool,
+    /// It waits until the agent neither works nor compacts.
+    pub(crate) when_idle: bool,
 }

@@ -47,6 +47,28 @@ async fn what_waits_starts_no_agent_and_runs_before_the_next_prompt() {
 }
 
 #[tokio::test]
+async fn what_an_abort_left_over_is_run_by_a_prompt_and_not_by_a_look() {
+    let mut bench = Bench::start(|_| {}).await;
+    waiting(&mut bench).await;
+    bench.ok(json!({"cmd": "abort", "session_id": "s"})).await;
+    bench.until_status("idle").await;
+    let mut from = 0;
+    for _ in 0..2 {
+        bench.restart(0).await;
+        from = bench.lines.len();
+        // Reads and settings start the agent, which has nothing to do.
+        bench.ok(json!({"cmd": "get_commands", "session_id": "s"})).await;
+        bench.ok(json!({"cmd": "set_session_name", "session_id": "s", "name": "n"})).await;
+        let state = bench.state().await;
+        let both = json!(["/text one", "/text two"]);
+        assert_eq!((&state["status"], &state["queue"]["follow_up"]), (&json!("idle"), &both));
+    }
+    assert_eq!(bench.prompt("/text three").await["disposition"], "queued");
+    bench.find(from, "the end", idle).await;
+    assert_eq!(bench.said(), ["/question", "/text one", "/text two", "/text three"]);
+}
+
+#[tokio::test]
 async fn a_runner_told_so_resumes_what_had_an_agent() {
     let mut bench = Bench::start(|config| config.resume_at_start = true).await;
     waiting(&mut bench).await;

@@ -1,6 +1,7 @@
 //! A plain client of the pi-server face: sends JSON, keeps every frame, waits with a deadline. It knows nothing of
 //! what the frames mean; the client to copy is in `clients/typescript`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
+#![allow(clippy::disallowed_methods, reason = "tests look at when a frame came")]
 
 use std::time::{Duration, Instant};
 

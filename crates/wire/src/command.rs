@@ -53,9 +53,13 @@ pub struct SessionConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 pub struct NoParams {}
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct SessionCreateParams {
     pub config: SessionConfig,
+    /// Only tells whether such a session could be created; nothing is.
+    pub check_only: Option<bool>,
 }
 
 #[serde_with::skip_serializing_none]

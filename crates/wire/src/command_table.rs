@@ -214,4 +214,7 @@ pub struct CommandHead<'a> {
     /// Answer with the agent's own words where it has some: `data` is then `{"native": …}`.
     #[serde(default)]
     pub native: Option<bool>,
+    /// Do it only when the agent neither works nor compacts; the command waits for that at its turn in the lane.
+    #[serde(default)]
+    pub when_idle: Option<bool>,
 }

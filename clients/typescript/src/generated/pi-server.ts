@@ -164,6 +164,12 @@ method: string, title: string, options?: Array<string>, message?: string, placeh
  */
 timeout?: number, }
   | { "type": "extension_ui_resolved", requestId: string, outcome: InputOutcome, }
+  | { "type": "conversation_changed",
+/**
+ * `replaced` (fork, new, switch, navigation), `added` (messages that came without events of their own),
+ * `compacted`.
+ */
+reason: string, }
   | { "type": "event_gap", missed: number, }
   | { "type": "session_resync", sessionInfo: SessionInfo,
 /**
@@ -574,9 +580,9 @@ export const COMMANDS = {
   get_skills: { mutating: false, timeoutMs: 30000 },
   get_tools: { mutating: false, timeoutMs: 30000 },
   list_session_files: { mutating: false, timeoutMs: 30000 },
-  prompt: { mutating: true, timeoutMs: 300000 },
-  steer: { mutating: true, timeoutMs: 300000 },
-  follow_up: { mutating: true, timeoutMs: 300000 },
+  prompt: { mutating: true, timeoutMs: null },
+  steer: { mutating: true, timeoutMs: null },
+  follow_up: { mutating: true, timeoutMs: null },
   abort: { mutating: true, timeoutMs: 30000 },
   get_state: { mutating: false, timeoutMs: 30000 },
   get_messages: { mutating: false, timeoutMs: 30000 },
@@ -594,9 +600,9 @@ export const COMMANDS = {
   abort_bash: { mutating: true, timeoutMs: 30000 },
   get_session_stats: { mutating: false, timeoutMs: 30000 },
   export_html: { mutating: true, timeoutMs: null },
-  new_session: { mutating: true, timeoutMs: 300000 },
-  switch_session_file: { mutating: true, timeoutMs: 300000 },
-  fork: { mutating: true, timeoutMs: 300000 },
+  new_session: { mutating: true, timeoutMs: null },
+  switch_session_file: { mutating: true, timeoutMs: null },
+  fork: { mutating: true, timeoutMs: null },
   get_fork_messages: { mutating: false, timeoutMs: 30000 },
   get_tree: { mutating: false, timeoutMs: 30000 },
   navigate_tree: { mutating: true, timeoutMs: null },

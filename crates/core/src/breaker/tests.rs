@@ -96,6 +96,20 @@ fn shell_commands_that_run_out_of_time_stop_their_session_then_all() {
 }
 
 #[test]
+fn a_session_that_is_tested_is_not_open_and_a_closed_one_is_forgotten() {
+    let mut breakers = breakers();
+    for _ in 0..10 {
+        let call = breakers.admit_bash(0, "a").unwrap();
+        breakers.bash_done(0, &call, BashEnd::TimedOut);
+    }
+    assert_eq!(breakers.bash(29_999).open_sessions, 1);
+    assert_eq!((breakers.bash(30_000).open_sessions, breakers.bash(30_000).sessions), (0, 1));
+    breakers.forget_bash("a");
+    assert_eq!(breakers.bash(0).sessions, 0);
+    assert!(breakers.admit_bash(0, "a").is_ok());
+}
+
+#[test]
 fn a_breaker_that_is_off_counts_and_refuses_nothing() {
     let mut breakers = Breakers::new(BreakerConfig { enabled: false, ..BreakerConfig::default() });
     open(&mut breakers, 0);

@@ -44,6 +44,9 @@ impl Session {
         if let Some(position) = self.unanswered_prompts.iter().position(|prompt| prompt.token == token) {
             let prompt = self.unanswered_prompts.remove(position);
             if !has_begun {
+                if self.turn.is_none() {
+                    self.show_cut_off(now, out);
+                }
                 self.tell_accepted_lost(now, &shortened(&prompt.text), out);
             }
             return;

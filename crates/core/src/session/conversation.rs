@@ -7,6 +7,7 @@ use qd_wire::event::Event;
 use qd_wire::message::{Message, Role, Sender, SenderKind};
 use serde_json::Value;
 
+use super::watch::ConversationChange;
 use super::{IndexChange, Session};
 use crate::agent::NativeMessage;
 use crate::ids::MessageIds;
@@ -39,6 +40,7 @@ impl Session {
             list.push(message);
         }
         self.emit(now, &Event::Messages { messages: list }, out);
+        self.show_conversation_change(now, ConversationChange::Replaced, out);
     }
 
     /// Adds what the agent's own file has and we do not: written by another program, or just before a crash.
@@ -67,15 +69,22 @@ impl Session {
             self.append_message(now, message, out);
             added += 1;
         }
+        if added > 0 {
+            self.show_conversation_change(now, ConversationChange::Added, out);
+        }
         added
     }
 
     /// Messages that came into the conversation without an event. One that streams now is not disturbed.
     pub fn add_messages(&mut self, now: i64, messages: Vec<NativeMessage>, out: &mut Outbox) {
+        if messages.is_empty() {
+            return;
+        }
         for native in messages {
             let id = self.ids.mint(native.head.role, native.head.created_at);
             self.append_message(now, Self::canonical(id, native), out);
         }
+        self.show_conversation_change(now, ConversationChange::Added, out);
     }
 
     /// A message with its id; the position is given when it is appended.

@@ -5,6 +5,7 @@ use qd_wire::event::{AgentPhase, Event, EventPayload, OtherEvent, ToolCall};
 use qd_wire::message::{Role, StopReason};
 use serde_json::{Value, json};
 
+use super::watch::ConversationChange;
 use super::{Assembly, Session, Turn};
 use crate::agent::{AgentEvent, MessageHead, NativeMessage};
 use crate::outbox::{Delta, Outbox};
@@ -77,6 +78,9 @@ impl Session {
             AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before } => {
                 let end = Event::CompactEnd { success, will_retry, error, summary, tokens_before };
                 self.compaction_ended(now, &end, out);
+                if success {
+                    self.show_conversation_change(now, ConversationChange::Compacted, out);
+                }
             }
             AgentEvent::QueueChanged(queue) => self.queue_changed(now, queue, out),
             AgentEvent::InputNeeded(request) => self.ask(now, request, out),
@@ -113,6 +117,8 @@ impl Session {
         if self.turn.is_none() {
             self.turn = Some(Turn::default());
             self.turns += 1;
+            // Agents read their queue in any turn.
+            self.memory.waits_for_prompt = false;
         }
         self.set_phase(now, AgentPhase::Generating, None, out);
     }
@@ -147,6 +153,7 @@ impl Session {
 
     pub(super) fn go_idle(&mut self, now: i64, reason: Option<StopReason>, out: &mut Outbox) {
         self.status = SessionStatus::Idle;
+        self.note_what_waits();
         self.phase = None;
         self.detail = None;
         self.emit_idle(now, reason, out);
@@ -200,6 +207,7 @@ impl Session {
         }
         let mut message = Self::canonical(assembly.message_id, native);
         if message.role == Role::User {
+            self.read_before_move(&message);
             self.recognise_prompt(&mut message);
         }
         self.append_message(now, message, out);
@@ -366,6 +374,7 @@ impl Session {
             self.memory.queue = queue;
             self.kept_is_queued();
             self.accepted_are_queued();
+            self.note_what_waits();
             self.emit_queue(now, out);
         }
     }

@@ -73,6 +73,20 @@ impl Session {
         !self.memory.kept.is_empty()
     }
 
+    /// Whether what waits goes ahead of the next prompt only.
+    pub fn waits_for_prompt(&self) -> bool {
+        self.memory.waits_for_prompt
+    }
+
+    /// What is left in an idle agent's queue waits for a prompt; where nothing waits there is nothing to say.
+    pub(super) fn note_what_waits(&mut self) {
+        if !self.is_working() && self.memory.queue != QueueState::default() {
+            self.memory.waits_for_prompt = true;
+        } else if self.memory.kept.is_empty() && self.memory.queue == QueueState::default() {
+            self.memory.waits_for_prompt = false;
+        }
+    }
+
     /// Takes the next kept input to deliver it. It must be committed as on its way before the agent gets it.
     pub fn take_kept(&mut self, now: i64, token: u64, out: &mut Outbox) -> Option<KeptInput> {
         if self.memory.delivering.is_some() || self.memory.kept.is_empty() {

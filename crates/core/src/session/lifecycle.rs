@@ -112,7 +112,7 @@ impl Session {
     /// The process is gone: everything open is closed, and everybody is told how.
     pub fn gone(&mut self, now: i64, gone: Gone, out: &mut Outbox) {
         let was_busy = self.turn.is_some() || self.status == SessionStatus::Working;
-        if self.turn.is_some() {
+        if self.turn.is_some() || !self.memory.accepted.is_empty() {
             self.show_cut_off(now, out);
         }
         self.close_open_work(now, "The agent stopped before the tool did", out);
@@ -125,6 +125,7 @@ impl Session {
             self.health_text(now, None, out);
         }
         self.status_texts.clear();
+        self.moving = None;
         self.delivery_lost(now, out);
         self.expected_are_unanswered();
         self.accepted_lost(now, out);

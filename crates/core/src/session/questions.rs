@@ -30,6 +30,8 @@ pub struct OpenQuestion {
 pub enum AnswerError {
     Unknown(String),
     AlreadyAnswered(String),
+    /// Nobody waits for it any more.
+    TimedOut(String),
     Invalid(String),
 }
 
@@ -40,6 +42,7 @@ impl std::fmt::Display for AnswerError {
             AnswerError::AlreadyAnswered(id) => {
                 write!(formatter, "Input request '{id}' was already answered")
             }
+            AnswerError::TimedOut(id) => write!(formatter, "Input request '{id}' has timed out"),
             AnswerError::Invalid(reason) => formatter.write_str(reason),
         }
     }
@@ -68,6 +71,10 @@ impl Session {
                 AnswerError::Unknown(id.clone())
             });
         };
+        if question.deadline.is_some_and(|at| at <= now) {
+            // Its timer is about to settle it; the agent may have given up already.
+            return Err(AnswerError::TimedOut(id.clone()));
+        }
         let answer = check_answer(&question.request, response)?;
         let outcome = match answer {
             Answer::Cancelled => InputOutcome::Cancelled,
@@ -89,20 +96,33 @@ impl Session {
         self.question_timeout_ms = timeout_ms;
     }
 
-    /// Settles questions whose time is over. Returns those the agent must be told of; of the others it has given up
-    /// by itself by now.
-    pub fn expire_questions(&mut self, now: i64, out: &mut Outbox) -> Vec<String> {
+    /// Settles questions whose time is over. Returns what the agent must be told of them; of the others it has given
+    /// up by itself by now.
+    pub fn expire_questions(&mut self, now: i64, out: &mut Outbox) -> Vec<(String, Answer)> {
         let is_over = |question: &&OpenQuestion| question.deadline.is_some_and(|at| at <= now);
-        let expired: Vec<String> = self
+        let expired: Vec<(String, Option<Answer>)> = self
             .questions
             .iter()
             .filter(is_over)
-            .map(|question| question.request.request_id().to_owned())
+            .map(|OpenQuestion { request, .. }| {
+                let answer = match request {
+                    _ if self.question_timeout_ms.is_some() => Some(Answer::TimedOut),
+                    // Agents have no timers for these: they would stay open on the other side.
+                    InputRequest::Editor { .. } | InputRequest::Interview { .. } => Some(Answer::Cancelled),
+                    _ => None,
+                };
+                (request.request_id().to_owned(), answer)
+            })
             .collect();
-        for id in &expired {
+        for (id, _) in &expired {
             self.settle_question(now, id, InputOutcome::TimedOut, None, out);
         }
-        if self.question_timeout_ms.is_some() { expired } else { Vec::new() }
+        expired.into_iter().filter_map(|(id, answer)| Some((id, answer?))).collect()
+    }
+
+    /// Questions that were not taken because too many are open; the agent must hear that nobody will answer them.
+    pub fn take_refused_questions(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.refused_questions)
     }
 
     /// The ids of all open questions, for a driver that must cancel them before it aborts.
@@ -120,8 +140,11 @@ impl Session {
     pub(super) fn ask(&mut self, now: i64, mut request: InputRequest, out: &mut Outbox) {
         let known =
             self.questions.iter().any(|question| question.request.request_id() == request.request_id());
-        if known || self.questions.len() >= QUESTIONS_MAX {
+        if known {
             return;
+        }
+        if self.questions.len() >= QUESTIONS_MAX {
+            return self.refused_questions.push(request.request_id().to_owned());
         }
         let timeout = [request.timeout_ms(), self.question_timeout_ms].into_iter().flatten().min();
         show_timeout(&mut request, timeout);

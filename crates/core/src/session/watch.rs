@@ -19,6 +19,27 @@ const PI: &str = "pi";
 /// How pi ends its work, here without the messages of it.
 const AGENT_END: &str = "{\"type\":\"agent_end\",\"messages\":[]}";
 
+/// How pi says that nothing more comes.
+const AGENT_SETTLED: &str = "{\"type\":\"agent_settled\",\"aborted\":true}";
+
+/// How the messages changed without events of their own, for those who watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConversationChange {
+    Replaced,
+    Added,
+    Compacted,
+}
+
+impl ConversationChange {
+    const fn as_str(self) -> &'static str {
+        match self {
+            ConversationChange::Replaced => "replaced",
+            ConversationChange::Added => "added",
+            ConversationChange::Compacted => "compacted",
+        }
+    }
+}
+
 /// What is needed while somebody watches.
 #[derive(Debug)]
 pub(super) enum Watch {
@@ -58,12 +79,24 @@ impl Session {
         }
     }
 
-    /// The agent is gone in the middle of its work and will not say that it is over; who waits for that must hear it.
+    /// The agent is gone in the middle of its work, or with a prompt that it had accepted, and will not say that it is
+    /// over; who waits for that must hear it.
     pub(super) fn show_cut_off(&mut self, now: i64, out: &mut Outbox) {
         match &self.watch {
             None => {}
             Some(Watch::Produce(_)) => self.show_native(now, &AgentEvent::TurnSettled { aborted: true }, out),
-            Some(Watch::PassThrough) => out.native(&self.front, now, AGENT_END),
+            Some(Watch::PassThrough) => {
+                out.native(&self.front, now, AGENT_END);
+                out.native(&self.front, now, AGENT_SETTLED);
+            }
+        }
+    }
+
+    /// The messages are not what who watches has seen.
+    pub(super) fn show_conversation_change(&self, now: i64, change: ConversationChange, out: &mut Outbox) {
+        if self.is_watched() {
+            let reason = change.as_str().to_owned();
+            self.show_face_event(now, &FaceEvent::ConversationChanged { reason }, out);
         }
     }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use qd_wire::command_table::{Answerer, CommandSpec, Lane, Permission, spec};
 use tokio::time::Duration;
 
-use super::route::{Destination, NoRoute, route};
-use super::send::{LineHead, Sending, send, time_limit};
-use super::{ATTACH, BARRIER, CREATE, DELETE, GET_STATE, find_session, from_copies, hub_read, invalid};
+use super::route::{Destination, NoRoute, route, to_runner};
+use super::send::{LineHead, Sending, command_line, prepared_line, send, time_limit};
+use super::{
+    ATTACH, BARRIER, CREATE, DELETE, GET_STATE, find_session, from_copies, hub_read, invalid, is_check_only,
+};
 use crate::ask::{Answered, Asker, OnAnswer};
 use crate::envelope::{Parsed, read_asked_head, read_fields};
 use crate::pending::{AnswerTo, PendingKind};
@@ -32,8 +34,8 @@ const CANCEL: CommandSpec = CommandSpec {
 pub(crate) struct Asking<'a> {
     pub(crate) asker: &'a Asker,
     pub(crate) text: &'a str,
-    /// Replaces the time limit of the command.
-    pub(crate) limit: Option<Duration>,
+    /// Replaces the time limit of the command; the inner `None` for as long as the runner's link lasts.
+    pub(crate) limit: Option<Option<Duration>>,
 }
 
 /// Where such a command goes.
@@ -56,21 +58,60 @@ pub(crate) fn send_ask(hub: &Arc<Hub>, asking: &Asking<'_>, on_answer: OnAnswer)
         Some(session) => Some(Arc::clone(&session.id)),
         None => parsed.session_id.as_deref().map(Arc::from),
     };
-    let sending = Sending {
-        to: AnswerTo::Face { cmd: spec.name, session_id, on_answer },
-        kind,
-        mutating: spec.mutating,
-        limit: asking.limit.or_else(|| time_limit(hub, spec)),
-        head: LineHead {
-            user_id: &asking.asker.principal,
-            connection_id: &asking.asker.connection_id,
-            client_id: None,
-            cmd,
-        },
+    // Nothing is done by one that only asks whether it could be.
+    let mutating = spec.mutating && !is_check_only(&parsed);
+    let limit = asking.limit.unwrap_or_else(|| time_limit(hub, spec));
+    let sending =
+        Sending { to: AnswerTo::Face { cmd: spec.name, session_id, on_answer }, kind, mutating, limit };
+    let Asker { principal, connection_id } = asking.asker;
+    let head = LineHead { user_id: principal, connection_id, client_id: None, cmd };
+    let sent = send(hub, &destination, sending, |number| command_line(number, &head, &parsed));
+    note_refused(sent);
+}
+
+/// A command of a face about one session, written by the face itself and not read again here.
+pub(crate) struct Prepared<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) session: &'a Arc<SessionEntry>,
+    pub(crate) spec: &'static CommandSpec,
+    /// The text of a JSON object on one line, with `cmd` and `session_id`.
+    pub(crate) text: &'a str,
+    /// How long the runner may take; `None` for as long as its link lasts.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// Sends it on the shortest way; what has to be thought about takes the long one.
+pub(crate) fn send_prepared(hub: &Arc<Hub>, prepared: &Prepared<'_>, on_answer: OnAnswer) {
+    let Prepared { asker, session, spec, text, limit } = *prepared;
+    let destination = match spec.answerer {
+        Answerer::Runner => to_runner(hub, &session.runner_id),
+        Answerer::Hub => None,
     };
-    if let Err(error) = send(hub, &destination, &parsed, sending) {
+    let kind = match spec.name {
+        CREATE | DELETE => None,
+        _ => Some(plain_kind(spec)),
+    };
+    let (Some(destination), Some(kind)) = (destination, kind) else {
+        return send_ask(hub, &Asking { asker, text, limit: Some(limit) }, on_answer);
+    };
+    let to = AnswerTo::Face { cmd: spec.name, session_id: Some(Arc::clone(&session.id)), on_answer };
+    let sending = Sending { to, kind, mutating: spec.mutating, limit };
+    let line = |number| prepared_line(number, &asker.principal, &asker.connection_id, text);
+    note_refused(send(hub, &destination, sending, line));
+}
+
+fn note_refused(sent: Result<(), String>) {
+    if let Err(error) = sent {
         // Only clients are told by the caller.
         tracing::error!(%error, "a command of a face was refused without an answer");
+    }
+}
+
+/// Who asks where a session stands follows it already, or is about to: what came before is told before.
+fn plain_kind(spec: &CommandSpec) -> PendingKind {
+    match spec.name {
+        ATTACH | CLOSE | GET_STATE => PendingKind::InOrder,
+        _ => PendingKind::Plain,
     }
 }
 
@@ -92,11 +133,9 @@ fn plan<'a>(hub: &Arc<Hub>, text: &'a str) -> Result<Planned<'a>, String> {
         return Ok((spec, session, Plan::Send { destination, parsed, kind, cmd: BARRIER }));
     }
     let kind = match spec.name {
-        CREATE => PendingKind::Create,
-        // Who asks where a session stands follows it already, or is about to: what came before is told before.
-        ATTACH | CLOSE | GET_STATE => PendingKind::InOrder,
+        CREATE if !is_check_only(&parsed) => PendingKind::Create,
         DELETE => PendingKind::Delete,
-        _ => PendingKind::Plain,
+        _ => plain_kind(spec),
     };
     match route(hub, spec, session.as_ref(), &parsed, text) {
         Ok(destination) => Ok((spec, session, Plan::Send { destination, parsed, kind, cmd: spec.name })),

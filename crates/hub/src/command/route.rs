@@ -54,6 +54,11 @@ pub(super) fn route(
     }
 }
 
+/// The runner, if it is here.
+pub(super) fn to_runner(hub: &Hub, runner_id: &str) -> Option<Destination> {
+    named(hub, runner_id, true).ok()
+}
+
 fn named(hub: &Hub, runner_id: &str, is_owner: bool) -> Result<Destination, NoRoute> {
     let Some(runner) = hub.runner(runner_id) else {
         // The owner of a session was here once, so it may come again.
@@ -67,9 +72,7 @@ fn named(hub: &Hub, runner_id: &str, is_owner: bool) -> Result<Destination, NoRo
 
 fn away(runner_id: &str) -> NoRoute {
     NoRoute::Away {
-        error: format!(
-            "Runner {runner_id} is offline, that is not connected; start it and try again, or send with wait:true"
-        ),
+        error: format!("Runner {runner_id} is offline, that is not connected; start it and try again"),
         wanted: Some(Arc::from(runner_id)),
     }
 }

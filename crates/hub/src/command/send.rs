@@ -33,12 +33,11 @@ pub(super) fn time_limit(hub: &Hub, spec: &CommandSpec) -> Option<Duration> {
 }
 
 /// A command on its way out, and who gets the answer.
-pub(super) struct Sending<'a> {
+pub(super) struct Sending {
     pub(super) to: AnswerTo,
     pub(super) kind: PendingKind,
     pub(super) mutating: bool,
     pub(super) limit: Option<Duration>,
-    pub(super) head: LineHead<'a>,
 }
 
 /// What the hub says of a command beside its own fields.
@@ -51,16 +50,16 @@ pub(super) struct LineHead<'a> {
     pub(super) cmd: &'a str,
 }
 
-/// Sends the command to its runner under a number of ours. A client is to be told of an error by the caller; a face
+/// Sends the command to its runner under a number of ours, which its line names. A client is to be told of an error by the caller; a face
 /// is told here.
 pub(super) fn send(
     hub: &Arc<Hub>,
     destination: &Destination,
-    parsed: &Parsed<'_>,
-    sending: Sending<'_>,
+    sending: Sending,
+    line: impl FnOnce(u64) -> String,
 ) -> Result<(), String> {
     let Destination { runner, link } = destination;
-    let Sending { to, kind, mutating, limit, head } = sending;
+    let Sending { to, kind, mutating, limit } = sending;
     let creates = matches!(kind, PendingKind::Create);
     let number = hub.pending.insert(Pending {
         to,
@@ -70,7 +69,7 @@ pub(super) fn send(
         deadline: limit.map(|limit| Instant::now() + limit),
         kind,
     });
-    let line = command_line(number, &head, parsed);
+    let line = line(number);
     if let Err(error) = link.outbox.push(line.as_bytes()) {
         // Not there any more: the link has ended, and whoever found that has answered.
         let Some(pending) = hub.pending.remove(number) else { return Ok(()) };
@@ -87,15 +86,10 @@ pub(super) fn send(
     Ok(())
 }
 
-fn command_line(number: u64, head: &LineHead<'_>, parsed: &Parsed<'_>) -> String {
+pub(super) fn command_line(number: u64, head: &LineHead<'_>, parsed: &Parsed<'_>) -> String {
     let body_bytes: usize =
         parsed.fields.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
-    let mut line = String::with_capacity(body_bytes + 160);
-    // Writing to a String cannot fail.
-    let _ = write!(line, "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":");
-    push_string(&mut line, head.user_id);
-    line.push_str(",\"connection_id\":");
-    push_string(&mut line, head.connection_id);
+    let mut line = line_start(number, head.user_id, head.connection_id, body_bytes);
     if let Some(id) = head.client_id {
         line.push_str(",\"client_command_id\":");
         line.push_str(&json_string(&id_text(id)));
@@ -118,6 +112,26 @@ fn command_line(number: u64, head: &LineHead<'_>, parsed: &Parsed<'_>) -> String
         }
     }
     line.push_str("}\n");
+    line
+}
+
+/// The same for the text of a JSON object that the hub has written itself: on one line, with nothing in it that the
+/// hub writes here.
+pub(super) fn prepared_line(number: u64, user_id: &str, connection_id: &str, text: &str) -> String {
+    let mut line = line_start(number, user_id, connection_id, text.len());
+    line.push(',');
+    line.push_str(text.strip_prefix('{').unwrap_or(text));
+    line.push('\n');
+    line
+}
+
+fn line_start(number: u64, user_id: &str, connection_id: &str, body_bytes: usize) -> String {
+    let mut line = String::with_capacity(body_bytes + 160);
+    // Writing to a String cannot fail.
+    let _ = write!(line, "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":");
+    push_string(&mut line, user_id);
+    line.push_str(",\"connection_id\":");
+    push_string(&mut line, connection_id);
     line
 }
 

@@ -121,7 +121,7 @@ impl Mux {
                 }
             }
             // The connection has dealt with them.
-            Mail::Frames(_) | Mail::Close { .. } => {}
+            Mail::Frames(_) | Mail::Pieces(_) | Mail::Close { .. } => {}
         }
     }
 

@@ -66,6 +66,8 @@ struct MailState {
 pub(crate) enum Mail {
     /// Whole frames.
     Frames(Bytes),
+    /// One frame in pieces, which are not copied into one.
+    Pieces(Box<[Bytes]>),
     /// An answered attach: send the frame, replay, then follow the session.
     Attached(Box<Attached>),
     /// A read of the store is done.
@@ -185,7 +187,7 @@ impl Mailbox {
     }
 
     /// Leaves frames that may be lost; false, and they are, when more than `backlog_max` bytes wait already. Who notes
-    /// that wakes the mailbox after it: the speaker's `drained` is called when everything is taken.
+    /// that wakes the mailbox after it: the speaker's `drained` is called when enough is taken.
     pub(crate) fn offer(&self, frames: Bytes, backlog_max: usize) -> bool {
         if self.held_bytes() > backlog_max {
             return false;
@@ -312,6 +314,7 @@ impl Mail {
     fn bytes(&self) -> usize {
         match self {
             Mail::Frames(frames) | Mail::Close { frames, .. } => frames.len(),
+            Mail::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
             Mail::Attached(attached) => attached.frame.bytes(),
             Mail::JobDone(done) => match &**done {
                 JobDone::Frames(frames) | JobDone::Replayed { frames, .. } => frames.len(),

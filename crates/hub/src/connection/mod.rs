@@ -144,10 +144,11 @@ impl<S: Speaker> Connection<S> {
             Err(_) => return Turn::Done,
         }
         self.mailbox.note_outgoing(self.outgoing.bytes(), self.outgoing.bytes() < queued);
-        if self.closing.is_none() && self.outgoing.is_empty() && self.mailbox.held_bytes() == 0 {
+        if self.closing.is_none() && self.mailbox.held_bytes() <= S::drained_bytes_max(&self.hub) {
+            let queued = self.outgoing.bytes();
             let (speaker, mut parts) = self.parts();
             speaker.drained(&mut parts);
-            has_progress |= !self.outgoing.is_empty();
+            has_progress |= self.outgoing.bytes() != queued;
         }
         if self.closing == Some(Closing::Flush) && self.outgoing.is_flushed() {
             self.closing = Some(Closing::Drain);
@@ -223,6 +224,8 @@ impl<S: Speaker> Connection<S> {
     fn on_mail(&mut self, mail: Mail) {
         match mail {
             Mail::Frames(frames) => self.outgoing.push(frames),
+            // Nothing comes between them: all are pushed before anything else is.
+            Mail::Pieces(pieces) => pieces.into_iter().for_each(|piece| self.outgoing.push(piece)),
             Mail::Close { frames, code, reason } => self.close(frames, code, &reason),
             mail => {
                 let (speaker, mut parts) = self.parts();

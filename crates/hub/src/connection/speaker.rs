@@ -33,8 +33,13 @@ pub(crate) trait Speaker: Send + Unpin + 'static {
     /// All mail of this turn is dealt with.
     fn after_mail(&mut self, _parts: &mut Parts<'_>) {}
 
-    /// The client has taken everything; what is pushed now goes out next. Called in every turn that finds it so:
-    /// whoever wants to be called wakes the mailbox.
+    /// How much may wait for a client that has taken nearly everything.
+    fn drained_bytes_max(_hub: &Hub) -> usize {
+        0
+    }
+
+    /// The client has taken everything, or nearly so. Called in every turn that finds it so: whoever wants to be
+    /// called wakes the mailbox.
     fn drained(&mut self, _parts: &mut Parts<'_>) {}
 
     /// Nothing is read any more, and only what is queued is written.

@@ -13,6 +13,7 @@ mod lifecycle;
 mod messages;
 mod metrics;
 mod news;
+mod order;
 mod resync;
 mod sessions;
 mod speaker;
@@ -26,7 +27,7 @@ use qd_core::view::pi_server::admission::{Outcome, Token};
 use qd_store::StoreError;
 use qd_wire::data::SessionStatus;
 use qd_wire::pi_server::ServerShutdown;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +37,7 @@ pub use config::PiServerConfig;
 use counters::Counters;
 use desk::{After, Desk, Todo};
 use followers::Followers;
-use journal::{Journal, Recovery};
+use journal::{Entry, Journal, Recovery};
 pub(crate) use news::SessionNews;
 pub(crate) use speaker::PiSpeaker;
 
@@ -100,7 +101,7 @@ impl PiServer {
 
     /// Keeps time limits and writes behind, for ever.
     pub(crate) async fn keep_going(&self, hub: &Arc<Hub>) {
-        tokio::join!(self.keep_time(hub), self.journal.keep_writing(hub));
+        tokio::join!(self.keep_time(hub), self.keep_journal(hub), self.journal.keep_writing(hub));
     }
 
     /// The last rows are written; after that nothing is.
@@ -113,13 +114,9 @@ impl PiServer {
         self.followers.tell(&entry.id, frames, count);
     }
 
-    /// Whether somebody follows the session here, so that its runner is to be told to say native events.
-    pub(crate) fn is_watched(&self, session_id: &str) -> bool {
-        self.followers.is_followed(session_id)
-    }
-
-    /// A runner is back: what its sessions said while it was away is lost.
+    /// A runner is back: it is told which of its sessions are followed here; what they said while it was away is lost.
     pub(crate) fn runner_is_back(&self, hub: &Arc<Hub>, runner_id: &str) {
+        self.followers.watch_all(hub, runner_id);
         for resync in self.followers.catch_up_all(runner_id) {
             self.resync(hub, resync);
         }
@@ -134,12 +131,21 @@ impl PiServer {
         let shutdown = ServerShutdown { reason: "graceful_shutdown".to_owned(), timeout_ms };
         let frames = lifecycle::message("server_shutdown", &lifecycle::json(&shutdown));
         self.stopping.cancel();
-        let mut desk = self.desk();
-        if desk.is_stopping {
-            return;
-        }
-        desk.is_stopping = true;
-        desk.clients().iter().for_each(|client| client.put(frames.clone()));
+        self.desk().say_goodbye(&frames);
+    }
+
+    /// The access of a principal was taken back: nothing of it is done any more, and nothing is kept that another one
+    /// of its name could find.
+    pub(crate) async fn revoke(&self, hub: &Arc<Hub>, principal: &str) -> Result<(), StoreError> {
+        let (done, is_done) = oneshot::channel();
+        let todo = {
+            let mut desk = self.desk();
+            let todo = desk.revoke(now_ms(), principal);
+            self.journal.push(Entry::Purge { principal: principal.into(), done });
+            todo
+        };
+        self.run(hub, todo);
+        is_done.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// Waits until every command has its answer. Called when no new ones are taken.
@@ -216,9 +222,7 @@ impl PiServer {
         match todo {
             Todo::Execute(job) => execute::execute(hub, job),
             Todo::Cancel(job) => execute::cancel(hub, &job),
-            Todo::Journal { token, row } => self.put_row(hub, token, row),
-            Todo::Store { token, row, wait: true } => self.finish_row(hub, token, row),
-            Todo::Store { row, wait: false, .. } => self.journal.write_behind(row),
+            Todo::StoreBehind(row) => self.journal.write_behind(*row),
             Todo::Forget(uids) => self.journal.forget(uids),
             Todo::FollowAgain(job) => sessions::follow_again(hub, &job),
             Todo::EndSession(session_id) => self.followers.end_session(hub, &session_id),

@@ -11,7 +11,6 @@ use qd_wire::link::{LinkLine, RefusedSession, RunnerHello, RunnerWelcome, Welcom
 use super::ingest::{Ended, Ingest};
 use super::refusals::belongs_to;
 use super::{Link, line_of};
-use crate::ask::watch;
 use crate::clock::now_ms;
 use crate::command::{request_resync_of_all, send_waiting};
 use crate::effects;
@@ -64,11 +63,6 @@ impl Ingest {
         self.hub.tell_runner(&runner);
         send_waiting(&self.hub, &runner, None);
         // Who follows a session from now on finds the link.
-        for entry in self.hub.sessions_of(&runner.id) {
-            if self.hub.pi_server.is_watched(&entry.id) {
-                watch(&self.hub, &entry, true);
-            }
-        }
         self.hub.pi_server.runner_is_back(&self.hub, &runner.id);
         for entry in self.hub.sessions_of(&runner.id) {
             let is_followed = entry.ring.subscriber_count() > 0 && !entry.is_orphan.load(Ordering::Relaxed);

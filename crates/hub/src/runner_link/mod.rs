@@ -24,7 +24,7 @@ pub(crate) use answers::resync_text;
 use commit::Committer;
 pub(crate) use hello::order_burials;
 use ingest::Ingest;
-pub(crate) use outbox::Outbox;
+pub(crate) use outbox::{Outbox, OutboxError};
 
 /// Pieces of the stream that may wait for the store; a full queue makes the runner wait.
 const COMMITS_MAX: usize = 64;

@@ -10,6 +10,9 @@ use crate::head::json_string;
 /// Bytes of commands that may wait for a runner.
 const OUTBOX_BYTES_MAX: usize = 64 << 20;
 
+/// What lines of the hub's own may add to that; they are short.
+const CONTROL_BYTES_MAX: usize = 1 << 20;
+
 /// A block has no more bytes than this, unless its only line has: with all that may wait here in one block, a link
 /// would have to carry messages greater than its bound.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
@@ -41,11 +44,20 @@ pub(crate) enum OutboxError {
 impl Outbox {
     /// Queues one whole line.
     pub(crate) fn push(&self, line: &[u8]) -> Result<(), OutboxError> {
+        self.push_within(line, OUTBOX_BYTES_MAX)
+    }
+
+    /// Queues a line that nobody would send again: there is room for it when there is none for commands.
+    pub(crate) fn push_control(&self, line: &[u8]) -> Result<(), OutboxError> {
+        self.push_within(line, OUTBOX_BYTES_MAX + CONTROL_BYTES_MAX)
+    }
+
+    fn push_within(&self, line: &[u8], bytes_max: usize) -> Result<(), OutboxError> {
         let mut state = self.lock();
         if state.is_closed {
             return Err(OutboxError::Closed);
         }
-        if !state.lines.is_empty() && state.lines.len() + line.len() > OUTBOX_BYTES_MAX {
+        if !state.lines.is_empty() && state.lines.len() + line.len() > bytes_max {
             return Err(OutboxError::Full);
         }
         state.lines.extend_from_slice(line);

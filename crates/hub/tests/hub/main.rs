@@ -16,6 +16,7 @@ mod pi_server;
 mod pi_server_durability;
 mod pi_server_events;
 mod pi_server_load;
+mod pi_server_order;
 mod pi_server_support;
 mod slow;
 mod storing;

@@ -157,6 +157,10 @@ async fn without_tokens_everybody_may_come_to_the_own_port_and_to_it_alone() {
     let ports = start(|config| config.pi_server.insecure_no_auth = true).await;
     dial(ports.own, "/", None).await.unwrap().ready().await;
     assert_eq!(dial(ports.address, "/ws/pi", None).await.err(), Some(401));
+    // Who sends a token is who has it.
+    assert_eq!(dial(ports.own, "/", Some("wrong")).await.err(), Some(401));
+    assert_eq!(dial(ports.own, "/?token=wrong", None).await.err(), Some(401));
+    dial(ports.own, "/", Some(TOKEN)).await.unwrap().ready().await;
     let stream = TcpStream::connect(ports.own).await.unwrap();
     let request = "GET / HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n";
     assert_eq!(exchange(stream, request, false).await.0, 403, "a page cannot use a name made to point here");
@@ -328,4 +332,36 @@ async fn a_runner_that_comes_again_is_told_again_what_to_watch_and_tells_what_wa
     let gone = client.frame(|frame| frame["type"] == "session_deleted").await;
     assert!(gone.to_string().contains("\"g\""), "{gone}");
     world.stop().await;
+}
+
+#[tokio::test]
+async fn a_follower_that_fell_behind_catches_up_before_it_has_read_everything() {
+    let mut ports = start(|config| config.pi_server.backlog_bytes_max = 64 << 10).await;
+    ports.runner.say(&created("s")).await;
+    ports.runner.line_of("ack").await;
+    let (ours, theirs) = tokio::io::duplex(256);
+    ports.door.serve(Box::new(theirs), None).await.unwrap();
+    let socket = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
+    let mut client = Client { socket }.ready().await;
+    let switch = json!({"type":"switch_session","id":"a","sessionId":"s"});
+    client.socket.send(Message::text(switch.to_string())).await.unwrap();
+    let command = ports.runner.command().await;
+    ports.runner.answer(&command, &state("s")).await;
+    assert_eq!(client.response("a").await["success"], true);
+    // Far more than may wait for it, so that some are dropped.
+    let padding = "x".repeat(4 << 10);
+    for number in 0..40 {
+        ports.runner.say(&native("s", &json!({"type":"noise","number":number,"padding":padding}))).await;
+    }
+    // The store is asked after all of them: they are dealt with.
+    ports.runner.say(&record("s", 2, "agent.idle", "")).await;
+    ports.runner.line_of("ack").await;
+    // Some of what waits for it is read, and some is left.
+    for number in 0..14 {
+        let event = client.frame(|frame| frame["type"] == "event").await;
+        assert_eq!(event["event"]["number"], number);
+    }
+    let command = ports.runner.command().await;
+    assert_eq!(command["cmd"], "session.attach", "it is to be told how the session stands");
+    ports.stop().await;
 }

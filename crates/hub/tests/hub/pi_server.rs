@@ -120,6 +120,9 @@ async fn what_is_not_admitted_has_a_response_and_nothing_else() {
         assert_eq!((&response["command"], &response["success"]), (&json!(command), &json!(false)));
         assert_eq!(response["error"], error);
     }
+    client.send(json!({"type":"get_state","x":{"id":"no"},"y":"z".repeat(200),"id":"great"})).await;
+    let response = client.expect("response").await;
+    assert_eq!((&response["id"], &response["success"]), (&json!("great"), &json!(false)), "{response}");
     client.send(json!({"type":"get_state","sessionId":"s"})).await;
     let accepted = client.expect_all(&["command_accepted", "command_started"]).await;
     assert!(accepted[0]["data"]["commandId"].as_str().unwrap().starts_with("anon:"), "{accepted:?}");
@@ -138,7 +141,7 @@ async fn what_is_not_admitted_has_a_response_and_nothing_else() {
         client.response().await["data"].clone()
     };
     assert_eq!((&metrics["sessionCount"], &metrics["connectionCount"]), (&json!(1), &json!(1)));
-    assert_eq!(metrics["commandsRejected"]["messageSize"], 1);
+    assert_eq!(metrics["commandsRejected"]["messageSize"], 2);
     assert_eq!(metrics["bashCircuitBreaker"]["globalState"], "open");
     world.stop().await;
 }
@@ -201,7 +204,19 @@ async fn sessions_are_created_once_deleted_and_created_again() {
     let response = client.call(json!({"type":"abort","sessionId":"n","ifSessionVersion":3})).await;
     assert_eq!(response["error"], "Session n not found for ifSessionVersion=3");
 
+    // Nothing is deleted for a session that could not be created.
     client.send(json!({"type":"create_session","sessionId":"n","harness":"demo"})).await;
+    let command = runner.command().await;
+    assert_eq!((&command["cmd"], &command["check_only"]), (&json!("session.create"), &json!(true)));
+    refuse(&runner, &command, "Unknown harness 'demo'").await;
+    assert_eq!(client.response().await["error"], "Unknown harness 'demo'");
+    assert!(world.stored("n").await.is_some(), "its history is still there");
+
+    client.send(json!({"type":"create_session","sessionId":"n","harness":"demo"})).await;
+    let command = runner.command().await;
+    assert_eq!((&command["cmd"], &command["check_only"]), (&json!("session.create"), &json!(true)));
+    assert!(command.get("idempotency_key").is_none(), "{command}");
+    runner.answer(&command, "null").await;
     let command = runner.command().await;
     assert_eq!(command["cmd"], "session.delete");
     runner.answer(&command, "null").await;
@@ -363,7 +378,7 @@ async fn a_server_that_stops_says_so_and_lets_work_end() {
     client.expect_all(&["command_accepted", "command_started"]).await;
     world.shutdown.cancel();
     let shutdown = client.expect("server_shutdown").await;
-    assert_eq!(shutdown["data"], json!({"reason":"graceful_shutdown","timeoutMs":30000}));
+    assert_eq!(shutdown["data"], json!({"reason":"graceful_shutdown","timeoutMs":500}));
     client.send(json!({"type":"get_state","id":"late","sessionId":"s"})).await;
     let response = client.expect("response").await;
     assert_eq!((&response["id"], &response["error"]), (&json!("late"), &json!("Server is shutting down")));

@@ -21,6 +21,7 @@ pub(crate) fn relaxed() -> PiServerConfig {
         rate_per_minute: 0,
         global_rate_per_minute: 0,
         ui_rate_per_minute: 0,
+        shutdown_timeout: Duration::from_millis(500),
         ..Default::default()
     }
 }

@@ -115,7 +115,7 @@ impl Attachment {
                 (Some(session_id), after, request)
             }
             Start::Create { session_id, config, idempotency_key } => {
-                let command = Command::SessionCreate(SessionCreateParams { config });
+                let command = Command::SessionCreate(SessionCreateParams { config, check_only: None });
                 let mut request = match &session_id {
                     Some(session_id) => Request::session(session_id, command),
                     None => Request::anywhere(command),

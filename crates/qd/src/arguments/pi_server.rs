@@ -13,7 +13,8 @@ const PORT_DEFAULT: u16 = 3141;
 ///
 /// One process with everything: hub, runner, agents. stdin takes one JSON command per line, stdout carries nothing but
 /// the protocol, one JSON object per line; the first is `server_ready`. The end of stdin stops it: commands still under
-/// way get their answers, the exit code is 0. SIGTERM and Ctrl-C stop it too; every client gets `server_shutdown`.
+/// way get their answers, for up to 30 seconds, and the exit code is 0; it is 1 when answers are lost, also because
+/// nobody reads stdout for ten seconds. SIGTERM and Ctrl-C stop it too; every client gets `server_shutdown`.
 ///
 /// WebSocket clients on this machine use ws://127.0.0.1:PORT (any path) with the token from the file `owner-token` of
 /// the data directory, as `Authorization: Bearer TOKEN` or as `?token=TOKEN`. stdin needs none.
@@ -25,7 +26,7 @@ const PORT_DEFAULT: u16 = 3141;
 Examples:
   qd pi-server                                        stdio, and ws://127.0.0.1:3141
   qd pi-server --port 0                               stdio only
-  echo '{\"id\":\"1\",\"type\":\"list_sessions\"}' | qd pi-server --port 0
+  echo '{\"type\":\"list_sessions\"}' | qd pi-server --port 0
   qd --data-dir ~/.local/share/qd/pi-server ls        its sessions, on the command line
 
 docs/pi-server.md tells how it differs from the original.")]

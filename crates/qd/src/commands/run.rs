@@ -77,7 +77,8 @@ async fn create(
     let start = match (place.runner_id, arguments.wait) {
         (None, None) => Start::Create { session_id: None, config, idempotency_key: Some(key) },
         (runner_id, wait) => {
-            let mut frame = super::frame(None, Command::SessionCreate(SessionCreateParams { config }), wait);
+            let create = Command::SessionCreate(SessionCreateParams { config, check_only: None });
+            let mut frame = super::frame(None, create, wait);
             frame.runner_id = runner_id;
             frame.idempotency_key = Some(key);
             let created: SessionCreatedData = super::data(super::call_frame(&client, &frame).await?)?;

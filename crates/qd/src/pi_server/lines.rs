@@ -4,12 +4,18 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
+/// What is kept of a line that is too long: enough to find the id of the command, which clients write early.
+const HEAD_BYTES_MAX: usize = 4096;
+
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Text(String),
-    /// It has so many bytes, and they were not kept.
-    TooLong(usize),
+    /// It has so many bytes, and only the first of them were kept.
+    TooLong {
+        bytes: usize,
+        head: Vec<u8>,
+    },
     /// It is not UTF-8.
     NotText,
 }
@@ -38,10 +44,11 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
     async fn any(&mut self) -> io::Result<Option<Line>> {
         let mut kept = Vec::new();
         let mut length = 0;
+        let mut is_whole = true;
         loop {
             let chunk = self.source.fill_buf().await?;
             if chunk.is_empty() {
-                return Ok((length > 0).then(|| finish(kept, length, self.bytes_max)));
+                return Ok((length > 0).then(|| finish(kept, length, is_whole, self.bytes_max)));
             }
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let part = &chunk[..end.unwrap_or(chunk.len())];
@@ -50,24 +57,29 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
             if length <= self.bytes_max + 1 {
                 kept.extend_from_slice(part);
             } else {
-                kept = Vec::new();
+                let missing = HEAD_BYTES_MAX.saturating_sub(kept.len());
+                kept.extend_from_slice(&part[..part.len().min(missing)]);
+                kept.truncate(HEAD_BYTES_MAX);
+                kept.shrink_to_fit();
+                is_whole = false;
             }
             let consumed = end.map_or(chunk.len(), |end| end + 1);
             self.source.consume(consumed);
             if end.is_some() {
-                return Ok(Some(finish(kept, length, self.bytes_max)));
+                return Ok(Some(finish(kept, length, is_whole, self.bytes_max)));
             }
         }
     }
 }
 
-fn finish(mut kept: Vec<u8>, mut length: usize, bytes_max: usize) -> Line {
-    if kept.last() == Some(&b'\r') {
+fn finish(mut kept: Vec<u8>, mut length: usize, is_whole: bool, bytes_max: usize) -> Line {
+    if is_whole && kept.last() == Some(&b'\r') {
         kept.pop();
         length -= 1;
     }
     if length > bytes_max {
-        return Line::TooLong(length);
+        kept.truncate(HEAD_BYTES_MAX);
+        return Line::TooLong { bytes: length, head: kept };
     }
     String::from_utf8(kept).map_or(Line::NotText, Line::Text)
 }
@@ -95,13 +107,14 @@ mod tests {
                 text("one"),
                 text("12345678"),
                 text("12345678"),
-                Line::TooLong(9),
+                Line::TooLong { bytes: 9, head: b"123456789".to_vec() },
                 Line::NotText,
                 text("last"),
             ];
             assert_eq!(lines(input, buffer).await, expected, "{buffer}");
         }
         assert_eq!(lines(b"", 4).await, []);
-        assert_eq!(lines(&[b'x'; 100_000], 64).await, [Line::TooLong(100_000)]);
+        let head = vec![b'x'; HEAD_BYTES_MAX];
+        assert_eq!(lines(&[b'x'; 100_000], 64).await, [Line::TooLong { bytes: 100_000, head }]);
     }
 }

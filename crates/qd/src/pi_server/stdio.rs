@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
-use qd_wire::pi_server::{Response, ServerMessage};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -14,6 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use super::lines::{Line, LineReader};
+use super::refusal::refusal;
 
 /// What is collected before it is written; a burst of events then costs few writes.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
@@ -29,6 +29,17 @@ pub(super) enum Ending {
     Face,
     /// Nobody reads stdout any more.
     Output,
+    /// stdin is at its end, and whoever has stdout does not read it.
+    Unread,
+}
+
+/// How long the other side may take once stdin is at its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Until every command has its answer.
+    pub(super) answers: Duration,
+    /// Until stdout takes something.
+    pub(super) unread: Duration,
 }
 
 /// stdin is at its end, and every command of it is answered, or so many will not be in time.
@@ -46,13 +57,16 @@ enum News {
 }
 
 /// Passes lines to the face and frames back until the face closes or stdout does. The end of stdin is told to `over`,
-/// and what the face says after it is still written. `patience` is how long answers may take after that end.
-pub(super) async fn bridge<S>(
+/// and what the face says after it is still written, as long as `patience` lasts. `hang_up` makes a future that ends
+/// when nobody can write to stdin any more: while stdout is full the face may take no commands, and then the lines
+/// before the end of stdin are never read.
+pub(super) async fn bridge<S, H: Future<Output = ()> + Send>(
     input: impl AsyncBufRead + Unpin + Send + 'static,
     output: impl AsyncWrite + Unpin,
     face: S,
     message_bytes_max: usize,
-    patience: Duration,
+    patience: Patience,
+    hang_up: impl Fn() -> H + Send + 'static,
     over: oneshot::Sender<InputOver>,
 ) -> Ending
 where
@@ -67,8 +81,9 @@ where
     // A task of its own: stdin must be able to wait for the face while stdout is written, and the other way round.
     let reading = tokio::spawn(pass_lines(lines, sink, news_sender, message_bytes_max));
     let input = Input { news, answered: 0, passed: None, until: None, over: Some(over) };
-    let writer = Writer { output, stream, batch: Vec::new(), is_greeted: false, input };
-    let ending = writer.run(patience).await;
+    let batch = Batch { bytes: Vec::new(), written: 0 };
+    let writer = Writer { output, stream, batch, is_greeted: false, patience, hang_up, input };
+    let ending = writer.run().await;
     reading.abort();
     ending
 }
@@ -90,17 +105,17 @@ async fn pass_lines<R: AsyncBufRead + Unpin, S: AsyncRead + AsyncWrite + Unpin>(
                 }
                 continue;
             }
-            Ok(Some(Line::TooLong(bytes))) => {
-                format!("Message size {bytes} exceeds limit {message_bytes_max}")
+            Ok(Some(Line::TooLong { bytes, head })) => {
+                refusal(&head, format!("Message size {bytes} exceeds limit {message_bytes_max}"))
             }
-            Ok(Some(Line::NotText)) => "Invalid JSON".to_owned(),
+            Ok(Some(Line::NotText)) => refusal(&[], "Invalid JSON".to_owned()),
             Ok(None) => break,
             Err(error) => {
                 tracing::warn!(%error, "stdin cannot be read any more");
                 break;
             }
         };
-        if news.send(News::Answer(refusal(answer))).await.is_err() {
+        if news.send(News::Answer(answer)).await.is_err() {
             return;
         }
     }
@@ -108,22 +123,6 @@ async fn pass_lines<R: AsyncBufRead + Unpin, S: AsyncRead + AsyncWrite + Unpin>(
     let _ended = news.send(News::End { passed }).await;
     // The connection must stay open for the answers.
     std::future::pending::<()>().await;
-}
-
-fn refusal(error: String) -> String {
-    let response = ServerMessage::Response(Response {
-        id: None,
-        command: "unknown".to_owned(),
-        success: false,
-        data: None,
-        error: Some(error),
-        session_version: None,
-        replayed: None,
-        timed_out: None,
-        indeterminate: None,
-    });
-    // Plain text fields only, so it can always be written.
-    serde_json::to_string(&response).unwrap_or_default()
 }
 
 /// What is known of stdin.
@@ -154,22 +153,68 @@ impl Input {
     }
 }
 
-struct Writer<S, W> {
+/// Lines on their way to stdout.
+struct Batch {
+    bytes: Vec<u8>,
+    /// So many of them are written.
+    written: usize,
+}
+
+impl Batch {
+    fn add(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.bytes.push(b'\n');
+    }
+
+    fn has_room(&self) -> bool {
+        self.bytes.len() < BATCH_BYTES_MAX
+    }
+
+    /// Writes some of it; `false` when all is written and out. Nothing is lost when this is dropped half-way.
+    async fn write_some(&mut self, output: &mut (impl AsyncWrite + Unpin)) -> io::Result<bool> {
+        if self.bytes.is_empty() {
+            return Ok(false);
+        }
+        if self.written < self.bytes.len() {
+            let count = output.write(&self.bytes[self.written..]).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.written += count;
+            return Ok(true);
+        }
+        output.flush().await?;
+        self.bytes.clear();
+        self.written = 0;
+        // A single large message must not keep its room for ever.
+        self.bytes.shrink_to(BATCH_BYTES_MAX);
+        Ok(false)
+    }
+}
+
+struct Writer<S, W, H> {
     output: W,
     stream: SplitStream<WebSocketStream<S>>,
-    batch: Vec<u8>,
-    /// The face has said its first word.
+    batch: Batch,
+    /// The face has said its first word, which must be the first on stdout.
     is_greeted: bool,
+    patience: Patience,
+    hang_up: H,
     input: Input,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin, W: AsyncWrite + Unpin> Writer<S, W> {
-    async fn run(mut self, patience: Duration) -> Ending {
+impl<S, W, H, F> Writer<S, W, H>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    W: AsyncWrite + Unpin,
+    H: Fn() -> F,
+    F: Future<Output = ()>,
+{
+    async fn run(mut self) -> Ending {
         loop {
-            let goes_on = self.turn(patience).await;
-            if let Err(error) = self.write().await {
-                tracing::debug!(%error, "stdout cannot be written any more");
-                return Ending::Output;
+            let goes_on = self.turn().await;
+            if let Err(ending) = self.write().await {
+                return ending;
             }
             if !goes_on {
                 return Ending::Face;
@@ -181,7 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, W: AsyncWrite + Unpin> Writer<S, W> {
     }
 
     /// Waits for something to write, and takes what else is there already; `false` when the face has closed.
-    async fn turn(&mut self, patience: Duration) -> bool {
+    async fn turn(&mut self) -> bool {
         let until = self.input.until;
         tokio::select! {
             frame = self.stream.next() => {
@@ -190,17 +235,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, W: AsyncWrite + Unpin> Writer<S, W> {
                     if !self.take(next) {
                         return false;
                     }
-                    let more = self.batch.len() < BATCH_BYTES_MAX;
-                    frame = if more { self.stream.next().now_or_never() } else { None };
+                    frame = if self.batch.has_room() { self.stream.next().now_or_never() } else { None };
                 }
             }
-            Some(news) = self.input.news.recv() => match news {
-                News::Answer(line) => self.line(line.as_bytes()),
-                News::End { passed } => {
-                    self.input.passed = Some(passed);
-                    self.input.until = Some(Instant::now() + patience);
-                }
-            },
+            Some(news) = self.input.news.recv(), if self.is_greeted => self.hear(news),
             () = at(until) => self.input.tell_over(),
         }
         true
@@ -212,7 +250,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, W: AsyncWrite + Unpin> Writer<S, W> {
             Some(Ok(Message::Text(text))) => {
                 self.is_greeted = true;
                 self.input.answered += u64::from(text.as_bytes().starts_with(RESPONSE_HEAD));
-                self.line(text.as_bytes());
+                self.batch.add(text.as_bytes());
                 true
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => true,
@@ -224,20 +262,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin, W: AsyncWrite + Unpin> Writer<S, W> {
         }
     }
 
-    fn line(&mut self, text: &[u8]) {
-        self.batch.extend_from_slice(text);
-        self.batch.push(b'\n');
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Answer(line) => self.batch.add(line.as_bytes()),
+            News::End { passed } => {
+                self.input.passed = Some(passed);
+                self.input.until = Some(Instant::now() + self.patience.answers);
+            }
+        }
     }
 
-    async fn write(&mut self) -> io::Result<()> {
-        if self.batch.is_empty() {
-            return Ok(());
+    /// Writes the batch out. Whoever does not read is waited for as long as stdin is open.
+    async fn write(&mut self) -> Result<(), Ending> {
+        let mut has_hung_up = false;
+        loop {
+            let has_ended = has_hung_up || self.input.passed.is_some();
+            let give_up = has_ended.then(|| self.give_up_at());
+            let takes_news = self.is_greeted && self.batch.has_room();
+            tokio::select! {
+                // The usual case: stdout takes it at once, and nothing else is looked at.
+                biased;
+                result = self.batch.write_some(&mut self.output) => match result {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(()),
+                    Err(error) => {
+                        tracing::debug!(%error, "stdout cannot be written any more");
+                        return Err(Ending::Output);
+                    }
+                },
+                Some(news) = self.input.news.recv(), if takes_news => self.hear(news),
+                () = (self.hang_up)(), if !has_ended => has_hung_up = true,
+                () = at(give_up) => return Err(Ending::Unread),
+            }
         }
-        self.output.write_all(&self.batch).await?;
-        self.batch.clear();
-        // A single large message must not keep its room for ever.
-        self.batch.shrink_to(BATCH_BYTES_MAX);
-        self.output.flush().await
+    }
+
+    /// When stdout that takes nothing from now on is given up.
+    fn give_up_at(&self) -> Instant {
+        let unread = Instant::now() + self.patience.unread;
+        self.input.until.map_or(unread, |until| until.min(unread))
     }
 }
 

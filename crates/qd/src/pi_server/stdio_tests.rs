@@ -1,10 +1,14 @@
 use super::*;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 const LIMIT: usize = 200;
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Patience = Patience { answers: Duration::from_secs(30), unread: Duration::from_secs(10) };
+const READY: &str = r#"{"type":"server_ready"}"#;
 
 /// A bridge with its ends: the program that started us, and the face.
 struct Bridge {
@@ -13,6 +17,8 @@ struct Bridge {
     face: WebSocketStream<DuplexStream>,
     over: oneshot::Receiver<InputOver>,
     ending: JoinHandle<Ending>,
+    /// Whoever writes stdin has gone.
+    hung_up: Arc<Notify>,
 }
 
 impl Bridge {
@@ -21,10 +27,24 @@ impl Bridge {
         let (face, stream) = tokio::io::duplex(1024);
         let (input, output) = tokio::io::split(process);
         let (teller, over) = oneshot::channel();
-        let ending = tokio::spawn(bridge(BufReader::new(input), output, stream, LIMIT, PATIENCE, teller));
+        let hung_up = Arc::new(Notify::new());
+        let hang_up = {
+            let hung_up = Arc::clone(&hung_up);
+            move || Arc::clone(&hung_up).notified_owned()
+        };
+        let input = BufReader::new(input);
+        let ending = tokio::spawn(bridge(input, output, stream, LIMIT, PATIENCE, hang_up, teller));
         let (reading, writing) = tokio::io::split(client);
         let face = WebSocketStream::from_raw_socket(face, Role::Server, None).await;
-        Bridge { client: writing, lines: BufReader::new(reading).lines(), face, over, ending }
+        Bridge { client: writing, lines: BufReader::new(reading).lines(), face, over, ending, hung_up }
+    }
+
+    /// The same, greeted by the face.
+    async fn greeted() -> Bridge {
+        let mut bridge = Bridge::start().await;
+        bridge.answer(READY).await;
+        assert_eq!(bridge.line().await["type"], "server_ready");
+        bridge
     }
 
     async fn say(&mut self, text: &[u8]) {
@@ -52,9 +72,7 @@ impl Bridge {
 
 #[tokio::test]
 async fn lines_become_frames_and_frames_lines() {
-    let mut bridge = Bridge::start().await;
-    bridge.answer(r#"{"type":"server_ready"}"#).await;
-    assert_eq!(bridge.line().await["type"], "server_ready");
+    let mut bridge = Bridge::greeted().await;
     bridge.say(b"{\"a\":1}\r\n\n{\"b\":").await;
     assert_eq!(bridge.heard().await, "{\"a\":1}");
     bridge.say("\"é\"}\n".as_bytes()).await;
@@ -66,10 +84,14 @@ async fn what_is_no_message_is_answered_here_and_the_rest_goes_on() {
     let mut bridge = Bridge::start().await;
     bridge.say(&[b'x'; LIMIT + 1]).await;
     bridge.say(b"\n\xff\n{}\n").await;
+    assert_eq!(bridge.heard().await, "{}", "all of it was read");
     let refused = |error: &str| json!({"type":"response","command":"unknown","success":false,"error":error});
+    bridge.answer(READY).await;
+    assert_eq!(bridge.line().await["type"], "server_ready", "nothing comes before it");
     assert_eq!(bridge.line().await, refused("Message size 201 exceeds limit 200"));
     assert_eq!(bridge.line().await, refused("Invalid JSON"));
-    assert_eq!(bridge.heard().await, "{}");
+    bridge.say(format!("{{\"id\":\"long\",\"x\":\"{}\"}}\n", "x".repeat(LIMIT)).as_bytes()).await;
+    assert_eq!(bridge.line().await["id"], "long");
 }
 
 #[tokio::test]
@@ -97,20 +119,87 @@ async fn the_end_of_stdin_waits_for_the_answers_due() {
 async fn an_empty_stdin_still_sees_the_greeting() {
     let mut bridge = Bridge::start().await;
     bridge.client.shutdown().await.unwrap();
-    bridge.answer(r#"{"type":"server_ready"}"#).await;
+    bridge.answer(READY).await;
     assert_eq!(bridge.line().await["type"], "server_ready");
     assert_eq!(bridge.over.await, Ok(InputOver { unanswered: 0 }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_never_come_do_not_keep_it() {
-    let mut bridge = Bridge::start().await;
+    let mut bridge = Bridge::greeted().await;
     bridge.say(b"{}\n").await;
     bridge.client.shutdown().await.unwrap();
     bridge.heard().await;
     let begin = Instant::now();
     assert_eq!(bridge.over.await, Ok(InputOver { unanswered: 1 }));
-    assert!(begin.elapsed() >= PATIENCE);
+    assert!(begin.elapsed() >= PATIENCE.answers);
+}
+
+/// Fills stdout with more than its reader takes; returns when the bridge takes nothing more.
+async fn fill(face: &mut WebSocketStream<DuplexStream>) {
+    let full = async {
+        loop {
+            face.send(Message::text("x".repeat(500))).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), full).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stdout_that_nobody_reads_does_not_keep_it_after_the_end_of_stdin() {
+    let mut bridge = Bridge::greeted().await;
+    bridge.say(b"{}\n").await;
+    bridge.heard().await;
+    fill(&mut bridge.face).await;
+    // As long as stdin is open somebody may come back and read.
+    tokio::time::sleep(PATIENCE.answers * 10).await;
+    assert!(!bridge.ending.is_finished());
+    bridge.client.shutdown().await.unwrap();
+    let begin = Instant::now();
+    assert_eq!(bridge.ending.await.unwrap(), Ending::Unread);
+    assert!(begin.elapsed() <= PATIENCE.unread + Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_when_the_face_takes_no_more_commands() {
+    let mut bridge = Bridge::greeted().await;
+    fill(&mut bridge.face).await;
+    // Nobody reads them at the other end, so that the end of stdin is not reached.
+    let lines = async {
+        loop {
+            bridge.client.write_all(b"{}\n").await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), lines).await.unwrap_err();
+    assert!(!bridge.ending.is_finished());
+    let begin = Instant::now();
+    bridge.hung_up.notify_one();
+    assert_eq!(bridge.ending.await.unwrap(), Ending::Unread);
+    assert!(begin.elapsed() <= PATIENCE.unread + Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_comes_late_gets_everything() {
+    let mut bridge = Bridge::greeted().await;
+    bridge.say(b"{}\n").await;
+    bridge.client.shutdown().await.unwrap();
+    bridge.heard().await;
+    let (face, lines) = (&mut bridge.face, &mut bridge.lines);
+    let send = async {
+        for _ in 0..50 {
+            face.send(Message::text("x".repeat(500))).await.unwrap();
+        }
+        face.send(Message::text(r#"{"type":"response","id":"1"}"#)).await.unwrap();
+    };
+    let read = async {
+        tokio::time::sleep(PATIENCE.unread / 2).await;
+        for _ in 0..50 {
+            assert_eq!(lines.next_line().await.unwrap().unwrap().len(), 500);
+        }
+        assert!(lines.next_line().await.unwrap().unwrap().contains("response"));
+    };
+    tokio::join!(send, read);
+    assert_eq!(bridge.over.await, Ok(InputOver { unanswered: 0 }));
 }
 
 #[tokio::test]

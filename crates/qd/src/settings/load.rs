@@ -88,6 +88,7 @@ pub(crate) fn load(
 }
 
 fn resolve(environment: &Environment, layer: Layer, program: Program) -> Result<Settings, CliError> {
+    let is_data_dir_default = layer.data_dir.is_none();
     let data_dir = data_dir(environment, layer.data_dir.clone(), program)?;
     let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
     if max_sessions == 0 {
@@ -102,6 +103,7 @@ fn resolve(environment: &Environment, layer: Layer, program: Program) -> Result<
     Ok(Settings {
         runner_sockets: runner_sockets(environment, layer.runner_socket, &data_dir, program)?,
         data_dir,
+        is_data_dir_default,
         question_timeout: pi::question_timeout(layer.question_timeout_seconds, program)?,
         agent_idle_stop: pi::agent_idle_stop(layer.agent_idle_stop_minutes)?,
         breakers,

@@ -39,6 +39,11 @@ pub(super) fn face(layer: &Layer) -> Result<PiServerConfig, CliError> {
         sessions_max: count("pi_sessions_max", layer.pi_sessions_max, defaults.sessions_max)?,
         pending_max: count("pi_pending_max", layer.pi_pending_max, defaults.pending_max)?,
         in_flight_max: count("pi_in_flight_max", layer.pi_in_flight_max, defaults.in_flight_max)?,
+        in_flight_per_principal_max: count(
+            "pi_in_flight_per_principal_max",
+            layer.pi_in_flight_per_principal_max,
+            defaults.in_flight_per_principal_max,
+        )?,
         outcomes_max: count("pi_outcomes_max", layer.pi_outcomes_max, defaults.outcomes_max)?,
         outcome_bytes_max: bytes(
             "pi_outcome_bytes_max",

@@ -71,6 +71,7 @@ fn every_setting_can_come_from_the_file() {
         pi_sessions_max = 12
         pi_pending_max = 13
         pi_in_flight_max = 14
+        pi_in_flight_per_principal_max = 11
         pi_outcomes_max = 15
         pi_outcome_bytes_max = 16000
         pi_idempotency_minutes = 17
@@ -112,6 +113,7 @@ fn pi_settings_are_as_written(settings: &Settings) {
     assert_eq!((face.rate_per_minute, face.global_rate_per_minute, face.ui_rate_per_minute), (0, 5000, 61));
     assert_eq!((face.message_bytes_max, face.connections_max, face.sessions_max), (1000, 10, 12));
     assert_eq!((face.pending_max, face.in_flight_max, face.outcomes_max), (13, 14, 15));
+    assert_eq!(face.in_flight_per_principal_max, 11);
     assert_eq!((face.outcome_bytes_max, face.backlog_bytes_max), (16_000, 21_000));
     assert_eq!((face.key_life, face.dependency_wait), (seconds(17 * 60), seconds(18)));
     assert_eq!((face.work_timeout, face.read_timeout), (seconds(19), seconds(20)));
@@ -161,6 +163,7 @@ fn the_defaults_that_are_documented_are_in_force() {
         ("pi_sessions_max", face.sessions_max.to_string()),
         ("pi_pending_max", face.pending_max.to_string()),
         ("pi_in_flight_max", face.in_flight_max.to_string()),
+        ("pi_in_flight_per_principal_max", face.in_flight_per_principal_max.to_string()),
         ("pi_outcomes_max", face.outcomes_max.to_string()),
         ("pi_outcome_bytes_max", face.outcome_bytes_max.to_string()),
         ("pi_idempotency_minutes", (face.key_life.as_secs() / 60).to_string()),

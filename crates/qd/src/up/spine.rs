@@ -12,6 +12,7 @@ use qd_runner::{Runner, Uplink};
 use qd_store::{HubStore, RunnerStore, StoreOptions};
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::CliError;
@@ -19,7 +20,10 @@ use crate::runner::config::{Role, runner_config};
 use crate::settings::{Environment, Settings};
 use crate::socket;
 
-/// The runner stops its sessions first, within eight seconds of its own; so the clients get one second.
+/// All of a stop takes less than ten seconds. What clients of the pi-server protocol have under way gets the face's own
+/// `shutdown_timeout`, which is four of them at most; then the runner stops its sessions, and both together end by this.
+const WORK_AND_RUNNER_GRACE: Duration = Duration::from_millis(7500);
+/// Then the clients get one second to take their last frames, and the hub one to commit the last records.
 const CLIENTS_GRACE: Duration = Duration::from_secs(1);
 
 /// Where the pair listens, and with which certificate.
@@ -110,10 +114,14 @@ impl Spine {
             None => {
                 // Clients of the pi-server protocol hear of it first, and what they have under way can still end. A hub
                 // that is gone has told them already.
+                let runner_ends = Instant::now() + WORK_AND_RUNNER_GRACE;
                 let _gone = self.pi_door.goodbye().await;
                 self.runner_stop.cancel();
-                if let Some(runner) = self.runner.take() {
-                    runner.join().await;
+                if let Some(runner) = self.runner.take()
+                    && timeout_at(runner_ends, runner.join()).await.is_err()
+                {
+                    // The guard of the agents outlives us and ends those that are left.
+                    tracing::warn!("some agents did not end in time");
                 }
                 self.hub_stop.cancel();
                 (&mut self.hub).await

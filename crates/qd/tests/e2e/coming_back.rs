@@ -234,3 +234,62 @@ async fn an_agent_resumed_at_the_start_leaves_nothing_behind() {
     qd.kill9().await;
     eventually("nothing is left", || with_marker(&place).is_empty()).await;
 }
+
+/// A pi session whose turn was aborted while a message waited for its end.
+async fn left_over(qd: &Qd, mux: &mut Mux) -> String {
+    let session = pi_session(qd, mux, json!({})).await;
+    mux.prompt(&session, "@@text text=before").await;
+    let from = mux.frames().len();
+    mux.ok(command("prompt", &session, "@@hold name=never")).await;
+    mux.wait_event("stream.text_delta").await;
+    mux.ok(command("follow_up", &session, "@@text text=left")).await;
+    mux.ok(json!({"cmd": "abort", "session_id": session})).await;
+    mux.until_idle(&session, from).await;
+    assert_eq!(mux.state(&session).await["queue"], queue(&[], &["@@text text=left"]));
+    session
+}
+
+#[tokio::test]
+async fn what_an_abort_left_over_is_run_by_the_next_prompt_only() {
+    let (qd, mut mux, llm) = pi().await;
+    let session = left_over(&qd, &mut mux).await;
+    let calls = llm.requests().len();
+    let qd = qd.restart().await;
+    let mut mux = qd.connect().await;
+    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    // Reads and settings start pi.
+    mux.ok(json!({"cmd": "get_commands", "session_id": session})).await;
+    mux.ok(json!({"cmd": "get_stats", "session_id": session})).await;
+    mux.ok(json!({"cmd": "set_session_name", "session_id": session, "name": "n"})).await;
+    let state = mux.state(&session).await;
+    assert_eq!((&state["status"], &state["queue"]), (&json!("idle"), &queue(&[], &["@@text text=left"])));
+    assert_eq!(llm.requests().len(), calls, "a look costs nothing");
+    let from = mux.frames().len();
+    mux.ok(command("prompt", &session, "@@text text=next")).await;
+    until_idle_with_empty_queue(&mut mux, &session, from).await;
+    let said = said(&mut mux, &session).await;
+    assert_eq!(&said[said.len() - 2..], ["@@text text=left", "@@text text=next"]);
+}
+
+#[tokio::test]
+async fn what_waited_stays_behind_when_the_session_moves() {
+    let (qd, mut mux, _llm) = pi().await;
+    for kind in ["new", "tree"] {
+        let session = left_over(&qd, &mut mux).await;
+        mux.skip();
+        if kind == "new" {
+            mux.ok(json!({"cmd": "session.new", "session_id": session})).await;
+        } else {
+            let tree = mux.ok(json!({"cmd": "get_tree", "session_id": session})).await;
+            let target = tree["nodes"][0]["entry_id"].clone();
+            mux.ok(json!({"cmd": "navigate_tree", "session_id": session, "target_id": target})).await;
+        }
+        let told = mux.wait_event("notify").await["message"].as_str().unwrap().to_owned();
+        assert!(told.ends_with("\n@@text text=left"), "{kind}: {told}");
+        assert_eq!(mux.state(&session).await["queue"], queue(&[], &[]), "{kind}");
+        let from = mux.frames().len();
+        mux.ok(command("prompt", &session, "@@text text=next")).await;
+        until_idle_with_empty_queue(&mut mux, &session, from).await;
+        assert!(!said(&mut mux, &session).await.contains(&"@@text text=left".to_owned()), "{kind}");
+    }
+}

@@ -51,6 +51,65 @@ async fn demo() -> (Qd, PiClient) {
     (qd, client)
 }
 
+/// A server, a client of the face and the agent of its sessions: for tests that must hold for any agent.
+struct Stage {
+    qd: Qd,
+    client: PiClient,
+    /// What `create_session` needs to make a session of this agent.
+    fields: Value,
+    _llm: Option<LlmServer>,
+}
+
+impl Stage {
+    async fn demo() -> Stage {
+        let (qd, client) = demo().await;
+        Stage { qd, client, fields: json!({"harness": "demo"}), _llm: None }
+    }
+
+    async fn pi() -> Stage {
+        let (qd, client, llm) = pi().await;
+        let fields = json!({"cwd": qd.world().work()});
+        Stage { qd, client, fields, _llm: Some(llm) }
+    }
+
+    /// A followed session.
+    async fn session(&mut self) -> String {
+        self.client.create(self.fields.clone()).await
+    }
+
+    /// A `create_session` with these fields too.
+    fn create(&self, more: Value) -> Value {
+        let mut command = json!({"type": "create_session"});
+        for fields in [&self.fields, &more] {
+            command.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        }
+        command
+    }
+}
+
+/// Runs each test with the demo agent and with real pi.
+macro_rules! with_each_agent {
+    ($($name:ident),+ $(,)?) => {
+        mod with_demo {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name(crate::pi_server::Stage::demo().await).await;
+                }
+            )+
+        }
+        mod with_pi {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name(crate::pi_server::Stage::pi().await).await;
+                }
+            )+
+        }
+    };
+}
+use with_each_agent;
+
 /// A followed session of real pi in the world's directory.
 async fn pi_session(qd: &Qd, client: &mut PiClient) -> String {
     client.create(json!({"cwd": qd.world().work()})).await

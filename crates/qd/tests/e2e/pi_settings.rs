@@ -127,3 +127,18 @@ async fn a_session_is_named_and_its_figures_are_told() {
     mux.attach_and_prompt(&session, "@@text").await;
     assert_eq!(mux.state(&session).await["title"], "Harbour");
 }
+
+#[tokio::test]
+async fn a_new_conversation_keeps_the_model_and_the_thinking_level() {
+    let (qd, mut mux, llm) = pi().await;
+    let session = pi_session(&qd, &mut mux, json!({"model": "fake/fake-2", "thinking_level": "low"})).await;
+    mux.prompt(&session, "@@text").await;
+    mux.ok(on(&session, "session.new", json!({}))).await;
+    let state = mux.state(&session).await;
+    assert_eq!((&state["model"]["model_id"], &state["thinking_level"]), (&json!("fake-2"), &json!("low")));
+    mux.prompt(&session, "@@text").await;
+    assert_eq!(llm.requests().last().unwrap().model(), "fake-2");
+    mux.ok(on(&session, "set_model", json!({"provider": "fake", "model_id": "fake-1"}))).await;
+    mux.ok(on(&session, "session.new", json!({}))).await;
+    assert_eq!(model_of(&mut mux, &session).await, "fake-1");
+}

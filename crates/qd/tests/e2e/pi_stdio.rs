@@ -19,6 +19,9 @@ use crate::world;
 /// A promise to users: a server that is told to stop has stopped after this.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
+/// Another: when stdin has ended, a stdout that nobody reads is given up after this.
+const UNREAD_MAX: Duration = Duration::from_secs(10);
+
 /// A running `qd pi-server`, with its streams.
 struct PiServer {
     child: Child,
@@ -96,7 +99,7 @@ impl PiServer {
             if let Some((_, rest)) = line.split_once("pi-server: ")
                 && rest.starts_with("ws://")
             {
-                assert!(line.contains("owner-token"), "{line}");
+                assert!(line.contains("owner-token") || line.contains("no token needed"), "{line}");
                 return rest.split_whitespace().next().unwrap().to_owned();
             }
         }
@@ -171,6 +174,42 @@ async fn a_line_over_the_limit_is_refused_and_the_next_one_served() {
     let refused = server.line().await.unwrap();
     assert_eq!(refused["error"], "Message size 300000 exceeds limit 1000", "{refused}");
     assert_eq!(server.call(json!({"id": "1", "type": "list_sessions"})).await["success"], true);
+}
+
+#[tokio::test]
+async fn the_refusal_of_a_long_line_has_its_id_and_never_comes_before_the_greeting() {
+    let mut server = PiServer::spawn(world(), &["--port", "0", "--pi-message-bytes-max", "1000"]);
+    server.say_bytes(b"\xff\n").await;
+    let long = json!({"type": "prompt", "sessionId": "s", "id": "long", "message": "x".repeat(100_000)});
+    server.say(&format!("{{\"id\":\"long\",{}", &long.to_string()[1..])).await;
+    assert_eq!(server.line().await.unwrap()["type"], "server_ready");
+    assert_eq!(server.line().await.unwrap()["error"], "Invalid JSON");
+    let refused = server.line().await.unwrap();
+    assert_eq!(refused["id"], "long", "{refused}");
+    assert!(refused["error"].as_str().unwrap().ends_with("exceeds limit 1000"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_parent_that_stops_reading_and_closes_stdin_does_not_keep_it() {
+    let mut world = world();
+    world.set("QD_PI_RATE_PER_MINUTE", "0").set("QD_PI_GLOBAL_RATE_PER_MINUTE", "0");
+    let mut server = PiServer::start(world, &["--port", "0"]).await;
+    // More than stdout and everything before it holds, until stdin takes nothing more either.
+    let mut stdin = server.stdin.take().unwrap();
+    let line = json!({"type": "get_metrics"}).to_string() + "\n";
+    let full = Duration::from_secs(1);
+    while let Ok(written) = tokio::time::timeout(full, stdin.write_all(line.as_bytes())).await {
+        written.unwrap();
+    }
+    assert!(server.child.try_wait().unwrap().is_none(), "it waits as long as stdin is open");
+    drop(stdin);
+    let status = tokio::time::timeout(UNREAD_MAX + STOP_MAX, server.child.wait()).await;
+    assert_eq!(status.expect("it ends by itself").unwrap().code(), Some(1));
+    let mut complaint = String::new();
+    while let Some(line) = server.stderr.next_line().await.unwrap() {
+        complaint += &line;
+    }
+    assert!(complaint.contains("stdout was not read"), "{complaint}");
 }
 
 #[tokio::test]

@@ -174,7 +174,13 @@ impl PiDriver {
                         let _ = waiting.send(reply.result.map_err(AgentFailure::replied));
                     }
                 }
-                PiOutput::Bridge(word) => self.handle.bridge().hear(word),
+                PiOutput::Bridge(word) => {
+                    if let Some(request) = self.handle.bridge().hear(word)
+                        && let Err(error) = self.handle.tell(&request)
+                    {
+                        tracing::warn!(error, "our extension could not be answered");
+                    }
+                }
                 PiOutput::Malformed { error, preview } => {
                     let message = format!("pi printed something that is not its protocol: {error} {preview}");
                     events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
@@ -196,7 +202,8 @@ impl PiDriver {
         if let Some(read_error) = read_error {
             error.push_str(&format!(" after its output could not be read: {read_error}"));
         }
-        let last_words = self.process.stderr().lines();
+        let mut last_words = self.process.stderr().lines();
+        last_words.retain(|line| !is_noise(line));
         if !last_words.is_empty() {
             error.push_str(". Its last words:\n");
             error.push_str(&last_words.join("\n"));
@@ -239,6 +246,12 @@ fn is_event(output: &PiOutput) -> bool {
     !matches!(output, PiOutput::Reply(_) | PiOutput::Malformed { .. })
 }
 
+/// What pi says of every conversation that we let it begin under our own name.
+fn is_noise(line: &str) -> bool {
+    line.contains("Warning: No project session found with id '")
+        && line.contains("creating a new session with that id")
+}
+
 /// An event in pi's own words, if it is for others to see.
 fn native(line: &[u8]) -> Option<AgentEvent> {
     let line = pass_through(std::str::from_utf8(line).ok()?)?;
@@ -266,6 +279,15 @@ mod tests {
         let mut outputs = Vec::new();
         PiCodec::new().line(line, 1, &mut outputs);
         outputs.iter().all(is_event).then(|| native(line)).flatten()
+    }
+
+    #[test]
+    fn what_pi_says_of_every_new_conversation_is_noise() {
+        assert!(is_noise(
+            "Warning: No project session found with id 's1'; creating a new session with that id."
+        ));
+        assert!(!is_noise("Error: No project session found with id 's1'"));
+        assert!(!is_noise("Warning: No models match pattern"));
     }
 
     #[test]

@@ -2,20 +2,23 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use qd_core::ids::{base36, check_session_id};
 use qd_core::ledger::{Submission, Verdict};
 use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::Command;
+use qd_wire::command::SessionConfig;
 use qd_wire::command_table::CommandHead;
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::is_for_runner;
 use super::{BARRIER, CANCEL, FromLink, Task};
 use crate::clock::now_ms;
-use crate::session::{Ended, Incoming, SessionInput, Shared, spawn_new};
+use crate::session::{Ended, Incoming, SessionInput, Shared, check_cwd, spawn_new};
 use crate::submissions::{Owner, Release};
+use crate::{driver, stored};
 
 /// Who speaks at the runner's own socket.
 pub(crate) const OWNER: &str = "owner";
@@ -101,6 +104,17 @@ impl Task {
             return self.respond(&session_id, &incoming, Err(error));
         }
         let mut incoming = incoming;
+        if let Ok(Command::SessionCreate(params)) = Command::parse(&incoming.cmd, incoming.text())
+            && params.check_only == Some(true)
+        {
+            let shared = Arc::clone(&self.shared);
+            // It looks at files, which must not hold up the commands of other sessions.
+            tokio::task::spawn_blocking(move || {
+                let error = check_create(&shared, &params.config).err();
+                respond(&shared, &session_id, &incoming, error.as_deref().map_or(Ok(None), Err));
+            });
+            return;
+        }
         let known = self.shared.outlet.directory().get(&session_id).cloned();
         if let Some(sender) = known {
             match sender.try_send(SessionInput::Command(Box::new(incoming))) {
@@ -177,6 +191,34 @@ impl Task {
     }
 }
 
+/// Whether a session with this configuration could be created now, by all that can be known without starting it.
+fn check_create(shared: &Shared, config: &SessionConfig) -> Result<(), String> {
+    let runner = &shared.config;
+    let has = driver::harnesses(runner);
+    if !has.contains(&config.harness) {
+        let has = has.join(", ");
+        return Err(match config.harness.as_str() {
+            "pi" => format!(
+                "pi is not installed on this runner, which has: {has}; see pi_command (QD_PI_COMMAND)"
+            ),
+            other => format!("Unknown harness '{other}'; this runner has: {has}"),
+        });
+    }
+    config.cwd.as_deref().map_or(Ok(()), check_cwd).map_err(str::to_owned)?;
+    // A conversation may also be named by its id, which is looked for where the session works.
+    let is_path = |named: &&str| named.contains(['/', '.']) && config.harness == "pi";
+    let path = config.continue_session.as_deref().filter(is_path);
+    path.map_or(Ok(()), |path| stored::check(runner, path).map(drop))?;
+    if let Some(error) = shared.spool_is_full() {
+        return Err(error);
+    }
+    let max = runner.max_sessions;
+    if shared.agents.load(Ordering::Acquire) >= max {
+        return Err(format!("Session limit reached ({max} sessions); close one or raise max_sessions"));
+    }
+    Ok(())
+}
+
 fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Incoming {
     let owned = |text: &Option<Cow<'_, str>>| text.as_ref().map(|text| text.to_string());
     let link_id: String = head.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
@@ -200,6 +242,7 @@ fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Inco
         depends_on: head.depends_on.clone().unwrap_or_default(),
         if_session_version: head.if_session_version,
         native: head.native == Some(true),
+        when_idle: head.when_idle == Some(true),
     }
 }
 

@@ -20,7 +20,7 @@ use super::admit::{Admitted, Held};
 use super::breakers::Call;
 use super::kept::Delivery;
 use super::prompts::Door;
-use super::{Ended, Incoming, MAILBOX_MAX, SessionInput};
+use super::{Ended, Incoming, SessionInput};
 use crate::board::Board;
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
@@ -117,14 +117,22 @@ pub(crate) struct SessionActor {
     pub(super) stored_questions: BTreeSet<String>,
     pub(super) lane: VecDeque<Admitted>,
     pub(super) lane_busy: Option<Token>,
+    /// Shell commands that wait for the one that runs.
+    pub(super) shell: VecDeque<Admitted>,
+    pub(super) shell_busy: Option<Token>,
     /// Commands that wait for the agent to be ready.
     pub(super) parked: Vec<Admitted>,
     /// Commands that wait for other commands.
     pub(super) held: BTreeMap<Token, Held>,
     pub(super) door: Door,
     pub(super) running: BTreeMap<Token, Admitted>,
+    /// Commands that were answered because their time was over, and that the agent may still answer.
+    pub(super) given_up: BTreeMap<Token, Admitted>,
     pub(super) creating: Option<Token>,
-    pub(super) aborts: u32,
+    /// Aborts that the agent has not answered.
+    pub(super) aborts: BTreeSet<Token>,
+    /// An abort came after a prompt and before its turn, with this many turns begun: it is for the next one.
+    pub(super) abort_next: Option<u64>,
     pub(super) health: Health,
     /// The figures of the last look at the process: reading them costs more than answering a command.
     pub(super) stats: Option<ProcessStats>,
@@ -155,59 +163,15 @@ enum Wake {
     Timer,
 }
 
-/// Starts the task of a session that is being created; `first` is its `session.create`.
-pub(crate) fn spawn_new(
-    shared: &Arc<Shared>,
-    session_id: &str,
-    mut config: SessionConfig,
-) -> mpsc::Sender<SessionInput> {
-    let created_at = now_ms();
-    // A conversation goes on where it was.
-    config.cwd =
-        config.cwd.or_else(|| crate::stored::cwd_of(&shared.config, config.continue_session.as_deref()?));
-    let session = super::row::new_session(&shared.config, session_id, &config, created_at);
-    spawn(SessionActor::new(shared, session, config, created_at, false))
-}
-
-/// Starts the task of a session known from before.
-pub(crate) fn spawn_restored(
-    shared: &Arc<Shared>,
-    restored: super::row::Restored,
-) -> mpsc::Sender<SessionInput> {
-    let mut actor = SessionActor::new(shared, restored.session, restored.config, restored.created_at, true);
-    let now = now_ms();
-    actor.stored = Some(restored.stored);
-    actor.stored_questions = restored.open_questions.iter().cloned().collect();
-    actor.session.interrupted(now, restored.was_working, restored.open_questions, &mut actor.out);
-    for cut_off in shared.submissions.take_cut_off(&actor.session.identity().session_id) {
-        // A lost abort needs no words: what it should have ended is over.
-        if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry" | "abort_bash" | "abort_compaction") {
-            actor.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut actor.out);
-        }
-        // Stored with the record that tells of it, so that it is told once.
-        actor.outcomes.push(cut_off.told());
-    }
-    if restored.may_resume && shared.config.resume_at_start {
-        actor.resume_agent();
-    }
-    spawn(actor)
-}
-
-fn spawn(actor: SessionActor) -> mpsc::Sender<SessionInput> {
-    let sender = actor.sender.clone();
-    tokio::spawn(actor.run());
-    sender
-}
-
 impl SessionActor {
-    fn new(
+    pub(super) fn new(
         shared: &Arc<Shared>,
+        (sender, mailbox): (mpsc::Sender<SessionInput>, mpsc::Receiver<SessionInput>),
         session: Session,
         config: SessionConfig,
         created_at: i64,
         exists: bool,
     ) -> Self {
-        let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
         let mut session = session;
         let timeout = shared.config.question_timeout;
         session.set_question_timeout(timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok()));
@@ -233,12 +197,16 @@ impl SessionActor {
             stored_questions: BTreeSet::new(),
             lane: VecDeque::new(),
             lane_busy: None,
+            shell: VecDeque::new(),
+            shell_busy: None,
             parked: Vec::new(),
             held: BTreeMap::new(),
             door: Door::default(),
             running: BTreeMap::new(),
+            given_up: BTreeMap::new(),
             creating: None,
-            aborts: 0,
+            aborts: BTreeSet::new(),
+            abort_next: None,
             health: Health::new(&shared.config.supervision),
             stats: None,
             calls: VecDeque::new(),
@@ -254,7 +222,7 @@ impl SessionActor {
         }
     }
 
-    async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         let mut events = Vec::new();
         self.publish().await;
         self.save().await;
@@ -265,7 +233,7 @@ impl SessionActor {
                 Wake::Agent(progress) => self.agent_progress(progress, &mut events).await,
                 Wake::Timer => self.timers().await,
             }
-            self.pump_lane().await;
+            self.pump_lanes().await;
             self.deliver_kept().await;
             self.supervise().await;
             self.look_after_idle().await;
@@ -292,6 +260,7 @@ impl SessionActor {
             && self.running.is_empty()
             && self.parked.is_empty()
             && self.lane.is_empty()
+            && self.shell.is_empty()
     }
 
     /// Every command gets an answer, also one that came too late. Creations are handed back.
@@ -322,7 +291,8 @@ impl SessionActor {
             }
         }
         let parked = std::mem::take(&mut self.parked);
-        for admitted in parked.into_iter().chain(std::mem::take(&mut self.lane)).chain(self.door.empty()) {
+        let lanes = std::mem::take(&mut self.lane).into_iter().chain(std::mem::take(&mut self.shell));
+        for admitted in parked.into_iter().chain(lanes).chain(self.door.empty()) {
             self.finish(admitted, Err(AgentFailure::refused(ended)));
         }
         self.publish().await;
@@ -359,7 +329,7 @@ impl SessionActor {
         for _ in 0..INPUTS_PER_ROUND_MAX {
             let Some(input) = next.take() else { break };
             self.take_input(input).await;
-            self.pump_lane().await;
+            self.pump_lanes().await;
             if self.finished {
                 break;
             }
@@ -428,8 +398,8 @@ impl SessionActor {
 
     async fn timers(&mut self) {
         let now = now_ms();
-        for request_id in self.session.expire_questions(now, &mut self.out) {
-            self.answer_agent(request_id, Answer::TimedOut);
+        for (request_id, answer) in self.session.expire_questions(now, &mut self.out) {
+            self.answer_agent(request_id, answer);
         }
         self.expire_held(now);
         self.door_timer(now);

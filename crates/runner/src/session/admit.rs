@@ -9,7 +9,7 @@ use qd_wire::command_table::Lane;
 
 use super::Incoming;
 use super::actor::SessionActor;
-use super::commands::{beginning, is_abort};
+use super::commands::{beginning, is_abort, is_input};
 use crate::clock::now_ms;
 use crate::driver::AgentFailure;
 use crate::runner::{BARRIER, CANCEL};
@@ -22,6 +22,9 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// Commands that may wait in one lane.
 const LANE_MAX: usize = 1024;
+
+/// Shell commands that may wait for the one that runs; each may take minutes.
+const SHELL_MAX: usize = 128;
 
 /// A command that has passed the door.
 pub(crate) struct Admitted {
@@ -143,7 +146,12 @@ impl SessionActor {
             self.publish().await;
         }
         match spec.lane {
-            Lane::Shell | Lane::Control | Lane::Read => self.begin(admitted).await,
+            Lane::Control | Lane::Read => self.begin(admitted).await,
+            Lane::Shell if self.shell.len() >= SHELL_MAX => {
+                let error = format!("Too many shell commands wait for this session (max {SHELL_MAX})");
+                self.finish(admitted, Err(error.into()));
+            }
+            Lane::Shell => self.shell.push_back(admitted),
             Lane::Session if self.lane.len() >= LANE_MAX => {
                 let error = format!("Too many commands wait for this session (max {LANE_MAX})");
                 self.finish(admitted, Err(error.into()));
@@ -152,14 +160,31 @@ impl SessionActor {
         }
     }
 
-    /// Starts the commands of the lane, one after the other. Called between inputs only: a command that ends at
-    /// once must not start the next from within itself.
-    pub(super) async fn pump_lane(&mut self) {
+    /// Starts the commands of the lane, one after the other, and beside them the shell commands, one after the other
+    /// too: an agent can only end all that run. Called between inputs only: a command that ends at once must not start
+    /// the next from within itself.
+    pub(super) async fn pump_lanes(&mut self) {
         while !self.finished && self.lane_busy.is_none() {
-            let Some(admitted) = self.lane.pop_front() else { return };
+            if self.lane.front().is_some_and(|next| next.incoming.when_idle) && !self.is_agent_idle() {
+                break;
+            }
+            let Some(admitted) = self.lane.pop_front() else { break };
             self.lane_busy = Some(admitted.token());
             self.begin(admitted).await;
         }
+        while !self.finished && self.shell_busy.is_none() {
+            let Some(admitted) = self.shell.pop_front() else { break };
+            self.shell_busy = Some(admitted.token());
+            self.begin(admitted).await;
+        }
+    }
+
+    /// Whether the agent has nothing to do that a command which waits for its end would cut off. A prompt without an
+    /// answer may become a turn, or be an extension's command that goes on.
+    fn is_agent_idle(&self) -> bool {
+        let has_prompt = || self.running.values().any(|running| is_input(&running.command));
+        let has_deliveries = self.delivery.is_some() || self.has_deliveries();
+        !self.session.is_working() && self.door.is_quiet() && !has_deliveries && !has_prompt()
     }
 
     async fn begin(&mut self, admitted: Admitted) {
@@ -225,8 +250,8 @@ impl SessionActor {
             }
             self.settled.push((token, outcome));
         }
-        if self.lane_busy == Some(token) {
-            self.lane_busy = None;
+        for busy in [&mut self.lane_busy, &mut self.shell_busy] {
+            busy.take_if(|busy| *busy == token);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use qd_core::agent::{AgentEvent, Answer};
+use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::harness::pi::has_stable_id;
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
@@ -155,6 +155,7 @@ impl SessionActor {
         for event in std::mem::take(&mut self.early) {
             self.session.agent_event(now_ms(), event, &mut self.out);
         }
+        self.refuse_questions();
         if let Some(title) = self.config.title.clone().filter(|_| self.session.memory().title.is_none()) {
             self.session.title_changed(now_ms(), title, &mut self.out);
         }
@@ -162,7 +163,13 @@ impl SessionActor {
         self.is_delivery_blocked = false;
         self.answer_create(Ok(()));
         for admitted in std::mem::take(&mut self.parked) {
-            self.execute(admitted).await;
+            if admitted.incoming.when_idle && self.lane_busy == Some(admitted.token()) {
+                // Others that waited with it may have given the agent work: its turn comes again.
+                self.lane_busy = None;
+                self.lane.push_front(admitted);
+            } else {
+                self.execute(admitted).await;
+            }
         }
     }
 
@@ -200,6 +207,8 @@ impl SessionActor {
         self.slot = None;
         self.resuming = None;
         self.delivery = None;
+        self.aborts.clear();
+        self.abort_next = None;
         self.stats = None;
         self.health.gone();
         self.forget_calls();
@@ -216,6 +225,7 @@ impl SessionActor {
             self.finished = true;
             self.forget_directory();
             waiting.extend(std::mem::take(&mut self.lane));
+            waiting.extend(std::mem::take(&mut self.shell));
         }
         for admitted in waiting {
             self.finish(admitted, Err(AgentFailure::refused(error)));
@@ -249,9 +259,11 @@ impl SessionActor {
                 self.learn_call(now, &event);
                 self.session.agent_event(now, event, &mut self.out);
             }
-            if self.aborts > 0 {
+            self.refuse_questions();
+            if !self.aborts.is_empty() {
                 self.cancel_questions();
             }
+            self.abort_begun();
             self.door_check();
             if settled {
                 self.note_native_file();
@@ -273,6 +285,21 @@ impl SessionActor {
         }
     }
 
+    /// The turn has begun that was to be aborted before: the agent is told again.
+    fn abort_begun(&mut self) {
+        if self.abort_next.is_none_or(|before| self.session.turns() <= before) {
+            return;
+        }
+        self.abort_next = None;
+        let Some(handle) = self.handle().filter(|_| self.session.is_working()) else { return };
+        self.session.abort_requested();
+        // Nobody waits for the answer: whoever asked has one, and the turn's end tells the rest.
+        match handle.begin(AgentRequest::Abort) {
+            Ok(begun) => drop(begun),
+            Err(failure) => tracing::warn!(error = failure.error, "a turn could not be aborted"),
+        }
+    }
+
     /// Stored with the end of the turn, so that a file that is gone after a crash is missed.
     fn note_native_file(&mut self) {
         let memory = self.session.memory();
@@ -290,6 +317,14 @@ impl SessionActor {
         }
         self.session.withdraw_questions(now_ms(), &mut self.out);
         ids.into_iter().for_each(|request_id| self.answer_agent(request_id, Answer::Cancelled));
+    }
+
+    /// Cancels questions there was no place for: whoever asked must not wait for ever.
+    fn refuse_questions(&mut self) {
+        for request_id in self.session.take_refused_questions() {
+            tracing::warn!(request_id, "too many questions are open; one was cancelled");
+            self.answer_agent(request_id, Answer::Cancelled);
+        }
     }
 
     /// Some changes have no event (model, name, conversation); a finished turn or command is the moment to look.

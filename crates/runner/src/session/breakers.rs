@@ -1,7 +1,7 @@
 //! What the session tells the runner's circuit breakers, and what they forbid.
 
 use qd_core::agent::AgentEvent;
-use qd_core::breaker::{BashEnd, ProviderCall};
+use qd_core::breaker::{BashEnd, ProviderCall, blames_provider, compaction_blames_provider};
 use qd_core::ledger::Token;
 use qd_wire::Command;
 use qd_wire::message::{Role, StopReason};
@@ -51,7 +51,8 @@ impl SessionActor {
                 let call = self.calls.pop_front();
                 match message.stop_reason {
                     Some(StopReason::Aborted) => {}
-                    Some(StopReason::Error) if is_aborted => {}
+                    Some(StopReason::Error) if is_aborted || self.is_moving() => {}
+                    Some(StopReason::Error) if !message.error.as_deref().is_none_or(blames_provider) => {}
                     Some(StopReason::Error) => self.shared.breakers().failed(now, &provider),
                     _ => {
                         let since = call.as_ref().and_then(|call| call.since);
@@ -63,9 +64,29 @@ impl SessionActor {
                     self.shared.breakers().done(&call, latency_ms);
                 }
             }
+            AgentEvent::CompactionEnded { success: false, error: Some(error), .. } => {
+                if let Some(model) = &self.session.memory().model
+                    && compaction_blames_provider(error)
+                {
+                    self.shared.breakers().failed(now, &model.provider);
+                }
+            }
             AgentEvent::TurnSettled { .. } => self.calls_over(),
             _ => {}
         }
+    }
+
+    /// Whether the agent is asked to leave its conversation, which cuts the turn that runs there.
+    fn is_moving(&self) -> bool {
+        let moves = |command: &Command| {
+            matches!(command, Command::Fork(_) | Command::SessionNew(_) | Command::SessionSwitch(_))
+        };
+        self.running.values().chain(self.given_up.values()).any(|admitted| moves(&admitted.command))
+    }
+
+    /// The session runs no shell commands any more.
+    pub(super) fn forget_bash_circuit(&self) {
+        self.shared.breakers().forget_bash(&self.session.identity().session_id);
     }
 
     /// Nothing more comes of the calls the agent had; those at the door are still to go.

@@ -10,6 +10,9 @@ use super::actor::SessionActor;
 use super::admit::{Admitted, Held};
 use crate::driver::AgentFailure;
 
+/// Commands whose answer we still listen for after their time; of more, the oldest answers are not missed.
+const GIVEN_UP_MAX: usize = 256;
+
 /// Where a command was found.
 enum Found {
     /// It had not begun, so it never will.
@@ -40,9 +43,7 @@ impl SessionActor {
     fn find(&mut self, principal: &str, key: &str) -> Option<Found> {
         let is_it = |admitted: &Admitted| {
             let incoming = &admitted.incoming;
-            incoming.principal == principal
-                && incoming.idempotency_key.as_deref() == Some(key)
-                && !admitted.is_given_up
+            incoming.principal == principal && incoming.idempotency_key.as_deref() == Some(key)
         };
         // A repeat has no outcome of its own: it gets that of the one it waits for.
         let held = |held: &Held| !held.joined && is_it(&held.admitted);
@@ -51,6 +52,9 @@ impl SessionActor {
         }
         if let Some(place) = self.lane.iter().position(is_it) {
             return self.lane.remove(place).map(|admitted| Found::Waiting(Box::new(admitted)));
+        }
+        if let Some(place) = self.shell.iter().position(is_it) {
+            return self.shell.remove(place).map(|admitted| Found::Waiting(Box::new(admitted)));
         }
         if let Some(place) = self.parked.iter().position(is_it) {
             return Some(Found::Waiting(Box::new(self.parked.remove(place))));
@@ -62,7 +66,7 @@ impl SessionActor {
     }
 
     /// Answers for a command that the agent has, and asks the agent to stop it where it can. What the agent says of
-    /// it later is heard for its effects only.
+    /// it later is heard for its effects only, and an agent that never says anything is not busy with it.
     fn give_up(&mut self, token: Token) {
         let Some(mut admitted) = self.running.remove(&token) else { return };
         let hook = match &admitted.command {
@@ -79,8 +83,12 @@ impl SessionActor {
         }
         self.bash_over(token, BashEnd::TimedOut);
         self.conclude(&admitted, Err(timed_out(&admitted)), true);
+        self.aborts.remove(&token);
         admitted.is_given_up = true;
-        self.running.insert(token, admitted);
+        if self.given_up.len() >= GIVEN_UP_MAX {
+            self.given_up.pop_first();
+        }
+        self.given_up.insert(token, admitted);
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use qd_core::agent::{AgentRequest, Image, WhenBusy};
+use qd_core::harness::pi::private_command;
 use qd_core::ledger::Token;
 use qd_core::session::Gone;
 use qd_wire::Command;
 use qd_wire::command::{ImageAttachment, InputResponseParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
+use qd_wire::event::NotifyLevel;
 use serde::Serialize;
 
 use super::actor::{AgentState, SessionActor};
@@ -66,6 +68,11 @@ impl SessionActor {
 
     /// Commands that need a living agent; it is started for them where that makes sense.
     fn ask_agent(&mut self, admitted: Admitted) {
+        let input = input_of(&admitted.command);
+        if let Some(private) = input.as_ref().and_then(|input| private_command(&input.message)) {
+            let error = format!("'/{private}' is Quarterdeck's own; use the command navigate_tree");
+            return self.finish(admitted, Err(AgentFailure::refused(error)));
+        }
         match (self.agent, self.session.status()) {
             (AgentState::Ready, _) => {}
             (AgentState::None, SessionStatus::Closed) => {
@@ -83,7 +90,7 @@ impl SessionActor {
         if let Err(error) = self.admit_call(admitted.token(), &admitted.command) {
             return self.finish(admitted, Err(error.into()));
         }
-        match input_of(&admitted.command) {
+        match input {
             Some(input) => self.prompt(admitted, input),
             None => self.run_on_agent(admitted, None),
         }
@@ -103,7 +110,7 @@ impl SessionActor {
             message: input.message,
             images: images.map(|image| Image { data: image.data, media_type: image.media_type }).collect(),
             // Whoever sent it saw an idle agent; what waited before it goes first.
-            when_busy: input.when_busy.or(self.has_deliveries().then_some(WhenBusy::FollowUp)),
+            when_busy: input.when_busy.or(self.has_deliveries_before_prompts().then_some(WhenBusy::FollowUp)),
         };
         self.offer_prompt(Prompt { admitted, request, client_id: input.client_id });
     }
@@ -111,16 +118,23 @@ impl SessionActor {
     /// Lets the agent work on it; the result comes back as an input.
     fn run_on_agent(&mut self, admitted: Admitted, request: Option<AgentRequest>) {
         let Some(handle) = self.handle() else {
+            self.aborts.remove(&admitted.token());
             let error = self.not_running();
             return self.finish(admitted, Err(error.into()));
         };
         // Written here and not in the task, so that commands reach the agent in the order they came.
         let begun = match request.map(|request| handle.begin(request)).transpose() {
             Ok(begun) => begun,
-            Err(failure) => return self.finish(admitted, Err(failure)),
+            Err(failure) => {
+                self.aborts.remove(&admitted.token());
+                return self.finish(admitted, Err(failure));
+            }
         };
         let (token, sender, command) = (admitted.token(), self.sender.clone(), admitted.command.clone());
         let native = admitted.incoming.native;
+        if is_move(&command) {
+            self.session.move_begun();
+        }
         self.running.insert(token, admitted);
         tokio::spawn(async move {
             let result = match begun {
@@ -142,12 +156,11 @@ impl SessionActor {
         if self.delivery.as_ref().is_some_and(|delivery| delivery.token == token) {
             return self.kept_answered(result);
         }
-        let Some(admitted) = self.running.remove(&token) else { return };
-        if input_of(&admitted.command).is_some() {
+        self.aborts.remove(&token);
+        let admitted = self.running.remove(&token).or_else(|| self.given_up.remove(&token));
+        let Some(admitted) = admitted else { return };
+        if is_input(&admitted.command) {
             return self.prompt_answered(admitted, result);
-        }
-        if matches!(admitted.command, Command::Abort(_)) {
-            self.aborts = self.aborts.saturating_sub(1);
         }
         if result.is_ok() {
             self.call_succeeded(token, &admitted.command);
@@ -156,6 +169,9 @@ impl SessionActor {
             executed.effects.into_iter().for_each(|effect| self.apply(effect));
             executed.data
         });
+        if is_move(&admitted.command) {
+            self.session.move_over();
+        }
         let result = result.and_then(|data| data.as_ref().map(json_text).transpose());
         self.finish(admitted, result);
     }
@@ -168,9 +184,14 @@ impl SessionActor {
             Effect::AutoRetry(enabled) => self.session.set_auto_retry(enabled),
             Effect::Title(title) => self.session.title_changed(now, title, &mut self.out),
             Effect::Added(messages) => self.session.add_messages(now, messages, &mut self.out),
-            Effect::Conversation { native_session_id, native_session_file, messages } => self
-                .session
-                .replace_conversation(now, native_session_id, native_session_file, messages, &mut self.out),
+            Effect::Warning(message) => {
+                self.session.notify(now, NotifyLevel::Warning, message, &mut self.out)
+            }
+            Effect::Conversation { native_session_id, native_session_file, messages, queue } => {
+                let (session, out) = (&mut self.session, &mut self.out);
+                session.replace_conversation(now, native_session_id, native_session_file, messages, out);
+                session.leave_queue_behind(now, queue, out);
+            }
         }
     }
 
@@ -208,9 +229,13 @@ impl SessionActor {
         if self.agent != AgentState::Ready {
             return self.finish(admitted, Err(self.not_running().into()));
         }
-        self.aborts += 1;
+        self.aborts.insert(admitted.token());
         self.cancel_questions();
         self.session.abort_requested();
+        if !self.session.is_working() && !self.door.is_open() {
+            // The agent has a prompt and may not have begun with it; then it has nothing to abort yet.
+            self.abort_next = Some(self.session.turns());
+        }
         self.run_on_agent(admitted, Some(AgentRequest::Abort));
     }
 
@@ -219,6 +244,7 @@ impl SessionActor {
             return self.finish(admitted, Ok(None));
         }
         self.stop_agent(Gone::Closed { reason: "closed by a client".to_owned() }).await;
+        self.forget_bash_circuit();
         self.finish(admitted, Ok(None));
     }
 
@@ -233,6 +259,7 @@ impl SessionActor {
 
     async fn delete(&mut self, admitted: Admitted) {
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
+        self.forget_bash_circuit();
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
             // It lives on, closed: what it has said is stored and sent as always.
@@ -283,6 +310,19 @@ pub(super) fn is_abort(command: &Command) -> bool {
         command,
         Command::Abort(_) | Command::AbortRetry(_) | Command::AbortBash(_) | Command::AbortCompaction(_)
     )
+}
+
+/// Whether a command takes the agent to another conversation.
+fn is_move(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::SessionNew(_) | Command::Fork(_) | Command::SessionSwitch(_) | Command::NavigateTree(_)
+    )
+}
+
+/// Whether a command is a prompt for the agent.
+pub(super) fn is_input(command: &Command) -> bool {
+    matches!(command, Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_))
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.

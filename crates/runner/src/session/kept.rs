@@ -16,12 +16,20 @@ pub(super) struct Delivery {
 }
 
 impl SessionActor {
-    /// Whether a kept input is to go before everything else.
+    /// Whether a kept input is to go before everything else. One that a turn left over goes when a prompt comes,
+    /// and not because somebody looked at the session.
     pub(super) fn has_deliveries(&self) -> bool {
+        let is_due = !self.session.waits_for_prompt() || self.door.has_waiting();
+        is_due && self.has_deliveries_before_prompts()
+    }
+
+    /// Whether a kept input is to go before the next prompt.
+    pub(super) fn has_deliveries_before_prompts(&self) -> bool {
         self.agent == AgentState::Ready
             && !self.is_delivery_blocked
             && self.session.has_kept()
             && !self.session.is_delivering()
+            && !self.session.is_moving()
     }
 
     /// Gives the agent the next kept input, if it may have it now.

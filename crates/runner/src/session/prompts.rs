@@ -61,6 +61,11 @@ impl Door {
         self.closed.is_none() && self.waiting.is_empty()
     }
 
+    /// Whether somebody waits.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Whether a command's prompt waits here.
     pub(super) fn is_waiting(&self, token: Token) -> bool {
         self.waiting.iter().any(|prompt| prompt.admitted.token() == token)
@@ -124,6 +129,10 @@ impl SessionActor {
             self.look_for_changes();
             self.call_over(token);
         }
+        if disposition != Some(Disposition::Started) {
+            // No turn comes of it that was to be aborted.
+            self.abort_next = None;
+        }
         self.door.answered(token, has_begun, disposition);
         let data = disposition.map(|disposition| json!({ "disposition": disposition.as_str() }));
         let result = result.and_then(|_| data.as_ref().map(json_text).transpose());
@@ -185,6 +194,10 @@ impl SessionActor {
         admitted.turns_before = turns_before;
         self.door.close(token, turns_before);
         self.running.insert(token, admitted);
+        if is_command {
+            // A command of an extension is answered when it is done, and it may ask a person first.
+            self.lane_busy.take_if(|busy| *busy == token);
+        }
         self.await_prompt(token, handle, begun, is_command, busy);
     }
 

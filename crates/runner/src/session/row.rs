@@ -21,7 +21,7 @@ pub(crate) struct Restored {
     pub(super) stored: Memory,
     /// It was working when we died.
     pub(super) was_working: bool,
-    /// It had an agent when we stopped, or something waits for one.
+    /// It had an agent when we stopped, or its turn was cut off with inputs that wait.
     pub(super) may_resume: bool,
     pub(super) open_questions: Vec<String>,
 }
@@ -45,6 +45,8 @@ struct Native {
     /// Inputs that no agent has read.
     #[serde(default)]
     waiting: Vec<KeptInput>,
+    #[serde(default)]
+    waits_for_prompt: bool,
     #[serde(default)]
     delivering: Option<KeptInput>,
     #[serde(default)]
@@ -71,6 +73,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         thinking_level: memory.thinking_level.clone(),
         is_file_written: memory.is_native_file_written,
         waiting: actor.session.waiting_inputs(),
+        waits_for_prompt: memory.waits_for_prompt,
         delivering: memory.delivering.clone(),
         accepted: memory.accepted.clone(),
     };
@@ -122,6 +125,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         is_native_file_written,
         queue,
         kept,
+        waits_for_prompt,
         delivering,
         accepted,
     } = memory;
@@ -134,6 +138,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         && stored.is_native_file_written == *is_native_file_written
         && stored.queue == *queue
         && stored.kept == *kept
+        && stored.waits_for_prompt == *waits_for_prompt
         && stored.delivering == *delivering
         && stored.accepted == *accepted
 }
@@ -159,6 +164,7 @@ pub(crate) fn restore(
         is_native_file_written: native.is_file_written,
         queue: QueueState::default(),
         kept: native.waiting,
+        waits_for_prompt: native.waits_for_prompt,
         delivering: native.delivering,
         accepted: native.accepted,
     };
@@ -169,14 +175,15 @@ pub(crate) fn restore(
     let had_agent = was_working || is(SessionStatus::Idle) || is(SessionStatus::Starting);
     // One that failed waits for a person: it may well fail again, and with it every start of the runner.
     let is_over = status == SessionStatus::Closed || is(SessionStatus::Failed);
-    let may_resume = had_agent || (!memory.kept.is_empty() && !is_over);
+    let has_work = !memory.kept.is_empty() && !memory.waits_for_prompt;
+    let may_resume = had_agent || (has_work && !is_over);
     let session = Session::new(identity(runner, &row.session_id, &config, row.created_at), memory, status);
     let created_at = row.created_at;
     Ok(Restored { session, config, created_at, stored, was_working, may_resume, open_questions })
 }
 
 /// Whether a client may name this directory for a new session; the words are those of the pi-server document.
-pub(super) fn check_cwd(cwd: &str) -> Result<(), &'static str> {
+pub(crate) fn check_cwd(cwd: &str) -> Result<(), &'static str> {
     const CHARACTERS_MAX: usize = 4096;
     if cwd.trim().is_empty() {
         return Err("CWD must be a non-empty string");

@@ -60,6 +60,8 @@ impl SessionActor {
             && self.running.is_empty()
             && self.lane.is_empty()
             && self.lane_busy.is_none()
+            && self.shell.is_empty()
+            && self.shell_busy.is_none()
             && self.held.is_empty()
             && self.door.is_quiet()
     }

@@ -1,5 +1,6 @@
 //! The session files a client may name. Opened by handle below an allowed directory, so that neither `..` nor a link
-//! leads elsewhere. pi then opens by path, so what it opened is compared with the handle.
+//! leads elsewhere. pi then opens by path, and afterwards the path is compared with the handle. That shows a file
+//! that was exchanged for good; one that was put back in time is not noticed, because nobody can ask pi what it read.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -39,7 +40,8 @@ impl CheckedFile {
         &self.cwd
     }
 
-    /// Whether the path still leads to the file that was checked, and not by a link.
+    /// Whether the path leads to the file that was checked, and not by a link, at this moment; not what it led to
+    /// when pi opened it.
     pub(crate) fn is_still_there(&self) -> bool {
         let same = |now: &Metadata, then: &Metadata| now.dev() == then.dev() && now.ino() == then.ino();
         match (std::fs::symlink_metadata(&self.path), std::fs::metadata(&self.path), self.file.metadata()) {

@@ -13,8 +13,14 @@ pub(crate) fn main(arguments: &[String]) {
     }
     let named = arguments.iter().position(|argument| argument == "--session-id");
     let session_id = named.and_then(|at| arguments.get(at + 1)).cloned().unwrap_or_default();
-    let mut agent =
-        Agent { session_id, is_working: false, queue: Vec::new(), time: start_time(), held: None };
+    let mut agent = Agent {
+        session_id,
+        is_working: false,
+        queue: Vec::new(),
+        time: start_time(),
+        held: None,
+        hoard: None,
+    };
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = line.map_err(|_| ()).and_then(|line| serde_json::from_str(&line).map_err(|_| ()))
         else {
@@ -32,6 +38,8 @@ struct Agent {
     time: u64,
     /// A request that waits for its end.
     held: Option<Value>,
+    /// Requests without an answer yet, while it hoards them.
+    hoard: Option<Vec<Value>>,
 }
 
 #[allow(clippy::disallowed_methods, reason = "a program of its own, outside any simulated time")]
@@ -42,6 +50,16 @@ fn start_time() -> u64 {
 
 impl Agent {
     fn take(&mut self, request: &Value) {
+        if let Some(hoard) = &mut self.hoard {
+            if request["type"] == "extension_ui_response" {
+                // Cancelled: it answers everything, and asks again.
+                self.hoard.take().into_iter().flatten().for_each(|request| reply(&request, &Value::Null));
+                ask("q2");
+            } else {
+                hoard.push(request.clone());
+            }
+            return;
+        }
         match request["type"].as_str().unwrap_or_default() {
             "get_state" => {
                 let model = json!({"provider": "acme", "id": "m1", "name": "M 1"});
@@ -61,7 +79,19 @@ impl Agent {
                 }
             }
             // Work that does not end by itself.
+            "compact" if request["customInstructions"] == "fail" => {
+                say(&json!({"type": "compaction_start", "reason": "manual"}));
+                let error = "Summarization failed: overloaded";
+                say(
+                    &json!({"type": "compaction_end", "reason": "manual", "aborted": false, "willRetry": false,
+                    "errorMessage": format!("Compaction failed: {error}")}),
+                );
+                say(&json!({"id": request["id"], "type": "response", "command": "compact", "success": false,
+                    "error": error}));
+            }
             "compact" => self.held = Some(request.clone()),
+            // Deaf to this one for good.
+            "bash" if request["command"] == "forget" => {}
             "bash" if request["command"] == "hang" => self.held = Some(request.clone()),
             "bash" => reply(request, &json!({"output": "done", "exitCode": 0, "cancelled": false})),
             "abort_bash" => {
@@ -69,6 +99,19 @@ impl Agent {
                 if let Some(held) = self.held.take() {
                     reply(&held, &json!({"output": "", "cancelled": true}));
                 }
+            }
+            // It leaves a turn in the middle, and calls that an error.
+            "new_session" => {
+                // Without a word of its queue, which it leaves behind.
+                self.queue.clear();
+                self.session_id.push_str("-new");
+                if self.is_working {
+                    self.fail("stream closed");
+                }
+                reply(request, &json!({"cancelled": false}));
+            }
+            "extension_ui_response" if self.held.is_some() => {
+                self.held.take().iter().for_each(|held| reply(held, &json!({"disposition": "handled"})));
             }
             "extension_ui_response" => {
                 let text = format!("the answer is {request}");
@@ -90,6 +133,11 @@ impl Agent {
         }
         match message.as_str() {
             "mute" => {}
+            // An extension's command that asks before it is done.
+            "/ask" => {
+                self.held = Some(request.clone());
+                ask("q1");
+            }
             "die" => {
                 reply(request, &json!({"disposition": "started"}));
                 std::process::exit(1);
@@ -103,8 +151,9 @@ impl Agent {
         }
     }
 
-    /// `work` and `tool` go on in silence, `close` closes the output, `ask` waits for a person, `fail` fails;
-    /// everything else is answered.
+    /// `work` and `tool` go on in silence, `close` closes the output, `ask` waits for a person and `flood` for many
+    /// answers, `hoard` answers nothing until its question is cancelled; `fail`, `overflow` and `cut` fail in their
+    /// ways; everything else is answered.
     fn begin(&mut self, message: &str) {
         self.is_working = true;
         say(&json!({"type": "agent_start"}));
@@ -114,21 +163,33 @@ impl Agent {
             "tool" => say(&json!({"type": "tool_execution_start", "toolCallId": "t1", "toolName": "bash",
                 "args": {"command": "make"}})),
             "close" => close_stdout(),
-            "ask" => say(&json!({"type": "extension_ui_request", "id": "q1", "method": "confirm",
-                "title": "Sure?", "message": "Really?"})),
-            "fail" => {
-                self.message(
-                    &json!({"role": "assistant", "stopReason": "error", "errorMessage": "overloaded",
-                    "provider": "acme", "model": "m1", "content": []}),
-                );
-                self.settle();
+            "ask" => ask("q1"),
+            // Our extension is there, but not between this dialog and whoever asks.
+            "unwrapped" => {
+                say(&json!({"type": "extension_ui_request", "id": "u", "method": "setStatus",
+                    "statusKey": "qd_tools", "statusText": "[]"}));
+                ask("q1");
             }
+            "flood" => (0..=256).for_each(|number| ask(&format!("f{number}"))),
+            "hoard" => {
+                self.hoard = Some(Vec::new());
+                ask("q1");
+            }
+            "fail" => self.fail("overloaded"),
+            "overflow" => self.fail("prompt is too long: 2 tokens > 1 maximum"),
+            "cut" => self.fail("Request was aborted."),
             _ => {
                 self.message(&json!({"role": "assistant", "stopReason": "stop",
                     "content": [{"type": "text", "text": format!("you said {message}")}]}));
                 self.settle();
             }
         }
+    }
+
+    fn fail(&mut self, error: &str) {
+        self.message(&json!({"role": "assistant", "stopReason": "error", "errorMessage": error,
+            "provider": "acme", "model": "m1", "content": []}));
+        self.settle();
     }
 
     fn settle(&mut self) {
@@ -153,6 +214,11 @@ impl Agent {
         say(&json!({"type": "message_start", "message": message}));
         say(&json!({"type": "message_end", "message": message}));
     }
+}
+
+fn ask(id: &str) {
+    say(&json!({"type": "extension_ui_request", "id": id, "method": "confirm", "title": "Sure?",
+        "message": "Really?"}));
 }
 
 fn reply(request: &Value, data: &Value) {

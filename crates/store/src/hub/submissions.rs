@@ -1,5 +1,7 @@
 //! The journal of the pi-server face: submissions that carry a name of their client's, and their outcomes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use rusqlite::{Connection, Row, params};
 
@@ -12,13 +14,15 @@ const ROW_OVERHEAD_BYTES: usize = 256;
 
 const COLUMNS: &str = "uid, principal, command_id, scope, idempotency_key, session_id, command, fingerprint, \
     accepted_at, finished_at, success, outcome_json";
-/// A row that is there already takes what has come of it; who submitted what under which name stays.
+/// A row that is there already takes what has come of it, and keeps what had come of it; who submitted what under
+/// which name stays.
 const PUT: &str = "INSERT INTO submissions
     (uid, principal, command_id, scope, idempotency_key, session_id, command, fingerprint, accepted_at,
      finished_at, success, outcome_json, data_json)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
     ON CONFLICT (uid) DO UPDATE SET finished_at = excluded.finished_at, success = excluded.success,
-     outcome_json = excluded.outcome_json, data_json = excluded.data_json";
+     outcome_json = excluded.outcome_json, data_json = excluded.data_json
+    WHERE excluded.finished_at IS NOT NULL";
 /// The conditions on time come last in the index, so it is walked from the newest and no further than needed.
 const HISTORY_FILTER: &str =
     "FROM submissions WHERE principal = ?1 AND accepted_at >= ?2 AND accepted_at <= ?3
@@ -27,6 +31,8 @@ const HISTORY_FILTER: &str =
 /// Keys have holes where rows were deleted, so the newest to go is found by counting, from the newest of all.
 const KEEP: &str = "DELETE FROM submissions WHERE submission_key <=
     (SELECT submission_key FROM submissions ORDER BY submission_key DESC LIMIT 1 OFFSET ?1)";
+
+const DELETE_OF: &str = "DELETE FROM submissions WHERE principal = ?1";
 
 impl HubStore {
     /// Stores a submission that is under way; resolves after the commit. Rows are cheapest to add and delete when
@@ -38,6 +44,23 @@ impl HubStore {
     /// Stores what came of a submission; resolves after the commit. One that was not put before is stored whole.
     pub async fn finish_submission(&self, row: SubmissionRow) -> Result<()> {
         self.put_submission(row).await
+    }
+
+    /// Stores several of both kinds in their order and with one commit: all of them or none.
+    pub async fn write_submissions(&self, rows: Arc<[SubmissionRow]>) -> Result<()> {
+        let bytes = rows.iter().map(row_bytes).sum();
+        self.engine.write(bytes, move |connection| rows.iter().try_for_each(|row| put(connection, row))).await
+    }
+
+    /// Removes all that a principal has submitted: whoever has its name next inherits nothing.
+    pub async fn delete_submissions_of(&self, principal: &str) -> Result<()> {
+        let principal = principal.to_owned();
+        self.engine
+            .write(0, move |connection| {
+                connection.prepare_cached(DELETE_OF)?.execute([&principal])?;
+                Ok(())
+            })
+            .await
     }
 
     /// The newest `limit` submissions with all they carry, oldest first.

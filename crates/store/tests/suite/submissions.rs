@@ -72,6 +72,15 @@ pub(crate) async fn submissions_go_and_names_are_free_again(place: &impl Place) 
     assert_eq!(store.keep_submissions(3).await.unwrap(), 0);
     assert_eq!(uids(&store.submissions(20).await.unwrap()), ["u7", "u8", "u9"]);
     store.put_submission(submission("u1", "ann", 10)).await.unwrap();
+    // Several at once; one that begins after its end was told is over all the same.
+    let ben = [
+        finished(submission("u20", "ben", 11), 12),
+        submission("u20", "ben", 11),
+        submission("u21", "ben", 11),
+    ];
+    store.write_submissions(ben.clone().into()).await.unwrap();
+    assert_eq!(store.submissions(2).await.unwrap(), [ben[0].clone(), ben[2].clone()]);
+    store.delete_submissions_of("ben").await.unwrap();
     store.close().await;
     let store = place.hub();
     assert_eq!(uids(&store.submissions(20).await.unwrap()), ["u7", "u8", "u9", "u1"]);

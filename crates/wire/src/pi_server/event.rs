@@ -158,6 +158,12 @@ pub enum FaceEvent {
     },
     /// Ours: a question has an answer, or will never have one; dialogs for it can go.
     ExtensionUiResolved { request_id: String, outcome: crate::input::InputOutcome },
+    /// Ours: the messages changed without events that show how; they are read again with `get_messages`.
+    ConversationChanged {
+        /// `replaced` (fork, new, switch, navigation), `added` (messages that came without events of their own),
+        /// `compacted`.
+        reason: String,
+    },
     /// Ours: this client did not read fast enough and events were dropped. A `session_resync` follows.
     EventGap { missed: u64 },
     /// Ours: how the session stands now. Messages are read with `get_messages`.

@@ -51,6 +51,14 @@ pub struct CommandSpec {
     pub permission: Permission,
 }
 
+impl CommandSpec {
+    /// Whether it is written down before it is done, and its outcome before it is told. Aborts are not: they must
+    /// work when nothing can be written, and one that is lost is sent again.
+    pub fn is_journaled(&self) -> bool {
+        self.mutating && !self.name.starts_with("abort")
+    }
+}
+
 /// The names of a command's types in TypeScript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeRow {
@@ -113,7 +121,7 @@ pi_commands! {
     // variant(fields) -> data = name, target, canonical, lane, mutating, timeout, bucket, permission
     ListSessions(NoFields) -> SessionList = "list_sessions", Server, "list_sessions", Read, false, READ, Server, View;
     CreateSession(CreateSession) -> SessionCreated = "create_session", Named, "session.create", Session, true, None, Server, Operate;
-    DeleteSession(SessionOnly) -> SessionDeleted = "delete_session", Named, "session.close", Session, true, None, Control, Operate;
+    DeleteSession(SessionOnly) -> SessionDeleted = "delete_session", Named, "session.close", Control, true, None, Control, Operate;
     SwitchSession(SwitchSession) -> SessionSwitched = "switch_session", Named, "get_state", Read, false, READ, Control, View;
     GetMetrics(NoFields) -> Metrics = "get_metrics", Server, "runner.health", Read, false, READ, Server, View;
     HealthCheck(NoFields) -> Health = "health_check", Server, "runner.health", Read, false, READ, Server, View;
@@ -126,9 +134,9 @@ pi_commands! {
     GetSkills(SessionOnly) -> SkillList = "get_skills", Session, "get_skills", Read, false, READ, Session, View;
     GetTools(SessionOnly) -> ToolList = "get_tools", Session, "get_tools", Read, false, READ, Session, View;
     ListSessionFiles(SessionOnly) -> SessionFileList = "list_session_files", Session, "list_session_files", Read, false, READ, Session, View;
-    Prompt(Prompt) -> NoData = "prompt", Session, "prompt", Session, true, WORK, Session, Operate;
-    Steer(Steer) -> NoData = "steer", Session, "steer", Control, true, WORK, Session, Operate;
-    FollowUp(Steer) -> NoData = "follow_up", Session, "follow_up", Control, true, WORK, Session, Operate;
+    Prompt(Prompt) -> NoData = "prompt", Session, "prompt", Session, true, None, Session, Operate;
+    Steer(Steer) -> NoData = "steer", Session, "steer", Control, true, None, Session, Operate;
+    FollowUp(Steer) -> NoData = "follow_up", Session, "follow_up", Control, true, None, Session, Operate;
     Abort(SessionOnly) -> NoData = "abort", Session, "abort", Control, true, READ, Control, Operate;
     GetState(SessionOnly) -> SessionInfo = "get_state", Session, "get_state", Read, false, READ, Session, View;
     GetMessages(SessionOnly) -> MessageList = "get_messages", Session, "get_native_messages", Read, false, READ, Session, View;
@@ -142,13 +150,13 @@ pi_commands! {
     SetAutoCompaction(SetEnabled) -> NoData = "set_auto_compaction", Session, "set_auto_compaction", Session, true, None, Session, Operate;
     SetAutoRetry(SetEnabled) -> NoData = "set_auto_retry", Session, "set_auto_retry", Session, true, None, Session, Operate;
     AbortRetry(SessionOnly) -> NoData = "abort_retry", Session, "abort_retry", Control, true, READ, Control, Operate;
-    Bash(Bash) -> BashResult = "bash", Session, "bash", Shell, true, WORK, Session, Operate;
+    Bash(Bash) -> BashResult = "bash", Session, "bash", Session, true, WORK, Session, Operate;
     AbortBash(SessionOnly) -> NoData = "abort_bash", Session, "abort_bash", Control, true, READ, Control, Operate;
     GetSessionStats(SessionOnly) -> SessionStats = "get_session_stats", Session, "get_stats", Read, false, READ, Session, View;
     ExportHtml(ExportHtml) -> Exported = "export_html", Session, "export_html", Session, true, None, Session, Operate;
-    NewSession(NewSession) -> Moved = "new_session", Session, "session.new", Session, true, WORK, Session, Operate;
-    SwitchSessionFile(SwitchSessionFile) -> Moved = "switch_session_file", Session, "session.switch", Session, true, WORK, Session, Operate;
-    Fork(Fork) -> Forked = "fork", Session, "fork", Session, true, WORK, Session, Operate;
+    NewSession(NewSession) -> Moved = "new_session", Session, "session.new", Session, true, None, Session, Operate;
+    SwitchSessionFile(SwitchSessionFile) -> Moved = "switch_session_file", Session, "session.switch", Session, true, None, Session, Operate;
+    Fork(Fork) -> Forked = "fork", Session, "fork", Session, true, None, Session, Operate;
     GetForkMessages(SessionOnly) -> ForkMessageList = "get_fork_messages", Session, "get_fork_points", Read, false, READ, Session, View;
     GetTree(SessionOnly) -> SessionTree = "get_tree", Session, "get_tree", Read, false, READ, Session, View;
     NavigateTree(NavigateTree) -> Navigated = "navigate_tree", Session, "navigate_tree", Session, true, None, Session, Operate;

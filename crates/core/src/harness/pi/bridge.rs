@@ -10,8 +10,15 @@ use serde_json::json;
 /// The answer that the bridge turns into an error in the extension that asked.
 pub(super) const TIMED_OUT: &str = "\u{1}qd:timed-out";
 
+/// The title of a dialog that the bridge waits for begins so: only then can [`TIMED_OUT`] be understood.
+const ASKED: &str = "\u{1}qd:asked:";
+
 /// An `editor` dialog whose text begins so is an interview; its questions follow as JSON.
 const INTERVIEW: &str = "\u{1}qd:interview:";
+
+/// Status lines with such keys are the bridge's, readable or not; the others are those of its predecessors.
+const PRIVATE_KEYS_FRONT: &str = "qd_";
+const PRIVATE_KEYS: [&str; 2] = ["octo_phase", "oqto_phase"];
 
 /// The slash command that moves in the session tree, which pi's RPC cannot.
 const NAVIGATE_COMMAND: &str = "qd-navigate";
@@ -26,6 +33,14 @@ pub enum BridgeWord {
     Tools(Vec<PiTool>),
     /// What became of a [`navigate_prompt`], by its id.
     Navigated { id: String, result: Result<PiNavigated, String> },
+    /// pi is at another entry of its session tree, whoever moved it.
+    Moved,
+    /// The bridge waits for the answer to this dialog and understands [`Answer::TimedOut`](crate::agent::Answer).
+    Asks { request_id: String },
+    /// A form that nobody can read, and so nobody can answer.
+    UnreadableInterview { request_id: String },
+    /// A status line of the bridge's that is not one of its words.
+    Unreadable { key: String },
 }
 
 /// A tool of pi.
@@ -62,6 +77,26 @@ pub fn navigate_prompt(id: &str, params: &NavigateTreeParams) -> String {
     format!("/{NAVIGATE_COMMAND} {order}")
 }
 
+/// The bridge's own slash command that a person's text would run, if it would.
+pub fn private_command(message: &str) -> Option<&'static str> {
+    let word = message.trim_start().strip_prefix('/')?.split_whitespace().next()?;
+    PRIVATE_COMMANDS.into_iter().find(|command| *command == word)
+}
+
+/// Whether a status line is a signal to us and nothing to show.
+pub(super) fn is_private_key(key: &str) -> bool {
+    key.starts_with(PRIVATE_KEYS_FRONT) || PRIVATE_KEYS.contains(&key)
+}
+
+/// Takes the bridge's mark off the title of a dialog; whether it was there.
+pub(super) fn take_mark(title: &mut String) -> bool {
+    let is_marked = title.starts_with(ASKED);
+    if is_marked {
+        title.drain(..ASKED.len());
+    }
+    is_marked
+}
+
 /// The word in a status line of the bridge; none for the key of somebody else, or a text that is no such word.
 pub(super) fn word(key: &str, text: &str) -> Option<BridgeWord> {
     #[derive(Deserialize)]
@@ -71,6 +106,7 @@ pub(super) fn word(key: &str, text: &str) -> Option<BridgeWord> {
         result: Option<PiNavigated>,
     }
     match key {
+        "qd_moved" => Some(BridgeWord::Moved),
         "qd_tools" => serde_json::from_str(text).ok().map(BridgeWord::Tools),
         "qd_navigated" => {
             let navigated: Navigated = serde_json::from_str(text).ok()?;
@@ -84,20 +120,24 @@ pub(super) fn word(key: &str, text: &str) -> Option<BridgeWord> {
     }
 }
 
-/// The interview in the text of an `editor` dialog.
-pub(super) fn interview(request_id: &str, title: &str, prefill: &str) -> Option<InputRequest> {
+/// The interview in the text of an `editor` dialog, if it is meant to be one; an error if it cannot be read.
+pub(super) fn interview(
+    request_id: &str,
+    title: &str,
+    prefill: &str,
+) -> Option<Result<InputRequest, serde_json::Error>> {
     #[derive(Deserialize)]
     struct Form {
         questions: Vec<InterviewQuestion>,
         timeout: Option<u64>,
     }
-    let form: Form = serde_json::from_str(prefill.strip_prefix(INTERVIEW)?).ok()?;
-    Some(InputRequest::Interview {
+    let form = serde_json::from_str::<Form>(prefill.strip_prefix(INTERVIEW)?);
+    Some(form.map(|form| InputRequest::Interview {
         request_id: request_id.to_owned(),
         title: title.to_owned(),
         questions: form.questions,
         timeout: form.timeout,
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -25,7 +25,65 @@ fn the_bridge_tells_the_tools_and_nobody_sees_it() {
         PiTool { name: "odd".into(), description: String::new() },
     ];
     assert_eq!(status("qd_tools", &tools), [PiOutput::Bridge(BridgeWord::Tools(expected))]);
-    assert!(matches!(status("qd_tools", "nonsense")[..], [PiOutput::Event(AgentEvent::Status { .. })]));
+}
+
+#[test]
+fn what_the_bridge_says_and_nobody_can_read_is_not_shown() {
+    for (key, text) in [
+        ("qd_tools", "nonsense"),
+        ("qd_navigated", "{}"),
+        ("qd_model", "gpt"),
+        ("qd_phase", "dancing"),
+        ("octo_phase", "dancing"),
+        ("qd_of_tomorrow", "x"),
+    ] {
+        let expected = PiOutput::Bridge(BridgeWord::Unreadable { key: key.into() });
+        assert_eq!(status(key, text), [expected], "{key}");
+    }
+    assert!(matches!(status("qd", "x")[..], [PiOutput::Event(AgentEvent::Status { .. })]));
+}
+
+#[test]
+fn a_move_in_the_tree_is_told() {
+    assert_eq!(status("qd_moved", "abcd"), [PiOutput::Bridge(BridgeWord::Moved)]);
+}
+
+#[test]
+fn only_a_marked_dialog_is_one_the_bridge_waits_for() {
+    let ask = |title: &str| {
+        decode(&json!({"type": "extension_ui_request", "id": "u1", "method": "confirm", "title": title,
+        "message": "m"}))
+    };
+    let is_plain = |event: &PiOutput| match event {
+        PiOutput::Event(AgentEvent::InputNeeded(request)) => request.title() == "Sure?",
+        _ => false,
+    };
+    let marked = ask(&format!("{ASKED}Sure?"));
+    assert_eq!(marked[0], PiOutput::Bridge(BridgeWord::Asks { request_id: "u1".into() }));
+    assert!(marked.len() == 2 && is_plain(&marked[1]), "{marked:?}");
+    let unmarked = ask("Sure?");
+    assert!(unmarked.len() == 1 && is_plain(&unmarked[0]), "{unmarked:?}");
+}
+
+#[test]
+fn an_interview_that_cannot_be_read_is_shown_to_nobody() {
+    let asked =
+        decode(&json!({"type": "extension_ui_request", "id": "u1", "method": "editor", "title": "Form",
+        "prefill": format!("{INTERVIEW}{}", json!({"questions": [{"id": "a", "options": [1]}]}))}));
+    assert_eq!(asked[1], PiOutput::Bridge(BridgeWord::UnreadableInterview { request_id: "u1".into() }));
+    let PiOutput::Event(AgentEvent::Notify { message, .. }) = &asked[2] else { panic!("{asked:?}") };
+    assert!(message.starts_with("An extension's interview 'Form' cannot be read"), "{message}");
+    assert_eq!(asked.len(), 3);
+}
+
+#[test]
+fn the_bridges_own_commands_are_known_by_their_first_word() {
+    for message in ["/qd-navigate {}", "  /qd-navigate", "/qd-navigate\n{}"] {
+        assert_eq!(private_command(message), Some("qd-navigate"), "{message}");
+    }
+    for message in ["qd-navigate", "/qd-navigates", "/x /qd-navigate", "say /qd-navigate", "", "/"] {
+        assert_eq!(private_command(message), None, "{message}");
+    }
 }
 
 #[test]
@@ -58,6 +116,7 @@ fn an_interview_travels_as_an_editor_and_its_answer_as_text() {
         decode(&json!({"type": "extension_ui_request", "id": "u1", "method": "editor", "title": "Form",
         "prefill": format!("{INTERVIEW}{form}")}));
     let [
+        PiOutput::Bridge(BridgeWord::Asks { .. }),
         PiOutput::Event(AgentEvent::InputNeeded(InputRequest::Interview {
             questions, timeout, title, ..
         })),

@@ -48,6 +48,7 @@ fn command(request: &AgentRequest) -> Value {
         AgentRequest::Compact { instructions } => {
             with_optional("compact", "customInstructions", instructions.as_deref())
         }
+        AgentRequest::ClearQueue => json!({ "type": "clear_queue" }),
         AgentRequest::AbortRetry => json!({ "type": "abort_retry" }),
         AgentRequest::SetSessionName { name } => json!({ "type": "set_session_name", "name": name }),
         AgentRequest::Fork { entry_id } => json!({ "type": "fork", "entryId": entry_id }),
@@ -98,7 +99,8 @@ fn answer_to(request_id: &str, answer: &Answer) -> Value {
             let text = Value::Object(responses.clone()).to_string();
             json!({ "type": "extension_ui_response", "id": request_id, "value": text })
         }
-        // Whichever field this kind of dialog reads, it finds the mark.
+        // Whichever field this kind of dialog reads, it finds the mark. Only for a dialog that the bridge waits for:
+        // to anybody else the mark is an answer, and to a `confirm` even a yes.
         Answer::TimedOut => json!({
             "type": "extension_ui_response", "id": request_id,
             "value": bridge::TIMED_OUT, "confirmed": bridge::TIMED_OUT,

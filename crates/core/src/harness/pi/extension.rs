@@ -6,7 +6,7 @@ use qd_wire::{InputRequest, JsonObject};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bridge;
+use super::bridge::{self, BridgeWord};
 use super::decode::{PiOutput, UNKNOWN_FIELDS_BYTES_MAX, text_of};
 use super::events::whole;
 use crate::agent::AgentEvent;
@@ -43,7 +43,10 @@ pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), ser
         return Ok(());
     }
     let event = match request.method.as_str() {
-        "select" | "confirm" | "input" | "editor" => AgentEvent::InputNeeded(dialog(request)),
+        "select" | "confirm" | "input" | "editor" => {
+            dialog(request, out);
+            return Ok(());
+        }
         "notify" => {
             let level = match request.notify_type.as_deref() {
                 Some("error") => NotifyLevel::Error,
@@ -52,46 +55,65 @@ pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), ser
             };
             AgentEvent::Notify { level, message: request.message }
         }
-        "setStatus" => status(request.status_key, request.status_text),
+        "setStatus" => match status(&request.status_key, request.status_text) {
+            Some(event) => event,
+            None => {
+                out.push(PiOutput::Bridge(BridgeWord::Unreadable { key: request.status_key }));
+                return Ok(());
+            }
+        },
         method => unknown_method(method, line)?,
     };
     out.push(PiOutput::Event(event));
     Ok(())
 }
 
-fn dialog(request: UiRequest) -> InputRequest {
-    let UiRequest { id: request_id, title, .. } = request;
+/// A question. What the bridge has to say of it comes first, so that it is known when somebody answers.
+fn dialog(request: UiRequest, out: &mut Vec<PiOutput>) {
+    let UiRequest { id: request_id, mut title, .. } = request;
+    let is_marked = bridge::take_mark(&mut title);
     let timeout = request.timeout.map(whole);
-    match request.method.as_str() {
-        "select" => {
+    let prefill = request.prefill;
+    let interview = match (request.method.as_str(), prefill.as_deref()) {
+        ("editor", Some(prefill)) => bridge::interview(&request_id, &title, prefill),
+        _ => None,
+    };
+    if is_marked || interview.is_some() {
+        out.push(PiOutput::Bridge(BridgeWord::Asks { request_id: request_id.clone() }));
+    }
+    let question = match (request.method.as_str(), interview) {
+        (_, Some(Ok(interview))) => interview,
+        (_, Some(Err(error))) => {
+            let message =
+                format!("An extension's interview '{title}' cannot be read, so it was cancelled: {error}");
+            out.push(PiOutput::Bridge(BridgeWord::UnreadableInterview { request_id }));
+            let level = NotifyLevel::Error;
+            return out.push(PiOutput::Event(AgentEvent::Notify { level, message }));
+        }
+        ("select", _) => {
             let options = request.options.into_iter().map(text_of).collect();
             InputRequest::Select { request_id, title, options, timeout }
         }
-        "confirm" => InputRequest::Confirm { request_id, title, message: request.message, timeout },
-        "input" => InputRequest::Input { request_id, title, placeholder: request.placeholder, timeout },
-        _ => request
-            .prefill
-            .as_deref()
-            .and_then(|prefill| bridge::interview(&request_id, &title, prefill))
-            .unwrap_or(InputRequest::Editor { request_id, title, prefill: request.prefill, timeout }),
-    }
+        ("confirm", _) => InputRequest::Confirm { request_id, title, message: request.message, timeout },
+        ("input", _) => InputRequest::Input { request_id, title, placeholder: request.placeholder, timeout },
+        _ => InputRequest::Editor { request_id, title, prefill, timeout },
+    };
+    out.push(PiOutput::Event(AgentEvent::InputNeeded(question)));
 }
 
-/// A status line; the bridge extension's own keys are signals, not lines to show.
-fn status(key: String, text: Option<String>) -> AgentEvent {
-    match key.as_str() {
+/// A status line. Those of the bridge are signals and never shown: none for one that cannot be read.
+fn status(key: &str, text: Option<String>) -> Option<AgentEvent> {
+    match key {
         "qd_phase" | "octo_phase" | "oqto_phase" => match text.as_deref().map(phase_hint) {
-            None => AgentEvent::PhaseHint { phase: None, detail: None },
-            Some(Some((phase, detail))) => AgentEvent::PhaseHint { phase: Some(phase), detail },
-            Some(None) => AgentEvent::Status { key, text },
+            None => Some(AgentEvent::PhaseHint { phase: None, detail: None }),
+            Some(hint) => hint.map(|(phase, detail)| AgentEvent::PhaseHint { phase: Some(phase), detail }),
         },
-        "qd_model" => match text.as_deref().map(serde_json::from_str::<ModelRef>) {
-            Some(Ok(model)) => {
-                AgentEvent::ModelChanged { provider: model.provider, model_id: model.model_id }
-            }
-            _ => AgentEvent::Status { key, text },
-        },
-        _ => AgentEvent::Status { key, text },
+        "qd_model" => {
+            let ModelRef { provider, model_id } = serde_json::from_str(text.as_deref()?).ok()?;
+            Some(AgentEvent::ModelChanged { provider, model_id })
+        }
+        private if bridge::is_private_key(private) => None,
+        key => Some(AgentEvent::Status { key: key.to_owned(), text }),
     }
 }
 

@@ -22,6 +22,8 @@ pub struct PiState {
     pub session_file: Option<String>,
     pub session_name: Option<String>,
     pub auto_compaction: Option<bool>,
+    /// Inputs in its queue.
+    pub waiting: u64,
 }
 
 pub fn state(data: &Value) -> PiState {
@@ -34,6 +36,7 @@ pub fn state(data: &Value) -> PiState {
         session_file: text(data, "sessionFile"),
         session_name: text(data, "sessionName"),
         auto_compaction: flag(data, "autoCompactionEnabled"),
+        waiting: data.get("pendingMessageCount").and_then(Value::as_u64).unwrap_or(0),
     }
 }
 
@@ -171,6 +174,12 @@ pub fn fork_text(data: &Value) -> Option<String> {
 /// Whether an extension refused a `fork`, `new_session` or `switch_session`.
 pub fn is_cancelled(data: &Value) -> bool {
     flag(data, "cancelled").unwrap_or(false)
+}
+
+/// What a `clear_queue` reply says was thrown away.
+pub fn cleared_texts(data: &Value) -> Vec<String> {
+    let texts = ["steering", "followUp"].into_iter().flat_map(|field| list(data, field));
+    texts.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn list<'a>(data: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {

@@ -15,6 +15,7 @@ mod command;
 mod dependencies;
 mod flow;
 mod identities;
+mod kept;
 mod lanes;
 mod replay;
 mod timers;
@@ -37,6 +38,8 @@ pub struct Limits {
     pub outcome_bytes_max: usize,
     /// Commands admitted and not yet finished.
     pub in_flight_max: usize,
+    /// Those of one principal, so that nobody can keep all others out.
+    pub in_flight_per_principal_max: usize,
     /// How long an idempotency key replays; after that the command is a new one.
     pub key_ttl_ms: i64,
     /// How long one command waits for all its dependencies together.
@@ -50,6 +53,7 @@ impl Default for Limits {
             outcomes_max: 10_000,
             outcome_bytes_max: 64 * 1024 * 1024,
             in_flight_max: 10_000,
+            in_flight_per_principal_max: 5_000,
             key_ttl_ms: 10 * 60 * 1000,
             dependency_wait_ms: 30_000,
             rate: rate::Limits::default(),
@@ -77,6 +81,9 @@ pub struct Submission {
     pub timeout_ms: Option<u64>,
     /// The name under which the runner does it at most once.
     pub uid: Arc<str>,
+    /// Whether it gives its lane up as soon as it is carried out: nobody knows how long it takes, because it may ask
+    /// a person.
+    pub frees_lane: bool,
 }
 
 impl Submission {
@@ -87,7 +94,7 @@ impl Submission {
 }
 
 /// How a command ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub success: bool,
     /// JSON text.
@@ -97,6 +104,23 @@ pub struct Outcome {
     pub timed_out: bool,
     /// The process died between write and answer: nobody can know.
     pub indeterminate: bool,
+    /// Whether this is the last word. It is not when the link to the runner was lost: the command is then in doubt,
+    /// and whoever repeats it asks the runner again.
+    pub settled: bool,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Outcome {
+            success: false,
+            data: None,
+            error: None,
+            session_version: None,
+            timed_out: false,
+            indeterminate: false,
+            settled: true,
+        }
+    }
 }
 
 /// What the caller has to do, in this order.
@@ -107,11 +131,12 @@ pub enum Effect {
     /// Broadcast `command_started`.
     Started(Token),
     /// Store the row of an identified mutation as in flight, then call [`Admission::journaled`]; if the store
-    /// fails, call [`Admission::finish`] with a failure instead.
+    /// fails, call [`Admission::refuse`] instead. Commands are to be reported in the order of their tokens, or they
+    /// are not executed in the order in which they came.
     Journal(Token),
-    /// Do it, then call [`Admission::finish`]. The uid differs from the submission's own when one that a restart
-    /// left in doubt is taken up again.
-    Execute { token: Token, uid: Arc<str> },
+    /// Do it, then call [`Admission::finish`]. The uid differs from the submission's own when one that was left in
+    /// doubt is taken up again; it is then about the session of that one, which is given if its row named one.
+    Execute { token: Token, uid: Arc<str>, session_id: Option<Arc<str>> },
     /// Its time is over: stop the underlying work if possible. Comes before its outcome is stored and announced, so
     /// that the caller still knows the command; what the work ends with is ignored.
     Cancel { token: Token, uid: Arc<str> },
@@ -140,6 +165,9 @@ pub struct Restored {
     pub finished_at: Option<i64>,
     /// `None` for a command that was cut off.
     pub outcome: Option<Outcome>,
+    /// The session it is about, a minted one included.
+    pub session_id: Option<String>,
+    pub accepted_at: i64,
 }
 
 /// Figures for `get_metrics`.
@@ -157,6 +185,10 @@ pub struct AdmissionMetrics {
     pub replay: ReplayMetrics,
 }
 
+/// How long a command in doubt can be taken up again: runners remember for 24 hours what they have done, and one that
+/// they have forgotten would be done twice. The rest is for clocks that differ.
+pub const IN_DOUBT_MAX_MS: i64 = 23 * 60 * 60 * 1000;
+
 /// The scope of keys of commands that name no session.
 pub const SERVER_SCOPE: &str = "_server_";
 
@@ -166,8 +198,9 @@ pub struct Admission {
     limits: Limits,
     /// Accepted and not yet announced.
     commands: HashMap<Token, Command>,
-    /// Repeats that wait for one of `commands`.
-    joined: usize,
+    /// How many `commands` there are with the repeats that wait for one of them, in all and of each principal.
+    in_flight: usize,
+    in_flight_of: HashMap<Arc<str>, usize>,
     identities: Identities,
     rates: rate::Rates,
     lanes: Lanes,
@@ -193,7 +226,8 @@ impl Admission {
         Admission {
             limits,
             commands: HashMap::new(),
-            joined: 0,
+            in_flight: 0,
+            in_flight_of: HashMap::new(),
             identities: Identities::new(&limits),
             rates: rate::Rates::new(limits.rate),
             lanes: Lanes::default(),
@@ -210,7 +244,7 @@ impl Admission {
     }
 
     /// Takes in a row of an earlier life, oldest first: done ones replay; those cut off are in doubt until somebody
-    /// repeats them, and are then executed under the uid they had.
+    /// repeats them, and are then executed under the uid they had and in the session they were about.
     pub fn restore(&mut self, row: Restored) {
         self.identities.restore(row);
     }
@@ -234,9 +268,24 @@ impl Admission {
         self.run(now, effects);
     }
 
+    /// The row asked for by [`Effect::Journal`] cannot be stored: the command fails without being done, and its names
+    /// are free again. Ignored if it is being done or has an outcome already.
+    pub fn refuse(&mut self, now: i64, token: Token, error: &str, effects: &mut Vec<Effect>) {
+        self.abandon(now, token, error, effects);
+        self.run(now, effects);
+    }
+
+    /// A principal may do nothing any more: what it has sent and has not begun is refused.
+    pub fn principal_revoked(&mut self, now: i64, principal: &str, effects: &mut Vec<Effect>) {
+        for token in self.tokens_of(principal) {
+            self.abandon(now, token, words::REVOKED, effects);
+        }
+        self.run(now, effects);
+    }
+
     /// The outcome of a [`Effect::Store`] with `wait` is stored.
     pub fn stored(&mut self, now: i64, token: Token, effects: &mut Vec<Effect>) {
-        self.announce_stored(now, token, effects);
+        self.announce(now, token, command::Fate::Kept, effects);
         self.run(now, effects);
     }
 
@@ -269,7 +318,7 @@ impl Admission {
             global_limit: u64::from(self.limits.rate.global_per_minute),
             lane_count: self.lanes.count() as u64,
             replay: ReplayMetrics {
-                in_flight_count: self.in_flight() as u64,
+                in_flight_count: self.in_flight as u64,
                 outcome_count: self.identities.outcome_count() as u64,
                 idempotency_cache_size: self.identities.key_count() as u64,
                 max_in_flight_commands: self.limits.in_flight_max as u64,
@@ -277,10 +326,6 @@ impl Admission {
                 in_flight_rejections: self.counters.busy,
             },
         }
-    }
-
-    fn in_flight(&self) -> usize {
-        self.commands.len() + self.joined
     }
 }
 

@@ -14,7 +14,7 @@ use qd_wire::{InputRequest, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::request::Request;
+use super::request::{Request, wants_native};
 pub use error::error;
 use said::Said;
 pub use session::{bash_breaker, breakers, health, session_info, stored_info, summary_info};
@@ -22,7 +22,8 @@ pub use session::{bash_breaker, breakers, health, session_info, stored_info, sum
 /// The `data` of a response as JSON text, from what the canonical command answered: `{"native": …}` with the
 /// agent's own words, or canonical data. `Ok(None)` for commands that answer nothing.
 pub fn data(request: &Request, canonical: Option<&RawValue>) -> Result<Option<String>, String> {
-    let said = Said::of(canonical.map_or("null", RawValue::get));
+    let text = canonical.map_or("null", RawValue::get);
+    let said = if wants_native(&request.command) { Said::of(text) } else { Said::canonical(text) };
     let shaped = shape(request, &said);
     shaped.map_err(|error| {
         let name = request.spec.canonical;

@@ -7,6 +7,7 @@ mod canonical;
 mod command;
 mod envelope;
 mod fields;
+mod surrogates;
 mod ui;
 
 use qd_wire::JsonObject;
@@ -14,7 +15,9 @@ use qd_wire::pi_server::{Command, CommandSpec, Envelope, NAME_CHARS_MAX, Target}
 use serde_json::Value;
 
 pub use canonical::canonical;
+pub(super) use canonical::wants_native;
 use fields::Fields;
+pub use surrogates::whole_characters;
 
 /// A command that may be admitted.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +27,8 @@ pub struct Request {
     pub envelope: Envelope,
     /// The session it names; a stray one on a command of the server alone is ignored.
     pub session_id: Option<String>,
-    /// Of all fields but `id` and `idempotencyKey`, whatever their order.
+    /// Of all fields but `id` and `idempotencyKey`, whatever their order; zeros if it has neither, because nobody can
+    /// repeat it.
     pub fingerprint: [u8; 32],
 }
 
@@ -48,11 +52,15 @@ const UNKNOWN: &str = "unknown";
 pub fn read(text: &str) -> Result<Box<Request>, Box<Invalid>> {
     let object: JsonObject = match serde_json::from_str(text) {
         Ok(object) => object,
-        Err(_) => return Err(Box::new(not_an_object(text))),
+        Err(_) => match whole_characters(text).and_then(|whole| serde_json::from_str(&whole).ok()) {
+            Some(object) => object,
+            None => return Err(Box::new(not_an_object(text))),
+        },
     };
     let mut fields = Fields::new(object);
     let Some(spec) = envelope::check(&mut fields) else { return Err(Box::new(invalid(fields))) };
-    let fingerprint = match fields.has_errors() {
+    let is_named = IDENTITY_FIELDS.iter().any(|name| fields.object().contains_key(*name));
+    let fingerprint = match fields.has_errors() || !is_named {
         true => [0; 32],
         false => crate::fingerprint::of_fields(fields.object(), IDENTITY_FIELDS),
     };

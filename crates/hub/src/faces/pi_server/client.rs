@@ -2,13 +2,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 
 use super::lifecycle;
+use super::lifecycle::Frame;
 use crate::ask::Asker;
 use crate::connection::{Mail, Mailbox};
+use crate::principals::Principal;
 
 /// A client that fell behind has caught up when no more than this part of the bound waits for it.
 const CAUGHT_UP_PART: usize = 4;
+/// Bytes of commands of one connection that wait for their answer: a hundred of the greatest messages would be a
+/// gigabyte.
+const PENDING_BYTES_MAX: usize = 64 << 20;
+
+/// What may wait for a client that has caught up.
+pub(super) fn caught_up_bytes_max(backlog_bytes_max: usize) -> usize {
+    backlog_bytes_max / CAUGHT_UP_PART
+}
 
 /// One connection of this face, as the face knows it.
 pub(crate) struct Client {
@@ -17,8 +28,13 @@ pub(crate) struct Client {
     /// `connection`, or `transport` for the one that is the standard input and output of the process.
     pub(super) place: &'static str,
     backlog_bytes_max: usize,
-    /// Commands that wait for their answer.
+    /// Whose commands and outcomes the client's are: its principal, or who has that name now.
+    identity: Arc<str>,
+    /// Cancelled when the access of its principal is taken back.
+    revoked: CancellationToken,
+    /// Commands that wait for their answer, and their bytes.
     pending: AtomicUsize,
+    pending_bytes: AtomicUsize,
     /// Broadcasts that were dropped; while there are some, all are.
     missed: AtomicU64,
     /// Something was dropped and the client has to be told when it has read what waits for it.
@@ -27,17 +43,25 @@ pub(crate) struct Client {
 
 impl Client {
     pub(super) fn new(
-        asker: Asker,
+        principal: &Principal,
         mailbox: Arc<Mailbox>,
         place: &'static str,
         backlog_bytes_max: usize,
     ) -> Arc<Self> {
+        let connection_id = Arc::from(&*mailbox.connection_id);
         Arc::new(Self {
-            asker,
+            asker: Asker { principal: Arc::clone(&principal.name), connection_id },
             mailbox,
             place,
             backlog_bytes_max,
+            identity: match principal.life {
+                0 => Arc::clone(&principal.name),
+                // No name has such a character.
+                life => format!("{}\n{life}", principal.name).into(),
+            },
+            revoked: principal.revoked.clone(),
             pending: AtomicUsize::new(0),
+            pending_bytes: AtomicUsize::new(0),
             missed: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
         })
@@ -47,9 +71,28 @@ impl Client {
         &self.asker.principal
     }
 
+    /// Under which name the machine of admission knows the principal: one that was revoked and its successor of the
+    /// same name have nothing in common.
+    pub(super) fn identity(&self) -> &Arc<str> {
+        &self.identity
+    }
+
     /// What must not be lost.
     pub(super) fn put(&self, frames: Bytes) {
         self.mailbox.put(Mail::Frames(frames));
+    }
+
+    /// The same for a frame that may be great.
+    pub(super) fn put_frame(&self, frame: Frame) {
+        self.mailbox.put(match frame {
+            Frame::Whole(frames) => Mail::Frames(frames),
+            Frame::Pieces(pieces) => Mail::Pieces(pieces),
+        });
+    }
+
+    /// Its principal may do nothing any more.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.revoked.is_cancelled()
     }
 
     /// An event; false when the client is too far behind to get it.
@@ -66,7 +109,7 @@ impl Client {
     pub(super) fn tell(&self, frames: &Bytes, count: u64) {
         // One that is always busy may never have read everything.
         if self.missed.load(Ordering::Relaxed) > 0
-            && self.mailbox.held_bytes() <= self.backlog_bytes_max / CAUGHT_UP_PART
+            && self.mailbox.held_bytes() <= caught_up_bytes_max(self.backlog_bytes_max)
         {
             self.tell_missed();
         }
@@ -98,16 +141,20 @@ impl Client {
     }
 
     /// Counts a command in; false when there are too many. Only the connection's own task counts up.
-    pub(super) fn try_begin(&self, pending_max: usize) -> bool {
-        if self.pending.load(Ordering::Acquire) >= pending_max {
+    pub(super) fn try_begin(&self, pending_max: usize, bytes: usize) -> bool {
+        let pending = self.pending.load(Ordering::Acquire);
+        let pending_bytes = self.pending_bytes.load(Ordering::Acquire);
+        if pending >= pending_max || (pending > 0 && pending_bytes + bytes > PENDING_BYTES_MAX) {
             return false;
         }
         self.pending.fetch_add(1, Ordering::AcqRel);
+        self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
         true
     }
 
     /// A command has its answer.
-    pub(super) fn end(&self) {
+    pub(super) fn end(&self, bytes: usize) {
         self.pending.fetch_sub(1, Ordering::AcqRel);
+        self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 }

@@ -27,6 +27,8 @@ pub struct PiServerConfig {
     pub outcome_bytes_max: usize,
     /// Commands of everybody that wait for their answer.
     pub in_flight_max: usize,
+    /// Those of one principal.
+    pub in_flight_per_principal_max: usize,
     /// How long an idempotency key is remembered.
     pub key_life: Duration,
     /// How long a command waits for all that it depends on.
@@ -40,7 +42,8 @@ pub struct PiServerConfig {
     /// Sessions that have an agent; `create_session` and `load_session` are refused above. Runners have limits of
     /// their own.
     pub sessions_max: usize,
-    /// Said in `server_shutdown`: how long work under way gets.
+    /// How long work under way gets when the hub stops; said in `server_shutdown`. All of a stop takes less than ten
+    /// seconds, so this is not much.
     pub shutdown_timeout: Duration,
 }
 
@@ -59,13 +62,14 @@ impl Default for PiServerConfig {
             outcomes_max: 10_000,
             outcome_bytes_max: 64 << 20,
             in_flight_max: 10_000,
+            in_flight_per_principal_max: 5_000,
             key_life: Duration::from_secs(600),
             dependency_wait: Duration::from_secs(30),
             work_timeout: Duration::from_secs(300),
             read_timeout: Duration::from_secs(30),
-            backlog_bytes_max: 64 << 10,
+            backlog_bytes_max: 1 << 20,
             sessions_max: 100,
-            shutdown_timeout: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(4),
         }
     }
 }

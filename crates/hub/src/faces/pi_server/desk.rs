@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use qd_core::view::pi_server::admission::{Admission, Effect, Limits, Outcome, Submission, Token};
+use qd_core::view::pi_server::admission::{
+    Admission, Effect, Limits, Outcome, SERVER_SCOPE, Submission, Token,
+};
 use qd_core::view::pi_server::rate;
 use qd_core::view::pi_server::request::Request;
 use qd_store::SubmissionRow;
@@ -13,8 +15,9 @@ use qd_store::SubmissionRow;
 use super::client::Client;
 use super::config::PiServerConfig;
 use super::followers::NewFollower;
-use super::journal::{self, Journal};
+use super::journal::{self, BEHIND_DATA_BYTES_MAX, Entry, Journal};
 use super::lifecycle::{self, Heading, Phase};
+use super::order::{Course, Order};
 
 /// Bytes for the frames of one step: two phases of one command, as a rule.
 const BATCH_BYTES: usize = 512;
@@ -23,6 +26,7 @@ pub(super) struct Desk {
     pub(super) admission: Admission,
     journal: Arc<Journal>,
     live: HashMap<Token, Live>,
+    order: Order,
     clients: Vec<Arc<Client>>,
     last_token: Token,
     /// Sessions that clients know to be there.
@@ -31,7 +35,8 @@ pub(super) struct Desk {
     under_way: HashMap<Arc<str>, usize>,
     /// When the timer will look next.
     pub(super) alarm_at: Option<i64>,
-    pub(super) is_stopping: bool,
+    /// What clients are told when the hub stops, once it does.
+    goodbye: Option<Bytes>,
     /// Frames of this step that were not sent yet, and how many.
     batch: BytesMut,
     batched: u64,
@@ -44,9 +49,10 @@ struct Live {
     job: Job,
     /// The name of the row it is stored in.
     uid: Arc<str>,
-    scope: String,
     heading: Heading,
     accepted_at: i64,
+    /// Nothing is kept of it: the access of its principal was taken back.
+    is_revoked: bool,
     /// Whether it is creating or deleting its session.
     is_under_way: bool,
     after: After,
@@ -64,6 +70,8 @@ pub(super) struct Job {
     /// The session it is about, a freshly minted one included.
     pub(super) session_id: Option<Arc<str>>,
     pub(super) client: Arc<Client>,
+    /// Of the message it came in.
+    pub(super) bytes: usize,
 }
 
 impl Job {
@@ -88,24 +96,15 @@ pub(super) enum After {
 
 /// What is to be done when the desk is not locked any more.
 pub(super) enum Todo {
-    /// Store the row of a command that is about to be done.
-    Journal {
-        token: Token,
-        row: SubmissionRow,
-    },
-    /// Store what came of a command.
-    Store {
-        token: Token,
-        row: SubmissionRow,
-        wait: bool,
-    },
+    /// Store what came of a command that changed nothing, when there is time.
+    StoreBehind(Box<SubmissionRow>),
     Execute(Job),
     Cancel(Job),
     /// A client asked again for what it had: it may have lost its place since.
     FollowAgain(Job),
     /// Nobody follows the session any more.
     EndSession(Arc<str>),
-    /// A session that a failed command may have left behind.
+    /// A session of which something may have been missed.
     LookFor(Arc<str>),
     /// Rows whose outcomes left the bounds.
     Forget(Vec<Arc<str>>),
@@ -122,6 +121,7 @@ impl Desk {
             outcomes_max: config.outcomes_max,
             outcome_bytes_max: config.outcome_bytes_max,
             in_flight_max: config.in_flight_max,
+            in_flight_per_principal_max: config.in_flight_per_principal_max,
             key_ttl_ms: i64::try_from(millis(config.key_life)).unwrap_or(i64::MAX),
             dependency_wait_ms: millis(config.dependency_wait),
             rate: rate::Limits {
@@ -134,12 +134,13 @@ impl Desk {
             admission: Admission::new(limits),
             journal,
             live: HashMap::new(),
+            order: Order::default(),
             clients: Vec::new(),
             last_token: 0,
             told: HashSet::new(),
             under_way: HashMap::new(),
             alarm_at: None,
-            is_stopping: false,
+            goodbye: None,
             batch: BytesMut::new(),
             batched: 0,
             batch_session: None,
@@ -152,8 +153,24 @@ impl Desk {
         self.last_token
     }
 
+    /// One that comes when the hub stops is told so.
     pub(super) fn add_client(&mut self, client: Arc<Client>) {
+        if let Some(goodbye) = &self.goodbye {
+            client.put(goodbye.clone());
+        }
         self.clients.push(client);
+    }
+
+    /// The hub stops: everybody is told, and no command is taken any more.
+    pub(super) fn say_goodbye(&mut self, frames: &Bytes) {
+        if self.goodbye.is_none() {
+            self.goodbye = Some(frames.clone());
+            self.clients.iter().for_each(|client| client.put(frames.clone()));
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.goodbye.is_some()
     }
 
     pub(super) fn remove_client(&mut self, client: &Arc<Client>) {
@@ -184,15 +201,45 @@ impl Desk {
     ) -> Vec<Todo> {
         let live = Live {
             uid: Arc::clone(&job.uid),
-            scope: Admission::scope(&submission).to_owned(),
             heading,
             accepted_at: now,
+            is_revoked: false,
             is_under_way: false,
             after: After::Nothing,
             job,
         };
         self.live.insert(submission.token, live);
         self.step(now, |admission, effects| admission.submit(now, submission, effects))
+    }
+
+    /// The access of a principal was taken back: what it has not begun is refused, and nothing is kept of the rest.
+    /// What is there of it in the journal goes with an entry that the caller puts there before the desk is open.
+    pub(super) fn revoke(&mut self, now: i64, principal: &str) -> Vec<Todo> {
+        let mut identities = HashSet::new();
+        for live in self.live.values_mut() {
+            let client = &live.job.client;
+            // Whoever has the name by now keeps what is its own.
+            if **client.principal() == *principal && client.is_revoked() {
+                identities.insert(Arc::clone(client.identity()));
+                live.is_revoked = true;
+            }
+        }
+        self.step(now, |admission, effects| {
+            identities.iter().for_each(|identity| admission.principal_revoked(now, identity, effects));
+        })
+    }
+
+    /// A command whose row was on its way was sent, or will not be: gives what waited for it, as long as there is
+    /// something.
+    pub(super) fn pass(&mut self, course: &Course, token: Token) -> Option<Vec<Job>> {
+        loop {
+            let mut jobs = self.order.pass(course, token)?;
+            // Those that have run out of time have their answers.
+            jobs.retain(|job| self.live.contains_key(&job.token));
+            if !jobs.is_empty() {
+                return Some(jobs);
+            }
+        }
     }
 
     /// A command is done. What follows its response is told when it is announced, and not when it is replayed.
@@ -212,7 +259,7 @@ impl Desk {
             self.carry_out(now, effect, &mut todo);
         }
         self.flush();
-        if self.is_stopping && self.is_idle() {
+        if self.is_stopping() && self.is_idle() {
             todo.push(Todo::Idle);
         }
         let evicted = self.admission.evicted();
@@ -232,14 +279,19 @@ impl Desk {
             Effect::Accepted(token) => self.announce_phase(token, Phase::Accepted),
             Effect::Started(token) => self.announce_phase(token, Phase::Started),
             Effect::Journal(token) => {
-                todo.extend(self.live.get(&token).map(|live| Todo::Journal { token, row: live.row() }));
+                let Some(live) = self.live.get(&token) else { return };
+                let course = self.order.begin(&live.job);
+                self.journal.push(Entry::Begin { token, row: live.row(), course });
             }
-            Effect::Execute { token, uid } => {
+            Effect::Execute { token, uid, session_id } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
                 live.job.is_taken_up_again = live.job.uid != uid;
                 live.job.uid = Arc::clone(&uid);
                 live.uid = uid;
-                todo.push(Todo::Execute(live.job.clone()));
+                if session_id.is_some() {
+                    live.job.session_id = session_id;
+                }
+                todo.extend(self.order.admit(live.job.clone()).map(Todo::Execute));
             }
             Effect::Cancel { token, uid } => {
                 let job = self.live.get(&token).map(|live| Job { uid, ..live.job.clone() });
@@ -248,12 +300,16 @@ impl Desk {
             Effect::Store { token, uid, outcome, wait } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
                 live.uid = uid;
-                // A row that would not be taken need not be made.
-                if !wait && !self.journal.has_room() {
-                    return;
+                let row = || journal::finished_row(live.row(), &outcome, now);
+                if wait {
+                    let row = (!live.is_revoked).then(row);
+                    return self.journal.push(Entry::End { token, row });
                 }
-                let row = journal::finished_row(live.row(), &outcome, now);
-                todo.push(Todo::Store { token, row, wait });
+                let is_small = outcome.data.as_ref().is_none_or(|data| data.len() <= BEHIND_DATA_BYTES_MAX);
+                // A row that would not be taken need not be made.
+                if is_small && !live.is_revoked && self.journal.has_room() {
+                    todo.push(Todo::StoreBehind(Box::new(row())));
+                }
             }
             Effect::Announce { token, outcome, replayed } => self.announce(token, &outcome, replayed, todo),
         }
@@ -266,8 +322,8 @@ impl Desk {
         let Some(live) = self.live.remove(&token) else { return };
         let Live { job, after, is_under_way, .. } = live;
         let id = job.request.envelope.id.as_deref();
-        job.client.put(lifecycle::response(id, job.request.spec.name, outcome, replayed));
-        job.client.end();
+        job.client.put_frame(lifecycle::response(id, job.request.spec.name, outcome, replayed));
+        job.client.end(job.bytes);
         if replayed {
             if outcome.success && job.request.spec.name == "switch_session" {
                 todo.push(Todo::FollowAgain(job));
@@ -275,7 +331,7 @@ impl Desk {
             return;
         }
         if let Some(session_id) = job.session_id.as_ref().filter(|_| is_under_way) {
-            self.end_under_way(session_id, outcome.success, todo);
+            self.end_under_way(session_id, todo);
         }
         match after {
             After::Created(frames) if outcome.success => self.tell_created(job.session(), &frames),
@@ -343,14 +399,14 @@ impl Desk {
         self.under_way.keys().cloned().collect()
     }
 
-    fn end_under_way(&mut self, session_id: &Arc<str>, success: bool, todo: &mut Vec<Todo>) {
+    /// What others did to the session meanwhile was no news then, and may be now: it is looked for after what this
+    /// command itself has to tell.
+    fn end_under_way(&mut self, session_id: &Arc<str>, todo: &mut Vec<Todo>) {
         let Some(count) = self.under_way.get_mut(session_id) else { return };
         *count -= 1;
         if *count == 0 {
             self.under_way.remove(session_id);
-            if !success {
-                todo.push(Todo::LookFor(Arc::clone(session_id)));
-            }
+            todo.push(Todo::LookFor(Arc::clone(session_id)));
         }
     }
 
@@ -393,7 +449,7 @@ impl Live {
             uid: Arc::clone(&self.uid),
             principal: Arc::clone(client.principal()),
             command_id: request.envelope.id.clone(),
-            scope: self.scope.clone(),
+            scope: request.session_id.clone().unwrap_or_else(|| SERVER_SCOPE.to_owned()),
             idempotency_key: request.envelope.idempotency_key.clone(),
             session_id: session_id.as_deref().map(str::to_owned),
             command: request.spec.name.to_owned(),

@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use qd_core::view::pi_server::admission::Outcome;
 use qd_core::view::pi_server::{answer, request};
+use qd_wire::command_table;
 use qd_wire::pi_server::{Command, Target};
+use tokio::time::Duration;
 
 use super::counters::Counters;
 use super::desk::{After, Job};
 use super::{history, is_open, lifecycle, messages, metrics, sessions};
-use crate::ask::{Answered, OnAnswer, ask};
+use crate::ask::{Answered, OnAnswer, ask, ask_prepared, ask_within};
+use crate::command::Prepared;
 use crate::registry::{Hub, SessionEntry};
+
+/// See [`backstop`].
+const BACKSTOP: Duration = Duration::from_secs(60);
 
 /// Does a command. Its outcome comes to the desk, now or later.
 pub(super) fn execute(hub: &Arc<Hub>, job: Job) {
@@ -31,26 +37,39 @@ pub(super) fn execute(hub: &Arc<Hub>, job: Job) {
 
 /// The work of a session's runner.
 fn forward(hub: &Arc<Hub>, job: Job) {
-    if let Err(error) = open_session(hub, &job) {
-        return finish(hub, &job, failure(&error));
-    }
+    let entry = match open_session(hub, &job) {
+        Ok(entry) => entry,
+        Err(error) => return finish(hub, &job, failure(&error)),
+    };
     let text = request::canonical(&job.request, None, runner_key(&job));
-    ask_for(hub, job, &text, |hub, job, answered| {
+    let then = |hub: &Arc<Hub>, job: Job, answered: Answered| {
         let outcome = outcome(&job, answered);
         finish(hub, &job, outcome);
-    });
+    };
+    let Some(spec) = command_table::spec(job.request.spec.canonical) else {
+        return ask_for(hub, job, &text, then);
+    };
+    let (client, limit) = (Arc::clone(&job.client), backstop(hub, &job));
+    let prepared = Prepared { asker: &client.asker, session: &entry, spec, text: &text, limit };
+    ask_prepared(hub, &prepared, Box::new(move |hub, answered| then(hub, job, answered)));
 }
 
-/// Asks on behalf of a command.
+/// After the face's own time limit nobody waits for the answer; what is kept for it goes some time later.
+fn backstop(hub: &Hub, job: &Job) -> Option<Duration> {
+    let limit = hub.pi_server.timeout_ms(job.request.spec.timeout_ms)?;
+    Some(Duration::from_millis(limit).saturating_add(BACKSTOP))
+}
+
+/// Asks on behalf of a command, which has a time limit of its own.
 pub(super) fn ask_for(
     hub: &Arc<Hub>,
     job: Job,
     text: &str,
     then: impl FnOnce(&Arc<Hub>, Job, Answered) + Send + 'static,
 ) {
-    let client = Arc::clone(&job.client);
+    let (client, limit) = (Arc::clone(&job.client), backstop(hub, &job));
     let on_answer: OnAnswer = Box::new(move |hub, answered| then(hub, job, answered));
-    ask(hub, &client.asker, text, on_answer);
+    ask_within(hub, &client.asker, text, limit, on_answer);
 }
 
 /// The time of a command is over: what it does is stopped where that is possible.
@@ -73,11 +92,12 @@ pub(super) fn cancel(hub: &Arc<Hub>, job: &Job) {
     );
 }
 
-/// The name under which the runner does the command at most once, and can stop it. Reads need none.
+/// The name under which the runner does the command at most once, and can stop it. Reads and aborts need none.
 pub(super) fn runner_key(job: &Job) -> Option<&str> {
     let envelope = &job.request.envelope;
     let is_identified = envelope.id.is_some() || envelope.idempotency_key.is_some();
-    let needs_key = job.request.spec.mutating && (is_identified || job.request.spec.timeout_ms.is_some());
+    let spec = job.request.spec;
+    let needs_key = spec.is_journaled() && (is_identified || spec.timeout_ms.is_some());
     needs_key.then_some(&*job.uid)
 }
 
@@ -115,6 +135,8 @@ pub(super) fn failed(job: &Job, answered: Answered) -> Outcome {
     Outcome {
         indeterminate: answered.indeterminate,
         timed_out: answered.timed_out,
+        // The runner can still tell, when it is back and somebody asks again.
+        settled: !(answered.indeterminate && answered.link_lost),
         ..failure(&answer::error(&job.request, &error))
     }
 }

@@ -64,8 +64,12 @@ impl Followers {
         Joining { hub: Arc::downgrade(hub), followers: Arc::clone(self), entry: Arc::clone(entry) }
     }
 
-    pub(super) fn is_followed(&self, session_id: &str) -> bool {
-        self.lock().contains_key(session_id)
+    /// Tells a runner that is here again which of its sessions are followed. Nobody begins or ends to follow one
+    /// meanwhile, so what the runner is told last is true.
+    pub(super) fn watch_all(&self, hub: &Hub, runner_id: &str) {
+        let sessions = self.lock();
+        let of_runner = sessions.values().filter(|following| &*following.entry.runner_id == runner_id);
+        of_runner.for_each(|following| watch(hub, &following.entry, true));
     }
 
     pub(super) fn is_follower(&self, session_id: &str, client: &Arc<Client>) -> bool {
@@ -92,7 +96,7 @@ impl Followers {
         }
     }
 
-    /// A client has read everything: it is told what it missed, and gives the sessions that it has to catch up with.
+    /// A client has read nearly everything: it is told what it missed, and gives the sessions that it has to catch up with.
     pub(super) fn catch_up(&self, client: &Arc<Client>) -> Vec<Resync> {
         let mut sessions = self.lock();
         let mut behind = Vec::new();
@@ -156,6 +160,19 @@ impl Followers {
             found.push(Arc::clone(&follower.client));
         }
         found
+    }
+
+    /// Its runner does not know the session any more: these clients hear nothing of it.
+    pub(super) fn give_up(&self, hub: &Hub, resync: &Resync) {
+        let mut sessions = self.lock();
+        let Some(following) = sessions.get_mut(&resync.entry.id) else { return };
+        if !Arc::ptr_eq(&following.entry, &resync.entry) {
+            // Another session has the name by now.
+            return;
+        }
+        let is_meant = |client: &Arc<Client>| resync.clients.iter().any(|other| Arc::ptr_eq(other, client));
+        following.followers.retain(|follower| !is_meant(&follower.client));
+        end_if_alone(hub, &mut sessions, &resync.entry.id);
     }
 
     /// The session is gone.

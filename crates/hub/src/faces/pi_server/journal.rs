@@ -1,6 +1,6 @@
 //! What outlives the process: commands that are about to be done, and outcomes.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,12 +9,12 @@ use futures_util::future::join_all;
 use qd_core::view::pi_server::admission::{Outcome, Restored, Token};
 use qd_store::{StoreError, SubmissionRow};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, sleep};
 
 use super::PiServer;
-use super::desk::After;
-use super::execute::failure;
+use super::desk::Todo;
+use super::order::Course;
 use crate::clock::now_ms;
 use crate::registry::Hub;
 
@@ -22,6 +22,11 @@ use crate::registry::Hub;
 /// better things to do.
 const BEHIND_ROWS_MAX: usize = 256;
 const BEHIND_BYTES_MAX: usize = 4 << 20;
+/// The data of a read that is greater is not stored at all: it is cheaper to read it again.
+pub(super) const BEHIND_DATA_BYTES_MAX: usize = 64 << 10;
+/// What one commit has, so that those who wait for it do not wait for long.
+const BATCH_ROWS_MAX: usize = 256;
+const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Between two writes of such outcomes others get their turn.
 const BEHIND_PAUSE: Duration = Duration::from_millis(50);
 
@@ -51,6 +56,9 @@ pub(super) struct StoredOutcome {
 #[derive(Default)]
 pub(super) struct Journal {
     state: Mutex<State>,
+    /// Something is there that somebody waits for.
+    queued: Notify,
+    /// Something is there that nobody waits for.
     filled: Notify,
     /// No more outcomes of reads are taken until some are written.
     is_full: AtomicBool,
@@ -62,8 +70,33 @@ pub(super) struct Journal {
     pub(super) dropped: AtomicU64,
 }
 
+/// What is to be stored before something happens, in the order in which it happens.
+pub(super) enum Entry {
+    /// A command is about to be done.
+    Begin { token: Token, row: SubmissionRow, course: Option<Course> },
+    /// A command is done; without a row when nothing is kept of it.
+    End { token: Token, row: Option<SubmissionRow> },
+    /// Everything of a principal goes.
+    Purge { principal: Arc<str>, done: oneshot::Sender<Result<(), StoreError>> },
+}
+
+impl Entry {
+    fn row(&self) -> Option<&SubmissionRow> {
+        match self {
+            Entry::Begin { row, .. } => Some(row),
+            Entry::End { row, .. } => row.as_ref(),
+            Entry::Purge { .. } => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.row().and_then(|row| row.data_json.as_ref()).map_or(0, Bytes::len)
+    }
+}
+
 #[derive(Default)]
 struct State {
+    queue: VecDeque<Entry>,
     behind: Vec<SubmissionRow>,
     behind_bytes: usize,
     /// Rows that are in the store, or on their way there.
@@ -73,6 +106,42 @@ struct State {
 }
 
 impl Journal {
+    /// Puts an entry behind all others. Called with the desk locked, so that the order is that of the commands.
+    pub(super) fn push(&self, entry: Entry) {
+        let mut state = self.lock();
+        if let Some(row) = entry.row() {
+            let uid = Arc::clone(&row.uid);
+            state.written.insert(uid);
+        }
+        state.queue.push_back(entry);
+        drop(state);
+        self.queued.notify_one();
+    }
+
+    /// What waits, as much as one commit should have; a purge is by itself.
+    fn take_batch(&self) -> Vec<Entry> {
+        let mut state = self.lock();
+        let mut batch: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        while let Some(entry) = state.queue.front() {
+            bytes += entry.bytes();
+            let is_purge = |entry: &Entry| matches!(entry, Entry::Purge { .. });
+            let is_enough = batch.len() >= BATCH_ROWS_MAX || bytes > BATCH_BYTES_MAX;
+            if !batch.is_empty() && (is_enough || is_purge(entry) || batch.iter().any(is_purge)) {
+                break;
+            }
+            batch.extend(state.queue.pop_front());
+        }
+        batch
+    }
+
+    /// Deletes all of a principal, what waits to be written included.
+    async fn purge(&self, hub: &Hub, principal: &str) -> Result<(), StoreError> {
+        let _alone = self.writing.lock().await;
+        self.lock().behind.retain(|row| *row.principal != *principal);
+        hub.store.delete_submissions_of(principal).await
+    }
+
     /// Whether outcomes that nobody waits for are taken; one that is not is counted.
     pub(super) fn has_room(&self) -> bool {
         let has_room = !self.is_full.load(Ordering::Relaxed);
@@ -153,45 +222,79 @@ impl Journal {
 }
 
 impl PiServer {
-    /// A command is about to be done: it is, when that is stored.
-    pub(super) fn put_row(&self, hub: &Arc<Hub>, token: Token, row: SubmissionRow) {
-        self.journal.lock().written.insert(Arc::clone(&row.uid));
-        let task_hub = Arc::clone(hub);
-        hub.tasks.spawn(async move {
-            let hub = task_hub;
-            let server = &hub.pi_server;
-            match hub.store.put_submission(row).await {
-                Ok(()) => {
-                    server.journal.note(Ok(()));
-                    let now = now_ms();
-                    let todo = server
-                        .desk()
-                        .step(now, |admission, effects| admission.journaled(now, token, effects));
-                    server.run(&hub, todo);
+    /// Stores what is to be stored before something happens, and lets it happen, for ever.
+    pub(super) async fn keep_journal(&self, hub: &Arc<Hub>) {
+        loop {
+            self.journal.queued.notified().await;
+            loop {
+                let batch = self.journal.take_batch();
+                if batch.is_empty() {
+                    break;
                 }
-                Err(error) => {
-                    let text =
-                        format!("The command cannot be stored and was not done: {error}. Send it again");
-                    server.journal.note(Err(error));
-                    server.finish(&hub, token, failure(&text), After::Nothing);
-                }
+                self.write_batch(hub, batch).await;
+                // Others get their turn however much there is.
+                tokio::task::yield_now().await;
             }
-        });
+        }
     }
 
-    /// A command is done: it is announced when that is stored.
-    pub(super) fn finish_row(&self, hub: &Arc<Hub>, token: Token, row: SubmissionRow) {
-        self.journal.lock().written.insert(Arc::clone(&row.uid));
-        let task_hub = Arc::clone(hub);
-        hub.tasks.spawn(async move {
-            let hub = task_hub;
-            let server = &hub.pi_server;
-            // The command took effect whether or not the store can keep that: its client gets to know.
-            server.journal.note(hub.store.finish_submission(row).await);
-            let now = now_ms();
-            let todo = server.desk().step(now, |admission, effects| admission.stored(now, token, effects));
-            server.run(&hub, todo);
+    async fn write_batch(&self, hub: &Arc<Hub>, batch: Vec<Entry>) {
+        let rows: Arc<[SubmissionRow]> = batch.iter().filter_map(Entry::row).cloned().collect();
+        let mut results = store_rows(hub, &rows).await.into_iter();
+        for entry in batch {
+            match entry {
+                Entry::Begin { token, course, .. } => {
+                    self.begun(hub, token, results.next().unwrap_or(Ok(())));
+                    while let Some(behind) =
+                        course.as_ref().and_then(|course| self.desk().pass(course, token))
+                    {
+                        self.run(hub, behind.into_iter().map(Todo::Execute).collect());
+                    }
+                }
+                Entry::End { token, row } => {
+                    // The command took effect whether or not the store can keep that: its client gets to know.
+                    if let Some(result) = row.and_then(|_| results.next()) {
+                        self.journal.note(result);
+                    }
+                    let now = now_ms();
+                    let todo =
+                        self.desk().step(now, |admission, effects| admission.stored(now, token, effects));
+                    self.run(hub, todo);
+                }
+                Entry::Purge { principal, done } => {
+                    let result = self.journal.purge(hub, &principal).await;
+                    // Who asked may have gone.
+                    let _ = done.send(result);
+                }
+            }
+        }
+    }
+
+    /// The row of a command that is about to be done is stored, or cannot be.
+    fn begun(&self, hub: &Arc<Hub>, token: Token, result: Result<(), StoreError>) {
+        let refusal = result
+            .as_ref()
+            .err()
+            .map(|error| format!("The command cannot be stored and was not done: {error}. Send it again"));
+        self.journal.note(result);
+        let now = now_ms();
+        let todo = self.desk().step(now, |admission, effects| match &refusal {
+            None => admission.journaled(now, token, effects),
+            Some(error) => admission.refuse(now, token, error, effects),
         });
+        self.run(hub, todo);
+    }
+}
+
+/// Stores rows with one commit; when that fails each by itself, so that one that is at fault is alone.
+async fn store_rows(hub: &Hub, rows: &Arc<[SubmissionRow]>) -> Vec<Result<(), StoreError>> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    match hub.store.write_submissions(Arc::clone(rows)).await {
+        Ok(()) => vec![Ok(()); rows.len()],
+        Err(error) if rows.len() == 1 => vec![Err(error)],
+        Err(_) => join_all(rows.iter().map(|row| hub.store.put_submission(row.clone()))).await,
     }
 }
 
@@ -208,7 +311,7 @@ pub(super) fn finished_row(row: SubmissionRow, outcome: &Outcome, now: i64) -> S
         finished_at: Some(now),
         success: Some(outcome.success),
         outcome_json: Some(Bytes::from(super::lifecycle::json(&stored))),
-        data_json: outcome.data.as_ref().map(|data| Bytes::copy_from_slice(data.as_bytes())),
+        data_json: outcome.data.as_ref().map(super::lifecycle::shared),
         ..row
     }
 }
@@ -236,6 +339,7 @@ pub(super) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
             session_version: stored.session_version,
             timed_out: stored.timed_out,
             indeterminate: stored.indeterminate,
+            settled: true,
         });
         match outcome {
             Some(_) => recovery.outcomes += 1,
@@ -254,6 +358,8 @@ pub(super) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
             uid: row.uid,
             finished_at: row.finished_at,
             outcome,
+            session_id: row.session_id,
+            accepted_at: row.accepted_at,
         });
     }
     let evicted = desk.admission.evicted();

@@ -1,6 +1,8 @@
 //! The texts of this face's frames. They are written by hand: every command has four, and all but one go to every
 //! connection.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use qd_core::view::pi_server::admission::Outcome;
 use qd_core::view::pi_server::request::Request;
@@ -102,8 +104,30 @@ fn push_rest(text: &mut String, outcome: &Outcome, replayed: bool) {
     }
 }
 
+/// Data that is greater is not copied into its frame: that would be done with the desk locked.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// One frame as it is written.
+#[derive(Debug)]
+pub(super) enum Frame {
+    Whole(Bytes),
+    /// To be written one after the other with nothing in between.
+    Pieces(Box<[Bytes]>),
+}
+
+/// Text that is shared and not copied.
+pub(super) fn shared(text: &Arc<str>) -> Bytes {
+    struct Shared(Arc<str>);
+    impl AsRef<[u8]> for Shared {
+        fn as_ref(&self) -> &[u8] {
+            self.0.as_bytes()
+        }
+    }
+    Bytes::from_owner(Shared(Arc::clone(text)))
+}
+
 /// The response to a command. `id` is what the client sent.
-pub(super) fn response(id: Option<&str>, command: &str, outcome: &Outcome, replayed: bool) -> Bytes {
+pub(super) fn response(id: Option<&str>, command: &str, outcome: &Outcome, replayed: bool) -> Frame {
     let id = id.map(|id| {
         let mut text = String::with_capacity(id.len() + 2);
         push_string(&mut text, id);
@@ -119,11 +143,17 @@ pub(super) fn response(id: Option<&str>, command: &str, outcome: &Outcome, repla
         tail.push_str(",\"indeterminate\":true");
     }
     tail.push('}');
-    let data = outcome.data.as_deref().unwrap_or_default();
-    if !data.is_empty() {
-        head.push_str(",\"data\":");
+    let Some(data) = outcome.data.as_ref().filter(|data| !data.is_empty()) else {
+        return Frame::Whole(frame::text_of(&[head.as_bytes(), tail.as_bytes()]));
+    };
+    head.push_str(",\"data\":");
+    if data.len() <= COPIED_BYTES_MAX {
+        return Frame::Whole(frame::text_of(&[head.as_bytes(), data.as_bytes(), tail.as_bytes()]));
     }
-    frame::text_of(&[head.as_bytes(), data.as_bytes(), tail.as_bytes()])
+    let mut start = BytesMut::with_capacity(head.len() + frame::HEADER_BYTES_MAX);
+    frame::put_text_header(&mut start, head.len() + data.len() + tail.len());
+    start.put_slice(head.as_bytes());
+    Frame::Pieces([start.freeze(), shared(data), Bytes::from(tail)].into())
 }
 
 /// The response to what was not admitted. `id` is echoed whatever it is.

@@ -27,6 +27,14 @@ fn text(frames: &[u8]) -> String {
     String::from_utf8(payload.to_vec()).unwrap()
 }
 
+/// The text of a response, in pieces or not.
+fn whole(frame: Frame) -> String {
+    match frame {
+        Frame::Whole(frame) => text(&frame),
+        Frame::Pieces(pieces) => text(&pieces.concat()),
+    }
+}
+
 fn accepted(key: Option<&str>) -> CommandAccepted {
     CommandAccepted {
         command_id: "a\"b".to_owned(),
@@ -68,7 +76,7 @@ fn frames_of_commands_are_those_of_the_wire_types() {
 
 #[test]
 fn responses_are_those_of_the_wire_types() {
-    let written = text(&response(Some("a\"b"), "prompt", &outcome(), true));
+    let written = whole(response(Some("a\"b"), "prompt", &outcome(), true));
     let typed = ServerMessage::Response(Response {
         id: Some(json!("a\"b")),
         command: "prompt".to_owned(),
@@ -84,8 +92,19 @@ fn responses_are_those_of_the_wire_types() {
     assert_eq!(written.replace("1.50", "1.5"), json(&typed));
     let success = Outcome { success: true, ..Outcome::default() };
     assert_eq!(
-        text(&response(None, "abort", &success, false)),
+        whole(response(None, "abort", &success, false)),
         r#"{"type":"response","command":"abort","success":true}"#
+    );
+    let data: Arc<str> = json!({ "text": "x".repeat(100_000) }).to_string().into();
+    let great = Outcome { data: Some(Arc::clone(&data)), success: true, ..Outcome::default() };
+    let frame = response(None, "bash", &great, true);
+    assert!(
+        matches!(&frame, Frame::Pieces(pieces) if pieces[1].as_ptr() == data.as_ptr()),
+        "it is not copied"
+    );
+    assert_eq!(
+        whole(frame),
+        format!(r#"{{"type":"response","command":"bash","success":true,"data":{data},"replayed":true}}"#)
     );
     assert_eq!(
         text(&refusal(Some(&json!(7)), "unknown", "Invalid JSON")),

@@ -28,7 +28,10 @@ pub(super) fn messages(hub: &Arc<Hub>, job: Job) {
     let text = request::canonical(&job.request, None, None);
     ask_for(hub, job, &text, move |hub, job, answered| {
         let has_native = answered.data.as_deref().is_some_and(has_native);
-        if (answered.success && !has_native) || (!answered.success && hub.is_away(&entry.runner_id)) {
+        // Copies have no version that could be compared.
+        let is_conditional = job.request.envelope.if_session_version.is_some();
+        let is_away = !answered.success && !is_conditional && hub.is_away(&entry.runner_id);
+        if (answered.success && !has_native) || is_away {
             return from_copies(hub, job, answered.session_version);
         }
         let outcome = outcome(&job, answered);

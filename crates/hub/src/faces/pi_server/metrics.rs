@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::counters::Counters;
 use super::desk::Job;
 use super::execute::{finish, success};
-use super::sessions::read;
+use super::sessions::{ALL_RUNNERS_PART, read};
 use super::{lifecycle, open_sessions, running_count};
 use crate::ask::{Answered, ask_runners};
 use crate::clock::now_ms;
@@ -23,12 +23,11 @@ use crate::registry::Hub;
 /// How full a count may be before it is an issue, in percent.
 const FULL_PERCENT: usize = 90;
 /// Questions of one session that may wait for a person; the runner's bound, told to clients.
-const QUESTIONS_MAX: u64 = 1000;
+const QUESTIONS_MAX: u64 = 256;
 
 /// `health_check`.
 pub(super) fn health(hub: &Arc<Hub>, job: Job) {
-    ask_health(hub, job, |hub, job, runners| {
-        let mut issues = Vec::new();
+    ask_health(hub, job, |hub, job, runners, mut issues| {
         let config = &hub.pi_server.config;
         let connections = hub.pi_server.desk().clients().len();
         for (what, count, max) in [
@@ -47,8 +46,8 @@ pub(super) fn health(hub: &Arc<Hub>, job: Job) {
 
 /// `get_metrics`.
 pub(super) fn metrics(hub: &Arc<Hub>, job: Job) {
-    ask_health(hub, job, |hub, job, runners| {
-        let data = collect(hub, job.client.principal(), runners);
+    ask_health(hub, job, |hub, job, runners, _| {
+        let data = collect(hub, job.client.identity(), runners);
         finish(hub, job, success(Some(lifecycle::json(&data)), None));
     });
 }
@@ -56,18 +55,27 @@ pub(super) fn metrics(hub: &Arc<Hub>, job: Job) {
 fn ask_health(
     hub: &Arc<Hub>,
     job: Job,
-    then: impl FnOnce(&Arc<Hub>, &Job, &[(Arc<str>, RunnerHealthData)]) + Send + 'static,
+    then: impl FnOnce(&Arc<Hub>, &Job, &[(Arc<str>, RunnerHealthData)], Vec<String>) + Send + 'static,
 ) {
     let client = Arc::clone(&job.client);
     let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Vec<(Arc<str>, Answered)>| {
-        // A runner that does not answer has nothing to add.
-        let read = |(runner_id, answered): (Arc<str>, Answered)| {
-            read::<RunnerHealthData>(&answered).filter(|_| answered.success).map(|health| (runner_id, health))
-        };
-        let runners: Vec<_> = answers.into_iter().filter_map(read).collect();
-        then(hub, &job, &runners);
+        let (mut runners, mut issues) = (Vec::new(), Vec::new());
+        for (runner_id, answered) in answers {
+            match read::<RunnerHealthData>(&answered).filter(|_| answered.success) {
+                Some(health) => runners.push((runner_id, health)),
+                // One that went away just now has nothing to do with this.
+                None if answered.link_lost => {}
+                None if answered.timed_out => issues.push(format!("Runner {runner_id} does not answer")),
+                None => {
+                    let error = answered.error.unwrap_or_else(|| "its answer cannot be read".to_owned());
+                    issues.push(format!("Runner {runner_id} cannot tell how it is: {error}"));
+                }
+            }
+        }
+        then(hub, &job, &runners, issues);
     });
-    ask_runners(hub, &client.asker, "runner.health", on_answers);
+    let limit = hub.pi_server.config.read_timeout / ALL_RUNNERS_PART;
+    ask_runners(hub, &client.asker, "runner.health", limit, on_answers);
 }
 
 fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)]) -> Metrics {
@@ -82,6 +90,7 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
     Metrics {
         session_count,
         connection_count,
+        // Who may connect is decided before the upgrade.
         pending_connection_count: 0,
         total_commands_executed: admission.executed,
         commands_rejected: CommandsRejected {
@@ -100,12 +109,15 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
             replay: admission.replay,
             version: VersionMetrics { session_count },
             execution: ExecutionMetrics { lane_count: admission.lane_count },
+            // There are no locks to wait for here: what the original locks, lanes keep apart.
             lock: LockMetrics::default(),
             extension_ui: ExtensionUiMetrics {
                 pending_count: sessions.iter().map(|entry| u64::from(entry.pending_inputs())).sum(),
                 max_pending_requests: QUESTIONS_MAX,
+                // A runner settles the oldest question instead of refusing one more.
                 rejected_count: 0,
             },
+            // What is known of sessions is in the store and never reset.
             session_store: SessionStoreMetrics::default(),
             journal: JournalMetrics {
                 enabled: true,

@@ -30,6 +30,9 @@ impl PiServer {
             &client.asker,
             &text,
             Box::new(move |hub, answered| {
+                if answered.error.as_deref().is_some_and(is_session_gone) {
+                    return hub.pi_server.followers.give_up(hub, &resync);
+                }
                 let attach = read::<AttachData>(&answered).filter(|_| answered.success);
                 let frames = attach.as_ref().map(event);
                 let clients = hub.pi_server.followers.end_resync(&resync, frames.as_ref());
@@ -40,6 +43,10 @@ impl PiServer {
             }),
         );
     }
+}
+
+fn is_session_gone(error: &str) -> bool {
+    error.starts_with("Session ") && error.contains("not found")
 }
 
 fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<super::client::Client>>) {

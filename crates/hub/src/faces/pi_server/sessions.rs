@@ -21,6 +21,12 @@ use crate::ask::{Answered, ask_runners};
 use crate::reads;
 use crate::registry::Hub;
 
+/// Which part of the time of a read all runners together may take: one that is silent must not keep the answers of
+/// the others for so long that nobody waits for them any more.
+pub(super) const ALL_RUNNERS_PART: u32 = 3;
+/// The same for listing the files on their disks.
+const STORED_PART: u32 = 2;
+
 /// `create_session` and `load_session`.
 pub(super) fn create(hub: &Arc<Hub>, job: Job) {
     let Some(session_id) = job.session_id.clone() else {
@@ -32,7 +38,7 @@ pub(super) fn create(hub: &Arc<Hub>, job: Job) {
         desk.under_way()
     };
     if job.is_taken_up_again {
-        return create_now(hub, job);
+        return create_now(hub, job, None);
     }
     if session_id.chars().count() > NAME_CHARS_MAX {
         let error = format!("Session ID too long (max {NAME_CHARS_MAX} characters)");
@@ -50,18 +56,19 @@ pub(super) fn create(hub: &Arc<Hub>, job: Job) {
         return finish(hub, &job, failure(&format!("Session limit reached ({max} sessions)")));
     }
     match hub.session(&session_id) {
-        Some(_) => delete_first(hub, job),
-        None => create_now(hub, job),
+        Some(entry) => check_first(hub, job, Arc::clone(&entry.runner_id)),
+        None => create_now(hub, job, None),
     }
 }
 
-/// A closed session gives its name to the new one. The agent's own file stays.
-fn delete_first(hub: &Arc<Hub>, job: Job) {
-    let text = format!("{{\"cmd\":\"session.delete\",\"session_id\":{}}}", lifecycle::string(job.session()));
-    ask_for(hub, job, &text, |hub, job, answered| {
-        // It may have been deleted meanwhile, which is as good.
-        if answered.success || hub.session(job.session()).is_none() {
-            create_now(hub, job);
+/// A closed session gives its name to the new one, but only when its runner says that there can be a new one: what
+/// is deleted does not come back.
+fn check_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
+    let text = request::canonical(&job.request, job.session_id.as_deref(), None);
+    let text = with_fields(&text, &format!("\"check_only\":true,{}", runner_field(&runner_id)));
+    ask_for(hub, job, &text, move |hub, job, answered| {
+        if answered.success {
+            delete_first(hub, job, runner_id);
         } else {
             let outcome = failed(&job, answered);
             finish(hub, &job, outcome);
@@ -69,8 +76,41 @@ fn delete_first(hub: &Arc<Hub>, job: Job) {
     });
 }
 
-fn create_now(hub: &Arc<Hub>, job: Job) {
+/// The agent's own file stays.
+fn delete_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
+    if hub.is_away(&runner_id) {
+        // The hub would delete its copy, and then there would be nothing at all.
+        let error = format!("Runner {runner_id} is not connected; start it and try again");
+        return finish(hub, &job, failure(&error));
+    }
+    let text = format!("{{\"cmd\":\"session.delete\",\"session_id\":{}}}", lifecycle::string(job.session()));
+    ask_for(hub, job, &text, move |hub, job, answered| {
+        // It may have been deleted meanwhile, which is as good.
+        if answered.success || hub.session(job.session()).is_none() {
+            create_now(hub, job, Some(&runner_id));
+        } else {
+            let outcome = failed(&job, answered);
+            finish(hub, &job, outcome);
+        }
+    });
+}
+
+fn runner_field(runner_id: &str) -> String {
+    format!("\"runner_id\":{}", lifecycle::string(runner_id))
+}
+
+/// The text of an object with more fields at its start.
+fn with_fields(text: &str, fields: &str) -> String {
+    format!("{{{fields},{}", text.strip_prefix('{').unwrap_or(text))
+}
+
+/// `runner_id` is the one that was asked before, if one was.
+fn create_now(hub: &Arc<Hub>, job: Job, runner_id: Option<&str>) {
     let text = request::canonical(&job.request, job.session_id.as_deref(), runner_key(&job));
+    let text = match runner_id {
+        Some(runner_id) => with_fields(&text, &runner_field(runner_id)),
+        None => text,
+    };
     ask_for(hub, job, &text, |hub, job, answered| {
         if !answered.success {
             let outcome = failed(&job, answered);
@@ -204,7 +244,8 @@ pub(super) fn list(hub: &Arc<Hub>, job: Job) {
             }
         });
     });
-    ask_runners(hub, &client.asker, "runner.sessions", on_answers);
+    let limit = hub.pi_server.config.read_timeout / ALL_RUNNERS_PART;
+    ask_runners(hub, &client.asker, "runner.sessions", limit, on_answers);
 }
 
 fn finish_list(hub: &Arc<Hub>, job: &Job, mut sessions: Vec<(i64, SessionInfo)>) {
@@ -243,7 +284,9 @@ pub(super) fn list_stored(hub: &Arc<Hub>, job: Job) {
         let list = StoredSessionList { sessions: sessions.into_iter().map(|(_, info)| info).collect() };
         finish(hub, &job, success(Some(lifecycle::json(&list)), None));
     });
-    ask_runners(hub, &client.asker, "runner.stored_sessions", on_answers);
+    // A first listing reads whole files.
+    let limit = hub.pi_server.config.read_timeout / STORED_PART;
+    ask_runners(hub, &client.asker, "runner.stored_sessions", limit, on_answers);
 }
 
 /// The canonical question how a session stands.

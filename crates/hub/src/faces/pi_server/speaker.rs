@@ -4,23 +4,28 @@ use bytes::Bytes;
 use qd_core::view::pi_server::admission::Submission;
 use qd_core::view::pi_server::request::{self, Request};
 use qd_wire::command_table::Lane;
-use qd_wire::pi_server::{PROTOCOL_VERSION, ServerReady};
+use qd_wire::pi_server::{Command, PROTOCOL_VERSION, ServerReady};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::PiServer;
-use super::client::Client;
+use super::client::{Client, caught_up_bytes_max};
 use super::counters::Counters;
 use super::desk::Job;
 use super::lifecycle::{self, Heading};
-use crate::ask::Asker;
 use crate::clock::now_ms;
 use crate::connection::{Mailbox, Parts, Speaker};
+use crate::principals::Principal;
 use crate::registry::Hub;
 
 /// A message that is greater than the bound is refused and the connection stays; one that is so many times greater
 /// is not even read.
 const MESSAGE_FACTOR_MAX: usize = 10;
 const SHUTTING_DOWN: &str = "Server is shutting down";
+const REVOKED: &str = "Access token revoked";
+/// An `id` of a message that is too great is repeated up to this.
+const ECHOED_ID_BYTES_MAX: usize = 1024;
 
 /// Speaks the document on one connection.
 pub(crate) struct PiSpeaker {
@@ -29,11 +34,10 @@ pub(crate) struct PiSpeaker {
 
 impl PiSpeaker {
     /// `is_stdio` is for the connection that carries the standard input and output of the process.
-    pub(crate) fn new(hub: &Hub, principal: Arc<str>, mailbox: &Arc<Mailbox>, is_stdio: bool) -> Self {
-        let asker = Asker { principal, connection_id: Arc::from(&*mailbox.connection_id) };
+    pub(crate) fn new(hub: &Hub, principal: &Principal, mailbox: &Arc<Mailbox>, is_stdio: bool) -> Self {
         let place = if is_stdio { "transport" } else { "connection" };
         let backlog_bytes_max = hub.pi_server.config.backlog_bytes_max;
-        Self { client: Client::new(asker, Arc::clone(mailbox), place, backlog_bytes_max) }
+        Self { client: Client::new(principal, Arc::clone(mailbox), place, backlog_bytes_max) }
     }
 }
 
@@ -58,6 +62,10 @@ impl Speaker for PiSpeaker {
         lifecycle::refusal(None, "unknown", error)
     }
 
+    fn drained_bytes_max(hub: &Hub) -> usize {
+        caught_up_bytes_max(hub.pi_server.config.backlog_bytes_max)
+    }
+
     fn drained(&mut self, parts: &mut Parts<'_>) {
         parts.hub.pi_server.drained(parts.hub, &self.client);
     }
@@ -66,6 +74,18 @@ impl Speaker for PiSpeaker {
         hub.pi_server.desk().remove_client(&self.client);
         hub.pi_server.followers.remove_client(hub, &self.client);
     }
+}
+
+/// The `id` of a message that is not read otherwise.
+fn id_of(text: &str) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct OnlyId<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+    }
+    let id = serde_json::from_str::<OnlyId<'_>>(text).ok()?.id?;
+    let is_short = id.get().len() <= ECHOED_ID_BYTES_MAX;
+    is_short.then(|| serde_json::from_str(id.get()).ok()).flatten()
 }
 
 /// The first frame of every connection.
@@ -85,20 +105,20 @@ impl PiServer {
         if text.len() > max {
             Counters::count(&self.counters.message_size);
             let error = format!("Message size {} exceeds limit {max}", text.len());
-            return client.put(lifecycle::refusal(None, "unknown", &error));
+            return client.put(lifecycle::refusal(id_of(text).as_ref(), "unknown", &error));
         }
         // Read and checked before the desk is locked: that is most of the work.
         match request::read(text) {
-            Ok(request) => self.admit(hub, client, Arc::from(request)),
+            Ok(request) => self.admit(hub, client, Arc::from(request), text.len()),
             Err(invalid) => {
-                let is_stopping = self.desk().is_stopping;
+                let is_stopping = self.desk().is_stopping();
                 let error = if is_stopping { SHUTTING_DOWN } else { &invalid.error };
                 client.put(lifecycle::refusal(invalid.id.as_ref(), &invalid.command, error));
             }
         }
     }
 
-    fn admit(&self, hub: &Arc<Hub>, client: &Arc<Client>, request: Arc<Request>) {
+    fn admit(&self, hub: &Arc<Hub>, client: &Arc<Client>, request: Arc<Request>, bytes: usize) {
         let refuse = |error: &str| {
             let id = request.envelope.id.as_deref().map(Value::from);
             client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
@@ -113,11 +133,11 @@ impl PiServer {
         let heading = request.envelope.id.as_deref().map(|id| Heading::new(&request, id));
         let mut submission = self.submission(client, &request, session_id.as_deref());
         let mut desk = self.desk();
-        if desk.is_stopping {
+        if desk.is_stopping() || client.is_revoked() {
             drop(desk);
-            return refuse(SHUTTING_DOWN);
+            return refuse(if client.is_revoked() { REVOKED } else { SHUTTING_DOWN });
         }
-        if !client.try_begin(self.config.pending_max) {
+        if !client.try_begin(self.config.pending_max, bytes) {
             drop(desk);
             Counters::count(&self.counters.pending_limit);
             let max = self.config.pending_max;
@@ -125,7 +145,10 @@ impl PiServer {
         }
         let token = desk.next_token();
         submission.token = token;
-        submission.uid = format!("{}-{token:010x}", self.uid_prefix).into();
+        // A read that nobody can name is stored nowhere and is not told to the runner as one to do once.
+        if heading.is_some() || submission.key.is_some() || request.spec.mutating {
+            submission.uid = format!("{}-{token:010x}", self.uid_prefix).into();
+        }
         let anonymous = || Heading::new(&request, &format!("anon:{}:{token}", self.started_at));
         let heading = heading.unwrap_or_else(anonymous);
         let job = Job {
@@ -135,6 +158,7 @@ impl PiServer {
             request: Arc::clone(&request),
             session_id,
             client: Arc::clone(client),
+            bytes,
         };
         let todo = desk.submit(now_ms(), submission, job, heading);
         drop(desk);
@@ -146,7 +170,7 @@ impl PiServer {
         let envelope = &request.envelope;
         Submission {
             token: 0,
-            principal: Arc::clone(client.principal()),
+            principal: Arc::clone(client.identity()),
             spec: request.spec,
             id: envelope.id.clone(),
             key: envelope.idempotency_key.clone(),
@@ -157,17 +181,18 @@ impl PiServer {
             fingerprint: request.fingerprint,
             timeout_ms: self.timeout_ms(request.spec.timeout_ms),
             uid: Arc::clone(&self.no_uid),
+            frees_lane: may_ask_a_person(&request.command),
         }
     }
 
     /// A time limit of the table, as the settings want it.
-    fn timeout_ms(&self, of_table: Option<u64>) -> Option<u64> {
+    pub(super) fn timeout_ms(&self, of_table: Option<u64>) -> Option<u64> {
         let limit =
             if of_table? <= READ_TIMEOUT_MS { self.config.read_timeout } else { self.config.work_timeout };
         Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// A client has read everything: it is told what it missed.
+    /// A client has read nearly everything: it is told what it missed.
     fn drained(&self, hub: &Arc<Hub>, client: &Arc<Client>) {
         if !client.take_behind() {
             return;
@@ -183,3 +208,8 @@ impl PiServer {
 
 /// Time limits of the table up to this are those of reads.
 const READ_TIMEOUT_MS: u64 = 30_000;
+
+/// A command of an extension is answered when its handler returns, and that may wait for a dialog.
+fn may_ask_a_person(command: &Command) -> bool {
+    matches!(command, Command::Prompt(prompt) if prompt.message.starts_with('/'))
+}

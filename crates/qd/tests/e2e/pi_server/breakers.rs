@@ -58,8 +58,10 @@ async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it
     assert_eq!(health["hasOpenCircuit"], false);
 }
 
+/// The original called a slow answer a failure. There is no such threshold here, so two seconds show as much as two
+/// hours would: a turn is counted once, when it has ended, by how it ended.
 #[tokio::test]
-async fn a_long_healthy_turn_is_no_failure() {
+async fn a_turn_is_counted_by_how_it_ended_and_not_by_its_length() {
     let (world, _llm) = pi_world().await;
     let qd = world.up().await;
     let mut client = qd.pi_client().await;
@@ -113,4 +115,38 @@ async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
         qd_testkit::process::with_marker("sleep\u{0}60").is_empty()
     })
     .await;
+}
+
+#[tokio::test]
+async fn bash_commands_of_many_sessions_open_the_breaker_of_all() {
+    let (mut world, _llm) = pi_world().await;
+    world.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
+    world.set("QD_BASH_BREAKER_FAILURES_ALL", "3");
+    let qd = world.up().await;
+    let mut client = qd.pi_client().await;
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(pi_session(&qd, &mut client).await);
+    }
+    let bash =
+        |session: &str, command: &str| json!({"type": "bash", "sessionId": session, "command": command});
+    client.ok(bash(&sessions[0], "true")).await;
+    for session in &sessions[..3] {
+        let response = client.call(bash(session, "sleep 61")).await;
+        assert_eq!(response["timedOut"], true, "{response}");
+    }
+    // Also where nothing has happened yet.
+    for session in &sessions {
+        let error = client.refused(bash(session, "true")).await;
+        assert!(error.starts_with("Bash circuit breaker open globally: "), "{error}");
+    }
+    let metrics = client.ok(json!({"type": "get_metrics"})).await["data"]["bashCircuitBreaker"].clone();
+    assert_eq!(
+        (&metrics["globalState"], &metrics["openSessionCount"], &metrics["totalTimeouts"]),
+        (&json!("open"), &json!(0), &json!(3)),
+        "{metrics}"
+    );
+    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    assert_eq!((&health["hasOpenBashCircuit"], &health["hasOpenCircuit"]), (&json!(true), &json!(false)));
+    assert!(health["issues"].to_string().contains("Bash command circuit breaker is open"), "{health}");
 }

@@ -75,6 +75,15 @@ async fn every_change_of_a_pi_session_works_and_counts() {
     }
     let version = client.ok(on(&session, "get_state")).await["sessionVersion"].as_u64().unwrap();
     assert_eq!(version, start + 13);
+    // From the second question on it goes another way.
+    let forks = client.ok(on(&session, "get_fork_messages")).await["data"]["messages"].clone();
+    let entry = forks.as_array().unwrap().last().expect("two questions").clone();
+    let forked = client.ok(with("fork", json!({"entryId": entry["entryId"]}))).await["data"].clone();
+    assert_eq!((&forked["cancelled"], &forked["text"]), (&json!(false), &entry["text"]), "{forked}");
+    let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
+    let spoken = messages.as_array().unwrap().iter().filter(|message| message["role"] != "system");
+    assert_eq!(spoken.count(), 2, "one question and its answer: {messages}");
+    client.turn(&session, &format!("@@text text=\"another\"\n{long}")).await;
     let compacted =
         client.ok(with("compact", json!({"customInstructions": "briefly"}))).await["data"].clone();
     assert!(compacted["summary"].is_string() && compacted["firstKeptEntryId"].is_string(), "{compacted}");
@@ -83,11 +92,6 @@ async fn every_change_of_a_pi_session_works_and_counts() {
         tree.as_array().unwrap().iter().find(|node| node["role"] == "user").unwrap()["entryId"].clone();
     let moved = client.ok(with("navigate_tree", json!({"targetId": user}))).await["data"].clone();
     assert_eq!(moved["cancelled"], false, "{moved}");
-    let forks = client.ok(on(&session, "get_fork_messages")).await["data"]["messages"].clone();
-    if let Some(entry) = forks.as_array().unwrap().first() {
-        let forked = client.ok(with("fork", json!({"entryId": entry["entryId"]}))).await["data"].clone();
-        assert_eq!((&forked["cancelled"], forked["text"].is_string()), (&json!(false), true), "{forked}");
-    }
     assert_eq!(client.ok(on(&session, "new_session")).await["data"], json!({"cancelled": false}));
     let state = client.ok(on(&session, "get_state")).await["data"].clone();
     assert_eq!(state["messageCount"], 0, "{state}");

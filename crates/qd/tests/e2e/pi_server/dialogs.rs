@@ -120,3 +120,19 @@ async fn a_client_that_comes_later_sees_the_open_dialog() {
     assert_eq!(resolved["requestId"], request["requestId"]);
     client.settled(from, &session).await;
 }
+
+#[tokio::test]
+async fn a_dialog_of_a_slash_command_holds_nobody_up() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = session_with(&qd, &mut client, "dialogs.ts").await;
+    let from = client.count();
+    let asking = client.send(prompt(&session, "/dlg-confirm")).await;
+    let request = client.wait_event("extension_ui_request").await;
+    client.ok(json!({"type": "set_session_name", "sessionId": session, "name": "meanwhile"})).await;
+    client.turn(&session, "@@text text=\"still here\"").await;
+    client.ok(answer(&session, &request, json!({"method": "confirm", "confirmed": true}))).await;
+    assert_eq!(client.response(from, &asking).await["success"], true);
+    client.send(prompt(&session, "/dlg-confirm")).await;
+    client.wait_event("extension_ui_request").await;
+    client.ok(on(&session, "delete_session")).await;
+}

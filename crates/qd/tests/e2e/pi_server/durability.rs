@@ -1,6 +1,6 @@
 //! What survives: outcomes, keys, versions, history.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{demo, demo_session, on, pi, pi_session, prompt};
 
@@ -83,4 +83,42 @@ async fn a_command_cut_off_by_a_kill_is_reported_indeterminate() {
         (&json!(true), &json!(1)),
         "{recovery}"
     );
+}
+
+#[tokio::test]
+async fn a_nameless_create_repeated_after_a_kill_makes_no_second_session() {
+    let (qd, mut client, _llm) = pi().await;
+    let create = |id: &str| json!({"type": "create_session", "cwd": qd.world().work(), "id": id});
+    let (done, cut) = (create("done"), create("cut"));
+    let made = client.ok(done.clone()).await["data"]["sessionId"].clone();
+    // The second one is killed while the agent starts.
+    client.send(cut.clone()).await;
+    client
+        .wait_for("the start", |frame| {
+            frame["type"] == "command_started" && frame["data"]["commandId"] == "cut"
+        })
+        .await;
+    let qd = qd.restart().await;
+    let mut client = qd.pi_client().await;
+    let again = client.ok(done).await;
+    assert_eq!((&again["data"]["sessionId"], &again["replayed"]), (&made, &json!(true)), "{again}");
+    // Whether the runner can say how the second one ended or not, it is not done again.
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let from = client.count();
+        client.send(cut.clone()).await;
+        let mut answer = client.response(from, &json!("cut")).await;
+        assert!(answer["success"] == true || answer["indeterminate"] == true, "{answer}");
+        answer.as_object_mut().unwrap().remove("replayed");
+        answers.push(answer);
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+    let list = client.ok(json!({"type": "list_sessions"})).await["data"]["sessions"].clone();
+    let mut others: Vec<&Value> = list.as_array().unwrap().iter().map(|info| &info["sessionId"]).collect();
+    assert!(others.contains(&&made), "{list}");
+    others.retain(|session_id| **session_id != made);
+    match answers[0]["success"] == true {
+        true => assert_eq!(others, [&answers[0]["data"]["sessionId"]]),
+        false => assert!(others.len() <= 1, "{list}"),
+    }
 }

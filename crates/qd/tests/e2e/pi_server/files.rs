@@ -38,6 +38,7 @@ async fn session_files_are_loaded_from_session_directories_only() {
         ("~/x.jsonl".to_owned(), dangerous),
         (format!("{file}\u{0}"), dangerous),
         ("relative.jsonl".to_owned(), "sessionPath must be an absolute path"),
+        ("abc".to_owned(), "sessionPath must be an absolute path"),
         (display(&outside), allowed),
         (display(&link), existing),
         (display(&directory_link.join("outside.jsonl")), allowed),

@@ -3,7 +3,15 @@
 use qd_testkit::pi_server::PiClient;
 use serde_json::{Value, json};
 
-use super::{demo, demo_session, on};
+use super::{Stage, on, with_each_agent};
+
+with_each_agent!(
+    a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response,
+    a_duplicate_create_leaves_the_live_session_alone,
+    the_same_id_of_two_principals_does_not_collide,
+    the_order_of_keys_does_not_change_a_command,
+    a_key_replays_under_another_id_and_without_one,
+);
 
 fn broadcasts(client: &PiClient, kind: &str, session: &str) -> usize {
     client
@@ -17,11 +25,10 @@ fn responses(client: &PiClient, id: &str) -> usize {
     client.frames().iter().filter(|frame| frame["type"] == "response" && frame["id"] == id).count()
 }
 
-#[tokio::test]
-async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response() {
-    let (qd, mut client) = demo().await;
-    let mut watcher = qd.pi_client().await;
-    let create = json!({"type": "create_session", "sessionId": "r", "harness": "demo", "id": "c1"});
+async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response(stage: Stage) {
+    let mut watcher = stage.qd.pi_client().await;
+    let create = stage.create(json!({"sessionId": "r", "id": "c1"}));
+    let mut client = stage.client;
     let switch = json!({"type": "switch_session", "sessionId": "r", "id": "s1"});
     let delete = json!({"type": "delete_session", "sessionId": "r", "id": "d1"});
     for command in [&create, &switch, &delete] {
@@ -54,14 +61,13 @@ async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_respons
     assert_eq!(list["data"]["sessions"], json!([]));
 }
 
-#[tokio::test]
-async fn a_duplicate_create_leaves_the_live_session_alone() {
-    let (qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+async fn a_duplicate_create_leaves_the_live_session_alone(mut stage: Stage) {
+    let session = stage.session().await;
+    let mut other = stage.qd.pi_client().await;
+    let again = stage.create(json!({"sessionId": session}));
+    let mut client = stage.client;
     client.ok(json!({"type": "set_session_name", "sessionId": session, "name": "alive"})).await;
-    let mut other = qd.pi_client().await;
-    let error =
-        other.refused(json!({"type": "create_session", "sessionId": session, "harness": "demo"})).await;
+    let error = other.refused(again).await;
     assert_eq!(error, format!("Session {session} already exists"));
     assert_eq!(client.ok(on(&session, "get_state")).await["data"]["sessionName"], "alive");
     let events = client.turn(&session, "hello").await;
@@ -70,16 +76,16 @@ async fn a_duplicate_create_leaves_the_live_session_alone() {
     assert_eq!(list["data"]["sessions"].as_array().unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn the_same_id_of_two_principals_does_not_collide() {
-    let (qd, mut owner) = demo().await;
-    let added = qd.cli(&["token", "add", "robot", "--json"]).await;
+async fn the_same_id_of_two_principals_does_not_collide(stage: Stage) {
+    let added = stage.qd.cli(&["token", "add", "robot", "--json"]).await;
     assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
     let added: Value = serde_json::from_slice(&added.stdout).unwrap();
-    let mut robot = qd.pi_client_as(added["token"].as_str().unwrap()).await;
-    let create = |name: &str| json!({"type": "create_session", "sessionId": name, "harness": "demo", "id": "1", "idempotencyKey": "k"});
-    let first = owner.ok(create("of-owner")).await;
-    let second = robot.ok(create("of-robot")).await;
+    let mut robot = stage.qd.pi_client_as(added["token"].as_str().unwrap()).await;
+    let create = |name: &str| stage.create(json!({"sessionId": name, "id": "1", "idempotencyKey": "k"}));
+    let (of_owner, of_robot) = (create("of-owner"), create("of-robot"));
+    let mut owner = stage.client;
+    let first = owner.ok(of_owner).await;
+    let second = robot.ok(of_robot).await;
     assert_eq!(first["data"]["sessionId"], "of-owner");
     assert_eq!(second["data"]["sessionId"], "of-robot");
     assert!(second.get("replayed").is_none(), "{second}");
@@ -96,10 +102,9 @@ async fn the_same_id_of_two_principals_does_not_collide() {
     assert!(foreign.iter().all(|frame| frame["data"].get("idempotencyKey").is_none()), "{foreign:?}");
 }
 
-#[tokio::test]
-async fn the_order_of_keys_does_not_change_a_command() {
-    let (_qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+async fn the_order_of_keys_does_not_change_a_command(mut stage: Stage) {
+    let session = stage.session().await;
+    let mut client = stage.client;
     let one = format!(
         "{{\"type\":\"set_session_name\",\"id\":\"k\",\"sessionId\":\"{session}\",\"name\":\"n\",\"extra\":{{\"a\":1,\"b\":2}}}}"
     );
@@ -123,10 +128,9 @@ async fn the_order_of_keys_does_not_change_a_command() {
     );
 }
 
-#[tokio::test]
-async fn a_key_replays_under_another_id_and_without_one() {
-    let (_qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+async fn a_key_replays_under_another_id_and_without_one(mut stage: Stage) {
+    let session = stage.session().await;
+    let mut client = stage.client;
     let name = json!({"type": "set_session_name", "sessionId": session, "name": "n", "idempotencyKey": "k"});
     let first = client.ok(name.clone()).await;
     let second = client.ok(name.clone()).await;

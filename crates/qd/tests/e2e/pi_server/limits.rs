@@ -1,9 +1,10 @@
 //! Bounds: what happens at each is written down, and happens.
 
 use qd_testkit::pi_server::PiClient;
+use qd_testkit::process::eventually;
 use serde_json::{Value, json};
 
-use super::{demo_session, on};
+use super::{demo_session, on, pi_session, pi_world};
 
 async fn demo_with(settings: &[(&str, &str)]) -> (qd_testkit::qd::Qd, PiClient) {
     let mut world = crate::world();
@@ -75,28 +76,35 @@ async fn big_and_broken_frames_are_answered_and_the_connection_stays() {
 
 #[tokio::test]
 async fn too_many_unanswered_commands_and_connections_are_refused() {
-    let (qd, mut client) = demo_with(&[
-        ("QD_PI_PENDING_MAX", "2"),
-        ("QD_PI_CONNECTIONS_MAX", "2"),
-        ("QD_PI_RATE_PER_MINUTE", "0"),
-    ])
-    .await;
-    let session = demo_session(&mut client).await;
+    let (mut world, _llm) = pi_world().await;
+    world.set("QD_PI_PENDING_MAX", "2");
+    world.set("QD_PI_CONNECTIONS_MAX", "2");
+    let qd = world.up().await;
+    let mut client = qd.pi_client().await;
+    let session = pi_session(&qd, &mut client).await;
     let from = client.count();
-    // Dependents of a command that never ends wait, and count as unanswered.
-    client.send(json!({"type": "create_session", "sessionId": "x", "harness": "demo", "id": "x"})).await;
-    for number in 0..40 {
-        client.send(json!({"type": "set_session_name", "sessionId": session, "name": "n", "id": format!("p{number}")})).await;
-    }
-    let is_refusal =
-        |frame: &Value| frame["error"] == "Too many pending commands for this connection (max 2)";
-    client.since(from, "a refusal", is_refusal).await;
-    let _second = qd.pi_client().await;
+    // One that works until it is told to stop and one that waits for it: both are unanswered as long as we like.
+    let command = "touch begun && sleep 600";
+    client.send(json!({"type": "bash", "sessionId": session, "command": command, "id": "slow"})).await;
+    client.send(json!({"type": "list_sessions", "id": "waits", "dependsOn": ["slow"]})).await;
+    let begun = qd.world().work().join("begun");
+    eventually("the shell has begun", || begun.exists()).await;
+    let id = client.send(on(&session, "get_state")).await;
+    let refused = client.response(from, &id).await;
+    assert_eq!(refused["error"], "Too many pending commands for this connection (max 2)");
+    assert_eq!(client.said_of(&id), ["response"], "it was not admitted");
+    let mut second = qd.pi_client().await;
     let url = qd.pi_server_url().unwrap().to_owned();
     let bearer = format!("Bearer {}", qd.token());
     let mut third = PiClient::open(&url, &[("authorization", &bearer)]).await.unwrap();
     assert_eq!(third.next().await, None);
     assert_eq!(third.closed, Some((1013, "Connection limit reached (2 connections)".to_owned())));
+    // The bound is the connection's: another one has room, and what is answered makes room again.
+    second.ok(on(&session, "abort_bash")).await;
+    for id in ["slow", "waits"] {
+        client.response(from, &json!(id)).await;
+    }
+    client.ok(on(&session, "get_state")).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! What must act on a running turn, and does.
+#![allow(clippy::disallowed_methods, reason = "a promise about time is tested")]
 
 use std::time::{Duration, Instant};
 
@@ -114,4 +115,76 @@ async fn prompts_sent_at_once_run_one_after_the_other() {
     let places: Vec<usize> =
         (1..=3).map(|number| messages.rfind(&format!("answer {number}")).unwrap()).collect();
     assert!(places.is_sorted(), "{places:?}");
+}
+
+#[tokio::test]
+async fn an_abort_sent_right_after_its_prompt_aborts_it() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    // The turn may be anywhere between the wire and the model when the abort comes; several tries meet several places.
+    for number in 0..5 {
+        let from = client.count();
+        let mut command = prompt(&session, "@@endless delay_ms=5");
+        command["id"] = json!(format!("p{number}"));
+        client.send(command).await;
+        let abort = json!({"type": "abort", "sessionId": session, "id": format!("a{number}")});
+        client.send(abort).await;
+        for id in [format!("p{number}"), format!("a{number}")] {
+            let response = client.response(from, &json!(id)).await;
+            assert_eq!(response["success"], true, "{response}");
+        }
+        client.settled(from, &session).await;
+        let state = client.ok(on(&session, "get_state")).await;
+        assert_eq!(state["data"]["isStreaming"], false, "try {number}");
+    }
+}
+
+#[tokio::test]
+async fn follow_ups_sent_at_once_are_queued_in_their_order() {
+    let (qd, mut client, llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.ok(prompt(&session, "@@hold name=many")).await;
+    client.wait_event("message_update").await;
+    let from = client.count();
+    let messages: Vec<String> = (0..20).map(|number| format!("number {number}")).collect();
+    for (number, message) in messages.iter().enumerate() {
+        let id = format!("f{number}");
+        client.send(json!({"type": "follow_up", "sessionId": session, "message": message, "id": id})).await;
+    }
+    let is_full =
+        |frame: &Value| frame["event"]["followUp"].as_array().is_some_and(|queue| queue.len() == 20);
+    let (_, full) = client.since(from, "all of them in the queue", is_full).await;
+    assert_eq!(full["event"]["followUp"], json!(messages));
+    for number in 0..20 {
+        assert_eq!(client.response(from, &json!(format!("f{number}"))).await["success"], true);
+    }
+    llm.release("many");
+    client.settled(from, &session).await;
+    let heard = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
+    let heard: Vec<&str> = heard
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .filter_map(|message| message["content"].as_str().or(message["content"][0]["text"].as_str()))
+        .collect();
+    assert_eq!(heard[1..], messages);
+}
+
+#[tokio::test]
+async fn a_new_conversation_waits_for_the_end_of_the_turn() {
+    let (qd, mut client, llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    let from = client.count();
+    client.ok(prompt(&session, "@@hold name=whole")).await;
+    client.wait_event("message_update").await;
+    let id = client.send(on(&session, "new_session")).await;
+    let state = client.ok(on(&session, "get_state")).await;
+    assert_eq!(state["data"]["isStreaming"], true);
+    assert!(!client.said_of(&id).contains(&"response".to_owned()));
+    llm.release("whole");
+    let ends = client.settled(from, &session).await;
+    let is_whole = |event: &Value| event["message"]["stopReason"] == "stop";
+    assert!(ends.iter().any(is_whole), "the turn was cut off");
+    assert_eq!(client.response(from, &id).await["success"], true);
 }

@@ -134,3 +134,23 @@ async fn sessions_are_there_after_a_restart() {
     client.ok(on(&session, "switch_session")).await;
     client.turn(&session, "hello again").await;
 }
+
+#[tokio::test]
+async fn a_create_that_fails_leaves_the_deleted_session_of_that_name_as_it_was() {
+    let (qd, mut client, _llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    client.turn(&session, "@@text text=\"still here\"").await;
+    client.ok(on(&session, "delete_session")).await;
+    let create =
+        |cwd: &str| json!({"type": "create_session", "sessionId": session, "cwd": cwd, "harness": "pi"});
+    let error = client.refused(create("/no/such/directory")).await;
+    assert_eq!(error, "CWD must point to an existing directory");
+    let mut mux = qd.connect().await;
+    let messages = mux.messages(&session).await;
+    assert!(json!(messages).to_string().contains("still here"), "{messages:?}");
+    // One that works takes its place.
+    let work = qd.world().work().display().to_string();
+    client.ok(create(&work)).await;
+    let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
+    assert!(!messages.to_string().contains("still here"), "{messages}");
+}

@@ -1,9 +1,15 @@
 //! What our extension inside pi has told the driver.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use qd_core::agent::{AgentRequest, Answer};
 use qd_core::harness::pi::{BridgeWord, PiNavigated, PiTool};
+
+/// Dialogs remembered as the extension's own; more than may be open at once.
+const ASKED_MAX: usize = 1024;
 
 /// Kept for whoever asks; the words themselves go to no session.
 #[derive(Default)]
@@ -11,11 +17,15 @@ pub(super) struct Bridge {
     tools: Mutex<Option<Vec<PiTool>>>,
     /// Navigations under way, and what became of them.
     navigations: Mutex<BTreeMap<String, Option<Result<PiNavigated, String>>>>,
+    /// Dialogs whose answer the extension waits for, oldest first.
+    asked: Mutex<VecDeque<String>>,
+    /// pi has moved in its session tree since somebody looked.
+    has_moved: AtomicBool,
 }
 
 impl Bridge {
-    /// Takes a word of the extension.
-    pub(super) fn hear(&self, word: BridgeWord) {
+    /// Takes a word of the extension. Returns what it must be told at once, if anything.
+    pub(super) fn hear(&self, word: BridgeWord) -> Option<AgentRequest> {
         match word {
             BridgeWord::Tools(tools) => *lock(&self.tools) = Some(tools),
             BridgeWord::Navigated { id, result } => {
@@ -24,7 +34,41 @@ impl Bridge {
                     *place = Some(result);
                 }
             }
+            BridgeWord::Moved => self.has_moved.store(true, Ordering::Relaxed),
+            BridgeWord::Asks { request_id } => {
+                let mut asked = lock(&self.asked);
+                if asked.len() >= ASKED_MAX {
+                    asked.pop_front();
+                }
+                asked.push_back(request_id);
+            }
+            BridgeWord::UnreadableInterview { request_id } => {
+                return Some(AgentRequest::Answer { request_id, answer: Answer::Cancelled });
+            }
+            BridgeWord::Unreadable { key } => tracing::debug!(key, "a word of the bridge cannot be read"),
         }
+        None
+    }
+
+    /// What pi may be told. Only a dialog that the extension waits for understands that nobody answered in time; to
+    /// any other that would be an answer, so it is cancelled.
+    pub(super) fn translate<'a>(&self, request: &'a AgentRequest) -> Cow<'a, AgentRequest> {
+        let AgentRequest::Answer { request_id, answer } = request else { return Cow::Borrowed(request) };
+        let mut asked = lock(&self.asked);
+        let place = asked.iter().position(|known| known == request_id);
+        let is_asked = place.and_then(|place| asked.remove(place)).is_some();
+        match answer {
+            Answer::TimedOut if !is_asked => {
+                let request_id = request_id.clone();
+                Cow::Owned(AgentRequest::Answer { request_id, answer: Answer::Cancelled })
+            }
+            _ => Cow::Borrowed(request),
+        }
+    }
+
+    /// Whether pi has moved in its session tree since this was asked last.
+    pub(super) fn take_moved(&self) -> bool {
+        self.has_moved.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the extension runs: it tells the tools as soon as it does.
@@ -64,4 +108,33 @@ impl Drop for Expected<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_dialog_the_extension_waits_for_hears_that_nobody_answered() {
+        let bridge = Bridge::default();
+        bridge.hear(BridgeWord::Tools(Vec::new()));
+        let over = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::TimedOut };
+        let cancelled = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::Cancelled };
+        assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "that it is loaded is not enough");
+        bridge.hear(BridgeWord::Asks { request_id: "a".into() });
+        assert_eq!(*bridge.translate(&over("b")), cancelled("b"));
+        assert_eq!(*bridge.translate(&over("a")), over("a"));
+        assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "it is answered once");
+        let form = BridgeWord::UnreadableInterview { request_id: "c".into() };
+        assert_eq!(bridge.hear(form), Some(cancelled("c")));
+    }
+
+    #[test]
+    fn a_move_is_told_once() {
+        let bridge = Bridge::default();
+        assert!(!bridge.take_moved());
+        bridge.hear(BridgeWord::Moved);
+        assert!(bridge.take_moved());
+        assert!(!bridge.take_moved());
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::agent::{AgentRequest, Answer, NativeMessage};
+use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, AgentUp};
 use serde_json::Value;
@@ -70,6 +70,11 @@ impl PiHandle {
     /// What our extension has told.
     pub(super) fn bridge(&self) -> &Bridge {
         &self.bridge
+    }
+
+    /// Whether pi has moved in its session tree since this was asked last.
+    pub(in crate::driver) fn take_moved(&self) -> bool {
+        self.bridge.take_moved()
     }
 
     pub(super) fn told(&self) -> &Told {
@@ -154,14 +159,7 @@ impl PiHandle {
 
     /// Sends something pi does not answer. It never waits: a pi that does not read must not stop its session.
     pub fn tell(&self, request: &AgentRequest) -> Result<(), String> {
-        let line = match request {
-            // Only our extension can make an error of it.
-            AgentRequest::Answer { request_id, answer: Answer::TimedOut } if !self.bridge.is_loaded() => {
-                let request_id = request_id.clone();
-                pi::encode("", &AgentRequest::Answer { request_id, answer: Answer::Cancelled })
-            }
-            request => pi::encode("", request),
-        };
+        let line = pi::encode("", &self.bridge.translate(request));
         self.stdin.try_send(Bytes::from(line)).map_err(|error| error.to_string())
     }
 
@@ -199,11 +197,17 @@ impl PiHandle {
     }
 
     pub async fn facts(&self) -> Result<AgentFacts, AgentFailure> {
-        let facts = facts_of(&self.request(AgentRequest::GetState).await?);
+        self.facts_and_waiting().await.map(|(facts, _)| facts)
+    }
+
+    /// The facts, and how many inputs are in pi's queue.
+    pub(super) async fn facts_and_waiting(&self) -> Result<(AgentFacts, u64), AgentFailure> {
+        let state = self.request(AgentRequest::GetState).await?;
+        let facts = facts_of(&state);
         if let Err(error) = self.claim_current(facts.native_session_file.as_deref()) {
             tracing::warn!(error, "a session file could not be claimed");
         }
-        Ok(facts)
+        Ok((facts, pi::state(&state).waiting))
     }
 }
 

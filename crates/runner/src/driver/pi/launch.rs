@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use qd_core::ids::plain_session_name;
+use qd_core::ids::{further_session_name, plain_session_name};
 
 use super::files::Claim;
 use super::handle::Place;
@@ -163,6 +163,7 @@ fn conversation(
 }
 
 /// Our id for pi to use. A deleted session leaves its file behind, and pi would go on with that one under the same id.
+/// No other session ever gets one of these names, so those that have no file yet need not be known.
 fn free_id(session_id: &str, sessions: &Path) -> Result<String, String> {
     let name = plain_session_name(session_id);
     let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
@@ -170,13 +171,13 @@ fn free_id(session_id: &str, sessions: &Path) -> Result<String, String> {
         .flatten()
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
-            let (_, id) = file.strip_suffix(".jsonl")?.split_once('_')?;
-            id.starts_with(&*name).then(|| id.to_owned())
+            let id = id_of_file(&file)?;
+            id.ends_with(&*name).then(|| id.to_owned())
         })
         .collect();
     let is_free = |id: &String| !taken.contains(id);
-    let mut names =
-        std::iter::once(name.clone().into_owned()).chain((2_u64..).map(|number| format!("{name}-{number}")));
+    let further = (2_u64..).map(|number| further_session_name(&name, number));
+    let mut names = std::iter::once(name.clone().into_owned()).chain(further);
     names.find(is_free).ok_or_else(|| format!("There is no free name for '{session_id}'"))
 }
 
@@ -186,14 +187,18 @@ pub(super) fn find_session(named: &str, user_dir: &Path, sessions: &Path) -> Res
     if is_path || named.ends_with(".jsonl") || named.ends_with(".json") {
         return stored::check_below(user_dir, named);
     }
-    let suffix = format!("_{named}.jsonl");
     let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
     for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().ends_with(&suffix) {
+        if entry.file_name().to_str().and_then(id_of_file) == Some(named) {
             return stored::check_below(user_dir, &entry.path().to_string_lossy());
         }
     }
     Err(format!("There is no pi session '{named}' in {}", sessions.display()))
+}
+
+/// pi's own id of the conversation in a file of this name: all after the time in front.
+fn id_of_file(name: &str) -> Option<&str> {
+    name.strip_suffix(".jsonl")?.split_once('_').map(|(_, id)| id)
 }
 
 /// Model and thinking level as the client wished.
@@ -247,4 +252,47 @@ fn write_bridge(data_dir: &Path) -> io::Result<PathBuf> {
         fs::rename(&fresh, &path)?;
     }
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_found_by_its_whole_id_or_its_whole_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = folder.path().join("sessions").join("here");
+        fs::create_dir_all(&sessions).unwrap();
+        let write = |name: &str| {
+            let header =
+                r#"{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}"#;
+            fs::write(sessions.join(name), format!("{header}\n")).unwrap();
+        };
+        write("2026-01-01T00-00-00-000Z_my_chat.jsonl");
+        let find = |named: &str| {
+            let found = find_session(named, folder.path(), &sessions);
+            found.map(|file| file.path().file_name().unwrap().to_str().unwrap().to_owned())
+        };
+        assert!(find("chat").unwrap_err().contains("There is no pi session 'chat'"));
+        assert_eq!(find("my_chat").unwrap(), "2026-01-01T00-00-00-000Z_my_chat.jsonl");
+        write("2026-01-02T00-00-00-000Z_chat.jsonl");
+        assert_eq!(find("chat").unwrap(), "2026-01-02T00-00-00-000Z_chat.jsonl");
+        // This is how the pi-server face writes a word where only a path may be.
+        assert_eq!(find("./chat").unwrap_err(), "sessionPath must be an absolute path");
+    }
+
+    #[test]
+    fn a_name_that_is_used_again_is_one_no_other_session_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = folder.path();
+        assert_eq!(free_id("s", sessions).unwrap(), "s");
+        for name in ["s", "other"] {
+            fs::write(sessions.join(format!("2026_{name}.jsonl")), "").unwrap();
+        }
+        // Session "s-2" may run, or wait to be used again, without a file.
+        let again = free_id("s", sessions).unwrap();
+        assert_eq!((again.as_str(), free_id(&again, sessions).unwrap() == again), ("qd-id-2-s", false));
+        fs::write(sessions.join(format!("2026_{again}.jsonl")), "").unwrap();
+        assert_eq!(free_id("s", sessions).unwrap(), "qd-id-3-s");
+    }
 }

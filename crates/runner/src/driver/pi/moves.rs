@@ -2,6 +2,7 @@
 
 use qd_core::agent::AgentRequest;
 use qd_core::harness::pi;
+use qd_core::session::{AgentFacts, QueueFate};
 use qd_wire::Command;
 use qd_wire::command::NavigateTreeParams;
 use serde_json::{Value, json};
@@ -25,14 +26,53 @@ pub(super) async fn move_to(
             moved(handle, reply, data, native).await
         }
         Command::SessionNew(params) => {
+            let before = handle.facts().await?;
             let request = AgentRequest::NewSession { parent_session: params.parent_session.clone() };
             let reply = handle.request(request).await?;
             let data = json!({ "cancelled": pi::is_cancelled(&reply) });
-            moved(handle, reply, data, native).await
+            let warnings =
+                if pi::is_cancelled(&reply) { Vec::new() } else { set_again(handle, &before).await };
+            let mut executed = moved(handle, reply, data, native).await?;
+            executed.effects.extend(warnings.into_iter().map(Effect::Warning));
+            Ok(executed)
         }
         Command::SessionSwitch(params) => switch(handle, &params.session_path, native).await,
         other => Err(unsupported(other)),
     }
+}
+
+/// pi begins a new conversation with its defaults; the session goes on with the model and the thinking level it had.
+/// The conversation is there in any case, so what cannot be set is only told.
+async fn set_again(handle: &PiHandle, before: &AgentFacts) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |what: &str, failure: &AgentFailure| {
+        warnings
+            .push(format!("The new conversation does not have {what} of the one before: {}", failure.error));
+    };
+    let mut now = match handle.facts().await {
+        Ok(now) => now,
+        Err(failure) => {
+            warn("the model", &failure);
+            return warnings;
+        }
+    };
+    if let Some(model) = before.model.as_ref().filter(|model| now.model.as_ref() != Some(model)) {
+        let (provider, model_id) = (model.provider.clone(), model.model_id.clone());
+        let set = handle.request(AgentRequest::SetModel { provider, model_id }).await;
+        // The levels there are depend on the model.
+        match (set, handle.facts().await) {
+            (Ok(_), Ok(changed)) => now = changed,
+            (Err(failure), _) | (_, Err(failure)) => warn("the model", &failure),
+        }
+    }
+    let level = before.thinking_level.as_ref();
+    if let Some(level) = level.filter(|level| now.thinking_level.as_ref() != Some(level)) {
+        let request = AgentRequest::SetThinkingLevel { level: level.clone() };
+        if let Err(failure) = handle.request(request).await {
+            warn("the thinking level", &failure);
+        }
+    }
+    warnings
 }
 
 async fn switch(handle: &PiHandle, named: &str, native: bool) -> Result<Executed, AgentFailure> {
@@ -55,7 +95,7 @@ async fn moved(
     mut data: Value,
     native: bool,
 ) -> Result<Executed, AgentFailure> {
-    let effects = if pi::is_cancelled(&reply) { Vec::new() } else { where_now(handle).await? };
+    let effects = if pi::is_cancelled(&reply) { Vec::new() } else { where_now(handle, None).await? };
     if let Some(Effect::Conversation { native_session_id, native_session_file, .. }) = effects.first() {
         if let Some(data) = data.as_object_mut() {
             data.insert("native_session_id".to_owned(), native_session_id.clone().into());
@@ -89,7 +129,14 @@ pub(super) async fn navigate(
         Some(Err(error)) => return Err(AgentFailure::replied(error)),
         None => return Err(AgentFailure::replied("pi did not say what became of the navigation")),
     };
-    let effects = if navigated.cancelled { Vec::new() } else { where_now(handle).await? };
+    // It was us.
+    handle.take_moved();
+    let effects = if navigated.cancelled {
+        Vec::new()
+    } else {
+        let queue = clear_queue(handle).await;
+        where_now(handle, Some(queue)).await?
+    };
     let mut data = json!({ "cancelled": navigated.cancelled });
     if let Some(aborted) = navigated.aborted {
         data["aborted"] = aborted.into();
@@ -100,14 +147,31 @@ pub(super) async fn navigate(
     Ok(Executed { data: Some(data), effects, disposition: None })
 }
 
-/// The conversation pi is in, whole.
-pub(in crate::driver) async fn where_now(handle: &PiHandle) -> Result<Vec<Effect>, AgentFailure> {
-    let facts = handle.facts().await?;
+/// pi keeps its queue when it moves within its tree; what is in it was meant for where it was.
+async fn clear_queue(handle: &PiHandle) -> QueueFate {
+    match handle.request(AgentRequest::ClearQueue).await {
+        Ok(reply) => QueueFate::Cleared(pi::cleared_texts(&reply)),
+        Err(failure) => {
+            // The oldest versions cannot.
+            tracing::debug!(error = failure.error, "pi keeps its queue");
+            QueueFate::Kept
+        }
+    }
+}
+
+/// The conversation pi is in, whole. With another conversation pi begins another queue; what became of it in the same
+/// one must be said.
+pub(in crate::driver) async fn where_now(
+    handle: &PiHandle,
+    queue: Option<QueueFate>,
+) -> Result<Vec<Effect>, AgentFailure> {
+    let (facts, waiting) = handle.facts_and_waiting().await?;
     let messages = handle.conversation().await?;
     let conversation = Effect::Conversation {
         native_session_id: facts.native_session_id.clone().unwrap_or_default(),
         native_session_file: facts.native_session_file.clone(),
         messages,
+        queue: queue.unwrap_or(QueueFate::LeftBehind { waiting }),
     };
     Ok(vec![conversation, Effect::Facts(facts)])
 }

@@ -281,7 +281,7 @@ fn request(submission: &Submission, seed: u64) -> Request {
     let command = match &submission.kind {
         Kind::Create { .. } => {
             let config = SessionConfig { harness: "demo".to_owned(), ..SessionConfig::default() };
-            Command::SessionCreate(SessionCreateParams { config })
+            Command::SessionCreate(SessionCreateParams { config, check_only: None })
         }
         Kind::Say { cmd: "prompt", script } => {
             // The same submission must say the same each time, so the choice hangs on its key.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::identities::Record;
+use super::kept::Record;
 use super::lanes::{Place, is_birth};
 use super::{Admission, Outcome, Submission, Token, words};
 
@@ -38,6 +38,17 @@ pub(super) enum WaitState {
     Failed(Arc<str>),
 }
 
+/// What becomes of a command that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its outcome is stored and replayed.
+    Kept,
+    /// Whoever repeats it takes it up again.
+    InDoubt,
+    /// As if it had never been sent.
+    Forgotten,
+}
+
 /// The same command sent again while it is in flight.
 #[derive(Debug)]
 pub(super) struct Joined {
@@ -55,6 +66,7 @@ pub(super) struct Command {
     pub(super) place: Place,
     pub(super) phase: Phase,
     pub(super) started: bool,
+    pub(super) accepted_at: i64,
     /// Whether it has a lane for itself.
     pub(super) holds_lane: bool,
     /// Whether its dependencies are known to be met or waited for.
@@ -72,21 +84,33 @@ pub(super) struct Command {
 }
 
 impl Command {
-    pub(super) fn new(submission: Submission, deadline: Option<i64>) -> Self {
+    pub(super) fn new(
+        now: i64,
+        submission: Submission,
+        deadline: Option<i64>,
+        taken_up: Option<Box<Record>>,
+    ) -> Self {
         let key = scoped_key(&submission);
-        let place = Place::new(submission.spec, submission.session_id.as_deref());
+        let is_identified = submission.id.is_some() || submission.key.is_some();
+        let is_written_first = is_identified && submission.spec.is_journaled() && taken_up.is_none();
+        // One that is taken up goes on where it was: a session minted for the repeat is not its own.
+        let session = taken_up.as_ref().and_then(|record| record.session_id.as_deref());
+        let session = session.or(submission.session_id.as_deref());
+        let place = Place::new(submission.spec, session, is_written_first);
         Command {
             submission,
             key,
             place,
             phase: Phase::Queued,
             started: false,
+            accepted_at: now,
             holds_lane: false,
-            evaluated: false,
+            // The row of one that is taken up was stored when its dependencies had been met.
+            evaluated: taken_up.is_some(),
             waits: Vec::new(),
             deadline,
             wait_deadline: None,
-            taken_up: None,
+            taken_up,
             id_is_alias: false,
             joined: Vec::new(),
             dependents: BTreeSet::new(),
@@ -100,7 +124,29 @@ impl Command {
 
     /// Whether its row and outcome must be on disk before anybody hears of them.
     pub(super) fn is_durable(&self) -> bool {
-        self.is_identified() && self.submission.spec.mutating
+        self.is_identified() && self.submission.spec.is_journaled()
+    }
+
+    /// Whether its row is written when its turn comes, before it is done.
+    pub(super) fn is_written_first(&self) -> bool {
+        self.is_durable() && self.taken_up.is_none()
+    }
+
+    /// What becomes of it with this outcome.
+    pub(super) fn fate(&self, outcome: &Outcome) -> Fate {
+        let is_executing = matches!(self.phase, Phase::Executing);
+        if !self.is_identified() {
+            Fate::Forgotten
+        } else if self.taken_up.is_some() && !(is_executing && outcome.settled) {
+            // What it did before it was cut off is as little known as before.
+            Fate::InDoubt
+        } else if outcome.settled {
+            Fate::Kept
+        } else if self.is_durable() && is_executing {
+            Fate::InDoubt
+        } else {
+            Fate::Forgotten
+        }
     }
 
     pub(super) fn is_birth(&self) -> bool {

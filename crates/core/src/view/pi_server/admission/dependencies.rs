@@ -94,7 +94,7 @@ impl Admission {
         let (Some(command), Some(other)) = (self.commands.get(&token), self.commands.get(&on)) else {
             return false;
         };
-        on == token || (on > token && command.place.is_lane() && command.place == other.place)
+        on == token || (on > token && command.place.shares_lane(&other.place))
     }
 
     /// Whether `on` waits, itself or by others, for `token`.

@@ -1,9 +1,11 @@
 //! From the turn of a command to its announcement (sections 7, 9 and 11).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::command::{Command, Joined, Phase};
-use super::identities::Record;
+use super::command::{Command, Fate, Joined, Phase};
+use super::identities::Holder;
+use super::kept::Record;
 use super::timers::{Timer, after};
 use super::{Admission, Effect, Outcome, Token, words};
 
@@ -30,7 +32,7 @@ impl Admission {
         if !matches!(command.phase, Phase::Queued) || !self.lanes.take_turn(&command.place, token) {
             return;
         }
-        command.holds_lane = command.place.is_lane();
+        command.holds_lane = command.place.is_held();
         if !command.started {
             command.started = true;
             effects.push(Effect::Started(token));
@@ -53,8 +55,12 @@ impl Admission {
             }
         }
         let Some(command) = self.commands.get_mut(&token) else { return };
-        if command.is_durable() && command.taken_up.is_none() {
+        if command.taken_up.as_ref().is_some_and(|record| record.is_too_old(now)) {
+            let outcome = words::too_old(command.submission.spec.name);
+            self.conclude(now, token, outcome, effects);
+        } else if command.is_written_first() {
             command.phase = Phase::Journaling;
+            self.lanes.begin_row(&command.place, token);
             effects.push(Effect::Journal(token));
         } else {
             self.execute(token, effects);
@@ -81,7 +87,9 @@ impl Admission {
     }
 
     pub(super) fn begin_execution(&mut self, token: Token, effects: &mut Vec<Effect>) {
-        if self.commands.get(&token).is_some_and(|command| matches!(command.phase, Phase::Journaling)) {
+        let Some(command) = self.commands.get(&token) else { return };
+        if let Phase::Journaling = command.phase {
+            self.lanes.end_row(&command.place, token, &mut self.ready);
             self.execute(token, effects);
         }
     }
@@ -90,7 +98,11 @@ impl Admission {
         let Some(command) = self.commands.get_mut(&token) else { return };
         command.phase = Phase::Executing;
         self.counters.executed += 1;
-        effects.push(Effect::Execute { token, uid: command.uid().clone() });
+        let session_id = command.taken_up.as_ref().and_then(|record| record.session_id.clone());
+        effects.push(Effect::Execute { token, uid: command.uid().clone(), session_id });
+        if command.submission.frees_lane && std::mem::take(&mut command.holds_lane) {
+            self.lanes.leave(&command.place, token, &mut self.ready);
+        }
     }
 
     /// A time is over: the command fails, whatever it was doing.
@@ -115,37 +127,65 @@ impl Admission {
         self.conclude(now, token, outcome, effects);
     }
 
-    /// Decides the outcome, once. It is announced when it is stored; a lane is held until then, but one that was
-    /// not at its turn is in nobody's way any more.
+    /// The commands of a principal, in the order in which they came.
+    pub(super) fn tokens_of(&self, principal: &str) -> BTreeSet<Token> {
+        let own = self.commands.iter().filter(|(_, command)| *command.submission.principal == *principal);
+        own.map(|(token, _)| *token).collect()
+    }
+
+    /// Refuses a command that has not begun, as if it had never been sent.
+    pub(super) fn abandon(&mut self, now: i64, token: Token, error: &str, effects: &mut Vec<Effect>) {
+        let Some(command) = self.commands.get(&token) else { return };
+        let fate = if command.taken_up.is_some() { Fate::InDoubt } else { Fate::Forgotten };
+        if let Phase::Queued | Phase::Outside | Phase::Journaling = command.phase {
+            self.decide(now, token, words::failure(error), fate, effects);
+        }
+    }
+
+    /// Decides the outcome, once.
     pub(super) fn conclude(&mut self, now: i64, token: Token, outcome: Outcome, effects: &mut Vec<Effect>) {
+        let Some(command) = self.commands.get(&token) else { return };
+        let fate = command.fate(&outcome);
+        self.decide(now, token, outcome, fate, effects);
+    }
+
+    /// The outcome is announced when it is stored, if it is; a lane is held until then, but one that was not at its
+    /// turn is in nobody's way any more.
+    fn decide(&mut self, now: i64, token: Token, outcome: Outcome, fate: Fate, effects: &mut Vec<Effect>) {
         let Some(command) = self.commands.get_mut(&token) else { return };
         if let Phase::Storing { .. } = command.phase {
             return;
         }
         self.timers.clear(command.deadline.take(), token, Timer::Command);
         self.timers.clear(command.wait_deadline.take(), token, Timer::Dependencies);
-        if let Phase::Queued = command.phase
-            && !command.holds_lane
-        {
-            self.lanes.leave(&command.place, token, &mut self.ready);
-        }
         let outcome = Arc::new(outcome);
-        let durable = command.is_durable();
-        if command.is_identified() {
-            let (uid, outcome) = (command.uid().clone(), outcome.clone());
-            effects.push(Effect::Store { token, uid, outcome, wait: durable });
+        if fate == Fate::Kept {
+            let (uid, outcome, wait) = (command.uid().clone(), outcome.clone(), command.is_durable());
+            effects.push(Effect::Store { token, uid, outcome, wait });
         }
+        let announce_at_once = fate != Fate::Kept || !command.is_durable();
         let decided = Phase::Storing { outcome, finished_at: now };
-        if let Phase::Outside = std::mem::replace(&mut command.phase, decided) {
-            self.await_no_longer(token);
+        match std::mem::replace(&mut command.phase, decided) {
+            Phase::Queued if !command.holds_lane => {
+                self.lanes.leave(&command.place, token, &mut self.ready);
+            }
+            Phase::Journaling => {
+                self.lanes.end_row(&command.place, token, &mut self.ready);
+                if fate == Fate::Forgotten {
+                    // Its row may be there: a write that was reported as failed, or is still under way.
+                    self.identities.evict(command.submission.uid.clone());
+                }
+            }
+            Phase::Outside => self.await_no_longer(token),
+            Phase::Queued | Phase::Executing | Phase::Storing { .. } => {}
         }
-        if !durable {
-            self.announce_stored(now, token, effects);
+        if announce_at_once {
+            self.announce(now, token, fate, effects);
         }
     }
 
     /// Announces a command whose outcome is stored, or need not be, and those that waited for it.
-    pub(super) fn announce_stored(&mut self, now: i64, token: Token, effects: &mut Vec<Effect>) {
+    pub(super) fn announce(&mut self, now: i64, token: Token, fate: Fate, effects: &mut Vec<Effect>) {
         let Some(command) = self.commands.get(&token) else { return };
         let Phase::Storing { outcome, finished_at } = &command.phase else { return };
         let (outcome, finished_at) = (outcome.clone(), *finished_at);
@@ -155,18 +195,35 @@ impl Admission {
         }
         let joined = std::mem::take(&mut command.joined);
         let dependents = std::mem::take(&mut command.dependents);
-        self.keep_outcome(command, finished_at, &outcome, effects);
+        self.leave_flight(&command.submission.principal, 1 + joined.len());
+        match fate {
+            Fate::Kept => self.keep_outcome(command, finished_at, &outcome, effects),
+            Fate::InDoubt => self.keep_in_doubt(now, command),
+            Fate::Forgotten => self.free_names(&command),
+        }
         effects.push(Effect::Announce { token, outcome: outcome.clone(), replayed: false });
-        self.joined -= joined.len();
         for Joined { submission, id_is_new } in joined {
-            if id_is_new {
+            if id_is_new && fate == Fate::Kept {
                 self.keep_alias(now, &submission, &outcome, effects);
+            } else if id_is_new {
+                let id = submission.id.as_deref();
+                self.identities.free(&submission.principal, id, None, Holder::InFlight(token));
             }
             let outcome = outcome.clone();
             effects.push(Effect::Announce { token: submission.token, outcome, replayed: true });
         }
         let failure = (!outcome.success).then(|| words::reason(&outcome));
         self.tell_dependents(token, dependents, failure.as_ref());
+    }
+
+    fn leave_flight(&mut self, principal: &str, count: usize) {
+        self.in_flight -= count;
+        if let Some(own) = self.in_flight_of.get_mut(principal) {
+            *own -= count;
+            if *own == 0 {
+                self.in_flight_of.remove(principal);
+            }
+        }
     }
 
     fn keep_outcome(
@@ -176,17 +233,36 @@ impl Admission {
         outcome: &Arc<Outcome>,
         effects: &mut Vec<Effect>,
     ) {
-        if !command.is_identified() {
-            return;
-        }
         let submission = &command.submission;
         let Some(taken_up) = command.taken_up else {
-            let record = Record::of(submission, finished_at, outcome);
-            return self.identities.keep(Record { key: command.key, ..record });
+            let record = Record::of(submission, command.accepted_at, finished_at, Some(outcome));
+            return self.identities.keep(finished_at, Record { key: command.key, ..record });
         };
-        self.identities.keep(Record { finished_at, outcome: Some(outcome.clone()), ..*taken_up });
+        let record = Record { finished_at, outcome: Some(outcome.clone()), ..*taken_up };
+        self.identities.keep(finished_at, record);
         if command.id_is_alias {
             self.keep_alias(finished_at, submission, outcome, effects);
         }
+    }
+
+    fn keep_in_doubt(&mut self, now: i64, command: Command) {
+        if command.id_is_alias {
+            self.free_names(&command);
+        }
+        let record = match command.taken_up {
+            Some(taken_up) => *taken_up,
+            None => {
+                let record = Record::of(&command.submission, command.accepted_at, 0, None);
+                Record { key: command.key, ..record }
+            }
+        };
+        self.identities.keep(now, record);
+    }
+
+    fn free_names(&mut self, command: &Command) {
+        let submission = &command.submission;
+        let holder = Holder::InFlight(submission.token);
+        let key = command.key.as_deref().filter(|_| !command.id_is_alias);
+        self.identities.free(&submission.principal, submission.id.as_deref(), key, holder);
     }
 }

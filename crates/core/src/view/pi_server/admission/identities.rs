@@ -1,61 +1,18 @@
-//! Who has used which id and key for what: commands in flight by their token, and the kept outcomes, bounded in
-//! count and bytes. What is in flight is never forgotten; of the rest the oldest goes first.
+//! Who has used which id and key for what: commands in flight by their token, and what is kept. What is in flight is
+//! never forgotten.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Limits, Outcome, Restored, Submission, Token, words};
-
-/// A kept outcome's place; later ones are higher.
-pub(super) type Slot = u64;
+use super::kept::{Kept, Record, Slot};
+use super::{Limits, Restored, Token, words};
 
 /// What an id or a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holder {
     InFlight(Token),
     Kept(Slot),
-}
-
-/// One row.
-#[derive(Debug, Clone)]
-pub(super) struct Record {
-    pub(super) principal: Arc<str>,
-    pub(super) id: Option<Box<str>>,
-    /// With its scope, as [`words::scoped`] writes it.
-    pub(super) key: Option<Box<str>>,
-    pub(super) fingerprint: [u8; 32],
-    pub(super) command: Cow<'static, str>,
-    pub(super) uid: Arc<str>,
-    pub(super) finished_at: i64,
-    /// `None`: cut off by a restart.
-    pub(super) outcome: Option<Arc<Outcome>>,
-}
-
-impl Record {
-    /// The outcome of a submission, under its id.
-    pub(super) fn of(submission: &Submission, finished_at: i64, outcome: &Arc<Outcome>) -> Record {
-        Record {
-            principal: submission.principal.clone(),
-            id: submission.id.as_deref().map(Into::into),
-            key: None,
-            fingerprint: submission.fingerprint,
-            command: Cow::Borrowed(submission.spec.name),
-            uid: submission.uid.clone(),
-            finished_at,
-            outcome: Some(outcome.clone()),
-        }
-    }
-
-    /// What it takes of the byte bound.
-    fn bytes(&self) -> usize {
-        let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
-        let name = |name: &Option<Box<str>>| name.as_ref().map_or(0, |name| name.len());
-        let outcome = self.outcome.as_ref();
-        outcome.map_or(0, |outcome| text(&outcome.data) + text(&outcome.error))
-            + name(&self.id)
-            + name(&self.key)
-    }
 }
 
 /// The names of one principal.
@@ -67,30 +24,18 @@ struct Names {
 
 #[derive(Debug)]
 pub(super) struct Identities {
-    outcomes_max: usize,
-    outcome_bytes_max: usize,
     key_ttl_ms: i64,
     names: HashMap<Arc<str>, Names>,
-    /// Oldest first; `None` where one was taken up again.
-    records: VecDeque<Option<Record>>,
-    /// The slot of the first of `records`.
-    first: Slot,
-    kept: usize,
-    bytes: usize,
+    kept: Kept,
     evicted: Vec<Arc<str>>,
 }
 
 impl Identities {
     pub(super) fn new(limits: &Limits) -> Self {
         Identities {
-            outcomes_max: limits.outcomes_max,
-            outcome_bytes_max: limits.outcome_bytes_max,
             key_ttl_ms: limits.key_ttl_ms,
             names: HashMap::new(),
-            records: VecDeque::new(),
-            first: 0,
-            kept: 0,
-            bytes: 0,
+            kept: Kept::new(limits),
             evicted: Vec::new(),
         }
     }
@@ -113,16 +58,12 @@ impl Identities {
     }
 
     pub(super) fn record(&self, slot: Slot) -> Option<&Record> {
-        let index = usize::try_from(slot.checked_sub(self.first)?).ok()?;
-        self.records.get(index)?.as_ref()
+        self.kept.get(slot)
     }
 
     /// Takes up one that was in doubt: it is no longer kept but in flight, under both its names.
     pub(super) fn take_up(&mut self, slot: Slot, token: Token) -> Option<Record> {
-        let index = usize::try_from(slot.checked_sub(self.first)?).ok()?;
-        let record = self.records.get_mut(index)?.take()?;
-        self.kept -= 1;
-        self.bytes -= record.bytes();
+        let record = self.kept.remove(slot)?;
         let names = self.names.get_mut(&record.principal)?;
         let holders = [
             record.id.as_deref().and_then(|id| names.ids.get_mut(id)),
@@ -142,25 +83,42 @@ impl Identities {
         self.names_of(principal).keys.insert(key.into(), Holder::InFlight(token));
     }
 
-    /// Keeps an outcome under its names, and forgets the oldest ones beyond the bounds.
-    pub(super) fn keep(&mut self, record: Record) {
-        let slot = self.first + self.records.len() as Slot;
-        let names = self.names_of(&record.principal);
-        if let Some(id) = &record.id {
-            set(&mut names.ids, id, Holder::Kept(slot));
+    /// These names stand for nothing any more, if it was this holder they stood for.
+    pub(super) fn free(&mut self, principal: &str, id: Option<&str>, key: Option<&str>, holder: Holder) {
+        let Some(names) = self.names.get_mut(principal) else { return };
+        if let Some(id) = id
+            && names.ids.get(id) == Some(&holder)
+        {
+            names.ids.remove(id);
         }
-        if let Some(key) = &record.key {
-            set(&mut names.keys, key, Holder::Kept(slot));
+        if let Some(key) = key
+            && names.keys.get(key) == Some(&holder)
+        {
+            names.keys.remove(key);
         }
-        self.kept += 1;
-        self.bytes += record.bytes();
-        self.records.push_back(Some(record));
-        while self.kept > self.outcomes_max || self.bytes > self.outcome_bytes_max || self.starts_empty() {
-            self.forget_first();
+        if names.ids.is_empty() && names.keys.is_empty() {
+            self.names.remove(principal);
         }
     }
 
-    /// Keeps a row read back at start.
+    /// Keeps an outcome or one in doubt under its names, and forgets what there is no room for by that.
+    pub(super) fn keep(&mut self, now: i64, record: Record) {
+        let (id, key, principal) = (record.id.clone(), record.key.clone(), record.principal.clone());
+        let slot = self.kept.add(record);
+        let names = self.names_of(&principal);
+        if let Some(id) = id {
+            names.ids.insert(id, Holder::Kept(slot));
+        }
+        if let Some(key) = key {
+            names.keys.insert(key, Holder::Kept(slot));
+        }
+        while let Some((slot, record)) = self.kept.remove_excess(now) {
+            self.free(&record.principal, record.id.as_deref(), record.key.as_deref(), Holder::Kept(slot));
+            self.evicted.push(record.uid);
+        }
+    }
+
+    /// Keeps a row read back at start, as if it were the time it was written.
     pub(super) fn restore(&mut self, row: Restored) {
         let mut key = row.key.map(|key| words::scoped(&row.scope, &key));
         let finished_at = row.finished_at.unwrap_or_default();
@@ -172,20 +130,26 @@ impl Identities {
         {
             key = None;
         }
-        let command = match qd_wire::pi_server::spec(&row.command) {
-            Some(spec) => Cow::Borrowed(spec.name),
-            None => Cow::Owned(row.command),
-        };
-        self.keep(Record {
+        let spec = qd_wire::pi_server::spec(&row.command);
+        let record = Record {
             principal: row.principal,
             id: row.id.map(Into::into),
             key,
             fingerprint: row.fingerprint,
-            command,
+            command: spec.map_or(Cow::Owned(row.command), |spec| Cow::Borrowed(spec.name)),
+            is_read: spec.is_some_and(|spec| !spec.is_journaled()),
             uid: row.uid,
+            session_id: row.session_id.map(Into::into),
+            accepted_at: row.accepted_at,
             finished_at,
             outcome: row.outcome.map(Arc::new),
-        });
+        };
+        self.keep(row.finished_at.unwrap_or(row.accepted_at), record);
+    }
+
+    /// The row of this uid is to be deleted, if there is one.
+    pub(super) fn evict(&mut self, uid: Arc<str>) {
+        self.evicted.push(uid);
     }
 
     pub(super) fn take_evicted(&mut self) -> Vec<Arc<str>> {
@@ -193,7 +157,7 @@ impl Identities {
     }
 
     pub(super) fn outcome_count(&self) -> usize {
-        self.kept
+        self.kept.count()
     }
 
     pub(super) fn key_count(&self) -> usize {
@@ -202,45 +166,5 @@ impl Identities {
 
     fn names_of(&mut self, principal: &Arc<str>) -> &mut Names {
         self.names.entry(principal.clone()).or_default()
-    }
-
-    fn starts_empty(&self) -> bool {
-        self.records.front().is_some_and(Option::is_none)
-    }
-
-    fn forget_first(&mut self) {
-        let slot = self.first;
-        let Some(first) = self.records.pop_front() else { return };
-        self.first += 1;
-        let Some(record) = first else { return };
-        self.kept -= 1;
-        self.bytes -= record.bytes();
-        if let Some(names) = self.names.get_mut(&record.principal) {
-            let holder = Some(&Holder::Kept(slot));
-            if let Some(id) = &record.id
-                && names.ids.get(id) == holder
-            {
-                names.ids.remove(id);
-            }
-            if let Some(key) = &record.key
-                && names.keys.get(key) == holder
-            {
-                names.keys.remove(key);
-            }
-            if names.ids.is_empty() && names.keys.is_empty() {
-                self.names.remove(&record.principal);
-            }
-        }
-        self.evicted.push(record.uid);
-    }
-}
-
-/// Names in flight are there already, so that no second copy of the name is made for them.
-fn set(names: &mut HashMap<Box<str>, Holder>, name: &str, holder: Holder) {
-    match names.get_mut(name) {
-        Some(known) => *known = holder,
-        None => {
-            names.insert(name.into(), holder);
-        }
     }
 }

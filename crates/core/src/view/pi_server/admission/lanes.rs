@@ -1,9 +1,11 @@
 //! Whose turn it is.
 //!
-//! Each session has two lanes, one for work and one for shell commands, in which commands go one after the other in
-//! order of arrival; reads and control commands go beside them. While a command that creates or loads the session
+//! Each session has a lane, in which commands go one after the other in order of arrival; reads and control commands
+//! go beside it. While a command that creates or loads the session
 //! is in its lane, everything that names the session and came later waits for it, so that a client may send
-//! create, switch and prompt in one go.
+//! create, switch and prompt in one go; and one that comes after the end of the session waits for that.
+//!
+//! What a command has to wait for outside of its own lane are always earlier ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,32 +16,49 @@ use qd_wire::pi_server::CommandSpec;
 use super::Token;
 
 /// Where a command waits for its turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    kind: Kind,
+    /// `None`: it is about no session, and waits for nobody.
+    session: Option<Arc<str>>,
+    /// Whether it waits until the rows of earlier commands are written. One that is written itself need not: rows
+    /// are reported in order.
+    after_rows: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
     /// Among the session's work.
-    Work(Arc<str>),
-    /// Among the session's shell commands.
-    Shell(Arc<str>),
+    Work,
     /// In no lane, but after the birth of its session.
-    Beside(Arc<str>),
-    /// Nowhere: it is about no session.
-    Free,
+    Beside,
+    /// The same, and a birth that comes later waits for it.
+    End,
 }
 
 impl Place {
-    pub(super) fn new(spec: &CommandSpec, session: Option<&str>) -> Place {
-        match (spec.lane, session) {
-            // The table gives every such command a session; one without would share a lane with its like.
-            (Declared::Session, session) => Place::Work(session.unwrap_or_default().into()),
-            (Declared::Shell, session) => Place::Shell(session.unwrap_or_default().into()),
-            (Declared::Control | Declared::Read, Some(session)) => Place::Beside(session.into()),
-            (Declared::Control | Declared::Read, None) => Place::Free,
+    pub(super) fn new(spec: &CommandSpec, session: Option<&str>, is_written_first: bool) -> Place {
+        let kind = match spec.lane {
+            // A client that sends a shell command and then a prompt means this order.
+            Declared::Session | Declared::Shell => Kind::Work,
+            Declared::Control if spec.canonical == "session.close" => Kind::End,
+            Declared::Control | Declared::Read => Kind::Beside,
+        };
+        Place {
+            kind,
+            session: session.map(Into::into),
+            after_rows: spec.lane != Declared::Read && !is_written_first,
         }
     }
 
-    /// Whether it is a lane: one command at a time.
-    pub(super) fn is_lane(&self) -> bool {
-        matches!(self, Place::Work(_) | Place::Shell(_))
+    /// Whether both are in one lane: one command at a time.
+    pub(super) fn shares_lane(&self, other: &Place) -> bool {
+        self.kind == Kind::Work && other.kind == Kind::Work && self.session == other.session
+    }
+
+    /// Whether a command is there until it is over, and not only until its turn.
+    pub(super) fn is_held(&self) -> bool {
+        self.kind != Kind::Beside
     }
 }
 
@@ -57,10 +76,13 @@ pub(super) struct Lanes {
 #[derive(Debug, Default)]
 struct Session {
     work: Lane,
-    shell: Lane,
     /// Commands in the work lane, queued or at their turn, that bring the session into being.
     births: BTreeSet<Token>,
-    /// Commands beside the lanes that wait for a birth.
+    /// Commands, waiting or at their turn, that end the session.
+    ends: BTreeSet<Token>,
+    /// Commands whose rows are being written.
+    rows: BTreeSet<Token>,
+    /// Commands beside the lane that wait for a birth or for rows.
     held_back: BTreeSet<Token>,
 }
 
@@ -95,54 +117,66 @@ impl Lane {
 
 impl Session {
     fn is_empty(&self) -> bool {
-        self.work.is_empty() && self.shell.is_empty() && self.births.is_empty() && self.held_back.is_empty()
+        let sets = [&self.births, &self.ends, &self.rows, &self.held_back];
+        self.work.is_empty() && sets.into_iter().all(BTreeSet::is_empty)
     }
 
-    fn is_born_for(&self, token: Token) -> bool {
-        self.births.first().is_none_or(|birth| *birth > token)
+    /// Whether nothing outside of its own lane keeps a command back.
+    fn is_open(&self, place: &Place, token: Token) -> bool {
+        let none_before = |tokens: &BTreeSet<Token>| tokens.first().is_none_or(|first| *first > token);
+        (place.kind == Kind::Work || none_before(&self.births))
+            && (!self.births.contains(&token) || none_before(&self.ends))
+            && (!place.after_rows || none_before(&self.rows))
+    }
+
+    /// Those that may be able to go on when something of this session is over.
+    fn wake(&self, ready: &mut BTreeSet<Token>) {
+        ready.extend(self.work.next());
+        let next_birth = self.births.first().copied().unwrap_or(Token::MAX);
+        ready.extend(self.held_back.range(..next_birth));
     }
 }
 
 impl Lanes {
     /// Lines up; order of arrival counts, not of lining up.
     pub(super) fn enter(&mut self, place: &Place, token: Token, birth: bool) {
-        match place {
-            Place::Work(name) => {
-                let session = self.sessions.entry(name.clone()).or_default();
+        let Some(name) = &place.session else { return };
+        // Most commands beside the lane find nothing to wait for.
+        if place.kind == Kind::Beside && !self.sessions.contains_key(name) {
+            return;
+        }
+        let session = self.sessions.entry(name.clone()).or_default();
+        match place.kind {
+            Kind::Work => {
                 session.work.queue.insert(token);
                 if birth {
                     session.births.insert(token);
                 }
             }
-            Place::Shell(name) => {
-                self.sessions.entry(name.clone()).or_default().shell.queue.insert(token);
+            Kind::End => {
+                session.ends.insert(token);
+                session.held_back.insert(token);
             }
-            Place::Beside(name) => {
-                if let Some(session) = self.sessions.get_mut(name)
-                    && !session.is_born_for(token)
-                {
-                    session.held_back.insert(token);
-                }
-            }
-            Place::Free => {}
+            Kind::Beside if !session.is_open(place, token) => _ = session.held_back.insert(token),
+            Kind::Beside => {}
         }
     }
 
-    /// Gives a command its turn if it has come; a lane is then its own until [`Lanes::leave`].
+    /// Gives a command its turn if it has come; a place that is held is then its own until [`Lanes::leave`].
     pub(super) fn take_turn(&mut self, place: &Place, token: Token) -> bool {
-        let (Place::Work(name) | Place::Shell(name) | Place::Beside(name)) = place else { return true };
+        let Some(name) = &place.session else { return true };
         let Some(session) = self.sessions.get_mut(name) else { return true };
-        let born = session.is_born_for(token);
-        let lane = match place {
-            Place::Work(_) => &mut session.work,
-            Place::Shell(_) if born => &mut session.shell,
-            Place::Beside(_) if born => {
+        if !session.is_open(place, token) {
+            return false;
+        }
+        let lane = match place.kind {
+            Kind::Work => &mut session.work,
+            Kind::Beside | Kind::End => {
                 if session.held_back.remove(&token) && session.is_empty() {
                     self.sessions.remove(name);
                 }
                 return true;
             }
-            _ => return false,
         };
         if !lane.is_turn_of(token) {
             return false;
@@ -152,27 +186,43 @@ impl Lanes {
         true
     }
 
+    /// The row of a command at its turn is being written.
+    pub(super) fn begin_row(&mut self, place: &Place, token: Token) {
+        if let Some(name) = &place.session {
+            self.sessions.entry(name.clone()).or_default().rows.insert(token);
+        }
+    }
+
+    /// The row is written, or never will be; `ready` gets those that may go on by that.
+    pub(super) fn end_row(&mut self, place: &Place, token: Token, ready: &mut BTreeSet<Token>) {
+        let Some(name) = &place.session else { return };
+        let Some(session) = self.sessions.get_mut(name) else { return };
+        if session.rows.remove(&token) {
+            session.wake(ready);
+            if session.is_empty() {
+                self.sessions.remove(name);
+            }
+        }
+    }
+
     /// Goes away from wherever it stood; `ready` gets those whose turn may have come by that.
     pub(super) fn leave(&mut self, place: &Place, token: Token, ready: &mut BTreeSet<Token>) {
-        let (Place::Work(name) | Place::Shell(name) | Place::Beside(name)) = place else { return };
+        let Some(name) = &place.session else { return };
         let Some(session) = self.sessions.get_mut(name) else { return };
-        match place {
-            Place::Work(_) => {
+        match place.kind {
+            Kind::Work => {
                 session.work.remove(token);
                 ready.extend(session.work.next());
                 if session.births.remove(&token) {
-                    let next_birth = session.births.first().copied().unwrap_or(Token::MAX);
-                    ready.extend(session.shell.next());
-                    ready.extend(session.held_back.range(..next_birth));
+                    session.wake(ready);
                 }
             }
-            Place::Shell(_) => {
-                session.shell.remove(token);
-                ready.extend(session.shell.next());
-            }
-            Place::Beside(_) | Place::Free => {
+            Kind::End => {
+                session.ends.remove(&token);
                 session.held_back.remove(&token);
+                ready.extend(session.work.next());
             }
+            Kind::Beside => _ = session.held_back.remove(&token),
         }
         if session.is_empty() {
             self.sessions.remove(name);
@@ -181,9 +231,6 @@ impl Lanes {
 
     /// Lanes with something in them.
     pub(super) fn count(&self) -> usize {
-        let lanes = |session: &Session| {
-            usize::from(!session.work.is_empty()) + usize::from(!session.shell.is_empty())
-        };
-        self.sessions.values().map(lanes).sum()
+        self.sessions.values().filter(|session| !session.work.is_empty()).count()
     }
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::command::{Command, Joined, scoped_key};
-use super::identities::{Holder, Record, Slot};
+use super::identities::Holder;
+use super::kept::{Record, Slot};
 use super::rate::Exceeded;
 use super::timers::{Timer, after};
 use super::{Admission, Effect, Outcome, Submission, Token, words};
@@ -19,18 +20,25 @@ enum Known {
     Join(Token),
     /// The same command is over.
     Replay(Arc<Outcome>),
-    /// The same command was cut off by a restart.
+    /// The same command was cut off.
     InDoubt(Slot),
+    /// The same command was cut off so long ago that it cannot be taken up.
+    TooOld,
 }
 
 impl Admission {
     pub(super) fn admit(&mut self, now: i64, submission: Submission, effects: &mut Vec<Effect>) {
-        let busy = self.in_flight() >= self.limits.in_flight_max;
+        let busy = self.is_busy(&submission.principal);
         let in_doubt = match self.known(now, &submission) {
             Known::No => None,
             Known::InDoubt(slot) => Some(slot),
             Known::Conflict(error) => return reject(submission.token, error, effects),
             Known::Replay(outcome) => return self.replay(now, submission, outcome, effects),
+            Known::TooOld => {
+                let outcome = Arc::new(words::too_old(submission.spec.name));
+                let token = submission.token;
+                return effects.push(Effect::Announce { token, outcome, replayed: true });
+            }
             Known::Join(_) if busy => return self.reject_busy(submission.token, effects),
             Known::Join(token) => return self.join(submission, token),
         };
@@ -55,17 +63,17 @@ impl Admission {
         if let (Some(key), Some(name)) = (scoped_key(submission), &submission.key)
             && let Some(holder) = self.identities.key(now, principal, &key)
         {
-            return self.compare(submission, holder, "idempotencyKey", name);
+            return self.compare(now, submission, holder, "idempotencyKey", name);
         }
         if let Some(id) = &submission.id
             && let Some(holder) = self.identities.id(principal, id)
         {
-            return self.compare(submission, holder, "id", id);
+            return self.compare(now, submission, holder, "id", id);
         }
         Known::No
     }
 
-    fn compare(&self, submission: &Submission, holder: Holder, what: &str, name: &str) -> Known {
+    fn compare(&self, now: i64, submission: &Submission, holder: Holder, what: &str, name: &str) -> Known {
         let (fingerprint, before, same) = match holder {
             Holder::InFlight(token) => match self.commands.get(&token) {
                 Some(command) => {
@@ -78,6 +86,7 @@ impl Admission {
                 Some(record) => {
                     let same = match &record.outcome {
                         Some(outcome) => Known::Replay(outcome.clone()),
+                        None if record.is_too_old(now) => Known::TooOld,
                         None => Known::InDoubt(slot),
                     };
                     (&record.fingerprint, record.command.as_ref(), same)
@@ -107,8 +116,10 @@ impl Admission {
             self.identities.set_id(&submission.principal, id, token);
         }
         let Some(command) = self.commands.get_mut(&token) else { return };
+        let principal = submission.principal.clone();
         command.joined.push(Joined { submission, id_is_new });
-        self.joined += 1;
+        self.in_flight += 1;
+        *self.in_flight_of.entry(principal).or_default() += 1;
     }
 
     fn id_is_unused(&self, submission: &Submission) -> bool {
@@ -127,18 +138,14 @@ impl Admission {
     ) {
         let (token, uid) = (submission.token, submission.uid.clone());
         effects.push(Effect::Store { token, uid, outcome: outcome.clone(), wait: false });
-        self.identities.keep(Record::of(submission, now, outcome));
+        self.identities.keep(now, Record::of(submission, now, now, Some(outcome)));
     }
 
     fn register(&mut self, now: i64, submission: Submission, in_doubt: Option<Slot>) {
         let token = submission.token;
         let deadline = submission.timeout_ms.map(|ms| after(now, ms));
-        let mut command = Command::new(submission, deadline);
-        if let Some(slot) = in_doubt {
-            command.taken_up = self.identities.take_up(slot, token).map(Box::new);
-            // Its row was stored when its dependencies had been met.
-            command.evaluated = true;
-        }
+        let taken_up = in_doubt.and_then(|slot| self.identities.take_up(slot, token)).map(Box::new);
+        let mut command = Command::new(now, submission, deadline, taken_up);
         let principal = &command.submission.principal;
         if let Some(id) = &command.submission.id
             && (in_doubt.is_none() || self.identities.id(principal, id).is_none())
@@ -154,9 +161,16 @@ impl Admission {
         if let Some(at) = deadline {
             self.timers.set(at, token, Timer::Command);
         }
+        self.in_flight += 1;
+        *self.in_flight_of.entry(principal.clone()).or_default() += 1;
         self.lanes.enter(&command.place, token, command.is_birth());
         self.commands.insert(token, command);
         self.ready.insert(token);
+    }
+
+    fn is_busy(&self, principal: &str) -> bool {
+        let own = self.in_flight_of.get(principal).copied().unwrap_or_default();
+        self.in_flight >= self.limits.in_flight_max || own >= self.limits.in_flight_per_principal_max
     }
 
     fn reject_busy(&mut self, token: Token, effects: &mut Vec<Effect>) {

@@ -1,10 +1,12 @@
 //! Each rule of sections 7 to 11 by itself, with its words.
 
-use super::{Admission, Effect, Limits, Outcome, Restored, Submission, Token, rate, words};
+use super::{Admission, Effect, IN_DOUBT_MAX_MS, Limits, Outcome, Restored, Submission, Token, rate, words};
 
 use qd_wire::pi_server::spec;
 
+mod bounds;
 mod dependencies;
+mod doubt;
 mod durability;
 mod lanes;
 mod replay;
@@ -59,12 +61,23 @@ impl Desk {
     fn succeed(&mut self, token: Token) -> Vec<String> {
         let outcome =
             Outcome { success: true, data: Some(format!("\"{token}\"").into()), ..Outcome::default() };
-        told(&self.call(|admission, now, effects| admission.finish(now, token, outcome, effects)))
+        self.finish(token, outcome)
     }
 
     fn fail(&mut self, token: Token, error: &str) -> Vec<String> {
-        let outcome = words::failure(error);
+        self.finish(token, words::failure(error))
+    }
+
+    fn finish(&mut self, token: Token, outcome: Outcome) -> Vec<String> {
         told(&self.call(|admission, now, effects| admission.finish(now, token, outcome, effects)))
+    }
+
+    fn refuse(&mut self, token: Token, error: &str) -> Vec<String> {
+        told(&self.call(|admission, now, effects| admission.refuse(now, token, error, effects)))
+    }
+
+    fn revoke(&mut self, principal: &str) -> Vec<String> {
+        told(&self.call(|admission, now, effects| admission.principal_revoked(now, principal, effects)))
     }
 
     fn pass(&mut self, ms: i64) -> Vec<String> {
@@ -92,6 +105,7 @@ fn command(name: &str, session: &str) -> Submission {
         fingerprint,
         timeout_ms: None,
         uid: "".into(),
+        frees_lane: false,
     }
 }
 
@@ -123,6 +137,30 @@ impl Submission {
     }
 }
 
+/// When rows of an earlier life were accepted.
+const ACCEPTED_AT: i64 = 500;
+
+fn row(submission: &Submission, uid: &str, done: Option<(i64, Outcome)>) -> Restored {
+    Restored {
+        token: 0,
+        principal: submission.principal.clone(),
+        id: submission.id.clone(),
+        key: submission.key.clone(),
+        scope: Admission::scope(submission).to_owned(),
+        command: submission.spec.name.to_owned(),
+        fingerprint: submission.fingerprint,
+        uid: uid.into(),
+        finished_at: done.as_ref().map(|(at, _)| *at),
+        outcome: done.map(|(_, outcome)| outcome),
+        session_id: submission.session_id.clone(),
+        accepted_at: ACCEPTED_AT,
+    }
+}
+
+fn success(data: &str) -> Outcome {
+    Outcome { success: true, data: Some(data.into()), ..Outcome::default() }
+}
+
 /// Effects as short words: what happened to which token.
 fn told(effects: &[Effect]) -> Vec<String> {
     effects.iter().map(word).collect()
@@ -133,7 +171,10 @@ fn word(effect: &Effect) -> String {
         Effect::Accepted(token) => format!("accepted {token}"),
         Effect::Started(token) => format!("started {token}"),
         Effect::Journal(token) => format!("journal {token}"),
-        Effect::Execute { token, uid } => format!("execute {token} as {uid}"),
+        Effect::Execute { token, uid, session_id: None } => format!("execute {token} as {uid}"),
+        Effect::Execute { token, uid, session_id: Some(session) } => {
+            format!("execute {token} as {uid} in {session}")
+        }
         Effect::Cancel { token, uid } => format!("cancel {token} as {uid}"),
         Effect::Store { token, uid, wait, .. } => {
             format!("store {token} as {uid}{}", if *wait { "" } else { " behind" })
@@ -160,7 +201,7 @@ fn the_figures_are_told() {
         ..Limits::default()
     });
     let (first, _) = desk.send(command("prompt", "s").id("a").key("k"));
-    desk.send(command("bash", "s").id("b"));
+    desk.send(command("bash", "t").id("b"));
     desk.send(command("prompt", "s").id("a").key("k"));
     desk.send(command("set_model", "s").id("c"));
     desk.succeed(first);

@@ -6,9 +6,21 @@ use super::Outcome;
 
 pub(super) const BUSY: &str = "Server busy - too many concurrent commands. Please retry.";
 
-/// What a dependent is told of a command that a restart cut off and nobody has repeated.
+/// What the commands of a principal are told that it may do nothing any more.
+pub(super) const REVOKED: &str = "The access token was revoked";
+
+/// What a dependent is told of a command that was cut off and nobody has repeated.
 pub(super) const IN_DOUBT: &str =
-    "a restart cut it off and its outcome is not known; send it again with the same id to learn it";
+    "it was cut off and its outcome is not known; send it again with the same id to learn it";
+
+/// The outcome of a command that was cut off so long ago that nobody remembers whether it was done.
+pub(super) fn too_old(command: &str) -> Outcome {
+    let error = format!(
+        "Nobody can know any more whether '{command}' was done: it was cut off too long ago, and is not done \
+         again. Look at the session, and send it with another id if it is still wanted"
+    );
+    Outcome { indeterminate: true, ..failure(error) }
+}
 
 pub(super) fn conflict(what: &str, name: &str, before: &str, now: &str) -> String {
     format!("Conflicting {what} '{name}': previously used for '{before}', now used for '{now}'")

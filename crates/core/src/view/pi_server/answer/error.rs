@@ -1,15 +1,10 @@
 //! Texts of canonical errors in the words of the document.
 
-use qd_wire::pi_server::NAME_CHARS_MAX;
-
 use super::super::request::Request;
 
 /// A canonical error as the document words it; what it does not word stays as it is.
 pub fn error(request: &Request, error: &str) -> String {
-    session_error(request, error)
-        .or_else(|| question_error(error))
-        .or_else(|| name_error(request, error))
-        .unwrap_or_else(|| in_camel_case(error))
+    session_error(request, error).or_else(|| question_error(error)).unwrap_or_else(|| in_camel_case(error))
 }
 
 fn session_error(request: &Request, error: &str) -> Option<String> {
@@ -38,31 +33,11 @@ fn question_error(error: &str) -> Option<String> {
     if let Some(rest) = error.strip_prefix("No pending input request with id '") {
         return Some(format!("No pending UI request with id {}", rest.strip_suffix('\'').unwrap_or(rest)));
     }
-    let name = error.strip_prefix("Input request '")?.strip_suffix("' was already answered")?;
+    let rest = error.strip_prefix("Input request '")?;
+    let name =
+        rest.strip_suffix("' was already answered").or_else(|| rest.strip_suffix("' has timed out"))?;
     Some(format!("Request {name} already settled"))
 }
-
-/// What is wrong with the name of a session that was to be made.
-fn name_error(request: &Request, error: &str) -> Option<String> {
-    const OWN: &str = "session_id: Use 1 to 128";
-    if !error.starts_with(OWN) {
-        return None;
-    }
-    let name = request.session_id.as_deref().unwrap_or_default();
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    Some(if name.len() > NAME_CHARS_MAX {
-        format!("Session ID too long (max {NAME_CHARS_MAX} characters)")
-    } else if !name.bytes().all(is_letter) {
-        "Session ID must contain only alphanumeric characters, underscores, dashes, and dots".to_owned()
-    } else if name.len() > OWN_NAME_BYTES_MAX {
-        format!("Session ID too long (max {OWN_NAME_BYTES_MAX} characters)")
-    } else {
-        "Session ID must start with a letter or a digit".to_owned()
-    })
-}
-
-/// Runners keep names to this size; see [`crate::ids::valid_session_id`].
-const OWN_NAME_BYTES_MAX: usize = 128;
 
 fn in_camel_case(error: &str) -> String {
     let mut text = error.to_owned();

@@ -28,6 +28,11 @@ impl<'a> Said<'a> {
         }
     }
 
+    /// Without words of the agent's.
+    pub(super) fn canonical(whole: &'a str) -> Self {
+        Said { text: whole, is_native: false, whole }
+    }
+
     pub(super) fn text(&self) -> &'a str {
         self.text
     }

@@ -1,5 +1,7 @@
 //! The canonical command that does the work of a request.
 
+use std::borrow::Cow;
+
 use qd_wire::command::{Direction, ImageAttachment, SessionConfig};
 use qd_wire::pi_server::{
     Command, CreateSession, ImageContent, LoadSession, NavigateTree, Prompt, Steer, StreamingBehavior,
@@ -27,12 +29,27 @@ pub fn canonical(request: &Request, session_id: Option<&str>, key: Option<&str>)
     if wants_native(&request.command) {
         text.field("native", &true);
     }
+    if waits_for_agent(&request.command) {
+        text.field("when_idle", &true);
+    }
     parameters(&request.command, &mut text);
     text.end()
 }
 
+/// Whether the command would cut off a turn: the document has it wait for the turn's end.
+fn waits_for_agent(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::NewSession(_)
+            | Command::Fork(_)
+            | Command::SwitchSessionFile(_)
+            | Command::NavigateTree(_)
+            | Command::Compact(_)
+    )
+}
+
 /// Whether the answer must have the agent's own words, because the document describes pi's.
-fn wants_native(command: &Command) -> bool {
+pub(in super::super) fn wants_native(command: &Command) -> bool {
     matches!(
         command,
         Command::GetAvailableModels(_)
@@ -84,7 +101,7 @@ fn parameters(command: &Command, text: &mut ObjectText) {
         }
         Command::ExportHtml(fields) => text.maybe("output_path", fields.output_path.as_deref()),
         Command::NewSession(fields) => text.maybe("parent_session", fields.parent_session.as_deref()),
-        Command::SwitchSessionFile(fields) => text.field("session_path", &fields.session_path),
+        Command::SwitchSessionFile(fields) => text.field("session_path", &*as_path(&fields.session_path)),
         Command::Fork(fields) => text.field("entry_id", &fields.entry_id),
         Command::NavigateTree(fields) => navigate_tree(fields, text),
         Command::ExtensionUiResponse(fields) => {
@@ -138,11 +155,17 @@ fn load_session(fields: &LoadSession, text: &mut ObjectText) {
     text.maybe("runner_id", fields.runner_id.as_deref());
     let config = SessionConfig {
         harness: HARNESS.to_owned(),
-        continue_session: Some(fields.session_path.clone()),
+        continue_session: Some(as_path(&fields.session_path).into_owned()),
         extensions: fields.extensions.clone().unwrap_or_default(),
         ..SessionConfig::default()
     };
     text.field("config", &config);
+}
+
+/// The document knows paths only. Runners take a bare word for an agent's own name of a conversation, so one is
+/// written as the relative path it is here, which they refuse.
+fn as_path(path: &str) -> Cow<'_, str> {
+    if path.contains('/') { Cow::Borrowed(path) } else { Cow::Owned(format!("./{path}")) }
 }
 
 /// Without a word about it a prompt waits for the end of the turn, so that prompts can be sent one after the other.

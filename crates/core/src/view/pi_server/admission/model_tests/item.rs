@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use qd_wire::command_table::Lane;
+use qd_wire::pi_server::CommandSpec;
 
 use super::super::{Outcome, Submission, Token};
 
@@ -20,6 +21,7 @@ pub(super) enum State {
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     pub(super) submission: Submission,
+    pub(super) accepted_at: i64,
     pub(super) state: State,
     pub(super) at_turn: bool,
     pub(super) started: bool,
@@ -39,7 +41,23 @@ pub(super) struct Row {
     pub(super) key: Option<(String, String)>,
     pub(super) fingerprint: [u8; 32],
     pub(super) command: String,
+    pub(super) may_be_lost: bool,
+    pub(super) session: Option<String>,
+    pub(super) accepted_at: i64,
     pub(super) done: Option<(i64, Outcome)>,
+}
+
+/// What becomes of a command.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Ending {
+    Kept,
+    InDoubt,
+    Gone,
+}
+
+/// Whether a command may be lost: it changes nothing, or is an abort.
+pub(super) fn may_be_lost(spec: &CommandSpec) -> bool {
+    !spec.mutating || ["abort", "abort_compaction", "abort_retry", "abort_bash"].contains(&spec.name)
 }
 
 pub(super) fn scope(submission: &Submission) -> String {
@@ -63,22 +81,47 @@ impl Item {
     }
 
     pub(super) fn durable(&self) -> bool {
-        self.identified() && self.submission.spec.mutating
+        self.identified() && !may_be_lost(self.submission.spec)
     }
 
-    pub(super) fn lane(&self) -> Option<(bool, &str)> {
-        let session = self.submission.session_id.as_deref();
-        match self.submission.spec.lane {
-            Lane::Session => Some((true, session.unwrap_or(""))),
-            Lane::Shell => Some((false, session.unwrap_or(""))),
-            Lane::Control | Lane::Read => None,
+    pub(super) fn session(&self) -> Option<&str> {
+        let before = self.again.as_ref().and_then(|row| row.session.as_deref());
+        before.or(self.submission.session_id.as_deref())
+    }
+
+    /// Whether it is one that must not overtake commands which are still being written down.
+    pub(super) fn follows_rows(&self) -> bool {
+        self.submission.spec.lane != Lane::Read && (!self.durable() || self.again.is_some())
+    }
+
+    pub(super) fn is_birth(&self) -> bool {
+        ["create_session", "load_session"].contains(&self.submission.spec.name)
+    }
+
+    pub(super) fn is_end(&self) -> bool {
+        self.submission.spec.name == "delete_session"
+    }
+
+    /// Whether it is at its turn or waits for it, and not for others.
+    pub(super) fn is_there(&self) -> bool {
+        self.state == State::InLine || self.at_turn
+    }
+
+    pub(super) fn ending(&self, outcome: &Outcome) -> Ending {
+        let settled = outcome.settled && (self.again.is_none() || self.state == State::Working);
+        let may_have_begun = self.again.is_some() || (self.durable() && self.state == State::Working);
+        match self.identified() {
+            true if settled => Ending::Kept,
+            true if may_have_begun => Ending::InDoubt,
+            _ => Ending::Gone,
         }
     }
 
-    pub(super) fn births(&self, session: &str) -> bool {
-        ["create_session", "load_session"].contains(&self.submission.spec.name)
-            && self.submission.session_id.as_deref() == Some(session)
-            && (self.state == State::InLine || self.at_turn)
+    pub(super) fn lane(&self) -> Option<(bool, &str)> {
+        match self.submission.spec.lane {
+            Lane::Session | Lane::Shell => Some((true, self.session()?)),
+            Lane::Control | Lane::Read => None,
+        }
     }
 
     pub(super) fn undecided(&self) -> bool {
@@ -116,27 +159,30 @@ impl Row {
             outcome.data.as_ref().map_or(0, |data| data.len())
                 + outcome.error.as_ref().map_or(0, |error| error.len())
         });
-        let key = self.key.as_ref().map(|(scope, key)| format!("{}:{scope}{key}", scope.len()));
-        outcome + self.id.as_ref().map_or(0, |id| id.len()) + key.map_or(0, |key| key.len())
+        // A key is written with its scope before it, and the length of that.
+        let key = self.key.as_ref();
+        let key = key.map_or(0, |(scope, key)| 2 + usize::from(scope.len() > 9) + scope.len() + key.len());
+        outcome + self.id.as_ref().map_or(0, |id| id.len()) + key
     }
 }
 
-pub(super) fn item(submission: Submission, state: State, ends: Option<i64>) -> Item {
+pub(super) fn item(now: i64, submission: Submission, state: State) -> Item {
     Item {
         submission,
+        accepted_at: now,
         state,
         at_turn: false,
         started: false,
         checked: false,
         awaited: Vec::new(),
-        ends,
+        ends: None,
         waits_until: None,
         again: None,
         own_id_is_new: false,
     }
 }
 
-pub(super) fn row(submission: &Submission, finished_at: i64, outcome: &Outcome) -> Row {
+pub(super) fn row(submission: &Submission, accepted_at: i64, done: Option<(i64, Outcome)>) -> Row {
     Row {
         uid: submission.uid.clone(),
         principal: submission.principal.clone(),
@@ -144,6 +190,9 @@ pub(super) fn row(submission: &Submission, finished_at: i64, outcome: &Outcome) 
         key: key_of(submission),
         fingerprint: submission.fingerprint,
         command: submission.spec.name.to_owned(),
-        done: Some((finished_at, outcome.clone())),
+        may_be_lost: may_be_lost(submission.spec),
+        session: submission.session_id.clone(),
+        accepted_at,
+        done,
     }
 }

@@ -4,7 +4,7 @@ use super::super::Outcome;
 
 /// The kinds of errors, by a part of their text; the first that fits counts.
 pub(super) const KINDS: &[(&str, &str)] = &[
-    ("in doubt", "a restart cut it off"),
+    ("in doubt", "it was cut off and its outcome"),
     ("failed dependency", "' failed: "),
     ("conflicting id", "Conflicting id "),
     ("conflicting key", "Conflicting idempotencyKey "),
@@ -20,6 +20,10 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("session", "Session "),
     ("failed", "No API key"),
     ("store", "The store is full"),
+    ("revoked", "The access token was revoked"),
+    ("link", "The link was lost"),
+    ("too old", "Nobody can know any more"),
+    ("not known to the runner", "The runner does not know"),
 ];
 
 pub(super) fn kind(outcome: &Outcome) -> &'static str {

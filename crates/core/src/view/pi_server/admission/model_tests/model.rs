@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use qd_wire::command_table::Lane;
-use qd_wire::pi_server::Bucket;
+use qd_wire::pi_server::{Bucket, spec};
 
 use super::super::{Effect, Limits, Outcome, Restored, Submission, Token};
-use super::item::{Item, Row, State, failed, item, key_of, row};
+use super::item::{Ending, Item, Row, State, failed, item, key_of, may_be_lost, row};
+use super::room::{REMEMBERED_MS, excess};
 
 enum Found {
     InFlight(usize),
@@ -57,9 +58,21 @@ impl Model {
             row.outcome.is_none() || row.finished_at.unwrap_or(0) >= at + self.limits.key_ttl_ms
         });
         let done = row.outcome.map(|outcome| (row.finished_at.unwrap_or(0), outcome));
-        let (uid, principal, id, fingerprint, command) =
-            (row.uid, row.principal, row.id, row.fingerprint, row.command);
-        self.keep(Row { uid, principal, id, key, fingerprint, command, done });
+        let may_be_lost = spec(&row.command).is_some_and(may_be_lost);
+        let at = row.finished_at.unwrap_or(row.accepted_at);
+        let row = Row {
+            uid: row.uid,
+            principal: row.principal,
+            id: row.id,
+            key,
+            fingerprint: row.fingerprint,
+            command: row.command,
+            may_be_lost,
+            session: row.session_id,
+            accepted_at: row.accepted_at,
+            done,
+        };
+        self.keep(at, row);
     }
 
     pub(super) fn submit(&mut self, now: i64, submission: Submission) {
@@ -82,9 +95,31 @@ impl Model {
         self.go(now);
     }
 
+    pub(super) fn refuse(&mut self, now: i64, token: Token, error: &str) {
+        self.give_up(now, token, error);
+        self.go(now);
+    }
+
+    pub(super) fn revoke(&mut self, now: i64, principal: &str) {
+        let own = self.items.iter().filter(|item| *item.submission.principal == *principal);
+        let tokens: Vec<Token> = own.map(|item| item.submission.token).collect();
+        tokens.into_iter().for_each(|token| self.give_up(now, token, "The access token was revoked"));
+        self.go(now);
+    }
+
+    /// What has not begun does not begin any more, and what is in doubt stays so.
+    fn give_up(&mut self, now: i64, token: Token, error: &str) {
+        let Some(at) = self.at(token) else { return };
+        if let State::InLine | State::Aside | State::Writing = self.items[at].state {
+            let again = self.items[at].again.is_some();
+            let ending = if again { Ending::InDoubt } else { Ending::Gone };
+            self.end(now, at, failed(error.into()), ending);
+        }
+    }
+
     pub(super) fn stored(&mut self, now: i64, token: Token) {
         if let Some(at) = self.at(token).filter(|at| matches!(self.items[*at].state, State::Keeping(..))) {
-            self.announce(now, at);
+            self.announce(now, at, Ending::Kept);
         }
         self.go(now);
     }
@@ -158,7 +193,9 @@ impl Model {
             Some(_) => ("idempotencyKey", submission.key.clone()),
             None => ("id", submission.id.clone()),
         };
-        let busy = self.items.len() >= self.limits.in_flight_max;
+        let own = self.items.iter().filter(|item| item.submission.principal == submission.principal);
+        let busy = self.items.len() >= self.limits.in_flight_max
+            || own.count() >= self.limits.in_flight_per_principal_max;
         let mut again = None;
         if let Some(found) = by_key.or(by_id) {
             let (fingerprint, before) = match found {
@@ -170,7 +207,7 @@ impl Model {
             };
             if fingerprint != submission.fingerprint {
                 let (name, now_for) = (name.unwrap(), submission.spec.name);
-                return self.refuse(
+                return self.reject(
                     token,
                     format!("Conflicting {what} '{name}': previously used for '{before}', now used for '{now_for}'"),
                 );
@@ -179,16 +216,20 @@ impl Model {
                 Found::InFlight(_) if busy => return self.refuse_busy(token),
                 Found::InFlight(at) => {
                     let state = State::Echo(self.items[at].submission.token, new_id);
-                    return self.items.push(item(submission, state, None));
+                    return self.items.push(item(now, submission, state));
                 }
                 Found::Row(at) => match self.rows[at].done.clone() {
                     Some((_, outcome)) => return self.repeat(now, submission, new_id, outcome),
+                    None if now - self.rows[at].accepted_at >= REMEMBERED_MS => {
+                        let outcome = too_old(&submission).into();
+                        return self.out.push(Effect::Announce { token, outcome, replayed: true });
+                    }
                     None => again = Some(at),
                 },
             }
         }
         if let Some(error) = self.too_fast(now, &submission) {
-            return self.refuse(token, error);
+            return self.reject(token, error);
         }
         if busy {
             return self.refuse_busy(token);
@@ -196,8 +237,8 @@ impl Model {
         let session = submission.session_id.clone().filter(|_| submission.names_session);
         self.charges.push((now, submission.principal.clone(), submission.spec.bucket, session));
         let again = again.map(|at| self.rows.remove(at));
-        let ends = submission.timeout_ms.map(|ms| now + i64::try_from(ms).unwrap());
-        let mut item = item(submission, State::InLine, ends);
+        let mut item = item(now, submission, State::InLine);
+        item.ends = item.submission.timeout_ms.map(|ms| now + i64::try_from(ms).unwrap());
         item.own_id_is_new = again.is_some() && new_id;
         item.checked = again.is_some();
         item.again = again;
@@ -223,12 +264,12 @@ impl Model {
         reached(mine, limit).then(|| format!("Global rate limit exceeded ({limit} commands/minute)"))
     }
 
-    fn refuse(&mut self, token: Token, error: String) {
+    fn reject(&mut self, token: Token, error: String) {
         self.out.push(Effect::Announce { token, outcome: failed(error).into(), replayed: false });
     }
 
     fn refuse_busy(&mut self, token: Token) {
-        self.refuse(token, "Server busy - too many concurrent commands. Please retry.".into());
+        self.reject(token, "Server busy - too many concurrent commands. Please retry.".into());
     }
 
     fn repeat(&mut self, now: i64, submission: Submission, new_id: bool, outcome: Outcome) {
@@ -242,15 +283,13 @@ impl Model {
     fn keep_other_id(&mut self, now: i64, submission: &Submission, outcome: &Outcome) {
         let (token, uid) = (submission.token, submission.uid.clone());
         self.out.push(Effect::Store { token, uid, outcome: outcome.clone().into(), wait: false });
-        self.keep(Row { key: None, ..row(submission, now, outcome) });
+        self.keep(now, Row { key: None, ..row(submission, now, Some((now, outcome.clone()))) });
     }
 
-    fn keep(&mut self, row: Row) {
+    fn keep(&mut self, now: i64, row: Row) {
         self.rows.push(row);
-        while self.rows.len() > self.limits.outcomes_max
-            || self.rows.iter().map(Row::bytes).sum::<usize>() > self.limits.outcome_bytes_max
-        {
-            self.evicted.push(self.rows.remove(0).uid);
+        while let Some(at) = excess(&self.rows, &self.limits, now) {
+            self.evicted.push(self.rows.remove(at).uid);
         }
     }
 
@@ -289,11 +328,13 @@ impl Model {
                         other.lane() == lane
                             && (other.at_turn || (other.state == State::InLine && other_at < at))
                     });
-                let session = item.submission.session_id.as_deref();
+                let same = |other: &&Item| item.session().is_some() && other.session() == item.session();
+                let before = || self.items[..at].iter().filter(same);
                 let work = item.submission.spec.lane == Lane::Session;
-                let born =
-                    session.is_none_or(|session| !self.items[..at].iter().any(|other| other.births(session)));
-                lane_is_free && (work || born)
+                let born = work || !before().any(|other| other.is_birth() && other.is_there());
+                let over = !item.is_birth() || !before().any(|other| other.is_end() && other.is_there());
+                let written = !item.follows_rows() || !before().any(|other| other.state == State::Writing);
+                lane_is_free && born && over && written
             }
             _ => false,
         }
@@ -301,7 +342,7 @@ impl Model {
 
     fn take_turn(&mut self, now: i64, at: usize) {
         let token = self.items[at].submission.token;
-        self.items[at].at_turn = self.items[at].lane().is_some();
+        self.items[at].at_turn = self.items[at].lane().is_some() || self.items[at].is_end();
         if !std::mem::replace(&mut self.items[at].started, true) {
             self.out.push(Effect::Started(token));
         }
@@ -319,7 +360,10 @@ impl Model {
                 }
             }
         }
-        if self.items[at].durable() && self.items[at].again.is_none() {
+        let again = self.items[at].again.as_ref();
+        if again.is_some_and(|row| now - row.accepted_at >= REMEMBERED_MS) {
+            self.conclude(now, at, too_old(&self.items[at].submission));
+        } else if self.items[at].durable() && again.is_none() {
             self.items[at].state = State::Writing;
             self.out.push(Effect::Journal(token));
         } else {
@@ -346,7 +390,7 @@ impl Model {
                     }
                     None => {
                         return Err(format!(
-                            "Dependency '{id}' failed: a restart cut it off and its outcome is not known; \
+                            "Dependency '{id}' failed: it was cut off and its outcome is not known; \
                              send it again with the same id to learn it"
                         ));
                     }
@@ -377,44 +421,67 @@ impl Model {
 
     fn work(&mut self, at: usize) {
         self.items[at].state = State::Working;
-        let (token, uid) = (self.items[at].submission.token, self.items[at].uid());
-        self.out.push(Effect::Execute { token, uid });
+        let item = &self.items[at];
+        let session_id = item.again.as_ref().and_then(|row| row.session.as_deref()).map(Into::into);
+        self.out.push(Effect::Execute { token: item.submission.token, uid: item.uid(), session_id });
     }
 
     fn conclude(&mut self, now: i64, at: usize, outcome: Outcome) {
+        let ending = self.items[at].ending(&outcome);
+        self.end(now, at, outcome, ending);
+    }
+
+    fn end(&mut self, now: i64, at: usize, outcome: Outcome, ending: Ending) {
         let item = &mut self.items[at];
         item.ends = None;
         item.waits_until = None;
-        item.state = State::Keeping(outcome.clone(), now);
-        let (token, wait) = (item.submission.token, item.durable());
-        if item.identified() {
-            self.out.push(Effect::Store { token, uid: item.uid(), outcome: outcome.into(), wait });
+        let before = std::mem::replace(&mut item.state, State::Keeping(outcome.clone(), now));
+        if before == State::Writing && ending == Ending::Gone {
+            self.evicted.push(item.submission.uid.clone());
         }
-        if !wait {
-            self.announce(now, at);
+        let (token, durable) = (item.submission.token, item.durable());
+        if ending == Ending::Kept {
+            self.out.push(Effect::Store { token, uid: item.uid(), outcome: outcome.into(), wait: durable });
+        }
+        if ending != Ending::Kept || !durable {
+            self.announce(now, at, ending);
         }
     }
 
-    fn announce(&mut self, now: i64, at: usize) {
+    fn announce(&mut self, now: i64, at: usize, ending: Ending) {
         let item = self.items.remove(at);
         let State::Keeping(outcome, finished_at) = item.state.clone() else { unreachable!() };
         let token = item.submission.token;
-        if let Some(again) = &item.again {
-            self.keep(Row { done: Some((finished_at, outcome.clone())), ..again.clone() });
-            if item.own_id_is_new {
-                self.keep_other_id(finished_at, &item.submission, &outcome);
+        let kept = ending == Ending::Kept;
+        let done = kept.then(|| (finished_at, outcome.clone()));
+        if ending != Ending::Gone {
+            let at = if kept { finished_at } else { now };
+            match &item.again {
+                Some(again) => self.keep(at, Row { done, ..again.clone() }),
+                None => self.keep(at, row(&item.submission, item.accepted_at, done)),
             }
-        } else if item.identified() {
-            self.keep(row(&item.submission, finished_at, &outcome));
+        }
+        if kept && item.again.is_some() && item.own_id_is_new {
+            self.keep_other_id(finished_at, &item.submission, &outcome);
         }
         self.out.push(Effect::Announce { token, outcome: outcome.clone().into(), replayed: false });
         while let Some(at) =
             self.items.iter().position(|item| matches!(item.state, State::Echo(main, _) if main == token))
         {
             let echo = self.items.remove(at);
-            self.repeat(now, echo.submission, echo.state == State::Echo(token, true), outcome.clone());
+            let new_id = kept && echo.state == State::Echo(token, true);
+            self.repeat(now, echo.submission, new_id, outcome.clone());
         }
         let error = (!outcome.success).then(|| outcome.error.as_deref().unwrap().to_owned());
         self.settled.push((token, error));
     }
+}
+
+fn too_old(submission: &Submission) -> Outcome {
+    let name = submission.spec.name;
+    let error = format!(
+        "Nobody can know any more whether '{name}' was done: it was cut off too long ago, and is not done again. \
+         Look at the session, and send it with another id if it is still wanted"
+    );
+    Outcome { indeterminate: true, ..failed(error) }
 }

@@ -6,10 +6,9 @@ use qd_wire::command_table::Lane;
 
 use super::super::Submission;
 
-pub(super) fn lane(submission: &Submission) -> Option<(bool, &str)> {
+pub(super) fn lane<'a>(submission: &Submission, session: &'a str) -> Option<(bool, &'a str)> {
     match submission.spec.lane {
-        Lane::Session => Some((true, submission.session_id.as_deref().unwrap_or_default())),
-        Lane::Shell => Some((false, submission.session_id.as_deref().unwrap_or_default())),
+        Lane::Session | Lane::Shell => Some((true, session)),
         Lane::Control | Lane::Read => None,
     }
 }
@@ -50,7 +49,9 @@ pub(super) fn perform(
 
 pub(super) fn fingerprint(submission: &Submission, payload: usize) -> [u8; 32] {
     let mut digest = [0u8; 32];
-    let fields = [submission.spec.name, submission.session_id.as_deref().unwrap_or("")];
+    // The client did not write a minted name, and a repeat gets another one.
+    let session = submission.session_id.as_deref().filter(|_| submission.names_session);
+    let fields = [submission.spec.name, session.unwrap_or("")];
     let depends_on = submission.depends_on.iter().map(String::as_str);
     let version = submission.if_session_version.map_or(9, |version| version as u8);
     let text = fields.into_iter().chain(depends_on).flat_map(|field| field.bytes().chain([0]));

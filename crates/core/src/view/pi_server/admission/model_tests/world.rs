@@ -4,33 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use qd_wire::command_table::Lane;
 use qd_wire::pi_server::spec;
 
-use super::super::{Admission, Effect, Limits, Outcome, Restored, Submission, Token, rate};
+use super::super::{Admission, Effect, Limits, Outcome, Restored, Submission, Token};
+use super::choices::Choices;
 use super::kinds::kind;
 use super::model::Model;
 use super::sessions::{fingerprint, lane, perform};
-
-/// A source of small choices, drawn from one number.
-pub(super) struct Choices(pub(super) u64);
-
-impl Choices {
-    pub(super) fn below(&mut self, count: u64) -> usize {
-        // SplitMix64: neighbouring numbers make unrelated choices.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % count) as usize
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64)]
-    }
-}
 
 const COMMANDS: &[&str] = &[
     "create_session",
@@ -66,7 +47,15 @@ enum Stage {
 #[derive(Clone)]
 struct StoredRow {
     submission: Submission,
+    accepted_at: i64,
     finished: Option<(i64, Outcome)>,
+}
+
+/// A command with the sessions.
+struct Work {
+    token: Token,
+    uid: Arc<str>,
+    session: Arc<str>,
 }
 
 pub(super) struct World {
@@ -77,37 +66,26 @@ pub(super) struct World {
     /// What a planted fault does to the submissions the machine gets.
     fault: fn(&mut Submission),
     sent: Vec<Submission>,
+    /// When each was sent.
+    sent_at: Vec<i64>,
     stages: HashMap<Token, Stage>,
     calls: u64,
     /// In which call a command was started.
     started_in: HashMap<Token, u64>,
     journaling: Vec<Token>,
-    working: Vec<(Token, Arc<str>)>,
+    working: Vec<Work>,
     storing: Vec<Token>,
     overdue: Vec<Token>,
     /// In the order of writing; the last ones may not be on disk yet.
     rows: Vec<StoredRow>,
     pending_rows: HashMap<Token, (Arc<str>, i64, Outcome)>,
     sessions: BTreeMap<String, u64>,
-    /// What the sessions have done under which uid: they survive the machine.
-    done: HashMap<Arc<str>, Outcome>,
+    /// What each session has done under which uid: they survive the machine, and know nothing of each other.
+    done: HashMap<(Arc<str>, Arc<str>), Outcome>,
+    /// Which session was asked to do what: nothing is done in two of them.
+    asked: HashMap<Arc<str>, Arc<str>>,
     /// What has happened, and how often.
     pub(super) seen: BTreeMap<&'static str, usize>,
-}
-
-pub(super) fn limits(choices: &mut Choices) -> Limits {
-    Limits {
-        outcomes_max: choices.of(&[3, 8, 1000, 1000]),
-        outcome_bytes_max: choices.of(&[250, 100_000, 100_000]),
-        in_flight_max: choices.of(&[5, 100, 100, 100]),
-        key_ttl_ms: 150,
-        dependency_wait_ms: 100,
-        rate: rate::Limits {
-            per_minute: choices.of(&[0, 0, 5]),
-            global_per_minute: choices.of(&[0, 0, 12]),
-            ui_per_minute: choices.of(&[0, 1]),
-        },
-    }
 }
 
 impl World {
@@ -119,6 +97,7 @@ impl World {
             limits,
             fault,
             sent: Vec::new(),
+            sent_at: Vec::new(),
             stages: HashMap::new(),
             calls: 0,
             started_in: HashMap::new(),
@@ -130,6 +109,7 @@ impl World {
             pending_rows: HashMap::new(),
             sessions: BTreeMap::from([("a".into(), 0), ("b".into(), 0)]),
             done: HashMap::new(),
+            asked: HashMap::new(),
             seen: BTreeMap::new(),
         }
     }
@@ -143,7 +123,8 @@ impl World {
             66..78 => self.journal_one(&mut choices),
             78..89 => self.store_one(&mut choices),
             89..96 => self.pass_time(&mut choices),
-            96..97 => self.finish_late(),
+            96 => self.finish_late(),
+            97 => self.revoke(choices.of(&["p", "q"])),
             _ => self.restart(&mut choices),
         }
     }
@@ -169,8 +150,14 @@ impl World {
         let session = choices.of(&["a", "a", "a", "b", "c"]);
         let (session_id, names_session) = match name {
             "list_sessions" => (None, false),
-            "create_session" if choices.one_in(4) => (Some(format!("minted-{}", self.sent.len())), false),
-            _ => (Some(session.to_owned()), true),
+            "create_session" if choices.one_in(2) => (Some(format!("minted-{}", self.sent.len())), false),
+            // A client that was told the name of a session uses it.
+            _ => match self.rows.iter().rev().find(|row| {
+                row.submission.session_id.as_deref().is_some_and(|name| name.starts_with("minted"))
+            }) {
+                Some(row) if choices.one_in(4) => (row.submission.session_id.clone(), true),
+                _ => (Some(session.to_owned()), true),
+            },
         };
         // Ids count up as naive clients count; some come twice. Dependencies are on earlier ones mostly.
         let number = self.sent.len() as i64 + 1;
@@ -195,6 +182,7 @@ impl World {
             fingerprint: [0; 32],
             timeout_ms: choices.of(&[None, None, None, Some(40), Some(100), Some(130)]),
             uid: "".into(),
+            frees_lane: false,
         };
         submission.fingerprint = fingerprint(&submission, choices.below(2));
         self.send(submission)
@@ -206,7 +194,12 @@ impl World {
             return Ok(());
         }
         let recent = self.sent.len() - 1 - choices.below(self.sent.len().min(8) as u64);
-        let mut submission = self.sent[recent].clone();
+        // Many repeat what they got no answer to.
+        let cut_off = self.rows.iter().rev().find(|row| row.finished.is_none()).filter(|_| choices.one_in(2));
+        let mut submission = cut_off.map_or(&self.sent[recent], |row| &row.submission).clone();
+        if !submission.names_session && submission.session_id.is_some() {
+            submission.session_id = Some(format!("minted-{}", self.sent.len()));
+        }
         match choices.below(6) {
             0 => submission.id = Some((self.sent.len() + 1).to_string()),
             1 => submission.key = None,
@@ -221,6 +214,7 @@ impl World {
         submission.token = self.sent.len() as Token + 1;
         submission.uid = format!("u{}", submission.token).into();
         self.sent.push(submission.clone());
+        self.sent_at.push(self.now);
         let mut seen = submission.clone();
         (self.fault)(&mut seen);
         let mut effects = Vec::new();
@@ -233,8 +227,22 @@ impl World {
         if self.working.is_empty() {
             return Ok(());
         }
-        let (token, uid) = self.working.remove(choices.below(self.working.len() as u64));
-        let outcome = self.perform(token, uid, choices.one_in(5));
+        let work = self.working.remove(choices.below(self.working.len() as u64));
+        let token = work.token;
+        let outcome = match choices.below(60) {
+            // The link is lost, before or after the work is done.
+            number @ 0..4 => {
+                if number > 1 {
+                    self.perform(&work, false);
+                }
+                Outcome { indeterminate: true, settled: false, ..failed("The link was lost") }
+            }
+            4..6 => {
+                let outcome = Outcome { indeterminate: true, ..failed("The runner does not know") };
+                self.done.entry((work.session, work.uid)).or_insert(outcome).clone()
+            }
+            number => self.perform(&work, number < 18),
+        };
         self.finish(token, outcome)
     }
 
@@ -255,14 +263,21 @@ impl World {
         if self.journaling.is_empty() {
             return Ok(());
         }
-        let token = self.journaling.remove(choices.below(self.journaling.len() as u64));
+        // Each principal's rows are reported in the order in which its commands came.
+        let principal = &self.submission(choices.of(&self.journaling)).principal;
+        let own = self.journaling.iter().filter(|token| self.submission(**token).principal == *principal);
+        let Some(token) = own.min().copied() else { return Ok(()) };
+        self.journaling.retain(|journaling| *journaling != token);
         if choices.one_in(20) {
-            let error = Some("The store is full".into());
-            return self.finish(token, Outcome { error, ..Outcome::default() });
+            let mut effects = Vec::new();
+            self.machine.refuse(self.now, token, "The store is full", &mut effects);
+            self.model.refuse(self.now, token, "The store is full");
+            return self.compare(effects);
         }
         let submission = self.submission(token).clone();
         if !self.rows.iter().any(|row| row.submission.uid == submission.uid) {
-            self.rows.push(StoredRow { submission, finished: None });
+            let accepted_at = self.sent_at[token as usize - 1];
+            self.rows.push(StoredRow { submission, accepted_at, finished: None });
         }
         let mut effects = Vec::new();
         self.machine.journaled(self.now, token, &mut effects);
@@ -289,16 +304,24 @@ impl World {
             Some(row) => row.finished = Some((at, outcome)),
             None => {
                 let submission = self.submission(token).clone();
-                self.rows.push(StoredRow { submission, finished: Some((at, outcome)) });
+                let accepted_at = self.sent_at[token as usize - 1];
+                self.rows.push(StoredRow { submission, accepted_at, finished: Some((at, outcome)) });
             }
         }
     }
 
     fn pass_time(&mut self, choices: &mut Choices) -> Result<(), String> {
-        self.now += choices.of(&[1, 10, 45, 90, 140, 30_000]);
+        self.now += choices.of(&[1, 1, 10, 10, 45, 45, 90, 90, 140, 140, 30_000, 30_000, 82_800_000]);
         let mut effects = Vec::new();
         self.machine.tick(self.now, &mut effects);
         self.model.tick(self.now);
+        self.compare(effects)
+    }
+
+    fn revoke(&mut self, principal: &str) -> Result<(), String> {
+        let mut effects = Vec::new();
+        self.machine.principal_revoked(self.now, principal, &mut effects);
+        self.model.revoke(self.now, principal);
         self.compare(effects)
     }
 
@@ -309,9 +332,9 @@ impl World {
         self.stages.retain(|_, stage| *stage == Stage::Announced);
         // The sessions go on: some of what they had been asked they do, the rest they never got.
         while !self.working.is_empty() {
-            let (token, uid) = self.working.remove(0);
+            let work = self.working.remove(0);
             if choices.one_in(2) {
-                self.perform(token, uid, false);
+                self.perform(&work, false);
             }
         }
         (self.journaling, self.storing, self.overdue) = Default::default();
@@ -329,6 +352,8 @@ impl World {
                 uid: submission.uid.clone(),
                 finished_at: row.finished.as_ref().map(|(at, _)| *at),
                 outcome: row.finished.as_ref().map(|(_, outcome)| outcome.clone()),
+                session_id: submission.session_id.clone(),
+                accepted_at: row.accepted_at,
             };
             self.machine
                 .restore(Restored { fingerprint: self.seen_fingerprint(submission), ..restored.clone() });
@@ -348,23 +373,23 @@ impl World {
     }
 
     /// What the session's authority does: once per uid, and with the version rules of section 10.
-    fn perform(&mut self, token: Token, uid: Arc<str>, fails: bool) -> Outcome {
-        if let Some(outcome) = self.done.get(&uid) {
+    fn perform(&mut self, work: &Work, fails: bool) -> Outcome {
+        let name = (work.session.clone(), work.uid.clone());
+        if let Some(outcome) = self.done.get(&name) {
             return outcome.clone();
         }
-        let submission = self.submission(token).clone();
-        let session = submission.session_id.clone().unwrap_or_default();
-        let outcome = match perform(&mut self.sessions, &submission, &session, fails) {
-            Ok(session_version) => Outcome {
-                success: true,
-                data: Some(format!("{{\"done\":\"{uid}\"}}").into()),
-                session_version,
-                ..Outcome::default()
-            },
-            Err(error) => Outcome { error: Some(error.into()), ..Outcome::default() },
+        let submission = &self.sent[work.token as usize - 1];
+        let outcome = match perform(&mut self.sessions, submission, &work.session, fails) {
+            Ok(session_version) => {
+                // Some of what is read is long.
+                let more = if submission.spec.mutating { 0 } else { work.token as usize % 3 * 40 };
+                let data = format!("{{\"done\":\"{}\"}}{:more$}", work.uid, "");
+                Outcome { success: true, data: Some(data.into()), session_version, ..Outcome::default() }
+            }
+            Err(error) => failed(&error),
         };
         if submission.spec.mutating {
-            self.done.insert(uid, outcome.clone());
+            self.done.insert(name, outcome.clone());
         }
         outcome
     }
@@ -396,18 +421,9 @@ impl World {
                 self.reach(token, Stage::Journal)?;
                 self.journaling.push(token);
             }
-            Effect::Execute { token, uid } => {
-                self.reach(token, Stage::Execute)?;
-                self.lane_is_free(token)?;
-                if uid != self.submission(token).uid {
-                    *self.seen.entry("taken up").or_default() += 1;
-                } else if self.started_in[&token] < self.calls && !self.submission(token).spec.mutating {
-                    *self.seen.entry("waited, then done").or_default() += 1;
-                }
-                self.working.push((token, uid));
-            }
+            Effect::Execute { token, uid, session_id } => self.begin(token, uid, session_id)?,
             Effect::Cancel { token, .. } => {
-                self.working.retain(|(working, _)| *working != token);
+                self.working.retain(|work| work.token != token);
                 self.overdue.push(token);
             }
             Effect::Store { token, uid, outcome, wait: true } => {
@@ -422,8 +438,9 @@ impl World {
             Effect::Announce { token, outcome, replayed } => {
                 check(!self.storing.contains(&token), || format!("{token} announced before it is stored"))?;
                 self.reach(token, Stage::Announced)?;
-                let what = if replayed { "replayed" } else { kind(&outcome) };
-                *self.seen.entry(what).or_default() += 1;
+                let what = kind(&outcome);
+                self.journaling.retain(|journaling| *journaling != token);
+                self.note(if replayed && what != "too old" { "replayed" } else { what });
             }
         }
         Ok(())
@@ -439,17 +456,54 @@ impl World {
         check(in_order, || format!("{token} went from {before:?} to {stage:?}"))
     }
 
-    /// Nobody else of its lane is at work: the world's own look at section 7.3.
-    fn lane_is_free(&self, token: Token) -> Result<(), String> {
-        let lane = lane(self.submission(token));
-        let same = |other: &&(Token, Arc<str>)| lane.is_some() && lane == self.lane_of(other.0);
-        let other = self.working.iter().find(same);
-        check(other.is_none(), || format!("{token} goes beside {other:?} in lane {lane:?}"))
+    fn begin(&mut self, token: Token, uid: Arc<str>, session_id: Option<Arc<str>>) -> Result<(), String> {
+        self.reach(token, Stage::Execute)?;
+        let submission = self.submission(token);
+        let own: Arc<str> = submission.session_id.as_deref().unwrap_or_default().into();
+        let (is_taken_up, is_read) = (uid != submission.uid, !submission.spec.mutating);
+        let is_elsewhere = session_id.as_ref().is_some_and(|session| *session != own);
+        let session = session_id.unwrap_or(own);
+        let before = self.asked.insert(uid.clone(), session.clone());
+        check(before.as_ref().is_none_or(|before| *before == session), || {
+            format!("{uid} was asked of {before:?} and of {session}")
+        })?;
+        self.is_in_order(token, &session)?;
+        if is_elsewhere {
+            self.note("taken up elsewhere");
+        } else if is_taken_up {
+            self.note("taken up");
+        } else if self.started_in[&token] < self.calls && is_read {
+            self.note("waited, then done");
+        }
+        self.working.push(Work { token, uid, session });
+        Ok(())
     }
 
-    fn lane_of(&self, token: Token) -> Option<(bool, &str)> {
-        lane(self.submission(token))
+    /// Nobody else of its lane is at work (section 7.3), and it overtakes nobody who waits only for the store.
+    fn is_in_order(&self, token: Token, session: &str) -> Result<(), String> {
+        let submission = self.submission(token);
+        let lane_of = lane(submission, session);
+        let same =
+            |work: &&Work| lane_of.is_some() && lane_of == lane(self.submission(work.token), &work.session);
+        let beside = self.working.iter().find(same).map(|work| work.token);
+        check(beside.is_none(), || format!("{token} goes beside {beside:?} in lane {lane_of:?}"))?;
+        let mut overtaken = self.journaling.iter().filter(|other| {
+            let sent = self.submission(**other);
+            **other < token
+                && sent.principal == submission.principal
+                && sent.session_id.as_deref() == Some(session)
+        });
+        let is_read = submission.spec.lane == Lane::Read;
+        check(is_read || overtaken.next().is_none(), || format!("{token} overtakes another: {submission:?}"))
     }
+
+    fn note(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+}
+
+fn failed(error: &str) -> Outcome {
+    Outcome { error: Some(error.into()), ..Outcome::default() }
 }
 
 fn check(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> {

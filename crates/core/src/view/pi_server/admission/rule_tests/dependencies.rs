@@ -83,7 +83,7 @@ fn a_later_one_in_another_lane_can_be_waited_for() {
     let mut desk = Desk::new();
     desk.send(command("prompt", "s").id("a"));
     desk.send(command("prompt", "s").id("b").after(&["c"]));
-    desk.send(command("bash", "s").id("c"));
+    desk.send(command("bash", "t").id("c"));
     assert_eq!(seen(desk.succeed(1)), ["finished 1: \"1\"", "started 2"]);
     assert_eq!(desk.succeed(3)[2..], ["journal 2", "execute 2 as u2"]);
 }

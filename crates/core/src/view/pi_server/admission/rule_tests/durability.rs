@@ -1,62 +1,6 @@
-//! What survives: bounds, rows and restarts.
+//! What survives: rows and restarts.
 
 use super::*;
-
-fn row(submission: &Submission, uid: &str, done: Option<(i64, Outcome)>) -> Restored {
-    Restored {
-        token: 0,
-        principal: submission.principal.clone(),
-        id: submission.id.clone(),
-        key: submission.key.clone(),
-        scope: Admission::scope(submission).to_owned(),
-        command: submission.spec.name.to_owned(),
-        fingerprint: submission.fingerprint,
-        uid: uid.into(),
-        finished_at: done.as_ref().map(|(at, _)| *at),
-        outcome: done.map(|(_, outcome)| outcome),
-    }
-}
-
-fn success(data: &str) -> Outcome {
-    Outcome { success: true, data: Some(data.into()), ..Outcome::default() }
-}
-
-#[test]
-fn outcomes_are_bounded_in_number_and_the_oldest_goes_first() {
-    let mut desk = Desk::with(Limits { outcomes_max: 2, ..Limits::default() });
-    for id in ["a", "b", "c"] {
-        let (token, _) = desk.send(command("get_state", "s").id(id).key(id));
-        desk.succeed(token);
-    }
-    assert_eq!(desk.admission.evicted(), ["u1".into()]);
-    assert_eq!(desk.admission.evicted(), []);
-    assert_eq!(desk.send(command("get_state", "s").id("b")).1[1], "replayed 4: \"2\"");
-    assert_eq!(desk.send(command("get_state", "s").id("a").key("a")).1.len(), 3, "it is executed again");
-}
-
-#[test]
-fn outcomes_are_bounded_in_bytes_and_those_in_flight_never_go() {
-    let mut desk = Desk::with(Limits { outcome_bytes_max: 100, ..Limits::default() });
-    desk.send(command("prompt", "s").id("long"));
-    for id in ["a", "b", "c"] {
-        let (token, _) = desk.send(command("get_state", "s").id(id));
-        let outcome = success(&"x".repeat(40));
-        desk.call(|admission, now, effects| admission.finish(now, token, outcome, effects));
-    }
-    assert_eq!(desk.admission.evicted(), ["u2".into()]);
-    assert_eq!(desk.send(command("prompt", "s").id("long")).1, ["accepted 5"]);
-    assert_eq!(desk.succeed(1).last().unwrap(), "replayed 5: \"1\"");
-}
-
-#[test]
-fn a_store_that_fails_refuses_the_command() {
-    let mut desk = Desk::new();
-    desk.prompt_store = false;
-    assert_eq!(desk.send(command("prompt", "s").id("a")).1.last().unwrap(), "journal 1");
-    assert_eq!(desk.fail(1, "The disk is full"), ["store 1 as u1"]);
-    let told = told(&desk.call(|admission, now, effects| admission.stored(now, 1, effects)));
-    assert_eq!(told, ["finished 1: The disk is full"]);
-}
 
 #[test]
 fn done_rows_replay_after_a_restart() {
@@ -75,45 +19,6 @@ fn done_rows_replay_after_a_restart() {
 }
 
 #[test]
-fn a_command_in_doubt_is_taken_up_under_the_uid_it_had() {
-    let mut desk = Desk::new();
-    let prompt = command("prompt", "s").id("a").after(&["long gone"]);
-    desk.admission.restore(row(&prompt, "old", None));
-    let (_, told) = desk.send(command("get_state", "s").after(&["a"]));
-    assert!(told[2].starts_with("finished 1: Dependency 'a' failed: a restart cut it off"), "{told:?}");
-    assert!(desk.send(command("bash", "s").id("a")).1[1].starts_with("finished 2: Conflicting id 'a'"));
-    let (_, told) = desk.send(prompt.clone());
-    let expected = ["accepted 3", "started 3", "execute 3 as old"];
-    assert_eq!(told, expected, "its row is there, and its dependencies had been met");
-    assert_eq!(desk.send(prompt.clone()).1, ["accepted 4"]);
-    assert_eq!(desk.succeed(3), ["store 3 as old", "finished 3: \"3\"", "replayed 4: \"3\""]);
-    assert_eq!(desk.send(prompt).1[1], "replayed 5: \"3\"");
-}
-
-#[test]
-fn one_in_doubt_can_be_taken_up_by_its_key_with_another_id() {
-    let mut desk = Desk::new();
-    let prompt = command("prompt", "s").id("a").key("k");
-    desk.admission.restore(row(&prompt, "old", None));
-    desk.now += 10_000_000;
-    let (_, told) = desk.send(command("prompt", "s").id("b").key("k"));
-    assert_eq!(told.last().unwrap(), "execute 1 as old");
-    assert_eq!(desk.succeed(1), ["store 1 as old", "store 1 as u1 behind", "finished 1: \"1\""]);
-    for id in ["a", "b"] {
-        assert_eq!(desk.send(command("prompt", "s").id(id)).1[1][8..], *format!(" {}: \"1\"", desk.tokens));
-    }
-}
-
-#[test]
-fn rows_in_doubt_are_bounded_too() {
-    let mut desk = Desk::with(Limits { outcomes_max: 1, ..Limits::default() });
-    desk.admission.restore(row(&command("prompt", "s").id("a"), "old", None));
-    desk.admission.restore(row(&command("prompt", "s").id("b"), "new", None));
-    assert_eq!(desk.admission.evicted(), ["old".into()]);
-    assert_eq!(desk.send(command("prompt", "s").id("a")).1.last().unwrap(), "execute 1 as u1");
-}
-
-#[test]
 fn a_row_of_another_id_does_not_make_its_key_last_longer() {
     let mut desk = Desk::new();
     desk.now = 2_000_000;
@@ -125,4 +30,79 @@ fn a_row_of_another_id_does_not_make_its_key_last_longer() {
     desk.now = 2_100_000;
     assert_eq!(desk.send(Submission { id: None, ..first }).1.len(), 4);
     assert_eq!(desk.send(Submission { key: None, ..second }).1[1], "replayed 3: \"1\"");
+}
+
+#[test]
+fn a_command_that_cannot_be_stored_is_refused_and_forgotten() {
+    let mut desk = Desk::new();
+    desk.prompt_store = false;
+    let prompt = command("prompt", "s").id("a").key("k");
+    assert_eq!(desk.send(prompt.clone()).1.last().unwrap(), "journal 1");
+    assert_eq!(desk.send(Submission { id: Some("b".into()), ..prompt.clone() }).1, ["accepted 2"]);
+    assert_eq!(desk.send(command("prompt", "s").id("c")).1, ["accepted 3"]);
+    assert_eq!(desk.send(command("get_state", "s").after(&["b"])).1, ["accepted 4", "started 4"]);
+    let full = "The disk is full";
+    let expected = [
+        "finished 1: The disk is full",
+        "replayed 2: The disk is full",
+        "started 3",
+        "journal 3",
+        "finished 4: Dependency 'b' failed: The disk is full",
+    ];
+    assert_eq!(desk.refuse(1, full), expected);
+    assert_eq!(desk.refuse(1, full), [""; 0]);
+    assert_eq!(desk.admission.evicted(), ["u1".into()], "a row that is there after all is of no use");
+    for id in ["a", "b"] {
+        let (token, told) = desk.send(command("bash", "t").id(id));
+        assert_eq!(told[0], format!("accepted {token}"), "{told:?}");
+        assert!(!told.iter().any(|line| line.contains("Conflict")), "{told:?}");
+    }
+    assert!(!desk.send(prompt.other_payload()).1.iter().any(|line| line.contains("idempotencyKey")));
+}
+
+#[test]
+fn what_is_being_done_cannot_be_refused() {
+    let mut desk = Desk::new();
+    desk.send(command("prompt", "s").id("a"));
+    assert_eq!(desk.refuse(1, "The disk is full"), [""; 0]);
+    assert_eq!(desk.succeed(1), ["store 1 as u1", "finished 1: \"1\""]);
+    assert_eq!(desk.refuse(1, "The disk is full"), [""; 0]);
+}
+
+#[test]
+fn aborts_are_not_written_down_first() {
+    for name in ["abort", "abort_bash", "abort_compaction", "abort_retry"] {
+        let mut desk = Desk::new();
+        desk.prompt_store = false;
+        let (_, told) = desk.send(command(name, "s").id("a"));
+        assert_eq!(told, ["accepted 1", "started 1", "execute 1 as u1"]);
+        assert_eq!(desk.succeed(1), ["store 1 as u1 behind", "finished 1: \"1\""]);
+    }
+}
+
+#[test]
+fn a_revoked_principal_begins_nothing_more() {
+    let mut desk = Desk::new();
+    desk.send(command("prompt", "s").id("a"));
+    desk.send(command("prompt", "s").id("b"));
+    desk.send(command("prompt", "s").id("b"));
+    desk.send(command("prompt", "s").id("c").of("q"));
+    desk.send(command("get_state", "t").id("d").after(&["b"]));
+    desk.prompt_store = false;
+    assert_eq!(desk.send(command("prompt", "u").id("e").within(100)).1.last().unwrap(), "journal 6");
+    let expected = [
+        "finished 2: The access token was revoked",
+        "replayed 3: The access token was revoked",
+        "finished 5: The access token was revoked",
+        "finished 6: The access token was revoked",
+    ];
+    assert_eq!(desk.revoke("p"), expected, "what had begun goes on");
+    assert_eq!(desk.revoke("p"), [""; 0]);
+    assert_eq!(desk.admission.evicted(), ["u6".into()]);
+    assert_eq!(desk.admission.next_deadline(), None);
+    assert_eq!(told(&desk.call(|admission, now, effects| admission.journaled(now, 6, effects))), [""; 0]);
+    desk.prompt_store = true;
+    assert_eq!(desk.succeed(1)[1..], ["finished 1: \"1\"", "started 4", "journal 4", "execute 4 as u4"]);
+    assert_eq!(desk.admission.metrics("p", desk.now).replay.in_flight_count, 1);
+    assert_eq!(desk.send(command("bash", "t").id("b")).1.len(), 4, "the id is free");
 }

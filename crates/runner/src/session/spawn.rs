@@ -1,0 +1,69 @@
+//! The tasks of sessions: of new ones, and of those known from before.
+
+use std::sync::Arc;
+
+use qd_wire::command::SessionConfig;
+use tokio::sync::mpsc;
+
+use super::actor::{SessionActor, Shared};
+use super::{MAILBOX_MAX, SessionInput};
+use crate::clock::now_ms;
+
+/// Starts the task of a session that is being created; `first` is its `session.create`.
+pub(crate) fn spawn_new(
+    shared: &Arc<Shared>,
+    session_id: &str,
+    mut config: SessionConfig,
+) -> mpsc::Sender<SessionInput> {
+    let created_at = now_ms();
+    let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
+    let (shared, session_id, door) = (Arc::clone(shared), session_id.to_owned(), sender.clone());
+    tokio::spawn(async move {
+        if config.cwd.is_none() {
+            config.cwd = cwd_of_stored(&shared, config.continue_session.clone()).await;
+        }
+        let session = super::row::new_session(&shared.config, &session_id, &config, created_at);
+        let actor = SessionActor::new(&shared, (door, mailbox), session, config, created_at, false);
+        actor.run().await;
+    });
+    sender
+}
+
+/// A conversation goes on where it was. Its file is read here and not by whoever hands out the commands of all
+/// sessions.
+async fn cwd_of_stored(shared: &Arc<Shared>, continued: Option<String>) -> Option<String> {
+    let (path, shared) = (continued?, Arc::clone(shared));
+    let reading = tokio::task::spawn_blocking(move || crate::stored::cwd_of(&shared.config, &path));
+    reading.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a stored session's directory could not be read");
+        None
+    })
+}
+
+/// Starts the task of a session known from before.
+pub(crate) fn spawn_restored(
+    shared: &Arc<Shared>,
+    restored: super::row::Restored,
+) -> mpsc::Sender<SessionInput> {
+    let ends = mpsc::channel(MAILBOX_MAX);
+    let (config, created_at) = (restored.config, restored.created_at);
+    let mut actor = SessionActor::new(shared, ends, restored.session, config, created_at, true);
+    let now = now_ms();
+    actor.stored = Some(restored.stored);
+    actor.stored_questions = restored.open_questions.iter().cloned().collect();
+    actor.session.interrupted(now, restored.was_working, restored.open_questions, &mut actor.out);
+    for cut_off in shared.submissions.take_cut_off(&actor.session.identity().session_id) {
+        // A lost abort needs no words: what it should have ended is over.
+        if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry" | "abort_bash" | "abort_compaction") {
+            actor.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut actor.out);
+        }
+        // Stored with the record that tells of it, so that it is told once.
+        actor.outcomes.push(cut_off.told());
+    }
+    if restored.may_resume && shared.config.resume_at_start {
+        actor.resume_agent();
+    }
+    let sender = actor.sender.clone();
+    tokio::spawn(actor.run());
+    sender
+}
