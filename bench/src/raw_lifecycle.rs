@@ -61,8 +61,8 @@ async fn serve(stream: TcpStream, clients: Clients) -> Outcome<()> {
         let others = clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for client in &others {
             for frame in &told {
-                // A client that is gone takes nothing.
-                let _ = client.send(frame.clone()).await;
+                // One that is gone, or reads no more, takes nothing.
+                let _ = client.try_send(frame.clone());
             }
         }
         let answer = format!(
