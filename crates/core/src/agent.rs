@@ -183,7 +183,6 @@ pub enum AgentRequest {
     SwitchSession { session_path: String },
     Bash { command: String, exclude_from_context: bool },
     AbortBash,
-    GetTree,
     GetMessages,
     GetLastAssistantText,
     ExportHtml { output_path: Option<String> },

@@ -62,8 +62,7 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
             ([(CACHE_CONTROL, "no-store")], Json(AddedAccessToken { name, token })).into_response()
         }
         Ok(TokenPut::NameTaken) => {
-            let error =
-                "There is a token of this name; take another name, or remove that one first ('qd token rm')";
+            let error = "There is a token of this name; take another name, or remove that one first ('qd token revoke')";
             failed(StatusCode::CONFLICT, error)
         }
         Ok(TokenPut::TooMany) => {
@@ -101,7 +100,7 @@ pub(crate) async fn revoke(
     match server.hub.store.delete_access_token(&name).await {
         Ok(true) => {}
         Ok(false) => {
-            return failed(StatusCode::NOT_FOUND, "There is no token of this name; see 'qd token ls'");
+            return failed(StatusCode::NOT_FOUND, "There is no token of this name; see 'qd token list'");
         }
         Err(error) => return unavailable(&error),
     }

@@ -62,7 +62,6 @@ fn command(request: &AgentRequest) -> Value {
             json!({ "type": "bash", "command": command, "excludeFromContext": exclude_from_context })
         }
         AgentRequest::AbortBash => json!({ "type": "abort_bash" }),
-        AgentRequest::GetTree => json!({ "type": "get_tree" }),
         AgentRequest::GetMessages => json!({ "type": "get_messages" }),
         AgentRequest::GetLastAssistantText => json!({ "type": "get_last_assistant_text" }),
         AgentRequest::ExportHtml { output_path } => {
