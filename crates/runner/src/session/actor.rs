@@ -222,7 +222,8 @@ impl SessionActor {
         }
     }
 
-    pub(super) async fn run(mut self) {
+    /// In a box, or the future would hold the session twice: as it was given and as it is used.
+    pub(super) async fn run(mut self: Box<Self>) {
         let mut events = Vec::new();
         self.publish().await;
         self.save().await;

@@ -1,5 +1,6 @@
 //! Admission: validation, replay, dependencies, lane, version, in this order; and the end of every command.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
@@ -26,8 +27,11 @@ const LANE_MAX: usize = 1024;
 /// Shell commands that may wait for the one that runs; each may take minutes.
 const SHELL_MAX: usize = 128;
 
-/// A command that has passed the door.
-pub(crate) struct Admitted {
+/// A command that has passed the door. Behind a pointer, because it goes from hand to hand and every hand, queue and
+/// map keeps room for it as long as the session lives.
+pub(crate) struct Admitted(Box<Passed>);
+
+pub(crate) struct Passed {
     pub(super) incoming: Box<Incoming>,
     pub(super) command: Command,
     pub(super) submission: Option<Submission>,
@@ -39,7 +43,21 @@ pub(crate) struct Admitted {
 
 impl Admitted {
     fn new(incoming: Box<Incoming>, command: Command, submission: Option<Submission>) -> Self {
-        Admitted { incoming, command, submission, turns_before: 0, is_given_up: false }
+        Admitted(Box::new(Passed { incoming, command, submission, turns_before: 0, is_given_up: false }))
+    }
+}
+
+impl Deref for Admitted {
+    type Target = Passed;
+
+    fn deref(&self) -> &Passed {
+        &self.0
+    }
+}
+
+impl DerefMut for Admitted {
+    fn deref_mut(&mut self) -> &mut Passed {
+        &mut self.0
     }
 }
 

@@ -39,7 +39,7 @@ impl SessionActor {
             let spool =
                 round.records.iter().map(|record| (record.seq, block.slice(record.range.clone()))).collect();
             let batch = self.batch(spool);
-            match self.commit(batch, &round.responses).await {
+            match self.commit(&batch, &round.responses).await {
                 Committed::AtOnce => {}
                 Committed::Late => is_answered = true,
                 Committed::Never => {
@@ -115,7 +115,7 @@ impl SessionActor {
 
     /// Tries until it is stored: nothing durable is dropped. Commands are told at once: those of this round that
     /// nobody can know their outcome yet, those that come meanwhile why they are refused.
-    async fn commit(&mut self, batch: RunnerBatch, responses: &[ResponseSpan]) -> Committed {
+    async fn commit(&mut self, batch: &RunnerBatch, responses: &[ResponseSpan]) -> Committed {
         let mut reported = false;
         let mut knocking = Vec::new();
         loop {

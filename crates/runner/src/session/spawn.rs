@@ -24,7 +24,7 @@ pub(crate) fn spawn_new(
         }
         let session = super::row::new_session(&shared.config, &session_id, &config, created_at);
         let actor = SessionActor::new(&shared, (door, mailbox), session, config, created_at, false);
-        actor.run().await;
+        Box::new(actor).run().await;
     });
     sender
 }
@@ -64,6 +64,6 @@ pub(crate) fn spawn_restored(
         actor.resume_agent();
     }
     let sender = actor.sender.clone();
-    tokio::spawn(actor.run());
+    tokio::spawn(Box::new(actor).run());
     sender
 }

@@ -62,6 +62,8 @@ impl RunnerStore {
     /// which yields the bytes it added to the spool. So a caller can have several units under way in order.
     pub async fn enqueue_commit(&self, batch: RunnerBatch) -> Result<Pending<u64>> {
         let bytes = batch_bytes(&batch);
+        // Every future on the way would keep room for it.
+        let batch = Box::new(batch);
         let spool_bytes = Arc::clone(&self.spool_bytes);
         self.engine
             .enqueue(
