@@ -2,7 +2,7 @@
 
 export type AccessTokenInfo = {
 /**
- * Also the name of the principal that its commands are from.
+ * Of the owner's tokens also the name of the principal that commands are from; a person's act as that person.
  */
 name: string,
 /**
@@ -12,7 +12,19 @@ created_at: number,
 /**
  * Unix milliseconds, to the minute; absent if it was never used.
  */
-last_used_at?: number, };
+last_used_at?: number,
+/**
+ * Whose it is; absent for the owner's own.
+ */
+owner?: string,
+/**
+ * What it may do; without it all that its owner may.
+ */
+scopes?: Array<Permission>,
+/**
+ * Unix milliseconds.
+ */
+expires_at?: number, };
 
 export type AccessTokens = {
 /**
@@ -21,6 +33,8 @@ export type AccessTokens = {
 tokens: Array<AccessTokenInfo>, };
 
 export type AddedAccessToken = { name: string, token: string, };
+
+export type AddedForeignHost = { host_id: string, host_token: string, };
 
 export type AgentPhase = "generating"
   | "thinking"
@@ -41,9 +55,88 @@ replay_until?: number, state: SessionState, pending_input: Array<InputRequest>, 
 /**
  * With `gap`: the newest messages of the conversation, oldest first.
  */
-messages?: Array<Message>, };
+messages?: Array<Message>,
+/**
+ * Of a program in a terminal, with `gap`: what is on its screen.
+ */
+terminal?: TerminalSnapshot, };
+
+export type AuditData = {
+/**
+ * Newest first.
+ */
+entries: Array<AuditEntry>,
+/**
+ * Give it as `before` to go on.
+ */
+next?: number, };
+
+export type AuditEntry = {
+/**
+ * Grows with each entry.
+ */
+id: number,
+/**
+ * Unix milliseconds.
+ */
+ts: number, session_id?: string, runner_id?: string, seq?: number,
+/**
+ * `tool.call`, `tool.result`, `run.input`, `permission`, `login`, `person`, `token`, `host`…
+ */
+kind: string,
+/**
+ * Who: the principal.
+ */
+principal?: string,
+/**
+ * How: `web`, `cli`, `local`, `agent`…
+ */
+actor?: string, tool?: string, request_id?: string, ok?: boolean, duration_ms?: number,
+/**
+ * Secrets redacted.
+ */
+summary?: string, };
+
+export type Awaiting = { reason: AwaitingReason, prompt?: string,
+/**
+ * The question that goes with it.
+ */
+request_id?: string, };
+
+export type AwaitingReason = "permission"
+  | "choice"
+  | "prompt"
+  | "unknown";
 
 export type BashBreakerState = { state: CircuitState, failures: number, sessions: number, open_sessions: number, total_calls: number, total_timeouts: number, total_rejected: number, };
+
+export type BashData = { stdout: string, stderr: string,
+/**
+ * Absent when a signal ended it.
+ */
+exit_code?: number, signal?: number, timed_out: boolean, cancelled: boolean,
+/**
+ * The beginning of one of the streams is missing.
+ */
+truncated: boolean,
+/**
+ * All that the command wrote.
+ */
+stdout_bytes: number, stderr_bytes: number, duration_ms: number, };
+
+export type BashOutput = {
+/**
+ * `stdout` or `stderr`.
+ */
+stream: string, text: string,
+/**
+ * Where in the stream the text begins, in bytes.
+ */
+offset?: number,
+/**
+ * Bytes left out here, because they came faster than they could be told; the answer has them as far as it goes.
+ */
+skipped?: number, };
 
 export type BashParams = {
 /**
@@ -64,6 +157,22 @@ failures: number, last_failure_at?: number, changed_at: number, accessed_at: num
  * Calls let through to test whether the provider is back.
  */
 half_open_calls: number, };
+
+export type CancelParams = {
+/**
+ * The `id` of a command sent by the same connection that is not answered yet.
+ */
+target: string, };
+
+export type ChangePerson = {
+/**
+ * Ends all logins of the person.
+ */
+password?: string,
+/**
+ * One's own, where one changes one's own password.
+ */
+current_password?: string, role?: Role, disabled?: boolean, };
 
 export type Channel = "agent"
   | "files"
@@ -96,7 +205,7 @@ wait?: boolean,
 /**
  * With `wait`: how long at most, in milliseconds.
  */
-wait_ms?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & CycleModelParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "abort_compaction" } & NoParams | { "cmd": "bash" } & BashParams | { "cmd": "abort_bash" } & NoParams | { "cmd": "export_html" } & ExportHtmlParams | { "cmd": "get_skills" } & NoParams | { "cmd": "get_tools" } & NoParams | { "cmd": "list_session_files" } & NoParams | { "cmd": "get_native_messages" } & NoParams | { "cmd": "get_last_assistant_text" } & NoParams | { "cmd": "get_context_usage" } & NoParams | { "cmd": "get_tree" } & NoParams | { "cmd": "navigate_tree" } & NavigateTreeParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "runner.sessions" } & NoParams | { "cmd": "runner.stored_sessions" } & NoParams | { "cmd": "runner.health" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "delegate.cancel" } & DelegateCancelParams);
+wait_ms?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & CycleModelParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "abort_compaction" } & NoParams | { "cmd": "bash" } & BashParams | { "cmd": "abort_bash" } & NoParams | { "cmd": "export_html" } & ExportHtmlParams | { "cmd": "get_skills" } & NoParams | { "cmd": "get_tools" } & NoParams | { "cmd": "list_session_files" } & NoParams | { "cmd": "get_native_messages" } & NoParams | { "cmd": "get_last_assistant_text" } & NoParams | { "cmd": "get_context_usage" } & NoParams | { "cmd": "get_tree" } & NoParams | { "cmd": "navigate_tree" } & NavigateTreeParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "runner.sessions" } & NoParams | { "cmd": "runner.stored_sessions" } & NoParams | { "cmd": "runner.health" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "run.input" } & RunInputParams | { "cmd": "run.stdin" } & RunStdinParams | { "cmd": "run.resize" } & RunResizeParams | { "cmd": "run.stop" } & RunStopParams | { "cmd": "run.screen" } & NoParams | { "cmd": "fs.read" } & FsReadParams | { "cmd": "fs.write" } & FsWriteParams | { "cmd": "fs.upload" } & FsUploadParams | { "cmd": "fs.list" } & FsListParams | { "cmd": "fs.tree" } & FsTreeParams | { "cmd": "fs.stat" } & FsStatParams | { "cmd": "fs.search" } & FsSearchParams | { "cmd": "fs.create_directory" } & FsCreateDirectoryParams | { "cmd": "fs.rename" } & FsMoveParams | { "cmd": "fs.move" } & FsMoveParams | { "cmd": "fs.copy" } & FsMoveParams | { "cmd": "fs.delete" } & FsDeleteParams | { "cmd": "fs.watch" } & FsWatchParams | { "cmd": "git.status" } & GitStatusParams | { "cmd": "git.diff" } & GitDiffParams | { "cmd": "git.log" } & GitLogParams | { "cmd": "git.worktrees" } & GitWorktreesParams | { "cmd": "git.worktree_add" } & GitWorktreeAddParams | { "cmd": "git.worktree_remove" } & GitWorktreeRemoveParams | { "cmd": "host.bash" } & HostBashParams | { "cmd": "host.info" } & HostInfoParams | { "cmd": "host.doctor" } & HostDoctorParams | { "cmd": "host.capabilities" } & HostCapabilitiesParams | { "cmd": "host.logs" } & HostLogsParams | { "cmd": "cancel" } & CancelParams | { "cmd": "delegate.cancel" } & DelegateCancelParams);
 
 export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "session.attach" } & SessionAttachParams
@@ -146,6 +255,36 @@ export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "runner.health" } & NoParams
   | { "cmd": "search" } & SearchParams
   | { "cmd": "delegate" } & DelegateRequest
+  | { "cmd": "run.input" } & RunInputParams
+  | { "cmd": "run.stdin" } & RunStdinParams
+  | { "cmd": "run.resize" } & RunResizeParams
+  | { "cmd": "run.stop" } & RunStopParams
+  | { "cmd": "run.screen" } & NoParams
+  | { "cmd": "fs.read" } & FsReadParams
+  | { "cmd": "fs.write" } & FsWriteParams
+  | { "cmd": "fs.upload" } & FsUploadParams
+  | { "cmd": "fs.list" } & FsListParams
+  | { "cmd": "fs.tree" } & FsTreeParams
+  | { "cmd": "fs.stat" } & FsStatParams
+  | { "cmd": "fs.search" } & FsSearchParams
+  | { "cmd": "fs.create_directory" } & FsCreateDirectoryParams
+  | { "cmd": "fs.rename" } & FsMoveParams
+  | { "cmd": "fs.move" } & FsMoveParams
+  | { "cmd": "fs.copy" } & FsMoveParams
+  | { "cmd": "fs.delete" } & FsDeleteParams
+  | { "cmd": "fs.watch" } & FsWatchParams
+  | { "cmd": "git.status" } & GitStatusParams
+  | { "cmd": "git.diff" } & GitDiffParams
+  | { "cmd": "git.log" } & GitLogParams
+  | { "cmd": "git.worktrees" } & GitWorktreesParams
+  | { "cmd": "git.worktree_add" } & GitWorktreeAddParams
+  | { "cmd": "git.worktree_remove" } & GitWorktreeRemoveParams
+  | { "cmd": "host.bash" } & HostBashParams
+  | { "cmd": "host.info" } & HostInfoParams
+  | { "cmd": "host.doctor" } & HostDoctorParams
+  | { "cmd": "host.capabilities" } & HostCapabilitiesParams
+  | { "cmd": "host.logs" } & HostLogsParams
+  | { "cmd": "cancel" } & CancelParams
   | { "cmd": "delegate.cancel" } & DelegateCancelParams;
 
 export type CommandResponse = {
@@ -172,6 +311,11 @@ export type CompactParams = { instructions?: string, };
 
 export type CycleModelParams = { direction?: Direction, };
 
+export type Decision = "approve"
+  | "deny"
+  | "approve_for_session"
+  | "abort";
+
 export type DelegateCancelParams = { request_id: string, };
 
 export type DelegateErrorCode = "target_not_found"
@@ -188,10 +332,19 @@ export type DelegateRequest = { target_session_id: string, target_runner_id?: st
 
 export type DelegationPermission = { source: string, target: string, effect: PermissionEffect, required_sandbox?: string, max_depth: number, allow_async: boolean, description?: string, };
 
+export type DirEntry = { name: string, is_dir: boolean, is_symlink: boolean, size: number,
+/**
+ * Unix milliseconds.
+ */
+modified_at: number, };
+
 export type Direction = "forward"
   | "backward";
 
 export type EnabledParams = { enabled: boolean, };
+
+export type Encoding = "text"
+  | "base64";
 
 export type EventEnvelope = { session_id: string, runner_id: string,
 /**
@@ -214,11 +367,449 @@ output_path?: string, };
 
 export type FileRange = { start_line?: number, end_line?: number, };
 
+export type FileStat = { exists: boolean, is_file: boolean, is_dir: boolean, is_symlink: boolean, size: number, modified_at: number, created_at?: number, mode: number, };
+
+export type FilesClientFrame = { channel: Channel, id?: string, workspace_path?: string, session_id?: string, runner_id?: string, } & ({ "type": "tree", path: string, depth?: number, include_hidden?: boolean, offset?: number, limit?: number, } | { "type": "read", path: string, offset?: number, length?: number, } | { "type": "write", path: string, content: string, create_parents?: boolean, expected_hash?: string, } | { "type": "list", path: string, include_hidden?: boolean, } | { "type": "stat", path: string, } | { "type": "delete", path: string, recursive?: boolean, } | { "type": "create_directory", path: string, create_parents?: boolean, } | { "type": "rename", from: string, to: string, overwrite?: boolean, } | { "type": "copy", from: string, to: string, overwrite?: boolean, } | { "type": "move", from: string, to: string, overwrite?: boolean, } | { "type": "copy_to_workspace", source_workspace_path: string, source_path: string, target_workspace_path: string, target_path: string, } | { "type": "watch_files", } | { "type": "unwatch_files", });
+
+export type FilesFrame = {
+/**
+ * That of the command it answers.
+ */
+id?: string, } & ({ "type": "tree_result", path: string, entries: Array<FsTreeNode>, truncated: boolean, stop_reason?: string, visited_nodes: number, elapsed_ms: number, next_offset?: number, total_entries: number, } | { "type": "read_result", path: string, content: string, size: number, truncated: boolean, next_offset?: number, hash?: string, } | { "type": "write_result", path: string, success: boolean, hash: string, } | { "type": "list_result", path: string, entries: Array<DirEntry>, truncated: boolean, } | { "type": "stat_result", path: string, stat: FileStat, } | { "type": "delete_result", path: string, success: boolean, } | { "type": "create_directory_result", path: string, success: boolean, } | { "type": "rename_result", from: string, to: string, success: boolean, } | { "type": "copy_result", from: string, to: string, success: boolean, } | { "type": "move_result", from: string, to: string, success: boolean, } | { "type": "copy_to_workspace_result", source_workspace_path: string, target_workspace_path: string, files_copied: number, success: boolean, } | { "type": "watch_files_result", workspace_path: string, success: boolean, } | { "type": "unwatch_files_result", workspace_path: string, success: boolean, } | { "type": "file_changed",
+/**
+ * `file_created`, `file_modified`, `file_deleted`, `dir_created`, `dir_deleted`; `overflow` for more than could
+ * be told.
+ */
+event_type: string, path: string,
+/**
+ * `file` or `directory`.
+ */
+entry_type: string, workspace_path: string, } | { "type": "error", error: string, });
+
+export type ForeignHost = { host_id: string, state: HostTrust, online: boolean,
+/**
+ * Unix milliseconds.
+ */
+first_seen_at: number, last_seen_at?: number,
+/**
+ * Where it first came from.
+ */
+address?: string, };
+
+export type ForeignHosts = { hosts: Array<ForeignHost>, };
+
 export type ForkParams = { entry_id: string, };
 
 export type ForkPoint = { entry_id: string, role: Role, preview: string, };
 
 export type ForkPointsData = { fork_points: Array<ForkPoint>, };
+
+export type FsChange = {
+/**
+ * `created`, `modified` or `deleted`.
+ */
+change: string, path: string, is_dir: boolean, };
+
+export type FsChanges = { changes: Array<FsChange>,
+/**
+ * There was more than could be told: look again.
+ */
+overflow: boolean, };
+
+export type FsCreateDirectoryParams = { path: string, create_parents?: boolean,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsDeleteParams = { path: string, recursive?: boolean,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsDoneData = { path?: string, from?: string, to?: string,
+/**
+ * Files and directories that were copied or deleted.
+ */
+count: number, };
+
+export type FsEntry = { name: string, is_dir: boolean, is_symlink: boolean,
+/**
+ * Of regular files.
+ */
+size_bytes?: number,
+/**
+ * Unix milliseconds.
+ */
+modified_at?: number, };
+
+export type FsListData = { path: string,
+/**
+ * Directories first, then by name.
+ */
+entries: Array<FsEntry>, total: number, truncated: boolean, next_offset?: number, };
+
+export type FsListParams = {
+/**
+ * `.` without it.
+ */
+path?: string, include_hidden?: boolean,
+/**
+ * Entries to skip, in the order of the list.
+ */
+offset?: number,
+/**
+ * Entries at most; 500 without it, 5000 at most.
+ */
+limit?: number,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsMatch = { path: string,
+/**
+ * From 1.
+ */
+line: number,
+/**
+ * Of the first hit in the line, in characters from 1.
+ */
+column: number,
+/**
+ * The line; a long one is cut around the hit, and `…` shows where.
+ */
+text: string, };
+
+export type FsMoveParams = { from: string, to: string, overwrite?: boolean, create_parents?: boolean,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsReadData = { path: string, content: string, encoding: Encoding,
+/**
+ * Bytes of the whole file.
+ */
+size: number, offset: number,
+/**
+ * Where the next page begins; absent at the end.
+ */
+next_offset?: number,
+/**
+ * There is more than this answer has.
+ */
+truncated: boolean,
+/**
+ * Of the whole file; only when this answer has all of it.
+ */
+hash?: string,
+/**
+ * Unix milliseconds.
+ */
+modified_at: number, };
+
+export type FsReadParams = { path: string,
+/**
+ * The first byte; 0 without it.
+ */
+offset?: number,
+/**
+ * Bytes at most; without it as many as one answer carries (1 MiB).
+ */
+length?: number, encoding?: Encoding,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsSearchData = { matches: Array<FsMatch>, truncated: boolean,
+/**
+ * Give it as `after` to go on.
+ */
+next?: SearchPlace, files_searched: number, };
+
+export type FsSearchParams = {
+/**
+ * What to look for: a regular expression if `regex`, else the text itself.
+ */
+query: string, path?: string, regex?: boolean,
+/**
+ * Without it, capitals count only if the query has some.
+ */
+case_sensitive?: boolean, include_hidden?: boolean,
+/**
+ * Files whose path matches (`*.rs`); a leading `!` excludes.
+ */
+globs?: Array<string>,
+/**
+ * Lines at most; 200 without it, 2000 at most.
+ */
+limit?: number,
+/**
+ * Go on after this hit, the `next` of the last page.
+ */
+after?: SearchPlace,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsStatData = { path: string, exists: boolean, is_file: boolean, is_dir: boolean, is_symlink: boolean, size: number,
+/**
+ * Unix milliseconds.
+ */
+modified_at: number, created_at?: number, mode: number, hash?: string, };
+
+export type FsStatParams = { path: string,
+/**
+ * Also the hash of the content.
+ */
+hash?: boolean,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsTreeData = { path: string, entries: Array<FsTreeNode>, truncated: boolean,
+/**
+ * `max_nodes` or `timeout`, where the tree is not whole because of it.
+ */
+stop_reason?: string, visited_nodes: number, elapsed_ms: number, next_offset?: number, total_entries: number, };
+
+export type FsTreeNode = { name: string,
+/**
+ * From the root.
+ */
+path: string,
+/**
+ * `file`, `directory`, `symlink` or `other`.
+ */
+type: string, size?: number,
+/**
+ * Unix seconds.
+ */
+modified?: number, children?: FsTreeNode[], };
+
+export type FsTreeParams = { path?: string,
+/**
+ * 2 without it, 1 to 8.
+ */
+depth?: number, include_hidden?: boolean, offset?: number,
+/**
+ * Entries of the top level at most; 1000 without it, 5000 at most.
+ */
+limit?: number,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsUploadData = { upload_id: string,
+/**
+ * Bytes that have arrived; the next piece begins here.
+ */
+received: number,
+/**
+ * With the last piece.
+ */
+written?: FsWriteData, };
+
+export type FsUploadParams = {
+/**
+ * Made up by the sender, the same for all pieces.
+ */
+upload_id: string, path: string,
+/**
+ * Where this piece begins; must be what has arrived. Repeating a piece that has arrived changes nothing.
+ */
+offset: number,
+/**
+ * Base64.
+ */
+data: string,
+/**
+ * This is the last piece.
+ */
+last?: boolean, create_parents?: boolean, expected_hash?: string,
+/**
+ * Forget what has arrived.
+ */
+abort?: boolean,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsWatchParams = { path?: string, include_hidden?: boolean,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type FsWriteData = { path: string, bytes_written: number, hash: string,
+/**
+ * Always false: a file is written whole or not at all.
+ */
+truncated: boolean, };
+
+export type FsWriteParams = { path: string, content: string, encoding?: Encoding, create_parents?: boolean,
+/**
+ * Write only if the file has this hash now; an empty text means that there must be none.
+ */
+expected_hash?: string,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type GatePolicy = "ask"
+  | "roles"
+  | "open";
 
 export type GetMessagesParams = {
 /**
@@ -230,9 +821,346 @@ before?: number,
  */
 limit?: number, };
 
+export type GitCommit = { id: string, parents: Array<string>, author: string, email: string,
+/**
+ * Unix milliseconds.
+ */
+time: number, subject: string, };
+
+export type GitDiffData = {
+/**
+ * A page of the diff, cut at the end of a line.
+ */
+stdout: string, truncated: boolean, next_offset?: number, total_bytes: number,
+/**
+ * Of the whole diff.
+ */
+files: Array<GitDiffFile>, };
+
+export type GitDiffFile = { path: string, from?: string,
+/**
+ * Absent for binary files.
+ */
+added?: number, removed?: number, };
+
+export type GitDiffParams = { path?: string,
+/**
+ * What the index has against the last commit, instead of the directory against the index.
+ */
+staged?: boolean,
+/**
+ * Also files that git does not know yet, as added.
+ */
+untracked?: boolean,
+/**
+ * Against this commit instead of the index.
+ */
+base?: string,
+/**
+ * Bytes of the diff to skip, the `next_offset` of the last page.
+ */
+offset?: number, limit?: number,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type GitFile = { path: string,
+/**
+ * Where a renamed file was.
+ */
+from?: string,
+/**
+ * One letter of git's: what the index has against the last commit; `.` for nothing.
+ */
+staged: string,
+/**
+ * The same for the directory against the index; `?` for a file git does not know.
+ */
+unstaged: string, conflicted: boolean, };
+
+export type GitLogData = { commits: Array<GitCommit>, truncated: boolean, next_offset?: number, };
+
+export type GitLogParams = { path?: string,
+/**
+ * Commits to skip.
+ */
+offset?: number,
+/**
+ * 50 without it, 1000 at most.
+ */
+limit?: number,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type GitStatusData = { branch?: string, head?: string, upstream?: string, ahead?: number, behind?: number, files: Array<GitFile>,
+/**
+ * `git status --porcelain=v1 -b`, as the run document has it.
+ */
+stdout: string, truncated: boolean, };
+
+export type GitStatusParams = {
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type GitWorktree = {
+/**
+ * Absolute.
+ */
+path: string, branch?: string, head?: string, locked: boolean, is_main: boolean, };
+
+export type GitWorktreeAddParams = {
+/**
+ * Relative to the root, or absolute within the runner's `workspace_roots`.
+ */
+path: string, branch?: string,
+/**
+ * Make the branch, from `base` or from where the root stands.
+ */
+create_branch?: boolean, base?: string,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type GitWorktreeRemoveParams = { path: string, force?: boolean,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type GitWorktreesData = { worktrees: Array<GitWorktree>, };
+
+export type GitWorktreesParams = {
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
 export type HeartbeatSession = { session_id: string, harness: string, process: ProcessStats, };
 
 export type HelloSession = { session_id: string, last_seq: number, state?: SessionState, };
+
+export type HostBashParams = { command: string,
+/**
+ * Killed after this many milliseconds; 10 minutes without it, 24 hours at most.
+ */
+timeout_ms?: number,
+/**
+ * What the command reads; nothing without it.
+ */
+stdin?: string,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type HostCapabilitiesParams = {
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type HostDependency = { name: string, ok: boolean, };
+
+export type HostDoctorParams = {
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type HostInfoData = { host_id: string, pid: number, os: string, arch: string, version: string, hostname: string, tools: Array<HostTool>,
+/**
+ * Of `host.doctor` and `host.capabilities`.
+ */
+deps?: Array<HostDependency>,
+/**
+ * Of `host.doctor`.
+ */
+bin_map?: unknown,
+/**
+ * Of `host.capabilities`, from here on.
+ */
+server_base_url?: string, local_unix_socket?: string, spool_db_path?: string, log_path?: string, supported_rpc?: Array<string>, harnesses?: Array<string>, workspace_roots?: Array<string>, };
+
+export type HostInfoParams = {
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type HostLogsData = { path: string, text: string, truncated: boolean, };
+
+export type HostLogsParams = {
+/**
+ * 200 without it, 2000 at most.
+ */
+lines?: number,
+/**
+ * 200,000 without it, 2,000,000 at most.
+ */
+max_bytes?: number,
+/**
+ * The directory to work in, absolute, for a command that names no session. It must lie within the runner's
+ * `workspace_roots`, or be the directory of a session.
+ */
+root?: string,
+/**
+ * Names the call in the audit trail (`tool.call`, `tool.result`); made up where it is absent.
+ */
+request_id?: string,
+/**
+ * How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
+ */
+actor?: string,
+/**
+ * Ask a person even where the sender's role may skip the gate.
+ */
+ask?: boolean, };
+
+export type HostTool = { tool: string,
+/**
+ * Where it is.
+ */
+bin?: string, ok: boolean, error?: string, };
+
+export type HostTrust = "pending"
+  | "trusted"
+  | "revoked";
 
 export type ImageAttachment = { data: string, media_type: string, };
 
@@ -246,13 +1174,29 @@ export type InputRequest = { "type": "select", request_id: string, title: string
   | { "type": "input", request_id: string, title: string, placeholder?: string, timeout?: number, }
   | { "type": "editor", request_id: string, title: string, prefill?: string, timeout?: number, }
   | { "type": "interview", request_id: string, title: string, questions: Array<InterviewQuestion>, timeout?: number, }
-  | { "type": "permission", request_id: string, title: string, description?: string, metadata?: unknown, };
+  | { "type": "permission", request_id: string, title: string, description?: string,
+/**
+ * [`crate::run::PermissionDetails`] where a gate or a screen asks.
+ */
+metadata?: unknown, timeout?: number, };
 
 export type InputResponseParams = { request_id: string, value?: string, confirmed?: boolean,
 /**
  * Of an interview: the answers by the questions' ids.
  */
-responses?: Record<string, unknown>, cancelled?: boolean, };
+responses?: Record<string, unknown>, cancelled?: boolean,
+/**
+ * Of a permission; goes before `confirmed`.
+ */
+decision?: Decision,
+/**
+ * Why not, for the asker and the record.
+ */
+reason?: string,
+/**
+ * How it came: `web`, `cli` or `system`; for the record.
+ */
+actor?: string, };
 
 export type InterviewQuestion = {
 /**
@@ -324,7 +1268,11 @@ replay_until?: number, state: SessionState, pending_input: Array<InputRequest>, 
 /**
  * With `gap`: the newest messages of the conversation, oldest first.
  */
-messages?: Array<Message>, }
+messages?: Array<Message>,
+/**
+ * Of a program in a terminal, with `gap`: what is on its screen.
+ */
+terminal?: TerminalSnapshot, }
   | { "event": "agent.idle",
 /**
  * How the turn ended; absent when there was none.
@@ -337,7 +1285,15 @@ reason?: StopReason, message_version?: MessageVersion, }
 /**
  * Who answered.
  */
-user_id?: string, }
+user_id?: string,
+/**
+ * Of a permission.
+ */
+decision?: Decision,
+/**
+ * How the answer came: `web`, `cli` or `system`.
+ */
+actor?: string, }
   | { "event": "stream.message_start", message_id: string, role: string, }
   | { "event": "stream.text_delta", message_id: string, delta: string, content_index: number,
 /**
@@ -366,12 +1322,45 @@ reason: string, }
   | { "event": "queue.changed", queue: QueueState, }
   | { "event": "notify", level: NotifyLevel, message: string, }
   | { "event": "status", key: string, text: string | null, }
+  | { "event": "run.started", tool: string, cwd: string, command: string, pid?: number, cols: number, rows: number, }
+  | { "event": "run.output",
+/**
+ * `stdout`; a terminal has no other.
+ */
+stream: string, text: string, }
+  | { "event": "run.resized", cols: number, rows: number, }
+  | { "event": "run.awaiting_input", reason: AwaitingReason, prompt?: string, request_id?: string, }
+  | { "event": "run.input", actor: string, input_id: string, text_redacted: string,
+/**
+ * SHA-256 in hex; of a text that could be guessed, keyed with a secret of the runner.
+ */
+text_sha256: string, user_id?: string, }
+  | { "event": "run.exited",
+/**
+ * -1 where there is none.
+ */
+exit_code: number, signal?: number, error?: string, }
+  | { "event": "tool.call", request_id: string, tool: string, actor: string,
+/**
+ * Secrets redacted, long texts cut.
+ */
+args: unknown, user_id?: string, }
+  | { "event": "tool.result", request_id: string, tool: string, actor: string, ok: boolean, duration_ms: number,
+/**
+ * A summary: what was read or written is not repeated here.
+ */
+result?: unknown, error?: string, user_id?: string, }
   | { "event": "messages", messages: Array<Message>, }
   | { "event": "persisted", message_count: number, }
   | { "event": "delegate.start", request_id: string, target_session_id: string, target_runner_id: string, mode: DelegateMode, }
   | { "event": "delegate.delta", request_id: string, delta: string, }
   | { "event": "delegate.end", request_id: string, response: Message, responder: Sender, duration_ms?: number, }
   | { "event": "delegate.error", request_id: string, error: string, code: DelegateErrorCode, }
+  | { "event": "progress",
+/**
+ * The command's own `id`, as it came.
+ */
+id?: string, cmd: string, data: unknown, }
   | { "event": "response" } & CommandResponse;
 
 export type KnownPart = { "type": "text", id: string, text: string, format?: TextFormat, meta?: Record<string, unknown>, }
@@ -398,6 +1387,7 @@ export type LinkLine = { "type": "runner.hello" } & RunnerHello
   | { "type": "command" } & LinkCommand
   | { "type": "event" } & LinkEvent
   | { "type": "response" } & LinkResponse
+  | { "type": "progress" } & LinkProgress
   | { "type": "ack", session_id: string, seq: number, }
   | { "type": "session.watch", session_id: string, on: boolean, }
   | { "type": "runner.refused", reason: string, }
@@ -406,6 +1396,12 @@ export type LinkLine = { "type": "runner.hello" } & RunnerHello
   | { "type": "runner.rekey", key_hash: string, }
   | { "type": "runner.rekeyed", key_hash: string, }
   | { "type": "delegate.escalate", session_id: string, request: DelegateRequest, correlation_id?: string, };
+
+export type LinkProgress = {
+/**
+ * The command's.
+ */
+id: string, data: unknown, };
 
 export type LinkResponse = { session_id?: string, runner_id?: string,
 /**
@@ -428,6 +1424,24 @@ indeterminate?: boolean,
  * Its time was over before it was done.
  */
 timed_out?: boolean, };
+
+export type LoginAnswer = { access_token: string, };
+
+export type LoginRequest = { username: string, password: string, };
+
+export type Me = {
+/**
+ * The principal that commands of this access are from.
+ */
+name: string, role: Role,
+/**
+ * What this access may do: of its role, as far as its scopes go.
+ */
+permissions: Array<Permission>,
+/**
+ * `token`, `login` or `owner_token`.
+ */
+access: string, };
 
 export type MediaSource = { "source": "url", url: string, mime_type?: string, }
   | { "source": "attachment_ref", attachment_id: string, mime_type?: string, }
@@ -487,7 +1501,31 @@ export type NewAccessToken = {
 /**
  * 1 to 64 letters, digits, `.`, `_` or `-`.
  */
-name: string, };
+name: string,
+/**
+ * What it may do; without it all that the asker may.
+ */
+scopes?: Array<Permission>,
+/**
+ * How long it is good; for ever without it.
+ */
+days?: number, };
+
+export type NewForeignHost = {
+/**
+ * Made up where it is absent.
+ */
+host_id?: string, };
+
+export type NewPerson = {
+/**
+ * 1 to 64 letters, digits, `.`, `_` or `-`.
+ */
+username: string,
+/**
+ * At least 8 characters.
+ */
+password: string, role: Role, };
 
 export type NoParams = Record<symbol, never>;
 
@@ -512,8 +1550,61 @@ export type PartialMessage = { message_id: string, role: Role, blocks: Array<Par
 
 export type PartialTurn = { message?: PartialMessage, tools?: Array<RunningTool>, };
 
+export type People = {
+/**
+ * By name.
+ */
+people: Array<Person>, };
+
+export type Permission = "view"
+  | "operate"
+  | "approve"
+  | "files"
+  | "shell"
+  | "manage";
+
+export type PermissionDetails = { source: PermissionSource, reason: AwaitingReason,
+/**
+ * `rpc.fs.write`, `bash`… A permission for the session is for this one.
+ */
+op_tool?: string,
+/**
+ * All of it, for the person who decides.
+ */
+op_args?: unknown,
+/**
+ * At most 80 characters.
+ */
+op_args_summary?: string,
+/**
+ * What is typed for the person.
+ */
+approve_text?: string, deny_text?: string,
+/**
+ * Of a menu: what each choice is called and what is typed for it.
+ */
+choices?: Array<ScreenChoice>,
+/**
+ * Of a gate: the canonical command that waits, to be done when the answer comes, whatever happened meanwhile.
+ */
+command?: string,
+/**
+ * Who asked for it.
+ */
+principal?: string, actor?: string, };
+
 export type PermissionEffect = "allow"
   | "deny";
+
+export type PermissionSource = "agent"
+  | "gate"
+  | "screen";
+
+export type Person = { username: string, role: Role,
+/**
+ * Unix milliseconds.
+ */
+created_at: number, last_login_at?: number, disabled: boolean, };
 
 export type ProcessStats = { alive: boolean, pid?: number, rss_bytes?: number, cpu_pct?: number, uptime_s?: number, };
 
@@ -538,6 +1629,79 @@ export type Role = "user"
   | "assistant"
   | "system"
   | "tool";
+
+export type RunConfig = {
+/**
+ * A word for people and for the rules that recognise questions: `codex`, `claude`… Without it the name of the
+ * program.
+ */
+tool?: string,
+/**
+ * The program and its arguments.
+ */
+argv?: Array<string>,
+/**
+ * A command line for `bash -lc`, where `argv` is empty. Without both: the person's shell.
+ */
+cmd?: string,
+/**
+ * 80 and 24 without it.
+ */
+cols?: number, rows?: number,
+/**
+ * Variables beside those the runner gives.
+ */
+env?: { [key in string]: string }, };
+
+export type RunInputData = { input_id: string,
+/**
+ * It had been written before; nothing was done.
+ */
+duplicate: boolean, };
+
+export type RunInputParams = { input_id: string, text: string,
+/**
+ * `web`, `cli` or `system`.
+ */
+actor?: string, };
+
+export type RunResizeParams = {
+/**
+ * 2 to 500.
+ */
+cols: number,
+/**
+ * 1 to 200.
+ */
+rows: number, };
+
+export type RunSignal = "int"
+  | "term"
+  | "kill";
+
+export type RunState = { tool: string,
+/**
+ * The command line, for people.
+ */
+command: string, pid?: number, cols: number, rows: number,
+/**
+ * Unix milliseconds.
+ */
+started_at?: number, exited_at?: number,
+/**
+ * When it has ended; -1 where a signal ended it or nobody knows.
+ */
+exit_code?: number, signal?: number,
+/**
+ * The program seems to wait for a person.
+ */
+awaiting?: Awaiting, };
+
+export type RunStdinParams = { text: string, actor?: string, };
+
+export type RunStopData = { signal: RunSignal, };
+
+export type RunStopParams = { signal?: RunSignal, actor?: string, };
 
 export type RunnerHealthData = {
 /**
@@ -629,6 +1793,8 @@ export type RunningTool = { tool_call_id: string, name: string, input?: unknown,
  */
 started_at: number, };
 
+export type ScreenChoice = { label: string, text: string, };
+
 export type SearchData = { hits: Array<SearchHit>, };
 
 export type SearchHit = { session_id: string, message_id: string, idx: number, role: string, created_at: number,
@@ -643,6 +1809,8 @@ score: number, };
 
 export type SearchParams = { query: string, role?: string, limit?: number, offset?: number, };
 
+export type SearchPlace = { path: string, line: number, };
+
 export type Sender = { type: SenderKind, id: string, name?: string, runner_id?: string, session_id?: string, };
 
 export type SenderKind = "user"
@@ -650,6 +1818,8 @@ export type SenderKind = "user"
   | "system";
 
 export type ServerFrame = { "channel": "agent" } & EventEnvelope
+  | { "channel": "files" } & FilesFrame
+  | { "channel": "terminal" } & TerminalFrame
   | { "channel": "system" } & SystemEvent;
 
 export type SessionAttachParams = {
@@ -671,7 +1841,15 @@ continue_session?: string, thinking_level?: string,
 /**
  * The only extensions of the harness that are loaded, as paths on the runner.
  */
-extensions?: Array<string>, title?: string, };
+extensions?: Array<string>, title?: string,
+/**
+ * Of a program in a terminal.
+ */
+run?: RunConfig,
+/**
+ * Who skips the gate before writes and shell commands; `roles` without it.
+ */
+gate?: GatePolicy, };
 
 export type SessionCreateParams = { config: SessionConfig,
 /**
@@ -691,7 +1869,11 @@ replay_until?: number, state: SessionState, pending_input: Array<InputRequest>, 
 /**
  * With `gap`: the newest messages of the conversation, oldest first.
  */
-messages?: Array<Message>, };
+messages?: Array<Message>,
+/**
+ * Of a program in a terminal, with `gap`: what is on its screen.
+ */
+terminal?: TerminalSnapshot, };
 
 export type SessionNewParams = { parent_session?: string, };
 
@@ -723,7 +1905,11 @@ created_at?: number,
 /**
  * The model in the harness's own words.
  */
-native_model?: unknown, };
+native_model?: unknown,
+/**
+ * Of a program in a terminal.
+ */
+run?: RunState, };
 
 export type SessionStatus = "starting"
   | "idle"
@@ -794,6 +1980,36 @@ export type SystemEvent = { "type": "connected", protocol_version: string, serve
   | { "type": "session.changed", session_id: string, runner_id: string, change: SessionChange, }
   | { "type": "runner.changed", runner_id: string, status: RunnerStatus, runner?: RunnerInfo, }
   | { "type": "shutdown", reason: string, };
+
+export type TerminalClientFrame = { channel: Channel, id?: string, workspace_path?: string, session_id?: string, runner_id?: string, } & ({ "type": "open", terminal_id?: string, cols: number, rows: number, } | { "type": "input", terminal_id: string, data: string, } | { "type": "resize", terminal_id: string, cols: number, rows: number, } | { "type": "close", terminal_id: string, } | { "type": "leave", terminal_id: string, });
+
+export type TerminalFrame = { id?: string, } & ({ "type": "opened", terminal_id: string, cols: number, rows: number,
+/**
+ * It was there before.
+ */
+joined: boolean, } | { "type": "output", terminal_id: string, data_base64: string,
+/**
+ * Clear everything first: what follows is the whole screen.
+ */
+reset?: boolean, } | { "type": "resized", terminal_id: string, cols: number, rows: number, } | { "type": "exit", terminal_id: string, exit_code: number, signal?: number, } | { "type": "error", terminal_id?: string, error: string, });
+
+export type TerminalSnapshot = { cols: number, rows: number,
+/**
+ * The record up to which output is in it.
+ */
+seq: number,
+/**
+ * Lines that have left the screen, oldest first, with their colours.
+ */
+scrollback: string,
+/**
+ * Control sequences that draw the screen, cursor and modes.
+ */
+screen: string, title?: string,
+/**
+ * A full-screen program has the screen.
+ */
+alternate: boolean, };
 
 export type TextFormat = "markdown"
   | "plain";

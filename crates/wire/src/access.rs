@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+use crate::command_table::Permission;
+
 /// Answer of `GET /api/tokens`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 pub struct AccessTokens {
@@ -16,19 +18,31 @@ pub struct AccessTokens {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 #[ts(optional_fields)]
 pub struct AccessTokenInfo {
-    /// Also the name of the principal that its commands are from.
+    /// Of the owner's tokens also the name of the principal that commands are from; a person's act as that person.
     pub name: String,
     /// Unix milliseconds.
     pub created_at: i64,
     /// Unix milliseconds, to the minute; absent if it was never used.
     pub last_used_at: Option<i64>,
+    /// Whose it is; absent for the owner's own.
+    pub owner: Option<String>,
+    /// What it may do; without it all that its owner may.
+    pub scopes: Option<Vec<Permission>>,
+    /// Unix milliseconds.
+    pub expires_at: Option<i64>,
 }
 
 /// Body of `POST /api/tokens`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct NewAccessToken {
     /// 1 to 64 letters, digits, `.`, `_` or `-`.
     pub name: String,
+    /// What it may do; without it all that the asker may.
+    pub scopes: Option<Vec<Permission>>,
+    /// How long it is good; for ever without it.
+    pub days: Option<u32>,
 }
 
 /// Answer of `POST /api/tokens`: the only time the token is shown.

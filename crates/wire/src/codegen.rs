@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use ts_rs::{Config, TS};
 
-use crate::{access, command_table, data, delegation, fleet, link, mux, pi_server};
+use crate::{
+    access, command_table, data, delegation, fleet, link, mux, people, pi_server, run, run_protocol, service,
+};
 
 /// One generated file: path below the repository, and text.
 pub struct Artefact {
@@ -20,6 +22,8 @@ pub fn artefacts() -> Result<Vec<Artefact>, String> {
         Artefact { path: "docs/generated/commands.json", text: commands()? },
         Artefact { path: "docs/generated/pi-server.schema.json", text: pi_server_schema()? },
         Artefact { path: "docs/generated/pi-server-commands.json", text: pretty(&pi_server::COMMANDS)? },
+        Artefact { path: "docs/generated/run-types.json", text: pretty(&run_protocol::TYPES)? },
+        Artefact { path: "docs/generated/run.schema.json", text: run_schema()? },
         Artefact { path: "clients/typescript/src/generated/pi-server.ts", text: pi_server_typescript() },
     ])
 }
@@ -130,6 +134,39 @@ fn collect_roots(collector: &mut Collector<'_>) {
     collector.visit::<access::AccessTokens>();
     collector.visit::<access::NewAccessToken>();
     collector.visit::<access::AddedAccessToken>();
+    collector.visit::<mux::FilesClientFrame>();
+    collector.visit::<mux::TerminalClientFrame>();
+    collector.visit::<run::TerminalSnapshot>();
+    collector.visit::<run::PermissionDetails>();
+    collector.visit::<run::RunInputData>();
+    collector.visit::<run::RunStopData>();
+    collector.visit::<service::FsReadData>();
+    collector.visit::<service::FsWriteData>();
+    collector.visit::<service::FsUploadData>();
+    collector.visit::<service::FsListData>();
+    collector.visit::<service::FsTreeData>();
+    collector.visit::<service::FsStatData>();
+    collector.visit::<service::FsSearchData>();
+    collector.visit::<service::FsDoneData>();
+    collector.visit::<service::FsChanges>();
+    collector.visit::<service::GitStatusData>();
+    collector.visit::<service::GitDiffData>();
+    collector.visit::<service::GitLogData>();
+    collector.visit::<service::GitWorktreesData>();
+    collector.visit::<service::BashOutput>();
+    collector.visit::<service::BashData>();
+    collector.visit::<service::HostInfoData>();
+    collector.visit::<service::HostLogsData>();
+    collector.visit::<people::LoginRequest>();
+    collector.visit::<people::LoginAnswer>();
+    collector.visit::<people::Me>();
+    collector.visit::<people::People>();
+    collector.visit::<people::NewPerson>();
+    collector.visit::<people::ChangePerson>();
+    collector.visit::<people::ForeignHosts>();
+    collector.visit::<people::NewForeignHost>();
+    collector.visit::<people::AddedForeignHost>();
+    collector.visit::<people::AuditData>();
 }
 
 /// The pi-server document's types, the table of its commands and the types that go with each.
@@ -211,6 +248,67 @@ struct Canonical {
     access_tokens: access::AccessTokens,
     new_access_token: access::NewAccessToken,
     added_access_token: access::AddedAccessToken,
+    files_client_frame: mux::FilesClientFrame,
+    terminal_client_frame: mux::TerminalClientFrame,
+    terminal_snapshot: run::TerminalSnapshot,
+    permission_details: run::PermissionDetails,
+    run_input: run::RunInputData,
+    run_stop: run::RunStopData,
+    fs_read: service::FsReadData,
+    fs_write: service::FsWriteData,
+    fs_upload: service::FsUploadData,
+    fs_list: service::FsListData,
+    fs_tree: service::FsTreeData,
+    fs_stat: service::FsStatData,
+    fs_search: service::FsSearchData,
+    fs_done: service::FsDoneData,
+    fs_changes: service::FsChanges,
+    git_status: service::GitStatusData,
+    git_diff: service::GitDiffData,
+    git_log: service::GitLogData,
+    git_worktrees: service::GitWorktreesData,
+    bash_output: service::BashOutput,
+    bash: service::BashData,
+    host_info: service::HostInfoData,
+    host_logs: service::HostLogsData,
+    login_request: people::LoginRequest,
+    login_answer: people::LoginAnswer,
+    me: people::Me,
+    people: people::People,
+    new_person: people::NewPerson,
+    change_person: people::ChangePerson,
+    foreign_hosts: people::ForeignHosts,
+    new_foreign_host: people::NewForeignHost,
+    added_foreign_host: people::AddedForeignHost,
+    audit: people::AuditData,
+}
+
+/// Everything the run document says, as one document.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "the fields exist to be walked by the schema generator")]
+struct RunDocument {
+    envelope: run_protocol::Envelope,
+    started: run_protocol::StartedData,
+    output: run_protocol::OutputData,
+    awaiting_input: run_protocol::AwaitingInputData,
+    exited: run_protocol::ExitedData,
+    input: run_protocol::InputData,
+    send_input: run_protocol::SendInputData,
+    send_stdin: run_protocol::SendStdinData,
+    resize: run_protocol::ResizeData,
+    stop: run_protocol::StopData,
+    ack: run_protocol::AckData,
+    permission_requested: run_protocol::PermissionRequestedData,
+    permission_decision: run_protocol::PermissionDecisionData,
+    permission_decided: run_protocol::PermissionDecidedData,
+    subscribe: run_protocol::SubscribeData,
+    response: run_protocol::ResponseData,
+    error: run_protocol::ErrorData,
+}
+
+fn run_schema() -> Result<String, String> {
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RunDocument>();
+    pretty(&schema)
 }
 
 fn schema() -> Result<String, String> {

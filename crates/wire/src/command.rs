@@ -7,6 +7,7 @@ use ts_rs::TS;
 
 pub use crate::command_table::{Command, CommandError, CommandHead};
 pub use crate::delegation::DelegateRequest;
+use crate::run::{Decision, GatePolicy, RunConfig};
 
 /// The answer to a command, exactly one for each.
 #[serde_with::skip_serializing_none]
@@ -47,6 +48,10 @@ pub struct SessionConfig {
     #[ts(as = "Option<Vec<String>>")]
     pub extensions: Vec<String>,
     pub title: Option<String>,
+    /// Of a program in a terminal.
+    pub run: Option<RunConfig>,
+    /// Who skips the gate before writes and shell commands; `roles` without it.
+    pub gate: Option<GatePolicy>,
 }
 
 /// Parameters of a command that has none.
@@ -131,6 +136,12 @@ pub struct InputResponseParams {
     #[ts(optional, type = "Record<string, unknown>")]
     pub responses: Option<crate::JsonObject>,
     pub cancelled: Option<bool>,
+    /// Of a permission; goes before `confirmed`.
+    pub decision: Option<Decision>,
+    /// Why not, for the asker and the record.
+    pub reason: Option<String>,
+    /// How it came: `web`, `cli` or `system`; for the record.
+    pub actor: Option<String>,
 }
 
 #[serde_with::skip_serializing_none]

@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 use ts_rs::TS;
 
 use crate::command::*;
+use crate::run::{RunInputParams, RunResizeParams, RunStdinParams, RunStopParams};
+use crate::service::*;
 
 /// What a command waits for before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -21,6 +23,8 @@ pub enum Lane {
     Control,
     /// At once; changes nothing.
     Read,
+    /// Beside everything else, each in a task of its own: services of the machine, which may take long.
+    Service,
 }
 
 /// Who does the work.
@@ -34,11 +38,48 @@ pub enum Answerer {
 }
 
 /// What the sender must be allowed to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
+    /// See sessions, files and history.
     View,
+    /// Start, prompt, steer and stop sessions.
     Operate,
+    /// Answer questions.
+    Approve,
+    /// Change files.
+    Files,
+    /// Run shell commands and open terminals.
+    Shell,
+    /// People, tokens, machines.
+    Manage,
+}
+
+impl Permission {
+    pub const ALL: [Permission; 6] = [
+        Permission::View,
+        Permission::Operate,
+        Permission::Approve,
+        Permission::Files,
+        Permission::Shell,
+        Permission::Manage,
+    ];
+
+    /// The word on the wire; also the name of a token's scope.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Permission::View => "view",
+            Permission::Operate => "operate",
+            Permission::Approve => "approve",
+            Permission::Files => "files",
+            Permission::Shell => "shell",
+            Permission::Manage => "manage",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Permission> {
+        Permission::ALL.into_iter().find(|permission| permission.as_str() == word)
+    }
 }
 
 /// One row of the table.
@@ -57,6 +98,9 @@ pub struct CommandSpec {
 }
 
 const READ_TIMEOUT_MS: Option<u64> = Some(30_000);
+
+/// For what goes through many files.
+const SEARCH_TIMEOUT_MS: Option<u64> = Some(120_000);
 
 macro_rules! commands {
     ($( $variant:ident($params:ident) = $name:literal, $lane:ident, $mutating:literal, $timeout:expr,
@@ -114,7 +158,7 @@ commands! {
     Steer(SteerParams) = "steer", Control, true, None, Operate, Runner, true;
     FollowUp(SteerParams) = "follow_up", Control, true, None, Operate, Runner, true;
     Abort(NoParams) = "abort", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
-    InputResponse(InputResponseParams) = "input_response", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
+    InputResponse(InputResponseParams) = "input_response", Control, false, READ_TIMEOUT_MS, Approve, Runner, true;
     GetState(NoParams) = "get_state", Read, false, READ_TIMEOUT_MS, View, Runner, true;
     GetMessages(GetMessagesParams) = "get_messages", Read, false, READ_TIMEOUT_MS, View, Hub, true;
     GetStats(NoParams) = "get_stats", Read, false, READ_TIMEOUT_MS, View, Runner, true;
@@ -130,7 +174,7 @@ commands! {
     Compact(CompactParams) = "compact", Session, true, None, Operate, Runner, true;
     AbortRetry(NoParams) = "abort_retry", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
     AbortCompaction(NoParams) = "abort_compaction", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
-    Bash(BashParams) = "bash", Shell, true, None, Operate, Runner, true;
+    Bash(BashParams) = "bash", Shell, true, None, Shell, Runner, true;
     AbortBash(NoParams) = "abort_bash", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
     ExportHtml(ExportHtmlParams) = "export_html", Session, true, None, Operate, Runner, true;
     GetSkills(NoParams) = "get_skills", Read, false, READ_TIMEOUT_MS, View, Runner, true;
@@ -150,6 +194,36 @@ commands! {
     RunnerHealth(NoParams) = "runner.health", Read, false, READ_TIMEOUT_MS, View, Runner, false;
     Search(SearchParams) = "search", Read, false, READ_TIMEOUT_MS, View, Hub, false;
     Delegate(DelegateRequest) = "delegate", Control, true, None, Operate, Runner, true;
+    RunInput(RunInputParams) = "run.input", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
+    RunStdin(RunStdinParams) = "run.stdin", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
+    RunResize(RunResizeParams) = "run.resize", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
+    RunStop(RunStopParams) = "run.stop", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
+    RunScreen(NoParams) = "run.screen", Read, false, READ_TIMEOUT_MS, View, Runner, true;
+    FsRead(FsReadParams) = "fs.read", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    FsWrite(FsWriteParams) = "fs.write", Service, false, None, Files, Runner, false;
+    FsUpload(FsUploadParams) = "fs.upload", Service, false, None, Files, Runner, false;
+    FsList(FsListParams) = "fs.list", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    FsTree(FsTreeParams) = "fs.tree", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    FsStat(FsStatParams) = "fs.stat", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    FsSearch(FsSearchParams) = "fs.search", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
+    FsCreateDirectory(FsCreateDirectoryParams) = "fs.create_directory", Service, false, None, Files, Runner, false;
+    FsRename(FsMoveParams) = "fs.rename", Service, false, None, Files, Runner, false;
+    FsMove(FsMoveParams) = "fs.move", Service, false, None, Files, Runner, false;
+    FsCopy(FsMoveParams) = "fs.copy", Service, false, None, Files, Runner, false;
+    FsDelete(FsDeleteParams) = "fs.delete", Service, false, None, Files, Runner, false;
+    FsWatch(FsWatchParams) = "fs.watch", Service, false, None, View, Runner, false;
+    GitStatus(GitStatusParams) = "git.status", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
+    GitDiff(GitDiffParams) = "git.diff", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
+    GitLog(GitLogParams) = "git.log", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
+    GitWorktrees(GitWorktreesParams) = "git.worktrees", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    GitWorktreeAdd(GitWorktreeAddParams) = "git.worktree_add", Service, false, None, Files, Runner, false;
+    GitWorktreeRemove(GitWorktreeRemoveParams) = "git.worktree_remove", Service, false, None, Files, Runner, false;
+    HostBash(HostBashParams) = "host.bash", Service, false, None, Shell, Runner, false;
+    HostInfo(HostInfoParams) = "host.info", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    HostDoctor(HostDoctorParams) = "host.doctor", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    HostCapabilities(HostCapabilitiesParams) = "host.capabilities", Service, false, READ_TIMEOUT_MS, View, Runner, false;
+    HostLogs(HostLogsParams) = "host.logs", Service, false, READ_TIMEOUT_MS, Manage, Runner, false;
+    Cancel(CancelParams) = "cancel", Control, false, READ_TIMEOUT_MS, View, Hub, false;
     DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
 }
 
@@ -200,6 +274,9 @@ pub struct CommandHead<'a> {
     pub runner_id: Option<std::borrow::Cow<'a, str>>,
     #[serde(default, borrow)]
     pub user_id: Option<std::borrow::Cow<'a, str>>,
+    /// The sender's role, said by the hub.
+    #[serde(default)]
+    pub user_role: Option<crate::people::Role>,
     #[serde(default, borrow)]
     pub connection_id: Option<std::borrow::Cow<'a, str>>,
     /// The client's own `id` as it came, kept by the hub when it puts its own in place; dependencies name it.

@@ -11,6 +11,7 @@ use crate::event::AgentPhase;
 use crate::input::InputRequest;
 use crate::link::{HeartbeatSession, RunnerLoad};
 use crate::message::{Message, Role};
+use crate::run::{RunState, TerminalSnapshot};
 
 /// How a session stands, as its runner knows it.
 #[serde_with::skip_serializing_none]
@@ -55,6 +56,8 @@ pub struct SessionState {
     /// The model in the harness's own words.
     #[ts(optional, type = "unknown")]
     pub native_model: Option<Value>,
+    /// Of a program in a terminal.
+    pub run: Option<Box<RunState>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
@@ -138,6 +141,8 @@ pub struct AttachData {
     pub partial: Option<Partial>,
     /// With `gap`: the newest messages of the conversation, oldest first.
     pub messages: Option<Vec<Message>>,
+    /// Of a program in a terminal, with `gap`: what is on its screen.
+    pub terminal: Option<Box<TerminalSnapshot>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]

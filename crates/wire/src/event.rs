@@ -13,6 +13,7 @@ use crate::data::{MessageVersion, ProcessStats, QueueState};
 use crate::delegation::{DelegateErrorCode, DelegateMode};
 use crate::input::{InputOutcome, InputRequest};
 use crate::message::{Message, Sender, StopReason};
+use crate::run::{AwaitingReason, Decision};
 use crate::{CommandResponse, JsonObject};
 
 /// An event as it travels: who, where, when, and what. `seq` is there on records only.
@@ -151,6 +152,10 @@ pub enum Event {
         outcome: Option<InputOutcome>,
         /// Who answered.
         user_id: Option<String>,
+        /// Of a permission.
+        decision: Option<Decision>,
+        /// How the answer came: `web`, `cli` or `system`.
+        actor: Option<String>,
     },
 
     // --- streaming ---
@@ -249,6 +254,65 @@ pub enum Event {
         text: Option<String>,
     },
 
+    // --- programs in terminals ---
+    #[serde(rename = "run.started")]
+    RunStarted { tool: String, cwd: String, command: String, pid: Option<u32>, cols: u16, rows: u16 },
+    /// What the program wrote; never cut inside a character. What is no UTF-8 is U+FFFD.
+    #[serde(rename = "run.output")]
+    RunOutput {
+        /// `stdout`; a terminal has no other.
+        stream: String,
+        text: String,
+    },
+    #[serde(rename = "run.resized")]
+    RunResized { cols: u16, rows: u16 },
+    /// The program seems to wait for a person; nothing is held back because of it.
+    #[serde(rename = "run.awaiting_input")]
+    RunAwaitingInput { reason: AwaitingReason, prompt: Option<String>, request_id: Option<String> },
+    /// An input was written to the program.
+    #[serde(rename = "run.input")]
+    RunInput {
+        actor: String,
+        input_id: String,
+        text_redacted: String,
+        /// SHA-256 in hex; of a text that could be guessed, keyed with a secret of the runner.
+        text_sha256: String,
+        user_id: Option<String>,
+    },
+    /// The last record of what the program did.
+    #[serde(rename = "run.exited")]
+    RunExited {
+        /// -1 where there is none.
+        exit_code: i32,
+        signal: Option<i32>,
+        error: Option<String>,
+    },
+
+    // --- services of the machine ---
+    #[serde(rename = "tool.call")]
+    ServiceCall {
+        request_id: String,
+        tool: String,
+        actor: String,
+        /// Secrets redacted, long texts cut.
+        #[ts(type = "unknown")]
+        args: Value,
+        user_id: Option<String>,
+    },
+    #[serde(rename = "tool.result")]
+    ServiceResult {
+        request_id: String,
+        tool: String,
+        actor: String,
+        ok: bool,
+        duration_ms: u64,
+        /// A summary: what was read or written is not repeated here.
+        #[ts(optional, type = "unknown")]
+        result: Option<Value>,
+        error: Option<String>,
+        user_id: Option<String>,
+    },
+
     // --- synchronisation ---
     #[serde(rename = "messages")]
     Messages { messages: Vec<Message> },
@@ -271,6 +335,16 @@ pub enum Event {
     DelegateError { request_id: String, error: String, code: DelegateErrorCode },
 
     // --- command answers ---
+    /// How far a command has come that is not answered yet; for its sender alone.
+    #[serde(rename = "progress")]
+    Progress {
+        /// The command's own `id`, as it came.
+        #[ts(optional, type = "string")]
+        id: Option<Value>,
+        cmd: String,
+        #[ts(type = "unknown")]
+        data: Value,
+    },
     #[serde(rename = "response")]
     Response(CommandResponse),
 }
@@ -342,6 +416,14 @@ impl Event {
             | Event::QueueChanged { .. }
             | Event::Notify { .. }
             | Event::Messages { .. }
+            | Event::RunStarted { .. }
+            | Event::RunOutput { .. }
+            | Event::RunResized { .. }
+            | Event::RunAwaitingInput { .. }
+            | Event::RunInput { .. }
+            | Event::RunExited { .. }
+            | Event::ServiceCall { .. }
+            | Event::ServiceResult { .. }
             | Event::DelegateStart { .. }
             | Event::DelegateEnd { .. }
             | Event::DelegateError { .. } => true,
@@ -359,6 +441,7 @@ impl Event {
             | Event::Status { .. }
             | Event::Persisted { .. }
             | Event::DelegateDelta { .. }
+            | Event::Progress { .. }
             | Event::Response(_) => false,
         }
     }

@@ -47,8 +47,10 @@ pub enum InputRequest {
         request_id: String,
         title: String,
         description: Option<String>,
+        /// [`crate::run::PermissionDetails`] where a gate or a screen asks.
         #[ts(optional, type = "unknown")]
         metadata: Option<Value>,
+        timeout: Option<u64>,
     },
 }
 
@@ -84,8 +86,8 @@ impl InputRequest {
             | InputRequest::Confirm { timeout, .. }
             | InputRequest::Input { timeout, .. }
             | InputRequest::Editor { timeout, .. }
-            | InputRequest::Interview { timeout, .. } => *timeout,
-            InputRequest::Permission { .. } => None,
+            | InputRequest::Interview { timeout, .. }
+            | InputRequest::Permission { timeout, .. } => *timeout,
         }
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod channel;
 pub mod codegen;
 pub mod command;
 pub mod command_table;
@@ -17,7 +18,11 @@ pub mod input;
 pub mod link;
 pub mod message;
 pub mod mux;
+pub mod people;
 pub mod pi_server;
+pub mod run;
+pub mod run_protocol;
+pub mod service;
 
 pub use command::{Command, CommandHead, CommandResponse};
 pub use event::{Event, EventEnvelope, EventPayload};

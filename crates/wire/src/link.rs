@@ -33,6 +33,9 @@ pub enum LinkLine {
     /// Runner → hub.
     #[serde(rename = "response")]
     Response(LinkResponse),
+    /// Runner → hub: how far a command has come that is not answered yet; for its sender alone. May be dropped.
+    #[serde(rename = "progress")]
+    Progress(LinkProgress),
     /// Hub → runner: everything up to `seq` is committed.
     #[serde(rename = "ack")]
     Ack { session_id: String, seq: u64 },
@@ -58,6 +61,15 @@ pub enum LinkLine {
     /// Runner → hub: route this delegation.
     #[serde(rename = "delegate.escalate")]
     DelegateEscalate { session_id: String, request: DelegateRequest, correlation_id: Option<String> },
+}
+
+/// What a command says of itself before its answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct LinkProgress {
+    /// The command's.
+    pub id: String,
+    #[ts(type = "unknown")]
+    pub data: serde_json::Value,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]

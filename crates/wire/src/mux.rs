@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
 
+use crate::channel::{FilesCommand, FilesEvent, Place, TerminalCommand, TerminalEvent};
 use crate::data::{RunnerInfo, RunnerStatus};
 use crate::{Command, EventEnvelope};
 
@@ -50,7 +51,60 @@ pub struct ClientFrame {
 #[allow(clippy::large_enum_variant, reason = "most frames are events; a box would cost each of them")]
 pub enum ServerFrame {
     Agent(EventEnvelope),
+    Files(FilesFrame),
+    Terminal(TerminalFrame),
     System(SystemEvent),
+}
+
+/// What the hub sends on `files`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct FilesFrame {
+    /// That of the command it answers.
+    #[ts(optional, type = "string")]
+    pub id: Option<Value>,
+    #[serde(flatten)]
+    pub event: FilesEvent,
+}
+
+/// What the hub sends on `terminal`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct TerminalFrame {
+    #[ts(optional, type = "string")]
+    pub id: Option<Value>,
+    #[serde(flatten)]
+    pub event: TerminalEvent,
+}
+
+/// What a client sends on `files`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct FilesClientFrame {
+    pub channel: Channel,
+    #[ts(optional, type = "string")]
+    pub id: Option<Value>,
+    #[serde(flatten)]
+    pub place: Place,
+    #[serde(flatten)]
+    pub command: FilesCommand,
+}
+
+/// What a client sends on `terminal`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct TerminalClientFrame {
+    pub channel: Channel,
+    #[ts(optional, type = "string")]
+    pub id: Option<Value>,
+    #[serde(flatten)]
+    pub place: Place,
+    #[serde(flatten)]
+    pub command: TerminalCommand,
 }
 
 /// The `system` channel.

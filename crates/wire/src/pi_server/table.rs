@@ -150,7 +150,7 @@ pi_commands! {
     SetAutoCompaction(SetEnabled) -> NoData = "set_auto_compaction", Session, "set_auto_compaction", Session, true, None, Session, Operate;
     SetAutoRetry(SetEnabled) -> NoData = "set_auto_retry", Session, "set_auto_retry", Session, true, None, Session, Operate;
     AbortRetry(SessionOnly) -> NoData = "abort_retry", Session, "abort_retry", Control, true, READ, Control, Operate;
-    Bash(Bash) -> BashResult = "bash", Session, "bash", Session, true, WORK, Session, Operate;
+    Bash(Bash) -> BashResult = "bash", Session, "bash", Session, true, WORK, Session, Shell;
     AbortBash(SessionOnly) -> NoData = "abort_bash", Session, "abort_bash", Control, true, READ, Control, Operate;
     GetSessionStats(SessionOnly) -> SessionStats = "get_session_stats", Session, "get_stats", Read, false, READ, Session, View;
     ExportHtml(ExportHtml) -> Exported = "export_html", Session, "export_html", Session, true, None, Session, Operate;
@@ -162,7 +162,7 @@ pi_commands! {
     NavigateTree(NavigateTree) -> Navigated = "navigate_tree", Session, "navigate_tree", Session, true, None, Session, Operate;
     GetLastAssistantText(SessionOnly) -> LastAssistantText = "get_last_assistant_text", Session, "get_last_assistant_text", Read, false, READ, Session, View;
     GetContextUsage(SessionOnly) -> ContextUsage = "get_context_usage", Session, "get_context_usage", Read, false, READ, Session, View;
-    ExtensionUiResponse(ExtensionUiResponse) -> NoData = "extension_ui_response", Session, "input_response", Control, false, READ, UiResponse, Operate;
+    ExtensionUiResponse(ExtensionUiResponse) -> NoData = "extension_ui_response", Session, "input_response", Control, false, READ, UiResponse, Approve;
 }
 
 /// The row of a command by its name.

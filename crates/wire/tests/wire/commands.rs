@@ -69,9 +69,44 @@ const OF_FACES: &[&str] = &[
     "runner.stored_sessions",
 ];
 
+/// Programs in terminals, and services of the machine.
+const OF_MACHINES: &[&str] = &[
+    "cancel",
+    "fs.copy",
+    "fs.create_directory",
+    "fs.delete",
+    "fs.list",
+    "fs.move",
+    "fs.read",
+    "fs.rename",
+    "fs.search",
+    "fs.stat",
+    "fs.tree",
+    "fs.upload",
+    "fs.watch",
+    "fs.write",
+    "git.diff",
+    "git.log",
+    "git.status",
+    "git.worktree_add",
+    "git.worktree_remove",
+    "git.worktrees",
+    "host.bash",
+    "host.capabilities",
+    "host.doctor",
+    "host.info",
+    "host.logs",
+    "run.input",
+    "run.resize",
+    "run.screen",
+    "run.stdin",
+    "run.stop",
+];
+
 #[test]
 fn the_table_is_complete() {
-    let expected: BTreeSet<&str> = PART_3.iter().chain(ADDED).chain(OF_FACES).copied().collect();
+    let lists = PART_3.iter().chain(ADDED).chain(OF_FACES).chain(OF_MACHINES);
+    let expected: BTreeSet<&str> = lists.copied().collect();
     let actual: BTreeSet<&str> = COMMANDS.iter().map(|row| row.name).collect();
     assert_eq!(actual, expected);
     assert_eq!(COMMANDS.len(), expected.len(), "a name stands in the table twice");
@@ -84,8 +119,14 @@ fn the_rows_agree_with_themselves() {
             assert!(!row.mutating, "{}: a read changes nothing", row.name);
             assert!(row.timeout_ms.is_some(), "{}: a read ends", row.name);
         }
+        if row.lane == Lane::Service {
+            assert!(!row.mutating && !row.needs_session, "{}: it is of the machine", row.name);
+            let is_read = row.permission == Permission::View || row.name == "host.logs";
+            let is_watch = row.name == "fs.watch";
+            assert_eq!(row.timeout_ms.is_some(), is_read && !is_watch, "{}", row.name);
+        }
         if row.mutating {
-            assert_eq!(row.permission, Permission::Operate, "{}", row.name);
+            assert_ne!(row.permission, Permission::View, "{}", row.name);
             assert_eq!(row.answerer, Answerer::Runner, "{}: the runner is the authority", row.name);
         }
     }

@@ -1,0 +1,259 @@
+//! People: roles, permissions, accounts, logins, and hosts that others run. Bodies of the REST calls about them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+use crate::command_table::Permission;
+
+/// What a person is here.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Sees.
+    Viewer,
+    /// Sees, works with sessions, answers questions, uses files and shell.
+    Operator,
+    /// Everything, people and machines included.
+    Owner,
+}
+
+impl Role {
+    pub const ALL: [Role; 3] = [Role::Viewer, Role::Operator, Role::Owner];
+
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Operator => "operator",
+            Role::Owner => "owner",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.as_str() == word)
+    }
+
+    /// What the role may do: the one permission table.
+    pub const fn permissions(self) -> Permissions {
+        match self {
+            Role::Viewer => Permissions::of(&[Permission::View]),
+            Role::Operator => Permissions::of(&[
+                Permission::View,
+                Permission::Operate,
+                Permission::Approve,
+                Permission::Files,
+                Permission::Shell,
+            ]),
+            Role::Owner => Permissions::of(&Permission::ALL),
+        }
+    }
+}
+
+/// A set of permissions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Permissions(u8);
+
+impl Permissions {
+    pub const fn of(list: &[Permission]) -> Self {
+        let mut bits = 0;
+        let mut at = 0;
+        while at < list.len() {
+            bits |= 1 << list[at] as u8;
+            at += 1;
+        }
+        Permissions(bits)
+    }
+
+    pub const fn contains(self, permission: Permission) -> bool {
+        self.0 & (1 << permission as u8) != 0
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub const fn and(self, other: Permissions) -> Permissions {
+        Permissions(self.0 & other.0)
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Permission> {
+        Permission::ALL.into_iter().filter(move |permission| self.contains(*permission))
+    }
+}
+
+/// Body of `POST /auth/login`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct LoginRequest {
+    pub username: String,
+    pub password: String,
+}
+
+/// Answer of `POST /auth/login`; browsers also get a cookie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct LoginAnswer {
+    pub access_token: String,
+}
+
+/// Answer of `GET /api/me`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct Me {
+    /// The principal that commands of this access are from.
+    pub name: String,
+    pub role: Role,
+    /// What this access may do: of its role, as far as its scopes go.
+    pub permissions: Vec<Permission>,
+    /// `token`, `login` or `owner_token`.
+    pub access: String,
+}
+
+/// Answer of `GET /api/logins`: one's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct Logins {
+    /// Most recently used first.
+    pub logins: Vec<LoginInfo>,
+}
+
+/// A browser or program that somebody has logged in with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct LoginInfo {
+    /// For `DELETE /api/logins/{login_id}`; it opens nothing.
+    pub login_id: String,
+    /// What the browser or program said of itself.
+    pub label: String,
+    /// Unix milliseconds.
+    pub created_at: i64,
+    /// Unix milliseconds, to the minute.
+    pub last_used_at: i64,
+    /// Whether it is the one that asks.
+    pub current: bool,
+}
+
+/// Answer of `GET /api/people`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct People {
+    /// By name.
+    pub people: Vec<Person>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct Person {
+    pub username: String,
+    pub role: Role,
+    /// Unix milliseconds.
+    pub created_at: i64,
+    pub last_login_at: Option<i64>,
+    pub disabled: bool,
+}
+
+/// Body of `POST /api/people`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct NewPerson {
+    /// 1 to 64 letters, digits, `.`, `_` or `-`.
+    pub username: String,
+    /// At least 8 characters.
+    pub password: String,
+    pub role: Role,
+}
+
+/// Body of `PATCH /api/people/{username}`; what is absent stays.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+#[serde(default)]
+pub struct ChangePerson {
+    /// Ends all logins of the person.
+    pub password: Option<String>,
+    /// One's own, where one changes one's own password.
+    pub current_password: Option<String>,
+    pub role: Option<Role>,
+    pub disabled: Option<bool>,
+}
+
+/// Answer of `GET /api/hosts`: machines that speak the run protocol to us.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct ForeignHosts {
+    pub hosts: Vec<ForeignHost>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct ForeignHost {
+    pub host_id: String,
+    pub state: HostTrust,
+    pub online: bool,
+    /// Unix milliseconds.
+    pub first_seen_at: i64,
+    pub last_seen_at: Option<i64>,
+    /// Where it first came from.
+    pub address: Option<String>,
+}
+
+/// Whether a foreign host is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostTrust {
+    /// It has come; an owner has to confirm it.
+    Pending,
+    Trusted,
+    Revoked,
+}
+
+/// Body of `POST /api/hosts`: lets in a host that has not come yet.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+#[serde(default)]
+pub struct NewForeignHost {
+    /// Made up where it is absent.
+    pub host_id: Option<String>,
+}
+
+/// Answer of `POST /api/hosts`: what to configure the host with; the token is shown this once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct AddedForeignHost {
+    pub host_id: String,
+    pub host_token: String,
+}
+
+/// Answer of `GET /api/audit`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct AuditData {
+    /// Newest first.
+    pub entries: Vec<AuditEntry>,
+    /// Give it as `before` to go on.
+    pub next: Option<u64>,
+}
+
+/// Something that was done by somebody.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct AuditEntry {
+    /// Grows with each entry.
+    pub id: u64,
+    /// Unix milliseconds.
+    pub ts: i64,
+    pub session_id: Option<String>,
+    pub runner_id: Option<String>,
+    pub seq: Option<u64>,
+    /// `tool.call`, `tool.result`, `run.input`, `permission`, `login`, `person`, `token`, `host`…
+    pub kind: String,
+    /// Who: the principal.
+    pub principal: Option<String>,
+    /// How: `web`, `cli`, `local`, `agent`…
+    pub actor: Option<String>,
+    pub tool: Option<String>,
+    pub request_id: Option<String>,
+    pub ok: Option<bool>,
+    pub duration_ms: Option<u64>,
+    /// Secrets redacted.
+    pub summary: Option<String>,
+}
