@@ -184,6 +184,23 @@ impl Outbox {
         bytes.extend_from_slice(b"}\n");
     }
 
+    /// What a program wrote, written by hand as a delta is. The order of the fields is pinned: who makes another form
+    /// of it cuts the line after `"event":"run.output",` and takes the rest as it is.
+    pub fn run_output(&mut self, front: &EventFront, ts: i64, seq: u64, text: &str) {
+        let start = self.bytes.len();
+        // Most text needs few escapes; what needs more grows the line.
+        self.bytes.reserve((text.len() + text.len() / 8 + front.event.len() + 128).max(self.expected_bytes));
+        let bytes = &mut self.bytes;
+        bytes.extend_from_slice(&front.event);
+        write_number(bytes, ts.unsigned_abs());
+        bytes.extend_from_slice(b",\"seq\":");
+        write_number(bytes, seq);
+        bytes.extend_from_slice(b",\"event\":\"run.output\",\"stream\":\"stdout\",\"text\":");
+        write_json(bytes, text);
+        bytes.extend_from_slice(b"}\n");
+        self.records.push(RecordSpan { seq, range: start..self.bytes.len() });
+    }
+
     /// One event in another form than ours, for those who watch the session through it. `native` is a JSON text,
     /// written last and as it is, so that the hub can cut it out; one that is not a line of its own is left out.
     pub fn native(&mut self, front: &EventFront, ts: i64, native: &str) {
@@ -305,6 +322,25 @@ mod tests {
         let LinkLine::Event(event) = serde_json::from_str(&text).unwrap() else { panic!("an event") };
         let EventPayload::Other(other) = event.payload else { panic!("not one of ours") };
         assert_eq!(other.event, qd_wire::event::NATIVE);
+    }
+
+    #[test]
+    fn the_fields_of_run_output_have_their_order() {
+        let mut outbox = Outbox::default();
+        let text = "a\r\n\u{1b}[1m\"\\\u{7f}\u{0} \u{6f22} \u{1f600}";
+        outbox.run_output(&EventFront::new("s1", "local"), 7, 42, text);
+        let round = outbox.take();
+        let line = String::from_utf8(round.bytes).unwrap();
+        let expected = concat!(
+            r#"{"type":"event","session_id":"s1","runner_id":"local","ts":7,"seq":42,"event":"run.output","#,
+            r#""stream":"stdout","text":"a\r\n\u001b[1m\"\\"#,
+        );
+        assert!(line.starts_with(expected), "{line}");
+        assert_eq!(round.records, [RecordSpan { seq: 42, range: 0..line.len() }]);
+        let LinkLine::Event(event) = serde_json::from_str(&line).unwrap() else { panic!("an event") };
+        let output = Event::RunOutput { stream: "stdout".into(), text: text.into() };
+        assert_eq!(event.payload, EventPayload::Known(output));
+        assert_eq!(event.seq, Some(42));
     }
 
     #[test]

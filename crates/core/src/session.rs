@@ -7,12 +7,14 @@ mod accepted;
 mod assembly;
 mod attach;
 mod conversation;
+mod gate;
 mod handle;
 mod interview;
 mod kept;
 mod lifecycle;
 mod moving;
 mod questions;
+mod run;
 mod turn;
 mod watch;
 
@@ -20,6 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use qd_wire::data::{ModelRef, QueueState, RunningTool, SessionState, SessionStatus};
 use qd_wire::event::{AgentPhase, Event};
+use qd_wire::run::{PermissionDetails, PermissionSource, RunState};
 use qd_wire::{EventPayload, Message};
 use serde_json::Value;
 
@@ -28,11 +31,13 @@ pub use assembly::Assembly;
 pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
 pub use moving::QueueFate;
-pub use questions::{AnswerError, OpenQuestion};
+pub use questions::{AnswerError, Answered, OpenQuestion};
+pub use run::{RunInputNote, RunStart};
 
 use crate::health::Activity;
 use crate::ids::MessageIds;
 use crate::outbox::{EventFront, Outbox};
+use crate::terminal::ScreenQuestion;
 use moving::Moving;
 use turn::Turn;
 use watch::Watch;
@@ -78,6 +83,10 @@ pub struct Memory {
     pub delivering: Option<KeptInput>,
     /// Prompts the agent has said yes to and not shown yet: neither in its queue nor in the conversation.
     pub accepted: Vec<AcceptedPrompt>,
+    /// Operations that pass the gate unasked for as long as the session lives.
+    pub allowed_tools: Vec<String>,
+    /// Of a program in a terminal.
+    pub run: Option<Box<RunState>>,
 }
 
 /// How the message list changed, for the runner's index of known messages.
@@ -128,6 +137,10 @@ pub struct Session {
     watch: Option<Watch>,
     /// Questions stay open this long at most.
     question_timeout_ms: Option<u64>,
+    /// What the open question of a terminal's screen was made from.
+    screen_question: Option<ScreenQuestion>,
+    /// Calls whose time at the gate is over, until somebody takes them.
+    timed_out_gates: Vec<(String, PermissionDetails)>,
 }
 
 /// A prompt on its way into the agent; found again when it comes back as a user message.
@@ -173,6 +186,8 @@ impl Session {
             turns: 0,
             watch: None,
             question_timeout_ms: None,
+            screen_question: None,
+            timed_out_gates: Vec::new(),
         }
     }
 
@@ -203,7 +218,8 @@ impl Session {
             is_busy: self.is_working(),
             phase: self.phase,
             tools: &self.tools,
-            has_questions: !self.questions.is_empty(),
+            // A call at the gate is not the agent's: it works on.
+            has_questions: self.questions.iter().any(|open| open.source != PermissionSource::Gate),
         }
     }
 
@@ -279,6 +295,7 @@ impl Session {
             process: None,
             created_at: Some(self.identity.created_at),
             native_model: self.memory.native_model.clone(),
+            run: self.memory.run.clone(),
         }
     }
 

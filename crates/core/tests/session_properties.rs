@@ -187,7 +187,8 @@ fn a_late_answer_is_told_so() {
     session.agent_event(0, AgentEvent::InputNeeded(request), &mut out);
     let mut answer = |value: Value| {
         let response = serde_json::from_value(value).unwrap();
-        session.answer(1, &response, Some("alice"), &mut out).map_err(|error| error.to_string())
+        let answered = session.answer(1, &response, Some("alice"), &mut out);
+        answered.map(|answered| answered.answer).map_err(|error| error.to_string())
     };
     assert_eq!(
         answer(json!({"request_id": "q", "value": "c"})),

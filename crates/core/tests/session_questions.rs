@@ -65,6 +65,7 @@ fn with_a_setting_every_question_ends_and_the_agent_is_told() {
         title: "May it?".into(),
         description: None,
         metadata: None,
+        timeout: None,
     };
     ask(&mut session, 0, AgentEvent::InputNeeded(permission));
     let mut out = Outbox::default();
@@ -108,7 +109,9 @@ fn an_answer_after_its_time_is_refused() {
     let late = session.answer(50, &params, None, &mut out).unwrap_err();
     assert_eq!(late.to_string(), "Input request 'a' has timed out");
     assert!(out.bytes().is_empty());
-    assert_eq!(session.answer(49, &params, None, &mut out), Ok(Answer::Confirmed(true)));
+    let answered = session.answer(49, &params, None, &mut out).unwrap();
+    assert_eq!(answered.answer, Answer::Confirmed(true));
+    assert_eq!((answered.decision, answered.details), (None, None));
 }
 
 #[test]
@@ -147,7 +150,8 @@ fn the_answers_to_a_form_are_checked() {
             responses: responses.as_object().cloned(),
             ..InputResponseParams::default()
         };
-        session.answer(1, &params, None, &mut out).map_err(|error| error.to_string())
+        let answered = session.answer(1, &params, None, &mut out);
+        answered.map(|answered| answered.answer).map_err(|error| error.to_string())
     };
     for (responses, reason) in [
         (json!({}), "responses.name: This question must be answered"),

@@ -142,6 +142,7 @@ async fn hub(path: &Path, batch: u64, body: &Bytes) -> Outcome<()> {
                 ts: seq as i64,
                 event: Cow::Borrowed("tool.end"),
                 body: body.clone(),
+                audit: None,
                 effect: None,
             })
             .collect();
@@ -238,6 +239,7 @@ fn message(number: i64) -> RecordIn {
         ts: number,
         event: Cow::Borrowed("stream.message_end"),
         body: message.message_json.clone(),
+        audit: None,
         effect: Some(Effect::Message(Box::new(message))),
     }
 }

@@ -26,6 +26,8 @@ pub enum StoreError {
     Io(Arc<rusqlite::Error>),
     #[error("the request cannot be stored: {0}")]
     Invalid(String),
+    #[error("{column} has the value '{value}', which this qd does not know: start the qd that wrote it")]
+    Unknown { column: &'static str, value: String },
     #[error("the database refused the request: {0}")]
     Sqlite(Arc<rusqlite::Error>),
     #[error("the store is closed; open it again")]
@@ -38,7 +40,7 @@ impl StoreError {
         match self {
             Self::Full | Self::Corrupt(_) | Self::Io(_) | Self::Closed => true,
             Self::Newer { .. } | Self::Open { .. } | Self::Migration { .. } => true,
-            Self::Invalid(_) | Self::Sqlite(_) => false,
+            Self::Invalid(_) | Self::Unknown { .. } | Self::Sqlite(_) => false,
         }
     }
 }

@@ -27,10 +27,11 @@ pub use database::{CACHE_KIB_DEFAULT, StoreOptions};
 pub use error::{Result, StoreError};
 pub use execution::{Disk, Execution};
 pub use hub::{
-    ACCESS_TOKENS_MAX, AccessToken, Appended, BURIED_SESSIONS_MAX, Effect, HistoryQuery, HubSession,
-    HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, MessagePage, MessageRow,
-    RecordIn, RunnerNote, RunnerRow, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SearchHit, SearchQuery,
-    SessionPatch, SubmissionRow, TokenPut,
+    ACCESS_TOKENS_MAX, AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX, AccessToken, Appended, AuditQuery, AuditRow,
+    BURIED_SESSIONS_MAX, Effect, HistoryQuery, HostRow, HostTrust, HubSession, HubStore, LOGINS_MAX, Login,
+    MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, MessagePage, MessageRow, PENDING_HOSTS_MAX, PEOPLE_MAX,
+    PersonChange, PersonPut, PersonRow, RecordIn, RunnerNote, RunnerRow, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX,
+    SearchHit, SearchQuery, SessionPatch, SubmissionRow, TokenPut,
 };
 pub use key::SEQ_MAX;
 pub use reader::{READERS_MAX, READS_WAITING_MAX};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use fixtures::{Files, line, message, put, record, unit};
 use qd_store::{HubStore, StoreError, StoreOptions};
-use suite::{Place, fleet, hub, runner, search, submissions, tail, tokens};
+use suite::{Place, audit, fleet, hub, people, runner, search, submissions, tail, tokens};
 
 /// One case, twice: with threads, and inline with a disk that is sometimes slow and a clock that skips waiting.
 macro_rules! contract {
@@ -35,12 +35,16 @@ contract! {
     fleet: runners_are_kept_rotated_and_revoked sessions_are_buried_until_their_runner_knows
         the_oldest_tombstones_go;
     search: search_follows_every_change search_takes_words_as_words search_filters_ranks_and_pages;
-    runner: spool_keeps_until_acked sessions_are_kept_and_deleted a_unit_is_atomic
+    runner: spool_keeps_until_acked sessions_are_kept_and_deleted inputs_are_taken_once a_unit_is_atomic
         outcomes_are_found_and_updated outcomes_are_pruned_oldest_first;
     tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail an_ack_reaches_no_further_than_the_lines;
     submissions: submissions_are_kept_and_finished submissions_go_and_names_are_free_again
         history_is_ones_own_and_newest_first;
     tokens: access_tokens_are_kept_and_checked access_tokens_are_bounded;
+    people: people_are_kept_and_changed a_change_of_a_person_ends_their_accesses names_of_principals_are_unique
+        tokens_end_and_keep_their_scopes logins_of_people_are_bounded_each people_are_bounded
+        hosts_are_kept_and_trusted;
+    audit: the_audit_of_a_record_is_written_with_it_once the_audit_is_filtered_paged_and_pruned;
     full: a_full_hub_loses_nothing acks_make_room_in_a_full_spool;
 }
 
@@ -74,7 +78,7 @@ async fn a_newer_database_is_refused_and_left_alone() {
     raw.pragma_update(None, "user_version", 99).unwrap();
     drop(raw);
     match HubStore::open(&path, StoreOptions::default()) {
-        Err(StoreError::Newer { found: 99, known: 3, .. }) => {}
+        Err(StoreError::Newer { found: 99, known: 4, .. }) => {}
         other => panic!("{:?}", other.err()),
     }
     assert!(matches!(
@@ -147,4 +151,24 @@ async fn an_older_spool_is_taken_over() {
     let store = files.runner();
     assert_eq!(store.spool_bytes(), line("s", 10).1.len() as u64);
     assert_eq!(store.tail("s", 9).await.unwrap(), [line("s", 8), line("s", 9), line("s", 10)]);
+}
+
+/// A hub from before there were people: its logins are its owner's, and its tokens stay good.
+#[tokio::test]
+async fn an_older_hub_is_taken_over() {
+    let files = Files::threads();
+    let raw = rusqlite::Connection::open(files.path("hub.db")).unwrap();
+    raw.execute_batch(include_str!("../migrations/hub/0001_init.sql")).unwrap();
+    raw.execute_batch(include_str!("../migrations/hub/0002_fleet.sql")).unwrap();
+    raw.execute_batch(include_str!("../migrations/hub/0003_submissions.sql")).unwrap();
+    raw.pragma_update(None, "user_version", 3).unwrap();
+    raw.execute("INSERT INTO access_tokens VALUES ('ci', x'01', 100, NULL)", []).unwrap();
+    raw.execute("INSERT INTO logins VALUES (x'02', 100, 100, 'browser')", []).unwrap();
+    drop(raw);
+
+    let store = files.hub();
+    let token = store.check_access_token(&[1], 200).await.unwrap().unwrap();
+    assert_eq!((&*token.name, token.owner, token.scopes, token.expires_at), ("ci", None, None, None));
+    let login = store.check_login(&[2], 200, std::time::Duration::from_secs(9)).await.unwrap().unwrap();
+    assert_eq!(login.username, None);
 }

@@ -26,6 +26,7 @@ impl Session {
             state,
             partial: self.partial(),
             messages: None,
+            terminal: None,
         }
     }
 

@@ -172,7 +172,9 @@ impl Session {
     ) {
         for request_id in open_questions {
             let outcome = Some(qd_wire::input::InputOutcome::Withdrawn);
-            self.emit(now, &Event::AgentInputResolved { request_id, outcome, user_id: None }, out);
+            let event =
+                Event::AgentInputResolved { request_id, outcome, user_id: None, decision: None, actor: None };
+            self.emit(now, &event, out);
         }
         self.delivery_lost(now, out);
         self.accepted_lost(now, out);

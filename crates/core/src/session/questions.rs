@@ -4,8 +4,9 @@ use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::event::Event;
 use qd_wire::input::InputOutcome;
+use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
 
-use super::{Session, interview};
+use super::{Session, gate, interview};
 use crate::agent::Answer;
 use crate::outbox::Outbox;
 
@@ -23,6 +24,52 @@ pub struct OpenQuestion {
     pub asked_at: i64,
     /// When nobody waits for an answer any more; Unix milliseconds.
     pub deadline: Option<i64>,
+    /// Who asks: the agent, a gate, or the screen of a terminal.
+    pub source: PermissionSource,
+    /// Of a gate and of a screen.
+    pub details: Option<PermissionDetails>,
+}
+
+/// An answer that settled its question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// For the agent, where it asked.
+    pub answer: Answer,
+    /// Of a permission. A gate lets through what is an approval, and nothing else.
+    pub decision: Option<Decision>,
+    /// Of a gate and of a screen; their `source` says which.
+    pub details: Option<PermissionDetails>,
+    /// Why not, in the words of who answered.
+    pub reason: Option<String>,
+}
+
+impl Answered {
+    /// Who had asked.
+    pub fn source(&self) -> PermissionSource {
+        self.details.as_ref().map_or(PermissionSource::Agent, |details| details.source)
+    }
+
+    /// What is to be typed for the person, where a screen asked: nothing when the person only wanted the question
+    /// gone. A text ends with the key that sends it.
+    pub fn text_to_type(&self) -> Option<String> {
+        let details = self.details.as_ref().filter(|details| details.source == PermissionSource::Screen)?;
+        let choice = |label: &String| details.choices.iter().find(|choice| choice.label == *label);
+        match &self.answer {
+            Answer::Confirmed(true) => details.approve_text.clone(),
+            Answer::Confirmed(false) => details.deny_text.clone(),
+            Answer::Value(value) if details.choices.is_empty() => Some(format!("{value}\r")),
+            Answer::Value(value) => choice(value).map(|choice| choice.text.clone()),
+            Answer::Responses(_) | Answer::Cancelled | Answer::TimedOut => None,
+        }
+    }
+}
+
+/// Who settled a question, and how; all of it is for the record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct By<'a> {
+    pub(super) user_id: Option<&'a str>,
+    pub(super) decision: Option<Decision>,
+    pub(super) actor: Option<&'a str>,
 }
 
 /// Why an answer was not taken.
@@ -54,14 +101,14 @@ impl Session {
         self.questions.iter()
     }
 
-    /// Checks an answer and settles its question. The returned value is for the agent.
+    /// Checks an answer and settles its question. What is returned is for whoever asked.
     pub fn answer(
         &mut self,
         now: i64,
         response: &InputResponseParams,
         user_id: Option<&str>,
         out: &mut Outbox,
-    ) -> Result<Answer, AnswerError> {
+    ) -> Result<Answered, AnswerError> {
         let id = &response.request_id;
         let Some(question) = self.questions.iter().find(|question| question.request.request_id() == id)
         else {
@@ -75,14 +122,28 @@ impl Session {
             // Its timer is about to settle it; the agent may have given up already.
             return Err(AnswerError::TimedOut(id.clone()));
         }
-        let answer = check_answer(&question.request, response)?;
+        let (answer, decision) = check_answer(question, response)?;
+        let details = question.details.clone();
+        if decision == Some(Decision::ApproveForSession)
+            && let Some(op_tool) = details.as_ref().and_then(|details| details.op_tool.as_deref())
+        {
+            self.allow(op_tool);
+        }
         let outcome = match answer {
             Answer::Cancelled => InputOutcome::Cancelled,
             Answer::TimedOut => InputOutcome::TimedOut,
             Answer::Value(_) | Answer::Confirmed(_) | Answer::Responses(_) => InputOutcome::Answered,
         };
-        self.settle_question(now, id, outcome, user_id, out);
-        Ok(answer)
+        let by = By { user_id, decision, actor: response.actor.as_deref() };
+        self.settle_question(now, id, outcome, by, out);
+        Ok(Answered { answer, decision, details, reason: response.reason.clone() })
+    }
+
+    /// What this answer would let through: the details of an open question of a gate, where it is an approval.
+    pub fn gate_let_through(&self, response: &InputResponseParams) -> Option<&PermissionDetails> {
+        let question = self.gates().find(|gate| gate.request.request_id() == response.request_id)?;
+        let (_, decision) = check_answer(question, response).ok()?;
+        question.details.as_ref().filter(|_| decision.is_some_and(Decision::is_approval))
     }
 
     /// The moment the next question runs out of time.
@@ -97,27 +158,28 @@ impl Session {
     }
 
     /// Settles questions whose time is over. Returns what the agent must be told of them; of the others it has given
-    /// up by itself by now.
+    /// up by itself by now. Calls at the gate are kept for [`Session::take_timed_out_gates`].
     pub fn expire_questions(&mut self, now: i64, out: &mut Outbox) -> Vec<(String, Answer)> {
-        let is_over = |question: &&OpenQuestion| question.deadline.is_some_and(|at| at <= now);
-        let expired: Vec<(String, Option<Answer>)> = self
-            .questions
-            .iter()
-            .filter(is_over)
-            .map(|OpenQuestion { request, .. }| {
-                let answer = match request {
-                    _ if self.question_timeout_ms.is_some() => Some(Answer::TimedOut),
-                    // Agents have no timers for these: they would stay open on the other side.
-                    InputRequest::Editor { .. } | InputRequest::Interview { .. } => Some(Answer::Cancelled),
-                    _ => None,
-                };
-                (request.request_id().to_owned(), answer)
-            })
-            .collect();
-        for (id, _) in &expired {
-            self.settle_question(now, id, InputOutcome::TimedOut, None, out);
+        let is_over = |question: &OpenQuestion| question.deadline.is_some_and(|at| at <= now);
+        let expired: Vec<OpenQuestion> =
+            self.questions.iter().filter(|question| is_over(question)).cloned().collect();
+        let mut told = Vec::new();
+        for OpenQuestion { request, source, details, .. } in expired {
+            let id = request.request_id().to_owned();
+            self.settle_question(now, &id, InputOutcome::TimedOut, By::default(), out);
+            let answer = match request {
+                _ if source != PermissionSource::Agent => None,
+                _ if self.question_timeout_ms.is_some() => Some(Answer::TimedOut),
+                // Agents have no timers for these: they would stay open on the other side.
+                InputRequest::Editor { .. } | InputRequest::Interview { .. } => Some(Answer::Cancelled),
+                _ => None,
+            };
+            match (source, details) {
+                (PermissionSource::Gate, Some(details)) => self.timed_out_gates.push((id, details)),
+                _ => told.extend(answer.map(|answer| (id, answer))),
+            }
         }
-        expired.into_iter().filter_map(|(id, answer)| Some((id, answer?))).collect()
+        told
     }
 
     /// Questions that were not taken because too many are open; the agent must hear that nobody will answer them.
@@ -125,43 +187,97 @@ impl Session {
         std::mem::take(&mut self.refused_questions)
     }
 
-    /// The ids of all open questions, for a driver that must cancel them before it aborts.
+    /// The ids of all open questions of the agent, for a driver that must cancel them before it aborts.
     pub fn open_question_ids(&self) -> Vec<String> {
-        self.questions.iter().map(|question| question.request.request_id().to_owned()).collect()
+        self.ids_from(|source| source == PermissionSource::Agent)
     }
 
-    /// Settles every open question: the agent will not hear an answer any more.
+    /// Settles every question that the agent or the screen asked: nobody will hear an answer any more. Calls at the
+    /// gate wait on.
     pub fn withdraw_questions(&mut self, now: i64, out: &mut Outbox) {
-        for id in self.open_question_ids() {
-            self.settle_question(now, &id, InputOutcome::Withdrawn, None, out);
+        self.withdraw_from(now, PermissionSource::Agent, out);
+        self.withdraw_from(now, PermissionSource::Screen, out);
+    }
+
+    pub(super) fn withdraw_from(&mut self, now: i64, source: PermissionSource, out: &mut Outbox) {
+        for id in self.ids_from(|asker| asker == source) {
+            self.settle_question(now, &id, InputOutcome::Withdrawn, By::default(), out);
         }
     }
 
+    fn ids_from(&self, is_meant: impl Fn(PermissionSource) -> bool) -> Vec<String> {
+        let meant = self.questions.iter().filter(|question| is_meant(question.source));
+        meant.map(|question| question.request.request_id().to_owned()).collect()
+    }
+
+    /// A question of the agent.
     pub(super) fn ask(&mut self, now: i64, mut request: InputRequest, out: &mut Outbox) {
-        let known =
-            self.questions.iter().any(|question| question.request.request_id() == request.request_id());
-        if known {
+        if self.is_open_question(request.request_id()) {
             return;
         }
-        if self.questions.len() >= QUESTIONS_MAX {
+        let from_agent =
+            self.questions.iter().filter(|question| question.source == PermissionSource::Agent).count();
+        if from_agent >= QUESTIONS_MAX {
             return self.refused_questions.push(request.request_id().to_owned());
         }
+        gate::disown(&mut request);
         let timeout = [request.timeout_ms(), self.question_timeout_ms].into_iter().flatten().min();
         show_timeout(&mut request, timeout);
         let deadline = timeout.and_then(|timeout| now.checked_add(i64::try_from(timeout).ok()?));
-        self.show_question(now, &request, out);
-        self.questions.push(OpenQuestion { request: request.clone(), asked_at: now, deadline });
+        let source = PermissionSource::Agent;
+        self.open_question(
+            now,
+            OpenQuestion { request, asked_at: now, deadline, source, details: None },
+            out,
+        );
+    }
+
+    /// What a terminal's screen asks; there is one at a time.
+    pub(super) fn ask_screen(
+        &mut self,
+        now: i64,
+        request: InputRequest,
+        details: PermissionDetails,
+        out: &mut Outbox,
+    ) {
+        let (source, details) = (PermissionSource::Screen, Some(details));
+        self.open_question(
+            now,
+            OpenQuestion { request, asked_at: now, deadline: None, source, details },
+            out,
+        );
+    }
+
+    pub(super) fn open_question(&mut self, now: i64, question: OpenQuestion, out: &mut Outbox) {
+        self.show_question(now, &question.request, out);
+        let request = question.request.clone();
+        self.questions.push(question);
         self.emit(now, &Event::AgentInputNeeded { request }, out);
     }
 
-    fn settle_question(
+    /// Whether this question waits for its answer.
+    pub fn is_open_question(&self, id: &str) -> bool {
+        self.questions.iter().any(|question| question.request.request_id() == id)
+    }
+
+    /// Open, or settled not long ago.
+    pub(super) fn is_known_question(&self, id: &str) -> bool {
+        self.is_open_question(id) || self.settled_questions.iter().any(|settled| settled == id)
+    }
+
+    pub(super) fn settle_question(
         &mut self,
         now: i64,
         id: &str,
         outcome: InputOutcome,
-        user_id: Option<&str>,
+        by: By<'_>,
         out: &mut Outbox,
     ) {
+        let is_on_screen =
+            |open: &OpenQuestion| open.source == PermissionSource::Screen && open.request.request_id() == id;
+        if self.questions.iter().any(is_on_screen) {
+            self.clear_awaiting();
+        }
         self.questions.retain(|question| question.request.request_id() != id);
         if self.settled_questions.len() == SETTLED_MAX {
             self.settled_questions.pop_front();
@@ -171,7 +287,9 @@ impl Session {
         let event = Event::AgentInputResolved {
             request_id: id.to_owned(),
             outcome: Some(outcome),
-            user_id: user_id.map(str::to_owned),
+            user_id: by.user_id.map(str::to_owned),
+            decision: by.decision,
+            actor: by.actor.map(str::to_owned),
         };
         self.emit(now, &event, out);
     }
@@ -184,18 +302,66 @@ fn show_timeout(request: &mut InputRequest, effective: Option<u64>) {
         | InputRequest::Confirm { timeout, .. }
         | InputRequest::Input { timeout, .. }
         | InputRequest::Editor { timeout, .. }
-        | InputRequest::Interview { timeout, .. } => *timeout = effective,
-        // It has no place for it.
-        InputRequest::Permission { .. } => {}
+        | InputRequest::Interview { timeout, .. }
+        | InputRequest::Permission { timeout, .. } => *timeout = effective,
     }
 }
 
-fn check_answer(request: &InputRequest, response: &InputResponseParams) -> Result<Answer, AnswerError> {
+/// What the answer says, and how it decides a permission.
+fn check_answer(
+    question: &OpenQuestion,
+    response: &InputResponseParams,
+) -> Result<(Answer, Option<Decision>), AnswerError> {
+    let is_permission = matches!(question.request, InputRequest::Permission { .. });
     if response.cancelled == Some(true) {
-        return Ok(Answer::Cancelled);
+        // Who asks at a gate must know: what was not approved is denied.
+        let decision = (question.source == PermissionSource::Gate).then_some(Decision::Deny);
+        return Ok((Answer::Cancelled, decision));
     }
+    if question.source == PermissionSource::Screen
+        && response.value.as_ref().is_some_and(|value| value.contains(char::is_control))
+    {
+        // It is typed as it stands: another line would answer what comes next, and keys would do what keys do.
+        let reason =
+            "The answer is one line of text and must not contain control characters; Enter is typed after it";
+        return Err(AnswerError::Invalid(reason.to_owned()));
+    }
+    if is_permission {
+        check_permission(question, response)
+    } else {
+        Ok((check_value(question, response)?, None))
+    }
+}
+
+/// `decision` goes before `confirmed`. For the session is only what a gate asks: of an agent's own question nobody but
+/// the agent knows what it is for.
+fn check_permission(
+    question: &OpenQuestion,
+    response: &InputResponseParams,
+) -> Result<(Answer, Option<Decision>), AnswerError> {
+    let choices = question.details.as_ref().map_or(&[][..], |details| &details.choices);
+    let decision = match (response.decision, &response.value, response.confirmed) {
+        (Some(Decision::ApproveForSession), _, _) if question.source != PermissionSource::Gate => {
+            Decision::Approve
+        }
+        (Some(decision), _, _) => decision,
+        (None, Some(value), _) if choices.iter().any(|choice| choice.label == *value) => {
+            return Ok((Answer::Value(value.clone()), None));
+        }
+        (None, _, Some(true)) => Decision::Approve,
+        (None, _, Some(false)) => Decision::Deny,
+        (None, _, None) => {
+            let reason = "This question needs 'decision' (approve, deny, approve_for_session or abort) or \
+                          'confirmed': true or false (or cancelled: true)";
+            return Err(AnswerError::Invalid(reason.to_owned()));
+        }
+    };
+    Ok((Answer::Confirmed(decision.is_approval()), Some(decision)))
+}
+
+fn check_value(question: &OpenQuestion, response: &InputResponseParams) -> Result<Answer, AnswerError> {
     let invalid = |reason: &str| Err(AnswerError::Invalid(reason.to_owned()));
-    match request {
+    match &question.request {
         InputRequest::Select { options, .. } => match &response.value {
             Some(value) if options.contains(value) => Ok(Answer::Value(value.clone())),
             Some(value) => Err(AnswerError::Invalid(format!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::types::{Appended, Effect, RecordIn};
-use super::{messages, sessions};
+use super::{audit, messages, sessions};
 use crate::error::Result;
 use crate::key::{record_seq, session_base};
 
@@ -45,6 +45,9 @@ pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> Result<Appe
         head.ts = head.ts.max(record.ts);
         if let Some(effect) = &record.effect {
             apply(connection, &record.session_id, effect)?;
+        }
+        if let Some(row) = &record.audit {
+            audit::insert_of_record(connection, record, row)?;
         }
     }
     heads.store(connection, &mut appended)?;

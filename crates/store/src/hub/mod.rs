@@ -1,12 +1,17 @@
-//! `hub.db`: sessions, their records, their messages with full-text search, logins, access tokens, runners,
+//! `hub.db`: sessions, their records, their messages with full-text search, people, logins, access tokens, runners,
+//! hosts of others, what was done by whom,
 //! tombstones of sessions whose runner has yet to learn that they are deleted, and the journal of submissions.
 
 mod append;
+mod audit;
 mod burials;
 mod fleet;
+mod hosts;
 mod logins;
 mod messages;
+mod people;
 mod read;
+mod run_reads;
 mod runners;
 mod search;
 mod sessions;
@@ -16,18 +21,21 @@ mod types;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use audit::{AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX};
 pub use burials::BURIED_SESSIONS_MAX;
+pub use hosts::PENDING_HOSTS_MAX;
 pub use logins::LOGINS_MAX;
+pub use people::PEOPLE_MAX;
 pub use read::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX};
 pub use search::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX};
 pub use tokens::ACCESS_TOKENS_MAX;
 pub use types::{
-    AccessToken, Appended, Effect, HistoryQuery, HubSession, Login, MessagePage, MessageRow, RecordIn,
-    RunnerNote, RunnerRow, SearchHit, SearchQuery, SessionPatch, SubmissionRow, TokenPut,
+    AccessToken, Appended, AuditQuery, AuditRow, Effect, HistoryQuery, HostRow, HostTrust, HubSession, Login,
+    MessagePage, MessageRow, PersonChange, PersonPut, PersonRow, RecordIn, RunnerNote, RunnerRow, SearchHit,
+    SearchQuery, SessionPatch, SubmissionRow, TokenPut,
 };
 
 use crate::database::StoreOptions;
@@ -40,6 +48,7 @@ const MIGRATIONS: Migrations = &[
     include_str!("../../migrations/hub/0001_init.sql"),
     include_str!("../../migrations/hub/0002_fleet.sql"),
     include_str!("../../migrations/hub/0003_submissions.sql"),
+    include_str!("../../migrations/hub/0004_people.sql"),
 ];
 
 /// The hub's copy of all sessions. Clones share one database.
@@ -116,33 +125,6 @@ impl HubStore {
 
     pub async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>> {
         self.engine.read(move |connection| search::search(connection, &query)).await
-    }
-
-    /// Stores a login token by its hash. Beyond `LOGINS_MAX` those unused for longest go.
-    pub async fn put_login(&self, login: Login) -> Result<()> {
-        self.engine.write(0, move |connection| logins::put(connection, &login)).await
-    }
-
-    /// The login with this hash, if there is one that was used within `life`. Its use is noted, at most once a
-    /// minute, and if the disk is full not at all: who has logged in stays in.
-    pub async fn check_login(&self, token_hash: &[u8], now: i64, life: Duration) -> Result<Option<Login>> {
-        let hash = token_hash.to_vec();
-        let found = self.engine.read(move |connection| logins::get(connection, &hash)).await?;
-        let found = found.filter(|login| logins::is_alive(login, now, life));
-        if let Some(login) = found.as_ref().filter(|login| logins::is_stale(login, now)) {
-            let hash = login.token_hash.clone();
-            let touch = self.engine.write(0, move |connection| logins::touch(connection, &hash, now));
-            if let Err(error) = touch.await {
-                tracing::warn!(%error, "the use of a login cannot be noted");
-            }
-        }
-        Ok(found)
-    }
-
-    /// False if there was none.
-    pub async fn delete_login(&self, token_hash: &[u8]) -> Result<bool> {
-        let hash = token_hash.to_vec();
-        self.engine.write(0, move |connection| logins::delete(connection, &hash)).await
     }
 
     /// Bounds the file, as a full disk would.

@@ -36,6 +36,8 @@ pub struct RecordIn {
     pub event: Cow<'static, str>,
     /// The exact bytes clients will get.
     pub body: Bytes,
+    /// Who did what, where the record says so; stored together with the record, and like `effect` only if it is new.
+    pub audit: Option<Box<AuditRow>>,
     /// Applied in the same transaction, and only if the record is new: a repeated record changes nothing.
     pub effect: Option<Effect>,
 }
@@ -142,9 +144,112 @@ pub struct SearchHit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
     pub token_hash: Vec<u8>,
+    /// Whose it is; `None` for the hub's owner.
+    pub username: Option<String>,
     pub created_at: i64,
     pub last_used_at: i64,
     pub label: String,
+}
+
+/// A person with an account. Times are unix milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PersonRow {
+    pub username: String,
+    /// The argon2id hash as text, with its parameters and salt.
+    pub password_hash: String,
+    pub role: String,
+    pub created_at: i64,
+    pub last_login_at: Option<i64>,
+    pub disabled: bool,
+}
+
+/// What to change of a person; `None` leaves it as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PersonChange {
+    pub password_hash: Option<String>,
+    pub role: Option<String>,
+    pub disabled: Option<bool>,
+}
+
+/// What came of adding a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PersonPut {
+    Added,
+    /// A person, or a token of the hub's owner, has the name.
+    NameTaken,
+    TooMany,
+}
+
+/// A machine of somebody else that speaks the run protocol to the hub. Times are unix milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRow {
+    pub host_id: String,
+    /// Of the token it came with first, or was given.
+    pub token_hash: Vec<u8>,
+    pub trust: HostTrust,
+    pub first_seen_at: i64,
+    pub last_seen_at: Option<i64>,
+    /// Where it first came from.
+    pub address: Option<String>,
+}
+
+/// Whether a host is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostTrust {
+    /// It has come; an owner has to confirm it.
+    Pending,
+    Trusted,
+    Revoked,
+}
+
+impl HostTrust {
+    /// The word in the table.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Trusted => "trusted",
+            Self::Revoked => "revoked",
+        }
+    }
+
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Pending, Self::Trusted, Self::Revoked].into_iter().find(|trust| trust.as_str() == word)
+    }
+}
+
+/// Something that was done by somebody. Times are unix milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditRow {
+    /// Given by the store: grows with each row.
+    pub id: u64,
+    pub ts: i64,
+    /// Given by the store, like `runner_id` and `seq`, for the row of a record.
+    pub session_id: Option<String>,
+    pub runner_id: Option<String>,
+    pub seq: Option<u64>,
+    pub kind: String,
+    pub principal: Option<String>,
+    pub actor: Option<String>,
+    pub tool: Option<String>,
+    pub request_id: Option<String>,
+    pub ok: Option<bool>,
+    pub duration_ms: Option<u64>,
+    pub summary: Option<String>,
+}
+
+/// Which rows of the audit to list; what is `None` does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    pub session_id: Option<String>,
+    pub principal: Option<String>,
+    pub tool: Option<String>,
+    pub kind: Option<String>,
+    /// Only what this principal may see without managing: what was done in sessions, and their own deeds.
+    pub visible_to: Option<String>,
+    /// Only rows with a smaller id.
+    pub before: Option<u64>,
+    /// At most `AUDIT_PAGE_ROWS_MAX`.
+    pub limit: usize,
 }
 
 /// A runner that joined. Times are unix milliseconds.
@@ -217,19 +322,25 @@ pub struct HistoryQuery {
     pub limit: usize,
 }
 
-/// A named token that opens the hub for somebody beside its owner.
+/// A named token that opens the hub. Names are unique among the tokens of one owner. Times are unix milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessToken {
     pub name: String,
+    /// The person whose it is; `None` for those that the hub's owner has made for others.
+    pub owner: Option<String>,
     pub token_hash: Vec<u8>,
     pub created_at: i64,
     pub last_used_at: Option<i64>,
+    /// Words with spaces between them; `None` for all that its owner may do.
+    pub scopes: Option<String>,
+    pub expires_at: Option<i64>,
 }
 
 /// What came of adding a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenPut {
     Added,
+    /// Its owner has one of this name; or, if it is the hub's owner, a person has the name.
     NameTaken,
     TooMany,
 }

@@ -1,7 +1,8 @@
 //! `runner.db`: what a runner must not forget. Its sessions, the spool of records the hub has not acked,
-//! a tail of those it has, outcomes, the index of message ids, and open approvals.
+//! a tail of those it has, outcomes, the index of message ids, open approvals, and which inputs were taken.
 
 mod ack;
+mod inputs;
 mod outcomes;
 mod sessions;
 mod spool;
@@ -32,6 +33,7 @@ use ack::Acks;
 const MIGRATIONS: Migrations = &[
     include_str!("../../migrations/runner/0001_init.sql"),
     include_str!("../../migrations/runner/0002_tail.sql"),
+    include_str!("../../migrations/runner/0003_run_inputs.sql"),
 ];
 
 /// The runner's memory. Clones share one database.
@@ -91,6 +93,11 @@ impl RunnerStore {
         self.engine.read(move |connection| spool::after(connection, &session_id, seq, limit)).await
     }
 
+    /// How far each session with records is acked, as far as that has been noted.
+    pub async fn acked_seqs(&self) -> Result<Vec<(String, u64)>> {
+        self.engine.read(spool::acked).await
+    }
+
     /// The newest lines of a session, acked or not, oldest first. There are at least the unacked ones, up to `limit`
     /// and `SPOOL_READ_BYTES_MAX`.
     pub async fn tail(&self, session_id: &str, limit: usize) -> Result<Vec<(u64, Bytes)>> {
@@ -117,7 +124,7 @@ impl RunnerStore {
         self.engine.read(sessions::list).await
     }
 
-    /// Forgets a session with its index, approvals and spool; false if there was none. Lines not yet acked are
+    /// Forgets a session with its index, approvals, inputs and spool; false if there was none. Lines not yet acked are
     /// lost with it, so wait for the last ack first. Outcomes stay.
     pub async fn delete_session(&self, session_id: &str) -> Result<bool> {
         let session_id = session_id.to_owned();
@@ -125,6 +132,7 @@ impl RunnerStore {
         let spool_bytes = Arc::clone(&self.spool_bytes);
         let delete = move |connection: &Connection| {
             let freed = spool::delete_session(connection, &session_id)?;
+            inputs::delete_session(connection, &session_id)?;
             Ok((sessions::delete(connection, &session_id)?, freed))
         };
         let committed = move |(_, freed): &(bool, u64)| {
@@ -162,6 +170,13 @@ impl RunnerStore {
         self.engine.read(sessions::approvals).await
     }
 
+    /// Notes that a session takes an input of this name; false if it did so before. Resolves after the commit, so
+    /// what follows happens at most once, for ever.
+    pub async fn take_input(&self, session_id: &str, input_id: &str) -> Result<bool> {
+        let (session_id, input_id) = (session_id.to_owned(), input_id.to_owned());
+        self.engine.write(0, move |connection| inputs::put(connection, &session_id, &input_id)).await
+    }
+
     /// Bounds the file, as a full disk would.
     #[doc(hidden)]
     pub async fn limit_pages_for_tests(&self, pages: u32) -> Result<()> {
@@ -186,6 +201,7 @@ fn apply(connection: &Connection, batch: &RunnerBatch) -> Result<u64> {
     outcomes::put(connection, &batch.outcomes)?;
     sessions::change_index(connection, &batch.session_id, batch.index_truncate_from, &batch.index_put)?;
     sessions::change_approvals(connection, &batch.session_id, &batch.approvals_put, &batch.approvals_delete)?;
+    inputs::delete(connection, &batch.session_id, &batch.inputs_delete)?;
     Ok(added)
 }
 

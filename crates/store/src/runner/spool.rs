@@ -115,6 +115,13 @@ fn lines(
     Ok(slab.into_bodies())
 }
 
+/// How far each session is acked.
+pub(super) fn acked(connection: &Connection) -> Result<Vec<(String, u64)>> {
+    let mut select = connection.prepare_cached("SELECT session_id, acked_seq FROM spool_sessions")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 /// What waits for its ack. The sum over sessions, not lines: it stays cheap however long the spool is.
 pub(super) fn total_bytes(connection: &Connection) -> Result<u64> {
     let total: i64 =

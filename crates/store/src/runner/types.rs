@@ -44,6 +44,8 @@ pub struct RunnerBatch {
     pub approvals_put: Vec<ApprovalRow>,
     /// Request ids; applied after `approvals_put`.
     pub approvals_delete: Vec<String>,
+    /// Inputs that were taken and then refused: their names may come again.
+    pub inputs_delete: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -159,7 +159,13 @@ pub(crate) async fn a_bad_request_fails_alone(place: &impl Place) {
 
 pub(crate) async fn logins_are_kept(place: &impl Place) {
     let store = place.hub();
-    let login = Login { token_hash: vec![7; 32], created_at: 1, last_used_at: 1, label: "phone".into() };
+    let login = Login {
+        token_hash: vec![7; 32],
+        username: None,
+        created_at: 1,
+        last_used_at: 1,
+        label: "phone".into(),
+    };
     store.put_login(login.clone()).await.unwrap();
     let life = Duration::from_secs(1000);
     let check = async |hash: &[u8], now| store.check_login(hash, now, life).await.unwrap();

@@ -1,8 +1,10 @@
 //! The contract of both stores, as cases that take a place. A place opens stores on the same data again and
 //! again; another backend runs the same cases with a place of its own.
 
+pub(crate) mod audit;
 pub(crate) mod fleet;
 pub(crate) mod hub;
+pub(crate) mod people;
 pub(crate) mod runner;
 pub(crate) mod search;
 pub(crate) mod submissions;

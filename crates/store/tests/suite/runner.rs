@@ -136,6 +136,27 @@ pub(crate) async fn sessions_are_kept_and_deleted(place: &impl Place) {
     assert_eq!(store.approvals().await.unwrap(), []);
 }
 
+/// An input's name is taken once, through any restart, and is free again when its session is gone.
+pub(crate) async fn inputs_are_taken_once(place: &impl Place) {
+    let store = place.runner();
+    store.put_session(session("a")).await.unwrap();
+    assert!(store.take_input("a", "i1").await.unwrap());
+    assert!(!store.take_input("a", "i1").await.unwrap());
+    assert!(store.take_input("b", "i1").await.unwrap(), "another session has names of its own");
+    assert!(store.take_input("a", "i2").await.unwrap());
+    let refused =
+        RunnerBatch { session_id: "a".into(), inputs_delete: vec!["i2".into()], ..RunnerBatch::default() };
+    store.commit(refused).await.unwrap();
+    store.close().await;
+
+    let store = place.runner();
+    assert!(!store.take_input("a", "i1").await.unwrap());
+    assert!(store.take_input("a", "i2").await.unwrap(), "it was refused, so it may come again");
+    assert!(store.delete_session("a").await.unwrap());
+    assert!(store.take_input("a", "i1").await.unwrap());
+    assert!(!store.take_input("b", "i1").await.unwrap());
+}
+
 fn approval(session_id: &str, request_id: &str) -> ApprovalRow {
     let body_json = Bytes::from(format!("{{\"request_id\":\"{request_id}\"}}"));
     ApprovalRow { session_id: session_id.into(), request_id: request_id.into(), body_json }

@@ -42,7 +42,7 @@ impl Place {
             // A client that sends a shell command and then a prompt means this order.
             Declared::Session | Declared::Shell => Kind::Work,
             Declared::Control if spec.canonical == "session.close" => Kind::End,
-            Declared::Control | Declared::Read => Kind::Beside,
+            Declared::Control | Declared::Read | Declared::Service => Kind::Beside,
         };
         Place {
             kind,

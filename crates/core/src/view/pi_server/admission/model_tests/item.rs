@@ -120,7 +120,7 @@ impl Item {
     pub(super) fn lane(&self) -> Option<(bool, &str)> {
         match self.submission.spec.lane {
             Lane::Session | Lane::Shell => Some((true, self.session()?)),
-            Lane::Control | Lane::Read => None,
+            Lane::Control | Lane::Read | Lane::Service => None,
         }
     }
 

@@ -9,7 +9,7 @@ use super::super::Submission;
 pub(super) fn lane<'a>(submission: &Submission, session: &'a str) -> Option<(bool, &'a str)> {
     match submission.spec.lane {
         Lane::Session | Lane::Shell => Some((true, session)),
-        Lane::Control | Lane::Read => None,
+        Lane::Control | Lane::Read | Lane::Service => None,
     }
 }
 

@@ -1,0 +1,112 @@
+//! The gate before writes and shell commands: questions that do not depend on any program, and what they allow.
+//!
+//! The call that waits is stored with its question. So a gate's question outlives turns, agents, programs and the
+//! runner itself; only an answer, its own time limit or whoever asked ends it.
+
+use qd_wire::InputRequest;
+use qd_wire::input::InputOutcome;
+use qd_wire::run::{PermissionDetails, PermissionSource};
+
+use super::{OpenQuestion, Session};
+use crate::outbox::Outbox;
+
+/// Calls that wait at the gate of one session at once; more are refused, so that an agent's own questions have room.
+const GATE_QUESTIONS_MAX: usize = 64;
+
+/// Operations on a session's allow list; there are far fewer that could be gated.
+const ALLOWED_TOOLS_MAX: usize = 64;
+
+impl Session {
+    /// Asks whether a call may be done. It must be a permission whose details say that a gate asks.
+    pub fn ask_gate(&mut self, now: i64, request: InputRequest, out: &mut Outbox) -> Result<(), String> {
+        let Some(details) = gate_details(&request) else {
+            return Err("Only a permission with the details of a gate can be asked at the gate".to_owned());
+        };
+        let id = request.request_id();
+        if self.is_known_question(id) {
+            return Err(format!("There has been an input request with id '{id}' already; use another"));
+        }
+        if self.gates().count() >= GATE_QUESTIONS_MAX {
+            return Err(format!(
+                "{GATE_QUESTIONS_MAX} calls wait for approval in this session already; answer some of them first"
+            ));
+        }
+        let question = open_gate(now, request, details);
+        self.open_question(now, question, out);
+        Ok(())
+    }
+
+    /// Whether this operation was allowed for as long as the session lives.
+    pub fn allows(&self, op_tool: &str) -> bool {
+        self.memory.allowed_tools.iter().any(|allowed| allowed == op_tool)
+    }
+
+    /// Takes up the questions that were open when we were killed. Those of a gate are open again (a time limit
+    /// begins anew); the ids of the others are returned, for [`Session::interrupted`]: who asked them is gone.
+    pub fn restore_questions(&mut self, now: i64, stored: Vec<InputRequest>) -> Vec<String> {
+        let mut gone = Vec::new();
+        for request in stored {
+            match gate_details(&request) {
+                Some(details) if !self.is_known_question(request.request_id()) => {
+                    self.questions.push(open_gate(now, request, details));
+                }
+                Some(_) => {}
+                None => gone.push(request.request_id().to_owned()),
+            }
+        }
+        gone
+    }
+
+    /// Whoever asked does not wait any more. Returns whether the question was open.
+    pub fn withdraw_question(&mut self, now: i64, request_id: &str, out: &mut Outbox) -> bool {
+        let is_open = self.questions.iter().any(|question| question.request.request_id() == request_id);
+        if is_open {
+            self.settle_question(
+                now,
+                request_id,
+                InputOutcome::Withdrawn,
+                super::questions::By::default(),
+                out,
+            );
+        }
+        is_open
+    }
+
+    /// The calls whose time at the gate is over since the last time somebody asked, with their ids.
+    pub fn take_timed_out_gates(&mut self) -> Vec<(String, PermissionDetails)> {
+        std::mem::take(&mut self.timed_out_gates)
+    }
+
+    /// The calls that wait at the gate, oldest first.
+    pub fn gates(&self) -> impl Iterator<Item = &OpenQuestion> {
+        self.questions.iter().filter(|question| question.source == PermissionSource::Gate)
+    }
+
+    pub(super) fn allow(&mut self, op_tool: &str) {
+        if !self.allows(op_tool) && self.memory.allowed_tools.len() < ALLOWED_TOOLS_MAX {
+            self.memory.allowed_tools.push(op_tool.to_owned());
+        }
+    }
+}
+
+fn open_gate(now: i64, request: InputRequest, details: PermissionDetails) -> OpenQuestion {
+    let deadline = request.timeout_ms().and_then(|timeout| now.checked_add(i64::try_from(timeout).ok()?));
+    let (source, details) = (PermissionSource::Gate, Some(details));
+    OpenQuestion { request, asked_at: now, deadline, source, details }
+}
+
+/// The details of a permission that a gate asks for. What an agent asks never has them: see [`disown`].
+fn gate_details(request: &InputRequest) -> Option<PermissionDetails> {
+    let InputRequest::Permission { metadata: Some(metadata), .. } = request else { return None };
+    let details = <PermissionDetails as serde::Deserialize>::deserialize(metadata).ok()?;
+    (details.source == PermissionSource::Gate).then_some(details)
+}
+
+/// An agent says what it likes; that a gate or a screen asks is ours to say, and is believed after a restart.
+pub(super) fn disown(request: &mut InputRequest) {
+    if let InputRequest::Permission { metadata: Some(serde_json::Value::Object(metadata)), .. } = request
+        && metadata.contains_key("source")
+    {
+        metadata.insert("source".to_owned(), "agent".into());
+    }
+}

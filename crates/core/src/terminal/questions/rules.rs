@@ -1,0 +1,142 @@
+//! The rules, from the data file.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use qd_wire::run::ScreenChoice;
+use regex::Regex;
+use serde::Deserialize;
+
+const DATA: &str = include_str!("../questions.json");
+
+/// What the questions of one tool look like.
+#[derive(Debug)]
+pub struct Rules {
+    pub(super) marked: Marked,
+    pub(super) lines: Vec<LineRule>,
+    pub(super) bottom: Vec<BottomRule>,
+}
+
+/// How a menu with a mark is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Marked {
+    Digit,
+    DigitEnter,
+    Arrows,
+}
+
+#[derive(Debug)]
+pub(super) struct LineRule {
+    pub(super) pattern: Regex,
+    pub(super) kind: Kind,
+    pub(super) approve: String,
+    pub(super) deny: String,
+    pub(super) above: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Permission,
+    /// A key is waited for.
+    Enter,
+    Text,
+    Secret,
+    /// No question, whatever later rules say.
+    None,
+}
+
+#[derive(Debug)]
+pub(super) struct BottomRule {
+    pub(super) pattern: Regex,
+    pub(super) choices: Vec<ScreenChoice>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "about")]
+    _about: String,
+    base: FileRules,
+    tools: BTreeMap<String, FileRules>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileRules {
+    marked: Marked,
+    lines: Vec<FileLine>,
+    bottom: Vec<FileBottom>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileLine {
+    pattern: String,
+    kind: Kind,
+    #[serde(default)]
+    approve: String,
+    #[serde(default)]
+    deny: String,
+    #[serde(default)]
+    above: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileBottom {
+    pattern: String,
+    choices: Vec<ScreenChoice>,
+}
+
+struct All {
+    base: Rules,
+    tools: BTreeMap<String, Rules>,
+}
+
+impl Rules {
+    /// The rules for a tool: its own and those of every program. A tool nobody knows has only these.
+    pub fn for_tool(tool: &str) -> &'static Rules {
+        static ALL: OnceLock<All> = OnceLock::new();
+        let all = ALL.get_or_init(|| {
+            // The file is part of the program and a test reads it; without it there are no questions.
+            parse(DATA).unwrap_or_else(|error| {
+                debug_assert!(false, "questions.json: {error}");
+                let base = Rules { marked: Marked::Arrows, lines: Vec::new(), bottom: Vec::new() };
+                All { base, tools: BTreeMap::new() }
+            })
+        });
+        all.tools.get(tool).unwrap_or(&all.base)
+    }
+}
+
+fn parse(data: &str) -> Result<All, String> {
+    let file: File = serde_json::from_str(data).map_err(|error| error.to_string())?;
+    let mut tools = BTreeMap::new();
+    for (name, own) in &file.tools {
+        tools.insert(name.clone(), compile(own, Some(&file.base))?);
+    }
+    Ok(All { base: compile(&file.base, None)?, tools })
+}
+
+fn compile(own: &FileRules, base: Option<&FileRules>) -> Result<Rules, String> {
+    let regex = |pattern: &str| Regex::new(pattern).map_err(|error| error.to_string());
+    let mut lines = Vec::new();
+    for line in own.lines.iter().chain(base.into_iter().flat_map(|base| &base.lines)) {
+        let (approve, deny) = (line.approve.clone(), line.deny.clone());
+        let pattern = regex(&line.pattern)?;
+        lines.push(LineRule { pattern, kind: line.kind, approve, deny, above: line.above });
+    }
+    let mut bottom = Vec::new();
+    for rule in own.bottom.iter().chain(base.into_iter().flat_map(|base| &base.bottom)) {
+        bottom.push(BottomRule { pattern: regex(&rule.pattern)?, choices: rule.choices.clone() });
+    }
+    Ok(Rules { marked: own.marked, lines, bottom })
+}
+
+/// The tools of the data file, or what is wrong with it.
+#[cfg(test)]
+pub(in crate::terminal) fn check_data() -> Result<Vec<String>, String> {
+    parse(DATA).map(|all| all.tools.into_keys().collect())
+}

@@ -1,0 +1,341 @@
+//! Records as the document's events.
+//!
+//! What a program in a terminal does is recorded in the document's own words, so such a record is passed on as it is:
+//! its fields become `data` without being read. What other agents do, and what anybody asks, is put into its words.
+
+use qd_wire::event::Event;
+use qd_wire::input::{InputOutcome, InputRequest};
+use qd_wire::message::{KnownPart, Message, Part, Role, SenderKind};
+use qd_wire::run::{AwaitingReason, Decision, PermissionDetails, PermissionSource};
+use qd_wire::run_protocol::{
+    AwaitingInputData, ExitedData, InputData, PermissionDecidedData, PermissionRequestedData,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::record::Record;
+use super::{Kind, timestamp};
+use crate::redact::redact;
+
+/// Characters of the prompt in `run.awaiting_input`.
+const PROMPT_CHARS_MAX: usize = 200;
+
+/// Who an agent's own tool calls are from; the document's word for what happens on the host.
+const LOCAL: &str = "local";
+
+/// What an app may have without the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// `run.output`.
+    Output,
+    /// `tool.call` and `tool.result`.
+    Tool,
+    Other,
+}
+
+/// One event of the document. Its text is the pieces one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    pub name: &'static str,
+    pub pieces: &'a [&'a str],
+}
+
+impl Shown<'_> {
+    pub fn class(&self) -> Class {
+        match self.name {
+            "run.output" => Class::Output,
+            "tool.call" | "tool.result" => Class::Tool,
+            _ => Class::Other,
+        }
+    }
+}
+
+/// Whether records with this name may have something to show.
+pub fn is_shown(kind: Kind, event: &str) -> bool {
+    match event {
+        "agent.input_needed" | "agent.input_resolved" | "agent.error" => true,
+        "stream.message_end" | "tool.start" | "tool.end" | "session.created" | "session.closed"
+        | "agent.idle" => kind == Kind::Agent,
+        event => passed(event).is_some(),
+    }
+}
+
+/// Shows a record's events one after the other. The first has the record's number; what else there is to say of the
+/// same record has none, so that a number never comes twice.
+pub fn show(kind: Kind, record: &Record<'_>, each: &mut dyn FnMut(Shown<'_>)) {
+    if !is_shown(kind, &record.event) {
+        return;
+    }
+    if let Some(name) = passed(&record.event) {
+        pass(name, record, each);
+        if name == "run.started" {
+            let mode = if kind == Kind::Terminal { "pty" } else { "structured" };
+            write(
+                Named { name: "run.ready", numbered: false },
+                record,
+                &json!({ "runner_mode": mode }),
+                each,
+            );
+        }
+        return;
+    }
+    let Some(event) = typed(record) else { return };
+    match event {
+        Event::AgentInputNeeded { request } => question(kind, record, &request, each),
+        Event::AgentInputResolved { request_id, outcome, user_id, decision, actor } => {
+            let decision = decision_word(decision, outcome).to_owned();
+            let data = PermissionDecidedData { request_id, decision, actor, by: user_id };
+            write(numbered("run.permission_decided"), record, &data, each);
+        }
+        Event::AgentError { error, .. } => {
+            write(numbered("run.output"), record, &output("stderr", &error), each);
+        }
+        event => agent(record, event, each),
+    }
+}
+
+/// The document's name of a record that is passed on as it is.
+fn passed(event: &str) -> Option<&'static str> {
+    Some(match event {
+        "run.output" => "run.output",
+        "run.started" => "run.started",
+        "run.resized" => "run.resized",
+        "run.awaiting_input" => "run.awaiting_input",
+        "run.input" => "run.input",
+        "run.exited" => "run.exited",
+        "tool.call" => "tool.call",
+        "tool.result" => "tool.result",
+        "session.native_changed" | "session.title_changed" => "run.metadata",
+        _ => return None,
+    })
+}
+
+/// What an agent that is no program in a terminal does.
+fn agent(record: &Record<'_>, event: Event, each: &mut dyn FnMut(Shown<'_>)) {
+    match event {
+        Event::SessionCreated { harness, cwd, .. } => {
+            let cwd = cwd.unwrap_or_default();
+            let data = json!({ "tool": harness, "cwd": cwd, "command": harness });
+            write(numbered("run.started"), record, &data, each);
+            let data = json!({ "runner_mode": "structured" });
+            write(Named { name: "run.ready", numbered: false }, record, &data, each);
+        }
+        Event::SessionClosed { .. } => {
+            write(numbered("run.exited"), record, &ExitedData { exit_code: 0, signal: None }, each);
+        }
+        Event::AgentIdle { .. } => {
+            let data = AwaitingInputData { reason: AwaitingReason::Prompt, ..AwaitingInputData::default() };
+            write(numbered("run.awaiting_input"), record, &data, each);
+        }
+        Event::MessageEnd { message } => {
+            let text = said(&message);
+            match message.role {
+                Role::Assistant if !text.is_empty() => {
+                    write(numbered("run.output"), record, &output("stdout", &text), each);
+                }
+                Role::User if !text.is_empty() => {
+                    write(numbered("run.input"), record, &input(&message, &text), each);
+                }
+                _ => {}
+            }
+        }
+        Event::ToolStart { tool_call_id, name, input } => {
+            let args = input.unwrap_or(Value::Null);
+            let data = json!({ "request_id": tool_call_id, "tool": name, "actor": LOCAL, "args": args });
+            write(numbered("tool.call"), record, &data, each);
+        }
+        Event::ToolEnd { tool_call_id, name, output, is_error, duration_ms } => {
+            let mut data = json!({
+                "request_id": tool_call_id, "tool": name, "actor": LOCAL, "ok": !is_error,
+                "duration_ms": duration_ms.unwrap_or(0),
+            });
+            match (is_error, output) {
+                (false, output) => data["result"] = output,
+                (true, Value::String(error)) => data["error"] = error.into(),
+                (true, output) => data["error"] = output.to_string().into(),
+            }
+            write(numbered("tool.result"), record, &data, each);
+        }
+        _ => {}
+    }
+}
+
+/// The text of a message without what the agent thought, and with the end of its last line.
+fn said(message: &Message) -> String {
+    let mut text = String::new();
+    for part in &message.parts {
+        if let Part::Known(KnownPart::Text { text: part, .. }) = part {
+            text.push_str(part);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// What somebody said to the agent, under the name that its sender gave it.
+fn input(message: &Message, text: &str) -> InputData {
+    let is_program = message.sender.as_ref().is_some_and(|sender| sender.kind != SenderKind::User);
+    let text_redacted = redact(text).into_owned();
+    InputData {
+        actor: if is_program { "system" } else { "web" }.to_owned(),
+        input_id: message.client_id.clone().unwrap_or_else(|| message.id.clone()),
+        // Of what is shown, so that nothing can be guessed that is not.
+        text_sha256: hex(&Sha256::digest(text_redacted.as_bytes())),
+        text_redacted,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A whole line of output.
+fn output(stream: &str, text: &str) -> Value {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    json!({ "stream": stream, "text": format!("{text}{end}") })
+}
+
+/// What somebody is asked. A program in a terminal says itself that it waits; who calls a service waits for its own
+/// answer.
+fn question(kind: Kind, record: &Record<'_>, request: &InputRequest, each: &mut dyn FnMut(Shown<'_>)) {
+    let (data, source) = requested(request);
+    // A text is typed, not approved: there is nothing to decide in a line of its own.
+    let is_typed = kind == Kind::Terminal && matches!(request, InputRequest::Input { .. });
+    if !is_typed {
+        write(numbered("run.permission_requested"), record, &data, each);
+    }
+    if kind == Kind::Agent && source == PermissionSource::Agent {
+        let prompt = Some(data.prompt.chars().take(PROMPT_CHARS_MAX).collect());
+        let (reason, request_id) = (data.reason, Some(data.request_id));
+        let waits = AwaitingInputData { reason, prompt, request_id };
+        write(Named { name: "run.awaiting_input", numbered: false }, record, &waits, each);
+    }
+}
+
+/// A question in the document's words, and who asks. Nothing is left out: it is for the person who decides.
+pub fn requested(request: &InputRequest) -> (PermissionRequestedData, PermissionSource) {
+    let mut data = PermissionRequestedData {
+        request_id: request.request_id().to_owned(),
+        prompt: request.title().to_owned(),
+        ..PermissionRequestedData::default()
+    };
+    let add = |prompt: &mut String, more: &str| {
+        if !more.is_empty() && !prompt.contains(more) {
+            prompt.push_str(if prompt.is_empty() { "" } else { "\n" });
+            prompt.push_str(more);
+        }
+    };
+    let (reason, is_plain) = match request {
+        InputRequest::Permission { description, metadata, .. } => {
+            add(&mut data.prompt, description.as_deref().unwrap_or_default());
+            return permission(data, metadata.as_ref());
+        }
+        InputRequest::Confirm { message, .. } => {
+            add(&mut data.prompt, message);
+            (AwaitingReason::Permission, true)
+        }
+        InputRequest::Select { .. } => (AwaitingReason::Choice, false),
+        InputRequest::Input { .. } | InputRequest::Editor { .. } | InputRequest::Interview { .. } => {
+            (AwaitingReason::Prompt, false)
+        }
+    };
+    data.reason = reason;
+    data.questions = (!is_plain).then(|| json!([request]));
+    (data, PermissionSource::Agent)
+}
+
+/// The arguments under the names that the document's clients know.
+fn in_document_words(tool: Option<&str>, mut arguments: Value) -> Value {
+    if tool == Some("bash")
+        && let Some(object) = arguments.as_object_mut()
+        && let Some(command) = object.remove("command")
+    {
+        object.insert("cmd".to_owned(), command);
+    }
+    arguments
+}
+
+fn permission(
+    mut data: PermissionRequestedData,
+    metadata: Option<&Value>,
+) -> (PermissionRequestedData, PermissionSource) {
+    data.reason = AwaitingReason::Permission;
+    let is_ours = metadata.is_some_and(|metadata| metadata.get("source").is_some());
+    let details = metadata
+        .filter(|_| is_ours)
+        .and_then(|metadata| serde_json::from_value::<PermissionDetails>(metadata.clone()).ok());
+    let Some(details) = details else {
+        // What an agent says of its own wish, in its own words.
+        let name = |key: &str| metadata?.get(key)?.as_str().map(str::to_owned);
+        data.op_tool = name("tool_name").or_else(|| name("tool")).or_else(|| name("name"));
+        data.op_args = metadata.cloned();
+        return (data, PermissionSource::Agent);
+    };
+    if details.reason != AwaitingReason::Unknown {
+        data.reason = details.reason;
+    }
+    data.op_tool = details.op_tool;
+    data.op_args = details.op_args.map(|arguments| in_document_words(data.op_tool.as_deref(), arguments));
+    data.op_args_summary = details.op_args_summary;
+    data.approve_text = details.approve_text.unwrap_or_default();
+    data.deny_text = details.deny_text.unwrap_or_default();
+    data.questions = (!details.choices.is_empty()).then(|| json!([{ "choices": details.choices }]));
+    (data, details.source)
+}
+
+/// How a question ended, in one word.
+fn decision_word(decision: Option<Decision>, outcome: Option<InputOutcome>) -> &'static str {
+    match (decision, outcome) {
+        (Some(Decision::Approve), _) => "approve",
+        (Some(Decision::Deny), _) => "deny",
+        (Some(Decision::ApproveForSession), _) => "approve_for_session",
+        (Some(Decision::Abort), _) => "abort",
+        (None, Some(InputOutcome::Cancelled)) => "cancelled",
+        (None, Some(InputOutcome::TimedOut)) => "timed_out",
+        (None, Some(InputOutcome::Withdrawn)) => "withdrawn",
+        (None, Some(InputOutcome::Answered) | None) => "answered",
+    }
+}
+
+fn typed(record: &Record<'_>) -> Option<Event> {
+    let event = Value::from(&*record.event);
+    let comma = if &*record.rest == "}" { "" } else { "," };
+    serde_json::from_str(&format!("{{\"event\":{event}{comma}{}", record.rest)).ok()
+}
+
+/// An event with its name, and whether it has the record's number.
+struct Named {
+    name: &'static str,
+    numbered: bool,
+}
+
+fn numbered(name: &'static str) -> Named {
+    Named { name, numbered: true }
+}
+
+fn pass(name: &'static str, record: &Record<'_>, each: &mut dyn FnMut(Shown<'_>)) {
+    let head = head(&numbered(name), record);
+    each(Shown { name, pieces: &[&head, "{", &record.rest, "}"] });
+}
+
+fn write(named: Named, record: &Record<'_>, data: &impl Serialize, each: &mut dyn FnMut(Shown<'_>)) {
+    let head = head(&named, record);
+    // These types have no maps with odd keys, so writing them cannot fail.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    each(Shown { name: named.name, pieces: &[&head, &data, "}"] });
+}
+
+/// Everything up to the value of `data`.
+fn head(named: &Named, record: &Record<'_>) -> String {
+    let Named { name, numbered } = *named;
+    let (host_id, run_id, ts) = (&record.runner_id, &record.session_id, timestamp(record.ts));
+    let mut head =
+        format!("{{\"type\":\"{name}\",\"ts\":\"{ts}\",\"host_id\":{host_id},\"run_id\":{run_id},");
+    // What is no record has no number.
+    if numbered && record.seq > 0 {
+        head.push_str(&format!("\"seq\":{},", record.seq));
+    }
+    head.push_str("\"data\":");
+    head
+}

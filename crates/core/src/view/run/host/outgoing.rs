@@ -1,0 +1,254 @@
+//! Our runner as a host of the run document, towards a server that others wrote: what the runner says over its link
+//! becomes messages of the document, what the server says becomes lines for the runner.
+//!
+//! Towards the runner this plays the hub. The server's acks are believed as far as events were sent: the original acks
+//! each event by its own number, and one that acks more than it was sent must not make us forget the rest. Every
+//! record becomes exactly one numbered event, so that a server which waits for each number waits for none in vain.
+
+use std::collections::HashMap;
+
+use qd_wire::link::{LinkLine, RunnerHello, RunnerWelcome, WelcomeSession};
+use qd_wire::run_protocol::{AckData, Envelope};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::super::answer::{Answer, complaint, refused, response};
+use super::super::event::show;
+use super::super::record::Record;
+use super::super::request::{Command, Request, To, read};
+use super::super::{Kind, timestamp};
+
+/// Commands of the server that the runner may have to answer at once.
+pub const COMMANDS_MAX: usize = 1024;
+/// Who the runner is told commands are from. What a server lets its people do is its own affair; here they may do what
+/// an operator may, and are asked at every gate. Its connection has the same name, as no connection of a hub has.
+pub const PRINCIPAL: &str = "run-server";
+
+/// One connection to a server.
+#[derive(Debug)]
+pub struct Outgoing {
+    host_id: String,
+    runs: HashMap<String, Sent>,
+    /// Commands the runner has not answered, by the name they have on its link.
+    commands: HashMap<String, Asked>,
+    last_command: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    kind: Kind,
+    /// The last record that was sent, on this connection or before.
+    seq: u64,
+    acked: u64,
+}
+
+#[derive(Debug)]
+struct Asked {
+    command: Box<Command>,
+    /// It was refused in its first form already.
+    is_second: bool,
+}
+
+/// What is to be sent: messages to the server, lines (with their ends) to the runner.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub to_server: Vec<String>,
+    pub to_runner: String,
+    /// A run and how far the server has it, where that is news.
+    pub acked: Option<(String, u64)>,
+}
+
+/// An answer of the runner, as far as it is read.
+#[derive(Deserialize)]
+struct Response<'a> {
+    id: String,
+    #[serde(default)]
+    session_id: Option<String>,
+    #[serde(default)]
+    success: bool,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: std::borrow::Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    harness: String,
+}
+
+impl Outgoing {
+    /// Takes the runner's hello and welcomes it with what the server has acked of each run.
+    pub fn welcome(hello: &RunnerHello, acked: &HashMap<String, u64>) -> (Outgoing, RunnerWelcome) {
+        let mut outgoing = Outgoing {
+            host_id: hello.runner_id.clone(),
+            runs: HashMap::new(),
+            commands: HashMap::new(),
+            last_command: 0,
+        };
+        let mut sessions = Vec::new();
+        for session in &hello.sessions {
+            let last_seq = acked.get(&session.session_id).copied().unwrap_or(0).min(session.last_seq);
+            let kind = session.state.as_ref().map_or(Kind::Agent, |state| Kind::of(&state.harness));
+            let sent = Sent { kind, seq: last_seq, acked: last_seq };
+            outgoing.runs.insert(session.session_id.clone(), sent);
+            sessions.push(WelcomeSession { session_id: session.session_id.clone(), last_seq });
+        }
+        let runner_id = hello.runner_id.clone();
+        (outgoing, RunnerWelcome { runner_id, sessions, refused: Vec::new(), compression: None })
+    }
+
+    /// A line of the runner (without its end).
+    pub fn line(&mut self, now: i64, line: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(record) = Record::parse(line) {
+            self.record(&record, &mut outcome);
+            return outcome;
+        }
+        match serde_json::from_str::<Head<'_>>(line).as_ref().map(|head| &*head.kind) {
+            Ok("response") => self.answered(now, line, &mut outcome),
+            Ok("runner.heartbeat") => {
+                outcome.to_server.push(self.envelope(now, "host.heartbeat", &json!({})));
+            }
+            // Live events are not in the document, nor is what the runner says of itself.
+            _ => {}
+        }
+        outcome
+    }
+
+    /// A message of the server.
+    pub fn message(&mut self, now: i64, text: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        match read(text) {
+            Ok(Request::Command(command)) => self.command(now, command, &mut outcome),
+            Ok(Request::Ignored) => self.acked(text, &mut outcome),
+            Ok(Request::Subscribe(_) | Request::Unsubscribe(_)) => {
+                outcome.to_server.push(complaint(now, "a host has no subscriptions"));
+            }
+            // An error that answers an error would have no end.
+            Err(refusal) if refusal.about.as_deref() == Some("error") => {}
+            Err(refusal) => outcome.to_server.push(refused(now, &refusal)),
+        }
+        outcome
+    }
+
+    fn record(&mut self, record: &Record<'_>, outcome: &mut Outcome) {
+        let Ok(run_id) = serde_json::from_str::<String>(&record.session_id) else { return };
+        let new = Sent { kind: Kind::Agent, seq: 0, acked: 0 };
+        let sent = self.runs.entry(run_id).or_insert(new);
+        if record.event == "session.created"
+            && let Some(Created { harness }) = record.read()
+        {
+            sent.kind = Kind::of(&harness);
+        }
+        sent.seq = sent.seq.max(record.seq);
+        let before = outcome.to_server.len();
+        show(sent.kind, record, &mut |shown| outcome.to_server.push(shown.pieces.concat()));
+        if outcome.to_server.len() == before {
+            let data = json!({ "event": record.event });
+            outcome.to_server.push(format!(
+                "{{\"type\":\"run.metadata\",\"ts\":\"{}\",\"host_id\":{},\"run_id\":{},\"seq\":{},\"data\":{data}}}",
+                timestamp(record.ts),
+                record.runner_id,
+                record.session_id,
+                record.seq
+            ));
+        }
+    }
+
+    fn acked(&mut self, text: &str, outcome: &mut Outcome) {
+        let Ok(envelope) = serde_json::from_str::<Envelope>(text) else { return };
+        if envelope.kind != "run.ack" {
+            return;
+        }
+        let Ok(AckData { run_id, last_seq }) = serde_json::from_value(envelope.data) else { return };
+        let Some(sent) = self.runs.get_mut(&run_id) else { return };
+        let seq = last_seq.min(sent.seq);
+        if seq <= sent.acked {
+            return;
+        }
+        sent.acked = seq;
+        outcome.to_runner = line_of(&LinkLine::Ack { session_id: run_id.clone(), seq });
+        outcome.acked = Some((run_id, seq));
+    }
+
+    fn command(&mut self, now: i64, command: Box<Command>, outcome: &mut Outcome) {
+        let error = match &command.to {
+            To::Host(host_id) if *host_id != self.host_id => Some("unknown host_id"),
+            _ if self.commands.len() >= COMMANDS_MAX => {
+                Some("too many commands wait for this host; try again later")
+            }
+            _ => None,
+        };
+        if let Some(error) = error {
+            return outcome.to_server.push(refused(now, &command.refusal(error)));
+        }
+        let text = command.text(&self.host_id);
+        self.ask(Asked { command, is_second: false }, &text, outcome);
+    }
+
+    fn ask(&mut self, asked: Asked, text: &str, outcome: &mut Outcome) {
+        self.last_command += 1;
+        let id = format!("s{}", self.last_command);
+        outcome.to_runner.push_str(&format!(
+            "{{\"type\":\"command\",\"id\":\"{id}\",\"user_id\":\"{PRINCIPAL}\",\"user_role\":\"operator\",\
+             \"connection_id\":\"{PRINCIPAL}\",{}\n",
+            text.strip_prefix('{').unwrap_or(text)
+        ));
+        self.commands.insert(id, asked);
+    }
+
+    fn answered(&mut self, now: i64, line: &str, outcome: &mut Outcome) {
+        let Ok(answer) = serde_json::from_str::<Response<'_>>(line) else { return };
+        let Some(Asked { command, is_second }) = self.commands.remove(&answer.id) else { return };
+        if !answer.success
+            && !is_second
+            && let Some(text) = command.other_text(&self.host_id)
+        {
+            return self.ask(Asked { command, is_second: true }, &text, outcome);
+        }
+        let error = answer.error.as_deref().map(in_documents_words);
+        if command.spec.way == qd_wire::run_protocol::Way::Rpc {
+            let answer = Answer {
+                success: answer.success,
+                data: answer.data.map(RawValue::get),
+                error: error.as_deref(),
+                session_id: answer.session_id.as_deref(),
+                runner_id: Some(&self.host_id),
+            };
+            outcome.to_server.push(response(now, &command, &answer));
+        } else if !answer.success {
+            let error = error.as_deref().unwrap_or("the host gave no reason");
+            outcome.to_server.push(refused(now, &command.refusal(error)));
+        }
+    }
+
+    fn envelope(&self, now: i64, kind: &str, data: &Value) -> String {
+        let (host_id, ts) = (Value::from(&*self.host_id), timestamp(now));
+        format!("{{\"type\":\"{kind}\",\"ts\":\"{ts}\",\"host_id\":{host_id},\"data\":{data}}}")
+    }
+}
+
+/// The runner's word for a session it does not have, as the document's host says it.
+fn in_documents_words(error: &str) -> String {
+    let is_unknown = error.starts_with("Session ") && error.ends_with("not found");
+    if is_unknown { "unknown run_id".to_owned() } else { error.to_owned() }
+}
+
+fn line_of(line: &LinkLine) -> String {
+    // A type of ours with text keys only: it can always be written.
+    let mut text = serde_json::to_string(line).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+#[path = "outgoing_tests.rs"]
+mod tests;

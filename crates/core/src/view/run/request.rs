@@ -1,0 +1,222 @@
+//! A message of an app: a canonical command, something the server does itself, or an error.
+
+mod commands;
+mod fields;
+
+use qd_wire::JsonObject;
+use qd_wire::run_protocol::{Address, ErrorData, SubscribeData, TypeSpec, Way, spec};
+use serde_json::Value;
+
+use fields::Fields;
+
+/// A message that can be acted on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// For a runner.
+    Command(Box<Command>),
+    Subscribe(Subscribe),
+    /// From one run, or from all.
+    Unsubscribe(Option<String>),
+    /// What an app has no reason to send and nobody has to hear of: acknowledgements, heartbeats.
+    Ignored,
+}
+
+/// A command for a runner, as the canonical protocol has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Command {
+    pub spec: &'static TypeSpec,
+    pub to: To,
+    /// A JSON object on one line, with `cmd` and the parameters; it lacks the address, which [`Command::text`] adds.
+    fields: JsonObject,
+    /// What to send when this is refused: the same wish for a question of another form.
+    pub otherwise: Option<JsonObject>,
+    pub request_id: Option<String>,
+    pub input_id: Option<String>,
+}
+
+/// Who is to do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum To {
+    Run(String),
+    /// The host that has this run.
+    HostOfRun(String),
+    Host(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscribe {
+    pub run_id: String,
+    pub replace: bool,
+    pub include_output: bool,
+    pub since_seq: Option<u64>,
+}
+
+/// Why a message is not acted on, and what is known of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    pub error: String,
+    /// The `type` of the message, where it could be read.
+    pub about: Option<String>,
+    pub run_id: Option<String>,
+    pub request_id: Option<String>,
+    pub input_id: Option<String>,
+}
+
+impl Refusal {
+    /// Whether the asker waits for an `rpc.response`, which then says it; else an `error` does.
+    pub fn rpc(&self) -> Option<(&str, &str)> {
+        let about = self.about.as_deref()?;
+        // One nobody knows is an RPC by its name.
+        let is_rpc = spec(about).map_or_else(|| about.starts_with("rpc."), |spec| spec.way == Way::Rpc);
+        self.request_id.as_deref().filter(|_| is_rpc).map(|request_id| (about, request_id))
+    }
+
+    pub fn data(&self) -> ErrorData {
+        let Refusal { error, about, request_id, input_id, .. } = self.clone();
+        ErrorData { error, about, request_id, input_id }
+    }
+}
+
+impl Command {
+    /// The canonical command for this runner.
+    pub fn text(&self, runner_id: &str) -> String {
+        self.addressed(self.fields.clone(), runner_id)
+    }
+
+    /// The same for what is sent when that is refused.
+    pub fn other_text(&self, runner_id: &str) -> Option<String> {
+        self.otherwise.clone().map(|fields| self.addressed(fields, runner_id))
+    }
+
+    fn addressed(&self, mut fields: JsonObject, runner_id: &str) -> String {
+        match &self.to {
+            To::Run(run_id) => {
+                fields.insert("session_id".to_owned(), run_id.as_str().into());
+            }
+            // A session that is to be is named by its runner.
+            To::HostOfRun(_) | To::Host(_) if self.spec.canonical != "session.create" => {
+                fields.insert("session_id".to_owned(), qd_wire::SYSTEM_SESSION.into());
+                fields.insert("runner_id".to_owned(), runner_id.into());
+            }
+            To::HostOfRun(_) | To::Host(_) => {
+                fields.insert("runner_id".to_owned(), runner_id.into());
+            }
+        }
+        Value::Object(fields).to_string()
+    }
+
+    /// The canonical command's name.
+    pub fn canonical(&self) -> &'static str {
+        self.spec.canonical
+    }
+
+    /// The run it names, if it names one.
+    pub fn run_id(&self) -> Option<&str> {
+        match &self.to {
+            To::Run(run_id) | To::HostOfRun(run_id) => Some(run_id),
+            To::Host(_) => None,
+        }
+    }
+
+    /// Why it cannot be done, for its sender.
+    pub fn refusal(&self, error: &str) -> Refusal {
+        Refusal {
+            error: error.to_owned(),
+            about: Some(self.spec.name.to_owned()),
+            run_id: self.run_id().map(str::to_owned),
+            request_id: self.request_id.clone(),
+            input_id: self.input_id.clone(),
+        }
+    }
+}
+
+/// Reads one message of an app.
+pub fn read(text: &str) -> Result<Request, Refusal> {
+    let bare = |error: String| Refusal { error, about: None, run_id: None, request_id: None, input_id: None };
+    let mut message: JsonObject = match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(message)) => message,
+        Ok(_) => return Err(bare("the message is not a JSON object".to_owned())),
+        Err(error) => return Err(bare(format!("the message is not valid JSON: {error}"))),
+    };
+    let text_of = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let Some(about) = text_of(message.get("type")) else { return Err(bare("missing type".to_owned())) };
+    let data = message.remove("data").unwrap_or(Value::Null);
+    let run_id = text_of(message.get("run_id")).or_else(|| text_of(data.get("run_id")));
+    let refused = |error: String| Refusal {
+        error,
+        about: Some(about.clone()),
+        run_id: run_id.clone(),
+        request_id: text_of(data.get("request_id")),
+        input_id: text_of(data.get("input_id")),
+    };
+    let data_fields = match &data {
+        Value::Object(fields) => fields.clone(),
+        Value::Null => JsonObject::new(),
+        _ => return Err(refused("data must be an object".to_owned())),
+    };
+    let Some(spec) = spec(&about) else { return Err(refused(unknown_type(&about))) };
+    act(spec, run_id.clone(), Fields(data_fields)).map_err(refused)
+}
+
+fn unknown_type(about: &str) -> String {
+    if about.starts_with("rpc.") { "unknown rpc type".to_owned() } else { format!("unknown type '{about}'") }
+}
+
+/// A body of `POST /runs/:run_id/input`.
+pub fn read_input(run_id: &str, body: &[u8]) -> Result<Command, String> {
+    let fields: JsonObject = serde_json::from_slice(body)
+        .map_err(|error| format!("the body must be a JSON object with input_id and text: {error}"))?;
+    let spec = spec("run.send_input").ok_or_else(|| unknown_type("run.send_input"))?;
+    match act(spec, Some(run_id.to_owned()), Fields(fields))? {
+        Request::Command(command) => Ok(*command),
+        _ => Err(unknown_type(spec.name)),
+    }
+}
+
+fn act(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Request, String> {
+    match (spec.way, spec.name) {
+        (Way::Control, "rpc.response" | "error") | (Way::Event, _) => {
+            Err(format!("'{}' is not for apps to send", spec.name))
+        }
+        (Way::Control, _) => Ok(Request::Ignored),
+        (Way::ServerCommand, "run.unsubscribe") => Ok(Request::Unsubscribe(run_id)),
+        (Way::ServerCommand, _) => subscribe(run_id, &fields).map(Request::Subscribe),
+        (Way::Command | Way::Rpc, _) => {
+            command(spec, run_id, fields).map(|it| Request::Command(Box::new(it)))
+        }
+    }
+}
+
+fn subscribe(run_id: Option<String>, fields: &Fields) -> Result<Subscribe, String> {
+    let SubscribeData { replace, include_output, since_seq, .. } = fields.typed()?;
+    Ok(Subscribe {
+        run_id: run_id.filter(|run_id| !run_id.is_empty()).ok_or("missing run_id")?,
+        replace: replace.unwrap_or(false),
+        include_output: include_output.unwrap_or(true),
+        since_seq,
+    })
+}
+
+fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Command, String> {
+    let request_id = match (spec.way, spec.name) {
+        (Way::Rpc, _) | (_, "run.permission.approve" | "run.permission.deny") => {
+            Some(fields.needed("request_id")?)
+        }
+        _ => None,
+    };
+    let input_id = if spec.name == "run.send_input" { Some(fields.needed("input_id")?) } else { None };
+    let to = match spec.address {
+        Address::Host => To::Host(fields.needed("host_id")?),
+        Address::Run | Address::Nobody => {
+            let run_id = run_id.filter(|run_id| !run_id.is_empty()).ok_or("missing run_id")?;
+            if spec.name == "rpc.runs.list" { To::HostOfRun(run_id) } else { To::Run(run_id) }
+        }
+    };
+    let (mut canonical, otherwise) = commands::canonical(spec, &fields)?;
+    canonical.insert("cmd".to_owned(), spec.canonical.into());
+    let otherwise = otherwise.map(|mut fields| {
+        fields.insert("cmd".to_owned(), spec.canonical.into());
+        fields
+    });
+    Ok(Command { spec, to, fields: canonical, otherwise, request_id, input_id })
+}
