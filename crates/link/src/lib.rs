@@ -9,6 +9,7 @@
 pub mod backoff;
 pub mod client;
 pub mod clock;
+pub mod host;
 pub mod memory;
 pub mod net;
 mod open;

@@ -20,6 +20,7 @@ pub struct LinkEnd {
 pub struct LinkSender {
     queue: mpsc::Sender<Parcel>,
     compression: Arc<AtomicBool>,
+    refusal: CloseReason,
 }
 
 /// The reading half.
@@ -60,6 +61,12 @@ impl LinkSender {
     /// From now on long blocks may travel packed; both sides agreed on it. Without effect inside one process.
     pub fn set_compression(&self, is_on: bool) {
         self.compression.store(is_on, Ordering::Relaxed);
+    }
+
+    /// When the link is closed, the other end is told that it is refused, and why. Without effect inside one process,
+    /// and on lines.
+    pub fn refuse(&self, reason: &str) {
+        self.refusal.set(reason.to_owned());
     }
 
     /// Whether the other end is gone.
@@ -106,7 +113,7 @@ pub fn pair() -> (LinkEnd, LinkEnd) {
     let (left_sender, right_receiver) = direction();
     let (right_sender, left_receiver) = direction();
     let end = |queue, receiver| LinkEnd {
-        sender: LinkSender { queue, compression: Arc::default() },
+        sender: LinkSender { queue, compression: Arc::default(), refusal: CloseReason::default() },
         receiver: LinkReceiver { queue: receiver, reason: CloseReason::default() },
     };
     (end(left_sender, left_receiver), end(right_sender, right_receiver))
@@ -150,6 +157,8 @@ pub(crate) struct Carrier {
     pub(crate) incoming: mpsc::Sender<Parcel>,
     pub(crate) compression: Arc<AtomicBool>,
     pub(crate) reason: CloseReason,
+    /// What this end has against the other one.
+    pub(crate) refusal: CloseReason,
 }
 
 /// An end whose other end is elsewhere, and what the tasks in between hold.
@@ -157,9 +166,10 @@ pub(crate) fn carried() -> (LinkEnd, Carrier) {
     let (to_carrier, outgoing) = direction();
     let (incoming, from_carrier) = direction();
     let (compression, reason) = (Arc::<AtomicBool>::default(), CloseReason::default());
-    let sender = LinkSender { queue: to_carrier, compression: compression.clone() };
+    let refusal = CloseReason::default();
+    let sender = LinkSender { queue: to_carrier, compression: compression.clone(), refusal: refusal.clone() };
     let receiver = LinkReceiver { queue: from_carrier, reason: reason.clone() };
-    (LinkEnd { sender, receiver }, Carrier { outgoing, incoming, compression, reason })
+    (LinkEnd { sender, receiver }, Carrier { outgoing, incoming, compression, reason, refusal })
 }
 
 #[cfg(test)]

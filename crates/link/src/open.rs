@@ -64,7 +64,7 @@ impl Route<'_> {
         })
     }
 
-    /// A WebSocket on a path of the server.
+    /// A WebSocket on a path of the server; without a token for a server that wants it elsewhere.
     pub(crate) async fn websocket(
         &self,
         path: &str,
@@ -75,10 +75,12 @@ impl Route<'_> {
         let url = self.url.websocket(path).ok_or(OpenError::BadUrl("a socket has no paths"))?;
         let mut request =
             url.into_client_request().map_err(|_| OpenError::BadUrl("the host cannot be used"))?;
-        let mut bearer =
-            HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| OpenError::BadHeader)?;
-        bearer.set_sensitive(true);
-        request.headers_mut().insert(AUTHORIZATION, bearer);
+        if !token.is_empty() {
+            let mut bearer =
+                HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| OpenError::BadHeader)?;
+            bearer.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, bearer);
+        }
         for (name, value) in headers {
             let value = HeaderValue::from_str(value).map_err(|_| OpenError::BadHeader)?;
             request.headers_mut().insert(HeaderName::from_static(name), value);

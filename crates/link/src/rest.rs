@@ -25,6 +25,7 @@ const READ_BYTES: usize = 16 * 1024;
 pub enum Method {
     Get,
     Post,
+    Patch,
     Delete,
 }
 
@@ -84,6 +85,7 @@ fn request(
     let method = match method {
         Method::Get => "GET",
         Method::Post => "POST",
+        Method::Patch => "PATCH",
         Method::Delete => "DELETE",
     };
     let mut head = format!(

@@ -37,6 +37,8 @@ pub struct SocketOptions {
     pub message_bytes_max: usize,
     /// Blocks from this length on are packed, once both sides agreed on it.
     pub compress_from: usize,
+    /// Whether binary messages are packed blocks; else they say nothing.
+    pub takes_packed: bool,
 }
 
 impl Default for SocketOptions {
@@ -48,6 +50,7 @@ impl Default for SocketOptions {
             // did not fit would end every link that carries it.
             message_bytes_max: 256 * 1024 * 1024,
             compress_from: 1024,
+            takes_packed: true,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::process::{GuardCommand, ProcessConfig};
+use crate::services::ServiceConfig;
 use crate::uplink::KeyKeeper;
 
 /// Records a runner keeps for a hub that does not take them, before new prompts are refused.
@@ -44,8 +45,33 @@ pub struct RunnerConfig {
     pub local_socket: Option<PathBuf>,
     /// Keeps the key this runner shows its hub; `None` where there is none.
     pub keys: Option<Arc<dyn KeyKeeper>>,
+    /// What the machine's services may do, and who is asked before.
+    pub services: ServiceConfig,
+    /// How programs in terminals are ended.
+    pub runs: RunsConfig,
     /// Whether agents that an earlier runner left behind are looked for and ended at start.
     pub sweep_abandoned: bool,
+}
+
+/// Settings of programs in terminals.
+#[derive(Debug, Clone)]
+pub struct RunsConfig {
+    /// A program that was asked to end and did not is killed after this.
+    pub kill_after: Duration,
+    /// A terminal without input and output is closed after this; `None` for never. Runs are not.
+    pub terminal_idle: Option<Duration>,
+    /// What is left of a terminal that has ended is deleted after this: who looks at it shall see its end.
+    pub terminal_keep: Duration,
+}
+
+impl Default for RunsConfig {
+    fn default() -> Self {
+        RunsConfig {
+            kill_after: Duration::from_secs(5),
+            terminal_idle: Some(Duration::from_secs(12 * 60 * 60)),
+            terminal_keep: Duration::from_secs(60),
+        }
+    }
 }
 
 impl RunnerConfig {

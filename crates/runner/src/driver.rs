@@ -2,16 +2,21 @@
 
 pub mod demo;
 pub mod pi;
+pub mod pty;
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
-use qd_core::session::{AgentFacts, AgentUp, QueueFate};
+use qd_core::session::{AgentFacts, AgentUp, QueueFate, RunStart};
 use qd_wire::Command;
 use qd_wire::command::SessionConfig;
 use qd_wire::data::ProcessStats;
+use qd_wire::run::{PTY_HARNESS, TERMINAL_HARNESS, is_terminal};
 use serde_json::Value;
 
 use crate::config::RunnerConfig;
 use crate::process::Close;
+
+/// Why a program in a terminal does not do what agents do.
+const NO_AGENT: &str = "This session is a program in a terminal; type to it with run.input or run.stdin";
 
 /// What a command did to the agent, for the session machine to learn.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +76,7 @@ pub struct StartRequest {
 pub enum Driver {
     Pi(Box<pi::PiDriver>),
     Demo(Box<demo::DemoDriver>),
+    Pty(Box<pty::PtyDriver>),
 }
 
 /// What became of waiting for the agent.
@@ -80,6 +86,10 @@ pub enum Progress {
     Events,
     /// The agent is gone; the text says how, with its last words.
     Gone { error: String },
+    /// A program wrote this, each piece worth a record.
+    Output(Vec<String>),
+    /// A program has ended, and everything it wrote has been told.
+    Exited(pty::RunExit),
 }
 
 /// Why an agent did not do what it was asked.
@@ -144,11 +154,12 @@ impl Disposition {
 pub enum DriverHandle {
     Pi(pi::PiHandle),
     Demo(demo::DemoHandle),
+    Pty(pty::PtyHandle),
 }
 
 /// The names of the harnesses this runner can start.
 pub fn harnesses(config: &RunnerConfig) -> Vec<String> {
-    let mut names = vec!["demo".to_owned()];
+    let mut names = ["demo", PTY_HARNESS, TERMINAL_HARNESS].map(str::to_owned).to_vec();
     if pi::is_installed(&config.pi_command) {
         names.push("pi".to_owned());
     }
@@ -175,6 +186,7 @@ pub fn capabilities(harness: &str) -> Vec<String> {
             "tree",
         ],
         "demo" => &["steer", "follow_up"],
+        harness if is_terminal(harness) => &["run"],
         _ => &[],
     };
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -185,6 +197,9 @@ pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Drive
     match request.config.harness.as_str() {
         "pi" => pi::PiDriver::start(runner, request).await.map(|driver| Driver::Pi(Box::new(driver))),
         "demo" => Ok(Driver::Demo(Box::default())),
+        harness if is_terminal(harness) => {
+            pty::PtyDriver::start(runner, request).await.map(|driver| Driver::Pty(Box::new(driver)))
+        }
         other => Err(format!("Unknown harness '{other}'; this runner has: {}", harnesses(runner).join(", "))),
     }
 }
@@ -195,6 +210,7 @@ impl Driver {
         match self {
             Driver::Pi(driver) => driver.next(events).await,
             Driver::Demo(driver) => driver.next(events).await,
+            Driver::Pty(driver) => driver.next().await,
         }
     }
 
@@ -202,6 +218,7 @@ impl Driver {
         match self {
             Driver::Pi(driver) => DriverHandle::Pi(driver.handle()),
             Driver::Demo(driver) => DriverHandle::Demo(driver.handle()),
+            Driver::Pty(driver) => DriverHandle::Pty(driver.handle()),
         }
     }
 
@@ -209,8 +226,8 @@ impl Driver {
     pub fn set_watched(&self, on: bool) {
         match self {
             Driver::Pi(driver) => driver.set_watched(on),
-            // It has no words of its own.
-            Driver::Demo(_) => {}
+            // They have no words of their own.
+            Driver::Demo(_) | Driver::Pty(_) => {}
         }
     }
 
@@ -218,6 +235,7 @@ impl Driver {
     pub fn stats(&self) -> Option<ProcessStats> {
         match self {
             Driver::Pi(driver) => Some(driver.stats()),
+            Driver::Pty(driver) => Some(driver.stats()),
             Driver::Demo(_) => None,
         }
     }
@@ -226,7 +244,8 @@ impl Driver {
     pub fn is_stdout_open(&self) -> bool {
         match self {
             Driver::Pi(driver) => driver.is_stdout_open(),
-            Driver::Demo(_) => true,
+            // A program may close its terminal and live on.
+            Driver::Demo(_) | Driver::Pty(_) => true,
         }
     }
 
@@ -234,6 +253,7 @@ impl Driver {
     pub async fn close(self) {
         match self {
             Driver::Pi(driver) => driver.close(Close::Graceful).await,
+            Driver::Pty(driver) => driver.close().await,
             Driver::Demo(_) => {}
         }
     }
@@ -242,6 +262,7 @@ impl Driver {
     pub async fn kill(self) {
         match self {
             Driver::Pi(driver) => driver.close(Close::Now).await,
+            Driver::Pty(driver) => driver.close().await,
             Driver::Demo(_) => {}
         }
     }
@@ -250,7 +271,15 @@ impl Driver {
     pub fn condemn(&mut self, reason: String) {
         match self {
             Driver::Pi(driver) => driver.condemn(reason),
-            Driver::Demo(_) => {}
+            Driver::Demo(_) | Driver::Pty(_) => {}
+        }
+    }
+
+    /// What was started, of a program in a terminal.
+    pub fn run_start(&self) -> Option<&RunStart> {
+        match self {
+            Driver::Pty(driver) => Some(driver.run_start()),
+            Driver::Pi(_) | Driver::Demo(_) => None,
         }
     }
 }
@@ -259,6 +288,8 @@ impl Driver {
 pub enum Begun {
     Pi(pi::PiReceiver),
     Demo(demo::DemoReceiver),
+    /// It is done already.
+    Done,
 }
 
 impl DriverHandle {
@@ -267,6 +298,9 @@ impl DriverHandle {
         match self {
             DriverHandle::Pi(handle) => handle.begin(&request).map(Begun::Pi),
             DriverHandle::Demo(handle) => handle.begin(request).map(Begun::Demo),
+            // A program answers nothing; that it lives is seen by its process.
+            DriverHandle::Pty(_) if request == AgentRequest::GetState => Ok(Begun::Done),
+            DriverHandle::Pty(_) => Err(AgentFailure::refused(NO_AGENT)),
         }
     }
 
@@ -285,7 +319,7 @@ impl DriverHandle {
         let reply = begun.reply().await?;
         let disposition = match self {
             DriverHandle::Pi(handle) => handle.disposition(&reply, is_command, busy).await,
-            DriverHandle::Demo(_) => Disposition::accepted(busy),
+            DriverHandle::Demo(_) | DriverHandle::Pty(_) => Disposition::accepted(busy),
         };
         Ok(Executed { disposition: Some(disposition), ..Executed::default() })
     }
@@ -295,6 +329,7 @@ impl DriverHandle {
         match self {
             DriverHandle::Pi(handle) => handle.tell(&request),
             DriverHandle::Demo(handle) => handle.begin(request).map(drop).map_err(|failure| failure.error),
+            DriverHandle::Pty(_) => Err(NO_AGENT.to_owned()),
         }
     }
 
@@ -303,6 +338,7 @@ impl DriverHandle {
         match self {
             DriverHandle::Pi(handle) => handle.prepare().await,
             DriverHandle::Demo(_) => Ok(AgentUp { facts: demo::facts(), conversation: Vec::new() }),
+            DriverHandle::Pty(_) => Ok(AgentUp::default()),
         }
     }
 
@@ -312,6 +348,14 @@ impl DriverHandle {
         match self {
             DriverHandle::Pi(handle) => pi::execute(handle, command, native).await,
             DriverHandle::Demo(handle) => handle.execute(command).await,
+            DriverHandle::Pty(_) => match command {
+                Command::SetSessionName(params) => {
+                    Ok(Executed::with_effect(Effect::Title(session_name(&params.name)?)))
+                }
+                other => {
+                    Err(AgentFailure::refused(format!("'{}' is for agents. {NO_AGENT}", other.spec().name)))
+                }
+            },
         }
     }
 
@@ -331,7 +375,7 @@ impl DriverHandle {
                 effects.push(Effect::Facts(facts));
                 Ok(effects)
             }
-            DriverHandle::Demo(_) => Ok(Vec::new()),
+            DriverHandle::Demo(_) | DriverHandle::Pty(_) => Ok(Vec::new()),
         }
     }
 }
@@ -342,6 +386,7 @@ impl Begun {
         match self {
             Begun::Pi(receiver) => receiver.reply().await,
             Begun::Demo(receiver) => receiver.reply().await,
+            Begun::Done => Ok(Value::Null),
         }
     }
 }

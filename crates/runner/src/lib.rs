@@ -18,12 +18,15 @@ mod local;
 mod outlet;
 pub mod process;
 mod runner;
+mod services;
 mod session;
 mod stored;
 mod submissions;
 mod uplink;
 
-pub use config::{RunnerConfig, SPOOL_BYTES_MAX_DEFAULT};
+pub use config::{RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT};
 pub use local::LocalError;
 pub use runner::{Runner, RunnerError};
+pub use services::{SHIM_MARKER, ServiceConfig};
+pub use uplink::run_protocol::RunServer;
 pub use uplink::{KeyKeeper, Uplink, UplinkStatus};

@@ -123,6 +123,19 @@ impl Outlet {
         }
     }
 
+    /// A line that may be left out: false when the connection has enough to read, or is gone.
+    pub(crate) fn tell_if_room(&self, origin: u64, line: Bytes) -> bool {
+        let mut state = self.lock();
+        if let Some(is_told) = state.locals.tell_if_room(origin, &line) {
+            return is_told;
+        }
+        let is_told = state.flow.tell_if_room(origin, line);
+        if is_told {
+            self.woken(state);
+        }
+        is_told
+    }
+
     /// Wakes the pump, and ends the link of a hub that takes no answers.
     fn woken(&self, state: MutexGuard<'_, State>) {
         if let Some(link) = state.link.as_ref().filter(|_| state.flow.is_overrun()) {

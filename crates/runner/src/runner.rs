@@ -4,6 +4,8 @@ mod answers;
 mod route;
 mod start;
 
+pub(crate) use route::{Answer, respond, respond_with};
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use crate::config::RunnerConfig;
 use crate::local::{LocalError, LocalServer};
 use crate::outlet::Outlet;
 use crate::process;
-use crate::session::{Ended, SessionInput, Shared};
+use crate::session::{Ended, InputKey, SessionInput, Shared};
 use crate::submissions::Submissions;
 use crate::uplink::{SharedStatus, Uplink, UplinkStatus, UplinkTask};
 
@@ -87,6 +89,7 @@ impl Runner {
         let (commands_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let outlet = Outlet::new(&config.runner_id);
         let breakers = Mutex::new(Breakers::new(config.breakers));
+        let input_key = InputKey::new(&config.data_dir);
         let shared = Arc::new(Shared {
             config,
             store,
@@ -96,6 +99,8 @@ impl Runner {
             breakers,
             agents: Arc::default(),
             resuming: Arc::new(Semaphore::new(resuming_max())),
+            services: crate::services::Services::default(),
+            input_key,
             ended: ended_sender,
         });
         let local = match &shared.config.local_socket {
@@ -199,6 +204,7 @@ impl Task {
     }
 
     async fn prune(&self) {
+        self.shared.services.expire_uploads(now_ms());
         if let Err(error) = self.shared.store.prune_outcomes(outcome_limits()).await {
             tracing::warn!(%error, "old outcomes could not be removed");
         }

@@ -9,10 +9,15 @@ mod agent;
 mod breakers;
 mod cancel;
 mod commands;
+mod hash;
 mod kept;
 mod prompts;
 mod publish;
 mod row;
+mod run;
+mod run_end;
+mod run_input;
+mod service;
 mod spawn;
 mod supervise;
 mod watching;
@@ -21,10 +26,13 @@ use bytes::Bytes;
 use qd_core::ledger::Token;
 use qd_core::session::AgentUp;
 use qd_wire::data::SessionState;
+use qd_wire::people::Role;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) use actor::Shared;
-pub(crate) use row::{check_cwd, restore};
+pub(crate) use hash::InputKey;
+pub(crate) use row::{check_cwd_of, restore};
+pub(crate) use service::{GateAnswer, ServiceFacts, ServiceInput};
 pub(crate) use spawn::{spawn_new, spawn_restored};
 
 use crate::driver::{AgentFailure, Driver, Effect, Executed};
@@ -77,6 +85,8 @@ pub(crate) enum SessionInput {
     Snapshot,
     /// The hub has records up to this one; no number up to it is given again.
     HubHas(u64),
+    /// A word of a service call.
+    Service(ServiceInput),
     /// The runner stops.
     Shutdown(oneshot::Sender<()>),
 }
@@ -93,12 +103,16 @@ pub(crate) struct Incoming {
     pub(crate) token: Token,
     /// The connection it came by.
     pub(crate) origin: u64,
+    /// From a client at the runner's own socket.
+    pub(crate) is_local: bool,
     /// The sender's id, for the response.
     pub(crate) link_id: String,
     pub(crate) cmd: String,
     /// The whole line; the parameters are read from it.
     pub(crate) line: Bytes,
     pub(crate) principal: String,
+    /// What the sender is, as the hub says; who speaks at the runner's own socket is its owner.
+    pub(crate) user_role: Option<Role>,
     pub(crate) connection: String,
     /// The client's own id, which dependencies name.
     pub(crate) client_command_id: Option<String>,

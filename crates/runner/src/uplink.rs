@@ -7,6 +7,7 @@
 mod handshake;
 mod heartbeat;
 mod pump;
+pub(crate) mod run_protocol;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -230,6 +231,7 @@ impl UplinkTask {
             }
         }
         outlet.link_down(link.origin);
+        self.shared.services.link_gone(link.origin);
         over
     }
 

@@ -28,6 +28,7 @@ const RESYNC: &str = "session.resync";
 
 /// Which session to follow.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "one is made for each session that is followed")]
 pub enum Start {
     /// An existing one; `after` is the last record the caller has.
     Attach { session_id: String, after: Option<u64> },

@@ -142,7 +142,7 @@ fn frame_of(line: &str) -> Option<Utf8Bytes> {
         kind: Cow<'a, str>,
     }
     let head = serde_json::from_str::<Head<'_>>(line).ok()?;
-    if !matches!(&*head.kind, "event" | "response" | "error") {
+    if !matches!(&*head.kind, "event" | "response" | "progress" | "error") {
         return None;
     }
     let mut object = serde_json::from_str::<Map<String, Value>>(line).ok()?;
@@ -152,8 +152,9 @@ fn frame_of(line: &str) -> Option<Utf8Bytes> {
         object.entry("runner_id").or_insert_with(|| "local".into());
         object.entry("ts").or_insert_with(|| crate::clock::now_ms().into());
     }
-    if &*head.kind == "response" {
-        object.insert("event".to_owned(), "response".into());
+    // The hub makes events of these two.
+    if matches!(&*head.kind, "response" | "progress") {
+        object.insert("event".to_owned(), (&*head.kind).into());
     }
     object.insert("channel".to_owned(), channel.into());
     Some(Value::Object(object).to_string().into())

@@ -35,8 +35,17 @@ pub(super) trait BlockSink: Send + 'static {
     fn flush(&mut self) -> impl Future<Output = Result<(), WriteError>> + Send;
     /// Sends a sign of life.
     fn ping(&mut self) -> impl Future<Output = Result<(), WriteError>> + Send;
-    /// Flushes and says goodbye, with a reason if there is one to tell.
-    fn close(&mut self, reason: Option<&str>) -> impl Future<Output = Result<(), WriteError>> + Send;
+    /// Flushes and says goodbye.
+    fn close(&mut self, goodbye: Goodbye<'_>) -> impl Future<Output = Result<(), WriteError>> + Send;
+}
+
+/// What the other end is told at last.
+pub(super) enum Goodbye<'a> {
+    Plain,
+    /// The link is over, for this reason.
+    Over(&'a str),
+    /// This end will have nothing of the other one, for this reason.
+    Refused(&'a str),
 }
 
 /// Why writing ended.
@@ -51,14 +60,15 @@ pub(super) enum WriteError {
 pub(super) fn spawn(source: impl BlockSource, sink: impl BlockSink, options: &SocketOptions) -> LinkEnd {
     let (end, carrier) = carried();
     let life = Life { over: CancellationToken::new(), unread: CancellationToken::new() };
-    let Carrier { outgoing, incoming, compression, reason } = carrier;
+    let Carrier { outgoing, incoming, compression, reason, refusal } = carrier;
     let mut pings = tokio::time::interval(options.ping_interval);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     pings.reset();
     let room = Arc::new(Semaphore::new(INCOMING_BYTES_MAX));
     let reader = Reader { source, incoming, room, reason: reason.clone(), life: life.clone() };
     let may_pack = move || compression.load(Ordering::Relaxed);
-    let writer = Writer { sink, outgoing, pings, may_pack, silence_max: options.silence_max, reason, life };
+    let silence_max = options.silence_max;
+    let writer = Writer { sink, outgoing, pings, may_pack, silence_max, reason, refusal, life };
     tokio::spawn(reader.run());
     tokio::spawn(writer.run());
     end
@@ -138,6 +148,7 @@ struct Writer<S, P> {
     may_pack: P,
     silence_max: Duration,
     reason: CloseReason,
+    refusal: CloseReason,
     life: Life,
 }
 
@@ -176,7 +187,8 @@ impl<S: BlockSink, P: Fn() -> bool + Send + 'static> Writer<S, P> {
             written = self.write_blocks() => written?,
             () = unread_for(&unread, GOODBYE_MAX) => {}
         }
-        self.sink.close(None).await
+        let goodbye = self.refusal.get().map_or(Goodbye::Plain, Goodbye::Refused);
+        self.sink.close(goodbye).await
     }
 
     async fn write_blocks(&mut self) -> Result<(), WriteError> {
@@ -212,7 +224,8 @@ impl<S: BlockSink, P: Fn() -> bool + Send + 'static> Writer<S, P> {
     async fn say_goodbye(&mut self) {
         let reason = self.reason.get().map(str::to_owned);
         // A peer that cannot hear finds out by itself.
-        let _unheard = tokio::time::timeout(GOODBYE_MAX, self.sink.close(reason.as_deref())).await;
+        let goodbye = reason.as_deref().map_or(Goodbye::Plain, Goodbye::Over);
+        let _unheard = tokio::time::timeout(GOODBYE_MAX, self.sink.close(goodbye)).await;
     }
 }
 

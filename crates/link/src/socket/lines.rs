@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter, ReadHalf, WriteHalf};
 
 use super::SocketOptions;
-use super::carry::{BlockSink, BlockSource, WriteError};
+use super::carry::{BlockSink, BlockSource, Goodbye, WriteError};
 use crate::patience::Patience;
 
 /// What is read at once.
@@ -99,7 +99,7 @@ where
         Ok(())
     }
 
-    async fn close(&mut self, _reason: Option<&str>) -> Result<(), WriteError> {
+    async fn close(&mut self, _goodbye: Goodbye<'_>) -> Result<(), WriteError> {
         let closed = self.patience.within_limit(self.stream.shutdown()).await;
         judge(&self.patience, closed)
     }

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, O
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes};
 
 use super::SocketOptions;
-use super::carry::{BlockSink, BlockSource, WriteError};
+use super::carry::{BlockSink, BlockSource, Goodbye, WriteError};
 use super::packing;
 use crate::patience::Patience;
 
@@ -37,6 +37,7 @@ where
         stream,
         patience: Patience::new(options.silence_max),
         message_bytes_max: options.message_bytes_max,
+        takes_packed: options.takes_packed,
     };
     let sink = WebSocketSink {
         sink,
@@ -53,6 +54,7 @@ pub(super) struct WebSocketSource<S> {
     stream: SplitStream<WebSocketStream<S>>,
     patience: Patience,
     message_bytes_max: usize,
+    takes_packed: bool,
 }
 
 impl<S> BlockSource for WebSocketSource<S>
@@ -73,6 +75,9 @@ where
                     return Err(format!("the other end sent a message of more than {bytes_max} bytes"));
                 }
                 Message::Text(text) if !text.is_empty() => return Ok(with_line_end(Bytes::from(text))),
+                Message::Binary(_) if !self.takes_packed => {
+                    tracing::debug!("a binary message of the other end says nothing here");
+                }
                 Message::Binary(packed) => {
                     let block = packing::unpack(&packed, self.message_bytes_max)?;
                     if !block.is_empty() {
@@ -159,9 +164,14 @@ where
         self.flush().await
     }
 
-    async fn close(&mut self, reason: Option<&str>) -> Result<(), WriteError> {
-        let close = reason.map(|reason| CloseFrame {
-            code: CloseCode::Normal,
+    async fn close(&mut self, goodbye: Goodbye<'_>) -> Result<(), WriteError> {
+        let told = match goodbye {
+            Goodbye::Plain => None,
+            Goodbye::Over(reason) => Some((CloseCode::Normal, reason)),
+            Goodbye::Refused(reason) => Some((CloseCode::Policy, reason)),
+        };
+        let close = told.map(|(code, reason)| CloseFrame {
+            code,
             reason: Utf8Bytes::from(&reason[..reason.floor_char_boundary(CLOSE_REASON_BYTES_MAX)]),
         });
         self.feed_one(Message::Close(close)).await?;

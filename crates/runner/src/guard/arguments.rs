@@ -6,13 +6,15 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// `--control-fd N [--cgroup PATH] [--key KEY] -- PROGRAM ARGS…`
+/// `--control-fd N [--cgroup PATH] [--key KEY] [--terminal] -- PROGRAM ARGS…`
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
     control_fd: RawFd,
     pub(super) cgroup: Option<PathBuf>,
     /// Marks the agent's environment.
     pub(super) key: Option<OsString>,
+    /// The standard streams are a terminal that is to be the program's own.
+    pub(super) has_terminal: bool,
     pub(super) program: Vec<OsString>,
 }
 
@@ -37,6 +39,7 @@ impl Arguments {
         let mut control_fd = None;
         let mut cgroup = None;
         let mut key = None;
+        let mut has_terminal = false;
         while let Some(argument) = args.next() {
             match argument.to_str() {
                 Some("--control-fd") => {
@@ -51,6 +54,7 @@ impl Arguments {
                     cgroup = Some(PathBuf::from(args.next().ok_or(ArgumentError::CgroupPathMissing)?));
                 }
                 Some("--key") => key = Some(args.next().ok_or(ArgumentError::KeyMissing)?),
+                Some("--terminal") => has_terminal = true,
                 Some("--") => break,
                 _ => return Err(ArgumentError::Unknown(argument)),
             }
@@ -60,7 +64,7 @@ impl Arguments {
             return Err(ArgumentError::ProgramMissing);
         }
         let control_fd = control_fd.ok_or(ArgumentError::ControlFdMissing)?;
-        Ok(Self { control_fd, cgroup, key, program })
+        Ok(Self { control_fd, cgroup, key, has_terminal, program })
     }
 
     /// Takes the control socket and hides it from every program started later.
@@ -111,6 +115,8 @@ mod tests {
         assert_eq!(good.control_fd, 7);
         assert_eq!(good.cgroup, Some(PathBuf::from("/c")));
         assert_eq!(good.key, Some("k".into()));
+        assert!(!good.has_terminal);
+        assert!(parse("--control-fd 7 --terminal -- sh").unwrap().has_terminal);
         assert_eq!(good.program, ["sh", "-c", "x"]);
 
         for (line, expected) in [

@@ -17,16 +17,23 @@ pub(super) fn spawn(arguments: &Arguments, cgroup: Option<&AgentCgroup>) -> io::
     let (name, args) =
         arguments.program.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut command = Command::new(name);
-    command.args(args).process_group(0);
+    command.args(args);
+    let has_terminal = arguments.has_terminal;
+    if !has_terminal {
+        command.process_group(0);
+    }
     if let Some(key) = &arguments.key {
         command.env(KEY_VARIABLE, key);
     }
     let guard = rustix::process::getpid();
     let membership = cgroup.and_then(AgentCgroup::open_membership);
     // SAFETY: the closure runs between fork and exec. It makes only raw system calls (prctl,
-    // getppid, write) and neither allocates nor locks.
+    // getppid, write, setsid, ioctl) and neither allocates nor locks.
     unsafe {
-        command.pre_exec(move || prepare(guard, membership.as_ref()));
+        command.pre_exec(move || {
+            prepare(guard, membership.as_ref())?;
+            if has_terminal { own_terminal() } else { Ok(()) }
+        });
     }
     let child = command.spawn()?;
     i32::try_from(child.id())
@@ -43,6 +50,13 @@ fn prepare(guard: Pid, membership: Option<&File>) -> io::Result<()> {
         let _ = rustix::io::write(membership, b"0\n");
     }
     Ok(())
+}
+
+/// Leads a session of its own with the terminal of its streams: its group is the one in front, and Ctrl-C, window
+/// sizes and the terminal's end reach it.
+fn own_terminal() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?)
 }
 
 #[cfg(target_os = "linux")]

@@ -131,14 +131,17 @@ impl Guard {
                 }
                 continue;
             }
-            match std::mem::take(&mut self.command).as_slice() {
+            let signal = match std::mem::take(&mut self.command).as_slice() {
                 b"kill" => return Verdict::KillEverything,
-                b"term" if !self.reaper.has_agent_ended() => {
-                    // The only likely failure is that the group is gone already, which is the wish.
-                    let _ = kill_process_group(self.child, Signal::TERM);
-                }
+                b"term" => Signal::TERM,
+                b"int" => Signal::INT,
+                b"hup" => Signal::HUP,
                 // A newer runner may know more commands; the end of file still kills.
-                _ => {}
+                _ => continue,
+            };
+            if !self.reaper.has_agent_ended() {
+                // The only likely failure is that the group is gone already, which is the wish.
+                let _ = kill_process_group(self.child, signal);
             }
         }
         Verdict::Continue

@@ -71,6 +71,7 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.shared.outlet.remove_local(self.origin);
+        self.shared.services.origin_gone(self.origin);
     }
 }
 
@@ -237,14 +238,22 @@ fn replayed(line: &[u8], after: Option<u64>, tail: &Tail) -> Option<Bytes> {
     let mut data: AttachData = serde_json::from_value(response.get("data")?.clone()).ok()?;
     let until = data.seq;
     let is_whole = after.is_none_or(|after| tail.reaches(after, until));
-    if data.resume == Resume::Ok && is_whole {
-        return Some([line, &tail.lines(after.unwrap_or(0), until)].concat().into());
+    let is_resumed = data.resume == Resume::Ok && is_whole;
+    let rest = if is_resumed { tail.lines(after.unwrap_or(0), until) } else { Bytes::new() };
+    match (is_resumed, data.terminal.is_some()) {
+        (true, false) => return Some([line, &rest].concat().into()),
+        // The records say all that is on the screen.
+        (true, true) => data.terminal = None,
+        (false, true) => data.resume = Resume::Gap,
+        (false, false) => {
+            data.resume = Resume::Gap;
+            data.messages = Some(tail.snapshot(until));
+        }
     }
-    data.resume = Resume::Gap;
-    data.messages = Some(tail.snapshot(until));
     *response.get_mut("data")? = serde_json::to_value(&data).ok()?;
     let mut line = serde_json::to_vec(&response).ok()?;
     line.push(b'\n');
+    line.extend_from_slice(&rest);
     Some(line.into())
 }
 

@@ -28,6 +28,10 @@ pub(super) async fn answer(
             shared.outlet.detach_local(origin, session_id);
             Ok(None)
         }
+        Command::Cancel(params) if shared.services.cancel(origin, &params.target, true) => Ok(None),
+        Command::Cancel(params) => {
+            Err(format!("No command '{}' of this connection waits for its answer", params.target))
+        }
         _ => Err("This needs the hub: the runner alone cannot answer it. Ask the hub's address.".to_owned()),
     }
 }

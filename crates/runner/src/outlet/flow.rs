@@ -32,6 +32,9 @@ const HELD_BYTES_MAX: usize = 8 << 20;
 /// Responses that wait for room in the link. A hub that asks this much and takes nothing is cut off.
 const LOOSE_BYTES_MAX: usize = 32 << 20;
 
+/// With more than this waiting, lines that may be left out are.
+const DROPPABLE_BYTES_MAX: usize = 1 << 20;
+
 /// Loose responses that go out as one block.
 const LOOSE_BLOCK_BYTES: usize = 64 << 10;
 
@@ -326,6 +329,15 @@ impl Flow {
         if self.link == Some(link) {
             self.push_loose(line);
         }
+    }
+
+    /// The same for a line that may be left out; false if it is.
+    pub(crate) fn tell_if_room(&mut self, link: u64, line: Bytes) -> bool {
+        let has_room = self.link == Some(link) && self.loose_bytes < DROPPABLE_BYTES_MAX;
+        if has_room {
+            self.push_loose(line);
+        }
+        has_room
     }
 
     fn push_loose(&mut self, line: Bytes) {

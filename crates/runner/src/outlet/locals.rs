@@ -15,6 +15,9 @@ use super::said::Said;
 /// What may wait for a local client; one that is slower than that is closed.
 pub(crate) const LOCAL_BYTES_MAX: usize = 8 << 20;
 
+/// With more than this waiting, lines that may be left out are.
+const DROPPABLE_BYTES_MAX: usize = 1 << 20;
+
 /// Pieces that may wait; most are small.
 const LOCAL_PIECES_MAX: usize = 4096;
 
@@ -118,6 +121,16 @@ impl Locals {
         let Some(client) = self.clients.get(&origin) else { return false };
         client.push(Piece::Lines(lines));
         true
+    }
+
+    /// The same for lines that may be left out: whether they were told. `None` if there is no such client.
+    pub(crate) fn tell_if_room(&self, origin: u64, lines: &Bytes) -> Option<bool> {
+        let client = self.clients.get(&origin)?;
+        let has_room = client.bytes.load(Ordering::Acquire) + lines.len() <= DROPPABLE_BYTES_MAX;
+        if has_room {
+            client.push(Piece::Lines(lines.clone()));
+        }
+        Some(has_room)
     }
 
     /// Gives everybody who follows the session what it said, and everybody who asked their answers.

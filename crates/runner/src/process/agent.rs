@@ -1,15 +1,13 @@
 //! A running agent.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::ChildStdout;
-use tokio::sync::watch;
 
 use super::exit::ExitStatus;
+use super::guarded::Guarded;
 use super::spawn::ProcessConfig;
-use super::stats::{ProcessStats, StatsReader};
+use super::stats::ProcessStats;
 use super::stderr::StderrTail;
 use super::stdin::AgentStdin;
 
@@ -25,21 +23,17 @@ pub enum Close {
 /// A running agent under its guard. Dropping it kills the agent and everything it started.
 #[derive(Debug)]
 pub struct AgentProcess {
-    pub(super) pid: i32,
+    pub(super) guarded: Guarded,
     pub(super) stdin: AgentStdin,
     pub(super) stdout: Option<ChildStdout>,
     pub(super) stderr: StderrTail,
-    pub(super) stats: Mutex<StatsReader>,
-    pub(super) exit: watch::Receiver<Option<ExitStatus>>,
-    /// The guard takes the end of this for the order to kill everything.
-    pub(super) control: OwnedWriteHalf,
     pub(super) config: ProcessConfig,
 }
 
 impl AgentProcess {
     /// The agent's process id, not the guard's.
     pub fn pid(&self) -> i32 {
-        self.pid
+        self.guarded.pid
     }
 
     /// Where to send the agent its input.
@@ -59,35 +53,27 @@ impl AgentProcess {
 
     /// Resolves as soon as the agent and all it started are gone. Independent of `self`.
     pub fn exited(&self) -> impl Future<Output = ExitStatus> + Send + 'static {
-        let mut exit = self.exit.clone();
-        async move {
-            match exit.wait_for(Option::is_some).await {
-                Ok(status) => status.unwrap_or(ExitStatus::Unknown),
-                // The supervisor is gone, with the runtime and so with the control socket.
-                Err(_) => ExitStatus::Unknown,
-            }
-        }
+        self.guarded.exited()
     }
 
     /// How the agent ended, if it has.
     pub fn exit_status(&self) -> Option<ExitStatus> {
-        *self.exit.borrow()
+        self.guarded.exit_status()
     }
 
     /// Reads what the process uses now: two small files of /proc.
     pub fn stats(&self) -> ProcessStats {
-        let exited = self.exit_status().is_some();
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).read(exited)
+        self.guarded.stats()
     }
 
     /// Sends SIGTERM to the agent's process group.
     pub fn terminate(&self) {
-        self.order(b"term\n");
+        self.guarded.order(b"term\n");
     }
 
     /// Kills the agent and everything it started.
     pub fn kill(&self) {
-        self.order(b"kill\n");
+        self.guarded.order(b"kill\n");
     }
 
     /// Ends the agent. Cancelling this kills it.
@@ -106,7 +92,10 @@ impl AgentProcess {
         match self.exited_within(self.config.kill_wait_max).await {
             Some(status) => status,
             None => {
-                tracing::error!(pid = self.pid, "the guard did not report the end of its agent in time");
+                tracing::error!(
+                    pid = self.guarded.pid,
+                    "the guard did not report the end of its agent in time"
+                );
                 ExitStatus::Unknown
             }
         }
@@ -114,12 +103,5 @@ impl AgentProcess {
 
     async fn exited_within(&self, limit: Duration) -> Option<ExitStatus> {
         tokio::time::timeout(limit, self.exited()).await.ok()
-    }
-
-    fn order(&self, line: &[u8]) {
-        // The socket is empty but for such orders, so a few bytes never block.
-        if let Err(error) = self.control.try_write(line) {
-            tracing::debug!(%error, "the guard is gone already");
-        }
     }
 }

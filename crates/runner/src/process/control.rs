@@ -45,7 +45,8 @@ impl Reports {
 pub(super) struct Supervisor {
     pub(super) guard: Child,
     pub(super) reports: Reports,
-    pub(super) stderr: JoinHandle<()>,
+    /// Reads the rest of stderr; a terminal has none of its own.
+    pub(super) stderr: Option<JoinHandle<()>>,
     pub(super) exit: watch::Sender<Option<ExitStatus>>,
     pub(super) key: Option<String>,
     pub(super) cgroup: Option<AgentCgroup>,
@@ -61,8 +62,10 @@ impl Supervisor {
                 ExitStatus::Unknown
             }
         };
-        if tokio::time::timeout(STDERR_DRAIN_MAX, &mut self.stderr).await.is_err() {
-            self.stderr.abort();
+        if let Some(mut stderr) = self.stderr.take()
+            && tokio::time::timeout(STDERR_DRAIN_MAX, &mut stderr).await.is_err()
+        {
+            stderr.abort();
         }
         self.exit.send_replace(Some(status));
         // A guard with something unkillable below it lives on; it is reaped whenever it ends.

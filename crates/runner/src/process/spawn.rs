@@ -3,23 +3,28 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::agent::AgentProcess;
 use super::control::{Reports, Supervisor};
 use super::error::{LookupPlace, SpawnError};
+use super::guarded::Guarded;
 use super::stats::StatsReader;
 use super::stderr::{STDERR_LINES_MAX, StderrTail};
 use super::stdin::AgentStdin;
+use super::terminal::{Terminal, TerminalProcess};
 use crate::guard::cgroup::AgentCgroup;
 use crate::guard::key::Owner;
 use crate::guard::report::Report;
@@ -102,6 +107,12 @@ impl GuardCommand {
 }
 
 impl Environment {
+    /// The value a variable will have.
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+        let own = std::env::vars_os().filter(|(known, _)| known == name);
+        self.resolve(own).remove(OsStr::new(name))
+    }
+
     fn resolve(&self, own: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<OsString, OsString> {
         let inherited = |name: &OsString| match &self.inherit {
             Inherit::All => true,
@@ -118,56 +129,88 @@ impl Environment {
 impl Spawn {
     /// Starts the agent; returns once its exec has succeeded, or says why it did not.
     pub async fn start(self) -> Result<AgentProcess, SpawnError> {
-        let name = self.program.first().ok_or(SpawnError::ProgramMissing)?;
-        check_working_directory(&self.cwd)?;
-        let environment = self.environment.resolve(std::env::vars_os());
-        let key = Owner::current().map(|owner| owner.new_key());
-        let cgroup = key.as_deref().filter(|_| self.config.use_cgroup).and_then(AgentCgroup::create);
+        self.start_piped(None).await
+    }
 
-        let (mut guard, control) = match self.start_guard(&environment, key.as_deref(), cgroup.as_ref()) {
-            Ok(started) => started,
-            Err(source) => {
-                discard(cgroup);
-                return Err(SpawnError::from_guard(name, self.guard.program.clone(), source));
-            }
-        };
-        // A return from here on drops the control socket, on which the guard ends everything.
-        let (read_half, control) = control.into_split();
+    /// The same; all of stderr goes to `tap` too, and waits for whoever takes it.
+    pub async fn start_tapped(self, tap: mpsc::Sender<Bytes>) -> Result<AgentProcess, SpawnError> {
+        self.start_piped(Some(tap)).await
+    }
+
+    async fn start_piped(self, tap: Option<mpsc::Sender<Bytes>>) -> Result<AgentProcess, SpawnError> {
+        let mut begun = self.begin(None)?;
+        let guard = &mut begun.guard;
         let (stdin, stdout, stderr) = match (guard.stdin.take(), guard.stdout.take(), guard.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
             _ => return Err(self.guard_failed("it has no pipes".to_owned())),
         };
         let tail = StderrTail::new(self.config.stderr_lines_max);
-        let stderr_task = tokio::spawn(tail.clone().read_from(stderr));
-        let mut reports = Reports::new(read_half);
-        let pid = match self.first_report(&mut reports).await {
-            Ok(Report::Pid { pid }) => pid,
-            Ok(Report::Error { error, errno }) => {
-                discard(cgroup);
-                let path_variable = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
-                let place = LookupPlace { cwd: &self.cwd, path_variable };
-                return Err(SpawnError::from_exec(name, errno, error, &place));
-            }
-            Ok(Report::Exit { .. }) => return Err(self.guard_failed("it reported an exit first".to_owned())),
-            Err(reason) => {
-                discard(cgroup);
-                return Err(self.guard_failed(with_last_words(reason, stderr_task, &tail).await));
-            }
+        let stderr_task = match tap {
+            Some(tap) => tokio::spawn(tail.clone().read_and_tap(stderr, tap)),
+            None => tokio::spawn(tail.clone().read_from(stderr)),
         };
+        match self.pid_of(&mut begun).await {
+            Ok(pid) => Ok(AgentProcess {
+                guarded: begun.watch_over(pid, Some(stderr_task)),
+                stdin: AgentStdin::start(stdin),
+                stdout: Some(stdout),
+                stderr: tail,
+                config: self.config,
+            }),
+            Err(Failure::Exec(error)) => Err(error),
+            Err(Failure::Guard(reason)) => {
+                Err(self.guard_failed(with_last_words(reason, stderr_task, &tail).await))
+            }
+        }
+    }
 
-        let (exit_sender, exit) = watch::channel(None);
-        let supervisor = Supervisor { guard, reports, stderr: stderr_task, exit: exit_sender, key, cgroup };
-        tokio::spawn(supervisor.run());
-        Ok(AgentProcess {
-            pid,
-            stdin: AgentStdin::start(stdin),
-            stdout: Some(stdout),
-            stderr: tail,
-            stats: Mutex::new(StatsReader::new(pid)),
-            exit,
-            control,
-            config: self.config,
-        })
+    /// Starts the program in a terminal of its own, whose inner side it gets as all three of its streams.
+    pub async fn start_in(self, terminal: &Terminal) -> Result<TerminalProcess, SpawnError> {
+        let inner = terminal.inner().map_err(|source| self.guard_failed(source.to_string()))?;
+        let mut begun = self.begin(Some(inner))?;
+        match self.pid_of(&mut begun).await {
+            Ok(pid) => Ok(TerminalProcess::new(begun.watch_over(pid, None))),
+            Err(Failure::Exec(error)) => Err(error),
+            Err(Failure::Guard(reason)) => Err(self.guard_failed(reason)),
+        }
+    }
+
+    /// Starts the guard. Dropping what comes back drops the control socket, on which the guard ends everything.
+    fn begin(&self, terminal: Option<OwnedFd>) -> Result<Begun, SpawnError> {
+        let name = self.program.first().ok_or(SpawnError::ProgramMissing)?;
+        check_working_directory(&self.cwd)?;
+        let environment = self.environment.resolve(std::env::vars_os());
+        let key = Owner::current().map(|owner| owner.new_key());
+        let cgroup = key.as_deref().filter(|_| self.config.use_cgroup).and_then(AgentCgroup::create);
+        match self.start_guard(&environment, key.as_deref(), cgroup.as_ref(), terminal) {
+            Ok((guard, control)) => {
+                let (read_half, control) = control.into_split();
+                let path_variable = environment.get(OsStr::new("PATH")).cloned();
+                Ok(Begun { guard, reports: Reports::new(read_half), control, key, cgroup, path_variable })
+            }
+            Err(source) => {
+                discard(cgroup);
+                Err(SpawnError::from_guard(name, self.guard.program.clone(), source))
+            }
+        }
+    }
+
+    /// The program's process id, once it runs.
+    async fn pid_of(&self, begun: &mut Begun) -> Result<i32, Failure> {
+        match self.first_report(&mut begun.reports).await {
+            Ok(Report::Pid { pid }) => Ok(pid),
+            Ok(Report::Error { error, errno }) => {
+                discard(begun.cgroup.take());
+                let place = LookupPlace { cwd: &self.cwd, path_variable: begun.path_variable.as_deref() };
+                let name = self.program.first().map_or(OsStr::new(""), OsString::as_os_str);
+                Err(Failure::Exec(SpawnError::from_exec(name, errno, error, &place)))
+            }
+            Ok(Report::Exit { .. }) => Err(Failure::Guard("it reported an exit first".to_owned())),
+            Err(reason) => {
+                discard(begun.cgroup.take());
+                Err(Failure::Guard(reason))
+            }
+        }
     }
 
     #[allow(unsafe_code)]
@@ -176,6 +219,7 @@ impl Spawn {
         environment: &BTreeMap<OsString, OsString>,
         key: Option<&str>,
         cgroup: Option<&AgentCgroup>,
+        terminal: Option<OwnedFd>,
     ) -> io::Result<(Child, UnixStream)> {
         use std::os::fd::AsRawFd;
         // Both ends are close-on-exec: if any other child held ours, its end would never be seen.
@@ -189,9 +233,19 @@ impl Spawn {
         if let Some(key) = key {
             command.arg("--key").arg(key);
         }
+        if terminal.is_some() {
+            command.arg("--terminal");
+        }
         command.arg("--").args(&self.program);
         command.env_clear().envs(environment).current_dir(&self.cwd);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        match terminal {
+            Some(inner) => {
+                command.stdin(inner.try_clone()?).stdout(inner.try_clone()?).stderr(inner);
+            }
+            None => {
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            }
+        }
         // SAFETY: the closure runs between fork and exec. It makes only raw system calls (setsid,
         // fcntl) on an fd it owns, and neither allocates nor locks.
         unsafe {
@@ -201,7 +255,8 @@ impl Spawn {
                 Ok(rustix::io::fcntl_setfd(&guard_end, rustix::io::FdFlags::empty())?)
             });
         }
-        // The command owns the guard's end and is dropped here, so only the guard has it then.
+        // The command owns the guard's end and is dropped here, so only the guard has it then. The same holds for
+        // the inner side of a terminal: as long as we had it open, its end would never be seen.
         Ok((command.spawn()?, UnixStream::from_std(own_end)?))
     }
 
@@ -217,6 +272,34 @@ impl Spawn {
 
     fn guard_failed(&self, reason: String) -> SpawnError {
         SpawnError::GuardFailed { guard: self.guard.program.clone(), reason }
+    }
+}
+
+/// A guard that has been started and not reported yet.
+struct Begun {
+    guard: Child,
+    reports: Reports,
+    control: OwnedWriteHalf,
+    key: Option<String>,
+    cgroup: Option<AgentCgroup>,
+    path_variable: Option<OsString>,
+}
+
+/// Why there is no process.
+enum Failure {
+    Exec(SpawnError),
+    /// The guard failed; this says how.
+    Guard(String),
+}
+
+impl Begun {
+    /// The program runs: from here on its end is waited for.
+    fn watch_over(self, pid: i32, stderr: Option<JoinHandle<()>>) -> Guarded {
+        let Begun { guard, reports, control, key, cgroup, path_variable: _ } = self;
+        let (exit_sender, exit) = watch::channel(None);
+        let supervisor = Supervisor { guard, reports, stderr, exit: exit_sender, key, cgroup };
+        tokio::spawn(supervisor.run());
+        Guarded { pid, stats: Mutex::new(StatsReader::new(pid)), exit, control }
     }
 }
 

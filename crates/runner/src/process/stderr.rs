@@ -6,8 +6,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::ChildStderr;
+use tokio::sync::mpsc;
 
 /// How many lines are kept by default.
 pub const STDERR_LINES_MAX: usize = 50;
@@ -15,6 +17,8 @@ pub const STDERR_LINES_MAX: usize = 50;
 pub const STDERR_LINE_BYTES_MAX: usize = 4 * 1024;
 /// Read at once; on the stack while reading, so an idle agent costs nothing.
 const READ_BYTES: usize = 4 * 1024;
+/// Read at once where all of it is wanted.
+const TAP_BYTES: usize = 64 * 1024;
 
 /// The last lines of stderr, as they come in. Clones share them.
 #[derive(Debug, Clone)]
@@ -47,6 +51,23 @@ impl StderrTail {
             }
         })
         .await;
+    }
+
+    /// The same, and passes everything on. Waits for whoever takes it, so that nothing is lost.
+    pub(super) async fn read_and_tap(self, mut stderr: ChildStderr, tap: mpsc::Sender<Bytes>) {
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(TAP_BYTES);
+            match stderr.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            self.with(|ring| ring.push(&buffer));
+            if tap.send(buffer.split().freeze()).await.is_err() {
+                // Nobody listens any more; the agent must not block for that.
+                return self.read_from(stderr).await;
+            }
+        }
     }
 
     fn with<T>(&self, action: impl FnOnce(&mut Ring) -> T) -> T {

@@ -11,12 +11,14 @@ use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::Command;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::CommandHead;
+use qd_wire::people::Role;
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::is_for_runner;
 use super::{BARRIER, CANCEL, FromLink, Task};
 use crate::clock::now_ms;
-use crate::session::{Ended, Incoming, SessionInput, Shared, check_cwd, spawn_new};
+use crate::services::{self, is_service};
+use crate::session::{Ended, Incoming, SessionInput, Shared, check_cwd_of, spawn_new};
 use crate::submissions::{Owner, Release};
 use crate::{driver, stored};
 
@@ -42,7 +44,12 @@ impl Task {
         match serde_json::from_str::<CommandHead<'_>>(text) {
             Ok(head) => {
                 let incoming = incoming(&self.shared, command, &head);
-                self.route(head.session_id.map(Cow::into_owned), incoming);
+                let session_id = head.session_id.map(Cow::into_owned);
+                if is_service(&incoming.cmd) {
+                    let role = incoming.user_role;
+                    return services::call(&self.shared, session_id, incoming, role);
+                }
+                self.route(session_id, incoming);
             }
             Err(error) => self.refuse_unreadable(text, command, &error.to_string()),
         }
@@ -72,6 +79,9 @@ impl Task {
     fn route(&self, session_id: Option<String>, incoming: Incoming) {
         if incoming.cmd == BARRIER && incoming.if_session_version.is_none() {
             return self.barrier(incoming);
+        }
+        if incoming.cmd == CANCEL && self.cancel_service(&incoming) {
+            return self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Ok(()));
         }
         if is_for_runner(&incoming.cmd) {
             return self.answer_for_runner(incoming);
@@ -155,6 +165,20 @@ impl Task {
         }
     }
 
+    /// Ends a service call by the id of its command; false if that is not what is wanted, or there is none.
+    fn cancel_service(&self, incoming: &Incoming) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Parameters {
+            target: String,
+            /// Whoever asked wants it gone, also a question that waits for a person. Without it the asker may only
+            /// have lost its connection, and the question stays.
+            #[serde(default)]
+            withdraw: bool,
+        }
+        let Ok(Parameters { target, withdraw }) = serde_json::from_str(incoming.text()) else { return false };
+        self.shared.services.cancel(incoming.origin, &target, withdraw)
+    }
+
     /// Succeeds when everything the command depends on has.
     fn barrier(&self, incoming: Incoming) {
         let own = incoming.id_name();
@@ -204,7 +228,7 @@ fn check_create(shared: &Shared, config: &SessionConfig) -> Result<(), String> {
             other => format!("Unknown harness '{other}'; this runner has: {has}"),
         });
     }
-    config.cwd.as_deref().map_or(Ok(()), check_cwd).map_err(str::to_owned)?;
+    check_cwd_of(config)?;
     // A conversation may also be named by its id, which is looked for where the session works.
     let is_path = |named: &&str| named.contains(['/', '.']) && config.harness == "pi";
     let path = config.continue_session.as_deref().filter(is_path);
@@ -232,10 +256,12 @@ fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Inco
     Incoming {
         token: shared.submissions.token(),
         origin: command.origin,
+        is_local: command.is_local,
         link_id,
         cmd: owned(&head.cmd).unwrap_or_default(),
         line: command.line.clone(),
         principal,
+        user_role: if command.is_local { Some(Role::Owner) } else { head.user_role },
         connection,
         client_command_id,
         idempotency_key: owned(&head.idempotency_key),
@@ -281,23 +307,42 @@ fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), Strin
 }
 
 /// An answer of the runner itself.
-pub(super) fn respond(
+pub(crate) fn respond(
     shared: &Shared,
     session_id: &str,
     incoming: &Incoming,
     result: Result<Option<&str>, &str>,
 ) {
+    respond_with(shared, session_id, incoming, &Answer::new(result));
+}
+
+/// An answer with all it can say.
+pub(crate) struct Answer<'a> {
+    pub(crate) result: Result<Option<&'a str>, &'a str>,
+    pub(crate) replayed: bool,
+    pub(crate) indeterminate: bool,
+    pub(crate) timed_out: bool,
+}
+
+impl<'a> Answer<'a> {
+    pub(crate) fn new(result: Result<Option<&'a str>, &'a str>) -> Self {
+        Answer { result, replayed: false, indeterminate: false, timed_out: false }
+    }
+}
+
+/// The same with all it can say.
+pub(crate) fn respond_with(shared: &Shared, session_id: &str, incoming: &Incoming, answer: &Answer<'_>) {
     let front = EventFront::new(session_id, &shared.config.runner_id);
     let mut out = Outbox::default();
     let response = Response {
         origin: incoming.origin,
         id: &incoming.link_id,
         cmd: &incoming.cmd,
-        result,
+        result: answer.result,
         session_version: None,
-        replayed: false,
-        indeterminate: false,
-        timed_out: false,
+        replayed: answer.replayed,
+        indeterminate: answer.indeterminate,
+        timed_out: answer.timed_out,
     };
     out.response(&front, now_ms(), &response);
     shared.outlet.tell(incoming.origin, out.take().bytes.into());

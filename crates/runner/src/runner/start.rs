@@ -3,14 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use qd_store::ApprovalRow;
+use qd_wire::InputRequest;
+
 use super::RunnerError;
 use crate::session::{Shared, restore, spawn_restored};
 
 /// Brings back every session the store knows.
 pub(super) async fn restore_sessions(shared: &Arc<Shared>) -> Result<(), RunnerError> {
-    let mut questions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut questions: BTreeMap<String, Vec<InputRequest>> = BTreeMap::new();
     for approval in shared.store.approvals().await? {
-        questions.entry(approval.session_id).or_default().push(approval.request_id);
+        let ApprovalRow { session_id, request_id, body_json } = approval;
+        let request = serde_json::from_slice(&body_json).unwrap_or_else(|error| {
+            tracing::error!(session_id, request_id, %error, "a stored question cannot be read; it is withdrawn");
+            InputRequest::Confirm { request_id, title: String::new(), message: String::new(), timeout: None }
+        });
+        questions.entry(session_id).or_default().push(request);
     }
     for row in shared.store.sessions().await? {
         let session_id = row.session_id.clone();

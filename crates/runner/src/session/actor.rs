@@ -20,12 +20,15 @@ use super::admit::{Admitted, Held};
 use super::breakers::Call;
 use super::kept::Delivery;
 use super::prompts::Door;
-use super::{Ended, Incoming, SessionInput};
+use super::run::Run;
+use super::service::Gates;
+use super::{Ended, Incoming, InputKey, SessionInput};
 use crate::board::Board;
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::driver::{AgentFailure, Driver, DriverHandle, Progress};
 use crate::outlet::Outlet;
+use crate::services::Services;
 use crate::submissions::Submissions;
 
 /// Inputs taken before the results are published.
@@ -46,6 +49,10 @@ pub(crate) struct Shared {
     pub(crate) agents: Arc<AtomicUsize>,
     /// Agents of last time that may come up at once.
     pub(crate) resuming: Arc<Semaphore>,
+    /// Calls of the machine's services.
+    pub(crate) services: Services,
+    /// Keys the hashes of what was typed.
+    pub(crate) input_key: InputKey,
     /// Told when a session's task ends for good.
     pub(crate) ended: mpsc::Sender<Ended>,
 }
@@ -113,6 +120,10 @@ pub(crate) struct SessionActor {
     pub(super) stored: Option<Memory>,
     /// What the agent did before the session was ready; told after `session.created`.
     pub(super) early: Vec<AgentEvent>,
+    /// Inputs whose names may come again: they were taken and then refused.
+    pub(super) refused_inputs: Vec<String>,
+    /// Of a program in a terminal.
+    pub(super) run: Run,
     /// The questions the store knows of.
     pub(super) stored_questions: BTreeSet<String>,
     pub(super) lane: VecDeque<Admitted>,
@@ -152,6 +163,8 @@ pub(crate) struct SessionActor {
     pub(super) was_up_at_shutdown: bool,
     /// What has no record is saved again at this time at the earliest, after a failure.
     save_after: i64,
+    /// Service calls that wait for a person, by the id of their question.
+    pub(super) gates: Gates,
     pub(super) finished: bool,
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -194,6 +207,8 @@ impl SessionActor {
             settled: Vec::new(),
             stored: None,
             early: Vec::new(),
+            refused_inputs: Vec::new(),
+            run: Run::default(),
             stored_questions: BTreeSet::new(),
             lane: VecDeque::new(),
             lane_busy: None,
@@ -217,6 +232,7 @@ impl SessionActor {
             is_delivery_blocked: false,
             was_up_at_shutdown: false,
             save_after: 0,
+            gates: Gates::default(),
             finished: false,
             stopping: None,
         }
@@ -302,7 +318,8 @@ impl SessionActor {
 
     async fn wait(&mut self, events: &mut Vec<AgentEvent>) -> Wake {
         let deadline = self.next_deadline();
-        let driver = &mut self.driver;
+        let is_held_back = self.is_held_back();
+        let driver = self.driver.as_mut().filter(|_| !is_held_back);
         let agent = async {
             match driver {
                 Some(driver) => driver.next(events).await,
@@ -368,8 +385,9 @@ impl SessionActor {
                 // Nobody may be waiting any more.
                 let _ = answer.send(Box::new(self.session.state()));
             }
-            SessionInput::Snapshot => self.session.resync(now_ms(), &mut self.out),
+            SessionInput::Snapshot => self.resync().await,
             SessionInput::HubHas(seq) => self.session.skip_to(seq),
+            SessionInput::Service(input) => self.service(input).await,
             SessionInput::Shutdown(done) => {
                 self.stopping = Some(done);
                 self.shutdown().await;
@@ -378,7 +396,8 @@ impl SessionActor {
     }
 
     async fn shutdown(&mut self) {
-        self.was_up_at_shutdown = self.agent != AgentState::None;
+        // A program ends with us; an agent goes on when we are back.
+        self.was_up_at_shutdown = self.agent != AgentState::None && !self.is_run();
         if self.exists {
             if self.agent != AgentState::None {
                 self.stop_agent(qd_core::session::Gone::Stopped).await;
@@ -390,11 +409,17 @@ impl SessionActor {
         self.finished = true;
     }
 
+    /// The runner stops.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
     fn next_deadline(&self) -> Option<i64> {
         let questions = self.session.next_question_deadline();
         let held = self.held.values().filter_map(|held| held.deadline).min();
         let health = self.health.next_deadline();
-        [questions, held, health, self.door.deadline(), self.idle_deadline()].into_iter().flatten().min()
+        let others = [self.door.deadline(), self.idle_deadline(), self.run_deadline()];
+        [questions, held, health].into_iter().chain(others).flatten().min()
     }
 
     async fn timers(&mut self) {
@@ -402,8 +427,10 @@ impl SessionActor {
         for (request_id, answer) in self.session.expire_questions(now, &mut self.out) {
             self.answer_agent(request_id, answer);
         }
+        self.gates_timed_out().await;
         self.expire_held(now);
         self.door_timer(now);
+        self.run_timers(now).await;
     }
 
     /// Stores what changed without a record: what the hub has, what a kept input became, where the agent's file is.

@@ -10,7 +10,7 @@ use qd_wire::command_table::Lane;
 
 use super::Incoming;
 use super::actor::SessionActor;
-use super::commands::{beginning, is_abort, is_input};
+use super::commands::{is_abort, is_input};
 use crate::clock::now_ms;
 use crate::driver::AgentFailure;
 use crate::runner::{BARRIER, CANCEL};
@@ -39,11 +39,20 @@ pub(crate) struct Passed {
     pub(super) turns_before: u64,
     /// It has been answered: its time was over.
     pub(super) is_given_up: bool,
+    /// The name of its input is stored; of `run.input` only.
+    pub(super) is_input_taken: bool,
 }
 
 impl Admitted {
     fn new(incoming: Box<Incoming>, command: Command, submission: Option<Submission>) -> Self {
-        Admitted(Box::new(Passed { incoming, command, submission, turns_before: 0, is_given_up: false }))
+        Admitted(Box::new(Passed {
+            incoming,
+            command,
+            submission,
+            turns_before: 0,
+            is_given_up: false,
+            is_input_taken: false,
+        }))
     }
 }
 
@@ -119,9 +128,15 @@ impl SessionActor {
     fn no_room_for(&self, command: &Command, submission: Option<&Submission>) -> Option<String> {
         let is_new_work = matches!(
             command,
-            Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) | Command::SessionCreate(_)
+            Command::Prompt(_)
+                | Command::Steer(_)
+                | Command::FollowUp(_)
+                | Command::RunInput(_)
+                | Command::SessionCreate(_)
         );
-        if !is_new_work {
+        // Typing to a program makes no records to speak of, and may end what does.
+        let is_typed = self.is_run() && !matches!(command, Command::SessionCreate(_));
+        if !is_new_work || is_typed {
             return None;
         }
         let error = self.shared.spool_is_full()?;
@@ -160,11 +175,11 @@ impl SessionActor {
                 admitted.submission.as_ref().filter(|submission| submission.key.is_some())
         {
             // On disk before it runs: after a crash it is known to have been under way.
-            self.outcomes.push(in_flight_row(submission, now_ms(), &beginning(&admitted.command)));
+            self.outcomes.push(in_flight_row(submission, now_ms(), &self.beginning(&admitted.command)));
             self.publish().await;
         }
         match spec.lane {
-            Lane::Control | Lane::Read => self.begin(admitted).await,
+            Lane::Control | Lane::Read | Lane::Service => self.begin(admitted).await,
             Lane::Shell if self.shell.len() >= SHELL_MAX => {
                 let error = format!("Too many shell commands wait for this session (max {SHELL_MAX})");
                 self.finish(admitted, Err(error.into()));
@@ -202,7 +217,9 @@ impl SessionActor {
     fn is_agent_idle(&self) -> bool {
         let has_prompt = || self.running.values().any(|running| is_input(&running.command));
         let has_deliveries = self.delivery.is_some() || self.has_deliveries();
-        !self.session.is_working() && self.door.is_quiet() && !has_deliveries && !has_prompt()
+        // A program in a terminal does what it does; nothing waits for its end.
+        let is_working = self.session.is_working() && !self.is_run();
+        !is_working && self.door.is_quiet() && !has_deliveries && !has_prompt()
     }
 
     async fn begin(&mut self, admitted: Admitted) {
@@ -241,12 +258,19 @@ impl SessionActor {
         if result.is_err() {
             self.call_over(token);
         }
+        if let Command::RunInput(params) = &admitted.command
+            && admitted.is_input_taken
+            && result.as_ref().is_err_and(|failure| !failure.lost)
+        {
+            // Nothing was written: it may be sent again under the same name.
+            self.refused_inputs.push(params.input_id.clone());
+        }
         let session_version = self.exists.then(|| self.session.memory().version);
         let indeterminate = spec.mutating && result.as_ref().is_err_and(|failure| failure.lost);
         let result = result.map_err(|failure| failure.error);
         // A lost abort needs no words: what it should have ended is over.
         if indeterminate && self.exists && !is_abort(&admitted.command) {
-            let beginning = beginning(&admitted.command);
+            let beginning = self.beginning(&admitted.command);
             self.session.cut_off(now, &admitted.incoming.cmd, &beginning, &mut self.out);
         }
         let response = Response {

@@ -138,6 +138,9 @@ impl SessionActor {
                 return self.try_without_bridge(error).await;
             }
         };
+        if let Some(start) = self.driver.as_ref().and_then(Driver::run_start).cloned() {
+            return self.run_prepared(start).await;
+        }
         if self.driver.is_none() {
             return self.agent_failed("The agent ended as soon as it had started".to_owned()).await;
         }
@@ -161,7 +164,7 @@ impl SessionActor {
         }
         self.health.ready(now_ms());
         self.is_delivery_blocked = false;
-        self.answer_create(Ok(()));
+        self.answer_create(Ok(())).await;
         for admitted in std::mem::take(&mut self.parked) {
             if admitted.incoming.when_idle && self.lane_busy == Some(admitted.token()) {
                 // Others that waited with it may have given the agent work: its turn comes again.
@@ -194,9 +197,14 @@ impl SessionActor {
             driver.close().await;
         }
         if self.exists {
-            self.session.gone(now_ms(), Gone::Died { error: error.clone() }, &mut self.out);
+            // A program that could not be started again is over, as it was before.
+            let gone = match self.is_run() {
+                true => Gone::Closed { reason: error.clone() },
+                false => Gone::Died { error: error.clone() },
+            };
+            self.session.gone(now_ms(), gone, &mut self.out);
         }
-        self.answer_create(Err(error.clone()));
+        self.answer_create(Err(error.clone())).await;
         self.fail_waiting(&error);
     }
 
@@ -232,17 +240,18 @@ impl SessionActor {
         }
     }
 
-    fn answer_create(&mut self, result: Result<(), String>) {
+    pub(super) async fn answer_create(&mut self, result: Result<(), String>) {
         let Some(admitted) = self.creating.take().and_then(|token| self.running.remove(&token)) else {
             return;
         };
-        let result = result.map_err(AgentFailure::refused).and_then(|()| {
-            let data = SessionCreatedData {
-                session_id: self.session.identity().session_id.clone(),
-                attach: self.session.attach(None),
-            };
-            json_text(&data).map(Some)
-        });
+        let result = match result {
+            Ok(()) => {
+                let session_id = self.session.identity().session_id.clone();
+                let attach = self.attach_data(None).await;
+                json_text(&SessionCreatedData { session_id, attach }).map(Some)
+            }
+            Err(error) => Err(AgentFailure::refused(error)),
+        };
         self.finish(admitted, result);
     }
 
@@ -273,6 +282,11 @@ impl SessionActor {
             // A record of a session that may never come to be would take a number that is not its own.
             let room = EARLY_EVENTS_MAX.saturating_sub(self.early.len());
             self.early.extend(events.drain(..).take(room));
+        }
+        match progress {
+            Progress::Output(texts) => return self.run_output(texts),
+            Progress::Exited(exit) => return self.run_ended(exit),
+            Progress::Events | Progress::Gone { .. } => {}
         }
         if let Progress::Gone { error } = progress {
             self.driver = None;
@@ -344,6 +358,9 @@ impl SessionActor {
 
     /// Ends the agent and tells everybody.
     pub(super) async fn stop_agent(&mut self, gone: Gone) {
+        if self.is_run() {
+            return self.stop_run(gone).await;
+        }
         let driver = self.driver.take();
         self.forget_agent();
         if let Some(driver) = driver {
@@ -354,7 +371,7 @@ impl SessionActor {
             self.session.gone(now_ms(), gone, &mut self.out);
         }
         let error = "The session was stopped while its agent was starting; session.restart starts it again";
-        self.answer_create(Err(error.to_owned()));
+        self.answer_create(Err(error.to_owned())).await;
         self.fail_waiting(error);
     }
 

@@ -27,7 +27,11 @@ impl SessionActor {
                 let call = self.shared.breakers().admit_bash(now, session_id);
                 self.bash_calls.insert(token, call.map_err(|rejected| rejected.to_string())?);
             }
-            Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) | Command::Compact(_) => {
+            Command::Prompt(_)
+            | Command::Steer(_)
+            | Command::FollowUp(_)
+            | Command::RunInput(_)
+            | Command::Compact(_) => {
                 // Of an agent that does not name its provider nothing can be learned.
                 let Some(model) = &self.session.memory().model else { return Ok(()) };
                 let call = self.shared.breakers().admit(now, &model.provider);

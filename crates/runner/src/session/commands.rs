@@ -5,11 +5,14 @@ use std::sync::Arc;
 use qd_core::agent::{AgentRequest, Image, WhenBusy};
 use qd_core::harness::pi::private_command;
 use qd_core::ledger::Token;
+use qd_core::redact::redact;
 use qd_core::session::Gone;
+use qd_core::view::run::host::outgoing::PRINCIPAL as FOREIGN_SERVER;
 use qd_wire::Command;
 use qd_wire::command::{ImageAttachment, InputResponseParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
 use qd_wire::event::NotifyLevel;
+use qd_wire::run::{PermissionSource, RunSignal, RunStopData, RunStopParams};
 use serde::Serialize;
 
 use super::actor::{AgentState, SessionActor};
@@ -33,8 +36,21 @@ impl SessionActor {
         match &admitted.command {
             Command::SessionCreate(_) => self.create(admitted),
             Command::SessionAttach(params) => {
-                let attach = self.session.attach(params.after);
-                self.answer_with(admitted, &attach);
+                let params = params.clone();
+                self.attach(admitted, &params).await;
+            }
+            Command::RunInput(params) => {
+                let params = params.clone();
+                self.run_input(admitted, &params).await;
+            }
+            Command::RunStdin(_) | Command::RunResize(_) | Command::RunStop(_) | Command::RunScreen(_) => {
+                self.run_command(admitted).await;
+            }
+            Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) if self.is_run() => {
+                self.prompt_run(admitted);
+            }
+            Command::Abort(_) if self.is_run() => {
+                self.run_stop(admitted, &RunStopParams { signal: Some(RunSignal::Int), actor: None });
             }
             Command::GetState(_) => {
                 let mut state = self.session.state();
@@ -43,7 +59,7 @@ impl SessionActor {
             }
             Command::InputResponse(params) => {
                 let params = params.clone();
-                self.input_response(admitted, &params);
+                self.input_response(admitted, &params).await;
             }
             Command::SessionClose(_) => self.close(admitted).await,
             Command::SessionDelete(_) => self.delete(admitted).await,
@@ -66,8 +82,21 @@ impl SessionActor {
         }
     }
 
+    /// What only programs in terminals can do; an agent can at least be stopped.
+    async fn run_command(&mut self, admitted: Admitted) {
+        let command = admitted.command.clone();
+        match &command {
+            Command::RunStdin(params) => self.run_stdin(admitted, params),
+            Command::RunResize(params) => self.run_resize(admitted, *params),
+            Command::RunStop(params) if self.is_run() => self.run_stop(admitted, params),
+            Command::RunStop(RunStopParams { signal: Some(RunSignal::Int), .. }) => self.abort(admitted),
+            Command::RunStop(_) => self.close(admitted).await,
+            _ => self.run_screen(admitted).await,
+        }
+    }
+
     /// Commands that need a living agent; it is started for them where that makes sense.
-    fn ask_agent(&mut self, admitted: Admitted) {
+    pub(super) fn ask_agent(&mut self, admitted: Admitted) {
         let input = input_of(&admitted.command);
         if let Some(private) = input.as_ref().and_then(|input| private_command(&input.message)) {
             let error = format!("'/{private}' is Quarterdeck's own; use the command navigate_tree");
@@ -172,6 +201,7 @@ impl SessionActor {
         if is_move(&admitted.command) {
             self.session.move_over();
         }
+        let result = result.map(|data| data.or_else(|| stopped(&admitted.command)));
         let result = result.and_then(|data| data.as_ref().map(json_text).transpose());
         self.finish(admitted, result);
     }
@@ -203,7 +233,7 @@ impl SessionActor {
             );
             return self.finish(admitted, Err(error.into()));
         }
-        if let Err(error) = self.config.cwd.as_deref().map_or(Ok(()), row::check_cwd) {
+        if let Err(error) = row::check_cwd_of(&self.config) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
         self.creating = Some(admitted.token());
@@ -211,18 +241,55 @@ impl SessionActor {
         self.start_agent();
     }
 
-    fn input_response(&mut self, admitted: Admitted, params: &InputResponseParams) {
+    async fn input_response(&mut self, admitted: Admitted, params: &InputResponseParams) {
+        if let Err(error) = self.check_answer(&admitted, params) {
+            return self.finish(admitted, Err(AgentFailure::refused(error)));
+        }
         let user = admitted.incoming.principal.clone();
-        let answer = match self.session.answer(now_ms(), params, Some(&user), &mut self.out) {
-            Ok(answer) => answer,
+        let answered = match self.session.answer(now_ms(), params, Some(&user), &mut self.out) {
+            Ok(answered) => answered,
             Err(error) => return self.finish(admitted, Err(error.to_string().into())),
         };
+        match answered.source() {
+            PermissionSource::Gate => {
+                self.finish(admitted, Ok(None));
+                return self.gate_answered(&params.request_id, answered).await;
+            }
+            PermissionSource::Screen => return self.answer_screen(admitted, params, &answered),
+            PermissionSource::Agent => {}
+        }
         let Some(handle) = self.handle() else {
             return self.finish(admitted, Err(self.not_running().into()));
         };
-        let request = AgentRequest::Answer { request_id: params.request_id.clone(), answer };
+        let request = AgentRequest::Answer { request_id: params.request_id.clone(), answer: answered.answer };
         let result = handle.tell(request).map(|()| None).map_err(AgentFailure::refused);
         self.finish(admitted, result);
+    }
+
+    /// Whether the question is still there, and this person may answer it so.
+    fn check_answer(
+        &mut self,
+        admitted: &Admitted,
+        params: &InputResponseParams,
+    ) -> Result<(), &'static str> {
+        self.take_written();
+        if self.is_screen_stale(&params.request_id) {
+            // What is typed goes to whatever asks by now, so it must be what the person has read.
+            self.look_at_screen(now_ms());
+            if !self.session.is_open_question(&params.request_id) {
+                return Err("the question is gone from the screen; look again");
+            }
+        }
+        let incoming = &admitted.incoming;
+        let skips = &self.shared.config.services.gate_skip_roles;
+        let may_skip = incoming.user_role.is_some_and(|role| skips.contains(&role));
+        let asker = self.session.gate_let_through(params).and_then(|details| details.principal.as_deref());
+        // A foreign server has one name for all its people, and sees to it itself who of them approves.
+        let is_many = incoming.principal == FOREIGN_SERVER && incoming.connection == FOREIGN_SERVER;
+        if !may_skip && !is_many && asker == Some(incoming.principal.as_str()) {
+            return Err("you asked for this yourself; somebody else has to approve it");
+        }
+        Ok(())
     }
 
     fn abort(&mut self, admitted: Admitted) {
@@ -240,12 +307,13 @@ impl SessionActor {
     }
 
     async fn close(&mut self, admitted: Admitted) {
-        if self.session.status() == SessionStatus::Closed {
-            return self.finish(admitted, Ok(None));
+        let data = stopped(&admitted.command).as_ref().map(json_text).transpose();
+        self.withdraw_gates().await;
+        if self.session.status() != SessionStatus::Closed {
+            self.stop_agent(Gone::Closed { reason: "closed by a client".to_owned() }).await;
+            self.forget_bash_circuit();
         }
-        self.stop_agent(Gone::Closed { reason: "closed by a client".to_owned() }).await;
-        self.forget_bash_circuit();
-        self.finish(admitted, Ok(None));
+        self.finish(admitted, data);
     }
 
     async fn restart(&mut self, admitted: Admitted) {
@@ -258,6 +326,7 @@ impl SessionActor {
     }
 
     async fn delete(&mut self, admitted: Admitted) {
+        self.withdraw_gates().await;
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
         self.forget_bash_circuit();
         let session_id = self.session.identity().session_id.clone();
@@ -277,7 +346,7 @@ impl SessionActor {
         self.finish(admitted, Ok(None));
     }
 
-    fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {
+    pub(super) fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {
         self.finish(admitted, json_text(data).map(Some));
     }
 }
@@ -287,21 +356,31 @@ pub(super) fn json_text<T: Serialize>(data: &T) -> Result<Arc<str>, AgentFailure
     serde_json::to_string(data).map(Arc::from).map_err(|error| AgentFailure::refused(error.to_string()))
 }
 
-/// The beginning of what a command says, for a person who must recognise it.
+/// The beginning of what a command says, without its secrets, for a person who must recognise it.
 pub(super) fn beginning(command: &Command) -> String {
     const CHARACTERS_MAX: usize = 80;
+    // Enough that a secret which begins within what is shown is seen whole.
+    const BYTES_MAX: usize = 8 * 1024;
     let message = match command {
         Command::Prompt(params) => &params.message,
         Command::Steer(params) => &params.message,
         Command::FollowUp(params) => &params.message,
+        Command::RunInput(params) => &params.text,
         _ => return String::new(),
     };
+    let message = redact(&message[..message.floor_char_boundary(BYTES_MAX)]);
     let mut line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((cut, _)) = line.char_indices().nth(CHARACTERS_MAX) {
         line.truncate(cut);
         line.push('…');
     }
     line
+}
+
+/// The answer of a `run.stop` that has stopped an agent.
+fn stopped(command: &Command) -> Option<serde_json::Value> {
+    let Command::RunStop(params) = command else { return None };
+    serde_json::to_value(RunStopData { signal: params.signal.unwrap_or_default() }).ok()
 }
 
 /// Whether a command ends something: without an agent there is nothing to end.
@@ -322,7 +401,7 @@ fn is_move(command: &Command) -> bool {
 
 /// Whether a command is a prompt for the agent.
 pub(super) fn is_input(command: &Command) -> bool {
-    matches!(command, Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_))
+    matches!(command, Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) | Command::RunInput(_))
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.
@@ -339,7 +418,22 @@ fn input_of(command: &Command) -> Option<Input> {
         Command::FollowUp(params) => {
             (&params.message, &params.images, &params.client_id, Some(WhenBusy::FollowUp))
         }
+        Command::RunInput(params) => {
+            // What ends a line in a terminal ends the message here.
+            let message = params.text.trim_end_matches(['\r', '\n']).to_owned();
+            let when_busy = Some(WhenBusy::FollowUp);
+            return Some(Input {
+                message,
+                images: None,
+                client_id: Some(params.input_id.clone()),
+                when_busy,
+            });
+        }
         _ => return None,
     };
     Some(Input { message: message.clone(), images: images.clone(), client_id: client_id.clone(), when_busy })
 }
+
+#[cfg(test)]
+#[path = "commands_tests.rs"]
+mod tests;

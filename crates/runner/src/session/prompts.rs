@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use qd_core::agent::AgentRequest;
 use qd_core::ledger::Token;
 use qd_core::session::{ExpectedPrompt, PromptTurn};
+use qd_wire::Command;
 use serde_json::json;
 
 use super::SessionInput;
@@ -134,7 +135,10 @@ impl SessionActor {
             self.abort_next = None;
         }
         self.door.answered(token, has_begun, disposition);
-        let data = disposition.map(|disposition| json!({ "disposition": disposition.as_str() }));
+        let data = disposition.map(|disposition| match &admitted.command {
+            Command::RunInput(params) => json!({ "input_id": params.input_id, "duplicate": false }),
+            _ => json!({ "disposition": disposition.as_str() }),
+        });
         let result = result.and_then(|_| data.as_ref().map(json_text).transpose());
         self.finish(admitted, result);
         self.pump_door();

@@ -35,7 +35,8 @@ impl SessionActor {
         let stored_version = self.stored.as_ref().map_or(0, |stored| stored.version);
         let has_new_version = self.exists && self.session.memory().version != stored_version;
         let mut is_answered = false;
-        if !round.records.is_empty() || !self.outcomes.is_empty() || has_new_version {
+        let has_rows = !self.outcomes.is_empty() || !self.refused_inputs.is_empty();
+        if !round.records.is_empty() || has_rows || has_new_version {
             let spool =
                 round.records.iter().map(|record| (record.seq, block.slice(record.range.clone()))).collect();
             let batch = self.batch(spool);
@@ -61,6 +62,7 @@ impl SessionActor {
         for (token, outcome) in self.settled.drain(..) {
             self.shared.submissions.finish(now_ms(), token, &outcome);
         }
+        self.tell_gates();
     }
 
     fn batch(&mut self, spool: Vec<(u64, Bytes)>) -> RunnerBatch {
@@ -68,6 +70,7 @@ impl SessionActor {
             session_id: self.session.identity().session_id.clone(),
             spool,
             outcomes: std::mem::take(&mut self.outcomes),
+            inputs_delete: std::mem::take(&mut self.refused_inputs),
             ..RunnerBatch::default()
         };
         if !self.exists {

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use qd_core::session::{AcceptedPrompt, Identity, KeptInput, Memory, Session};
 use qd_store::{RunnerSession, SessionCounters};
+use qd_wire::InputRequest;
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ModelRef, QueueState, SessionStatus};
+use qd_wire::run::{RunState, is_terminal};
 use serde::{Deserialize, Serialize};
 
 use super::actor::SessionActor;
@@ -23,7 +25,7 @@ pub(crate) struct Restored {
     pub(super) was_working: bool,
     /// It had an agent when we stopped, or its turn was cut off with inputs that wait.
     pub(super) may_resume: bool,
-    pub(super) open_questions: Vec<String>,
+    pub(super) open_questions: Vec<InputRequest>,
 }
 
 /// What only the harness understands, and what it last said of itself.
@@ -51,6 +53,11 @@ struct Native {
     delivering: Option<KeptInput>,
     #[serde(default)]
     accepted: Vec<AcceptedPrompt>,
+    #[serde(default)]
+    allowed_tools: Vec<String>,
+    /// Of a program in a terminal.
+    #[serde(default)]
+    run: Option<Box<RunState>>,
 }
 
 pub(super) fn new_session(
@@ -76,6 +83,8 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         waits_for_prompt: memory.waits_for_prompt,
         delivering: memory.delivering.clone(),
         accepted: memory.accepted.clone(),
+        allowed_tools: memory.allowed_tools.clone(),
+        run: memory.run.clone(),
     };
     RunnerSession {
         session_id: actor.session.identity().session_id.clone(),
@@ -128,6 +137,8 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         waits_for_prompt,
         delivering,
         accepted,
+        allowed_tools,
+        run,
     } = memory;
     stored.title == *title
         && stored.model == *model
@@ -141,13 +152,15 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         && stored.waits_for_prompt == *waits_for_prompt
         && stored.delivering == *delivering
         && stored.accepted == *accepted
+        && stored.allowed_tools == *allowed_tools
+        && stored.run == *run
 }
 
 /// Rebuilds a session; its agent is not running.
 pub(crate) fn restore(
     runner: &RunnerConfig,
     row: RunnerSession,
-    open_questions: Vec<String>,
+    open_questions: Vec<InputRequest>,
 ) -> Result<Restored, String> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
     let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;
@@ -167,23 +180,27 @@ pub(crate) fn restore(
         waits_for_prompt: native.waits_for_prompt,
         delivering: native.delivering,
         accepted: native.accepted,
+        allowed_tools: native.allowed_tools,
+        run: native.run,
     };
     let memory = stored.clone();
     let is = |status: SessionStatus| row.state == status.as_str();
     let status = if is(SessionStatus::Closed) { SessionStatus::Closed } else { SessionStatus::Dormant };
-    let was_working = is(SessionStatus::Working);
+    // A program in a terminal ended with its runner, and never comes back by itself.
+    let is_run = is_terminal(&config.harness);
+    let was_working = is(SessionStatus::Working) && !is_run;
     let had_agent = was_working || is(SessionStatus::Idle) || is(SessionStatus::Starting);
     // One that failed waits for a person: it may well fail again, and with it every start of the runner.
     let is_over = status == SessionStatus::Closed || is(SessionStatus::Failed);
     let has_work = !memory.kept.is_empty() && !memory.waits_for_prompt;
-    let may_resume = had_agent || (has_work && !is_over);
+    let may_resume = !is_run && (had_agent || (has_work && !is_over));
     let session = Session::new(identity(runner, &row.session_id, &config, row.created_at), memory, status);
     let created_at = row.created_at;
     Ok(Restored { session, config, created_at, stored, was_working, may_resume, open_questions })
 }
 
 /// Whether a client may name this directory for a new session; the words are those of the pi-server document.
-pub(crate) fn check_cwd(cwd: &str) -> Result<(), &'static str> {
+fn check_cwd(cwd: &str) -> Result<(), &'static str> {
     const CHARACTERS_MAX: usize = 4096;
     if cwd.trim().is_empty() {
         return Err("CWD must be a non-empty string");
@@ -207,6 +224,23 @@ pub(crate) fn check_cwd(cwd: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Whether a session may be created where its configuration says; of a run in the words of the run document.
+pub(crate) fn check_cwd_of(config: &SessionConfig) -> Result<(), String> {
+    let Some(cwd) = config.cwd.as_deref() else { return Ok(()) };
+    if is_terminal(&config.harness) && Path::new(cwd).is_absolute() {
+        check_run_cwd(Path::new(cwd))?;
+    }
+    check_cwd(cwd).map_err(str::to_owned)
+}
+
+fn check_run_cwd(cwd: &Path) -> Result<(), String> {
+    match std::fs::metadata(cwd) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(format!("run cwd is not a directory: {}", cwd.display())),
+        Err(_) => Err(format!("run cwd does not exist: {}", cwd.display())),
+    }
+}
+
 /// What the driver needs to start this session's agent; a missing directory is a clear error.
 pub(super) fn start_request(
     session: &Session,
@@ -216,6 +250,9 @@ pub(super) fn start_request(
     let cwd = PathBuf::from(session.identity().cwd.clone().unwrap_or_else(|| "/".to_owned()));
     if !cwd.is_absolute() {
         return Err(format!("cwd: Must be an absolute path, not '{}'", cwd.display()));
+    }
+    if is_terminal(&config.harness) {
+        check_run_cwd(&cwd)?;
     }
     if !cwd.is_dir() {
         let runner_id = &session.identity().runner_id;

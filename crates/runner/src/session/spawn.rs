@@ -50,8 +50,14 @@ pub(crate) fn spawn_restored(
     let mut actor = SessionActor::new(shared, ends, restored.session, config, created_at, true);
     let now = now_ms();
     actor.stored = Some(restored.stored);
-    actor.stored_questions = restored.open_questions.iter().cloned().collect();
-    actor.session.interrupted(now, restored.was_working, restored.open_questions, &mut actor.out);
+    let stored = restored.open_questions;
+    actor.stored_questions = stored.iter().map(|request| request.request_id().to_owned()).collect();
+    // What an agent asked is withdrawn with it; a call at the gate waits on.
+    let gone = actor.session.restore_questions(now, stored);
+    actor.session.interrupted(now, restored.was_working, gone, &mut actor.out);
+    if actor.is_run() {
+        actor.run_cut_off();
+    }
     for cut_off in shared.submissions.take_cut_off(&actor.session.identity().session_id) {
         // A lost abort needs no words: what it should have ended is over.
         if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry" | "abort_bash" | "abort_compaction") {

@@ -18,7 +18,8 @@ impl SessionActor {
         let activity = self.session.activity();
         // A request without an answer is work, whatever the agent says. A person's shell command is not the agent's.
         let has_request = self.running.values().any(|running| !matches!(running.command, Command::Bash(_)));
-        let is_busy = activity.is_busy || has_request || self.delivery.is_some();
+        // A program in a terminal owes nobody a word.
+        let is_busy = (activity.is_busy || has_request || self.delivery.is_some()) && !self.is_run();
         self.health.activity(now, Activity { is_busy, ..activity });
         for order in self.health.due(now) {
             self.obey(now, order).await;

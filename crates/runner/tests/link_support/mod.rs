@@ -40,6 +40,8 @@ pub(crate) fn config(directory: &Path) -> RunnerConfig {
         spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
         local_socket: Some(directory.join("r.sock")),
         keys: None,
+        services: qd_runner::ServiceConfig::default(),
+        runs: qd_runner::RunsConfig::default(),
         sweep_abandoned: false,
     }
 }

@@ -65,6 +65,8 @@ impl Bench {
             spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
             local_socket: None,
             keys: None,
+            services: qd_runner::ServiceConfig::default(),
+            runs: qd_runner::RunsConfig::default(),
             sweep_abandoned: false,
         };
         change(&mut config);

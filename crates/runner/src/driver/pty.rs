@@ -1,0 +1,238 @@
+//! Programs in terminals: any program, watched as it is, typed into, resized and stopped.
+
+mod input;
+mod launch;
+mod reader;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use qd_core::redact::{Scrubber, redact};
+use qd_core::session::RunStart;
+use qd_wire::data::ProcessStats;
+use qd_wire::run::RunSignal;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+use super::{AgentFailure, Progress, StartRequest};
+use crate::clock::now_ms;
+use crate::config::RunnerConfig;
+use crate::process::{
+    ExitStatus, InputMode, LINE_BYTES_MAX, Spawn, Terminal, TerminalProcess, TerminalSignal,
+};
+use input::Input;
+use launch::Program;
+use reader::Said;
+
+/// The size of a terminal that nobody has looked at.
+const COLS: u16 = 80;
+const ROWS: u16 = 24;
+
+/// Output taken at once: one commit for several pieces, when they come faster than they are stored.
+const TAKE_BYTES: usize = 128 * 1024;
+
+/// How long the end of a killed program is waited for when nobody wants to know how it ended.
+const END_WAIT_MAX: Duration = Duration::from_secs(8);
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunExit {
+    /// -1 where there is none.
+    pub code: i32,
+    pub signal: Option<i32>,
+    pub error: Option<String>,
+}
+
+/// A program in its terminal.
+pub struct PtyDriver {
+    said: mpsc::Receiver<Said>,
+    /// Taken with what came before it, and for the next time.
+    next_said: Option<Said>,
+    handle: PtyHandle,
+    start: RunStart,
+}
+
+/// The way to a program. Clones share it.
+#[derive(Clone)]
+pub struct PtyHandle {
+    terminal: Arc<AsyncFd<Terminal>>,
+    process: Arc<TerminalProcess>,
+    input: Input,
+    scrubber: Arc<Mutex<Scrubber>>,
+}
+
+impl PtyDriver {
+    /// Starts the program of a session.
+    pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, String> {
+        let mut environment = launch::environment(runner, &request);
+        let Program { argv, tool, command } = launch::program(&request, &environment)?;
+        environment.set.push(("QD_TOOL".into(), tool.clone().into()));
+        let run = request.config.run.clone().unwrap_or_default();
+        let (cols, rows) = (run.cols.unwrap_or(COLS), run.rows.unwrap_or(ROWS));
+        check_size(cols, rows)?;
+        let cannot = |error: std::io::Error| format!("There is no terminal for {tool}: {error}");
+        let terminal = Terminal::open(cols, rows).map_err(cannot)?;
+        let spawn = Spawn {
+            program: argv,
+            cwd: request.cwd.clone(),
+            environment,
+            guard: runner.guard.clone(),
+            config: runner.process.clone(),
+        };
+        let process = spawn.start_in(&terminal).await.map_err(|error| error.to_string())?;
+        let start = RunStart {
+            tool: tool.clone(),
+            command: redact(&command).into_owned(),
+            cwd: request.cwd.to_string_lossy().into_owned(),
+            pid: u32::try_from(process.pid()).ok(),
+            cols,
+            rows,
+        };
+        let terminal = Arc::new(terminal.watched().map_err(cannot)?);
+        let scrubber = Arc::<Mutex<Scrubber>>::default();
+        let said = reader::start(Arc::clone(&terminal), Arc::clone(&scrubber), process.exited());
+        let input = Input::start(Arc::clone(&terminal));
+        let handle = PtyHandle { terminal, process: Arc::new(process), input, scrubber };
+        Ok(PtyDriver { said, next_said: None, handle, start })
+    }
+
+    /// What was started.
+    pub fn run_start(&self) -> &RunStart {
+        &self.start
+    }
+
+    /// Waits for the program to write something, or to end. Cancelling it loses nothing.
+    pub async fn next(&mut self) -> Progress {
+        let first = match self.next_said.take() {
+            Some(said) => Some(said),
+            None => self.said.recv().await,
+        };
+        let mut texts = match first {
+            Some(Said::Text(text)) => vec![text],
+            Some(Said::Ended(status)) => return Progress::Exited(exit_of(status)),
+            // The reader is gone, with the runtime.
+            None => return Progress::Exited(exit_of(ExitStatus::Unknown)),
+        };
+        self.take_said(&mut texts);
+        Progress::Output(texts)
+    }
+
+    /// Takes what the program has written already, without waiting for more.
+    pub fn take_written(&mut self) -> Vec<String> {
+        let mut texts = Vec::new();
+        self.take_said(&mut texts);
+        texts
+    }
+
+    fn take_said(&mut self, texts: &mut Vec<String>) {
+        let mut bytes: usize = texts.iter().map(String::len).sum();
+        // The end comes after everything that was written.
+        while bytes < TAKE_BYTES && self.next_said.is_none() {
+            match self.said.try_recv() {
+                Ok(Said::Text(text)) => {
+                    bytes += text.len();
+                    texts.push(text);
+                }
+                Ok(ended @ Said::Ended(_)) => self.next_said = Some(ended),
+                Err(_) => break,
+            }
+        }
+    }
+
+    pub fn handle(&self) -> PtyHandle {
+        self.handle.clone()
+    }
+
+    /// Figures of the process.
+    pub fn stats(&self) -> ProcessStats {
+        let stats = self.handle.process.stats();
+        ProcessStats {
+            alive: stats.alive,
+            pid: u32::try_from(self.handle.process.pid()).ok(),
+            rss_bytes: Some(stats.rss_bytes),
+            cpu_pct: Some(stats.cpu_pct),
+            uptime_s: Some(stats.uptime_s),
+        }
+    }
+
+    /// Kills the program and everything it started; what it still said is lost.
+    pub async fn close(mut self) {
+        self.handle.process.kill();
+        self.said.close();
+        while self.said.recv().await.is_some() {}
+        if tokio::time::timeout(END_WAIT_MAX, self.handle.process.exited()).await.is_err() {
+            tracing::error!(pid = self.handle.process.pid(), "a program's end was not reported in time");
+        }
+    }
+}
+
+impl PtyHandle {
+    /// Whether this text can be written, now or later.
+    pub fn check_input(&self, text: &str) -> Result<(), String> {
+        self.input.check_room(text.len())?;
+        let is_too_long = |line: &str| line.len() > LINE_BYTES_MAX;
+        if self.input_mode().is_by_lines && text.split(['\r', '\n']).any(is_too_long) {
+            return Err(format!(
+                "The program reads lines, and its terminal cuts a line after {LINE_BYTES_MAX} bytes; send shorter ones"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Types a text. A failure says whether some of it was typed already.
+    pub fn write(&self, text: &str) -> Result<(), AgentFailure> {
+        self.input.write(text.as_bytes())
+    }
+
+    /// How the program takes its input now.
+    pub fn input_mode(&self) -> InputMode {
+        self.terminal.get_ref().input_mode()
+    }
+
+    /// Sets the terminal's size.
+    pub fn resize(&self, cols: u16, rows: u16) -> Result<(), String> {
+        check_size(cols, rows)?;
+        self.terminal.get_ref().resize(cols, rows).map_err(|error| format!("The size cannot be set: {error}"))
+    }
+
+    /// From now on the output does not show this.
+    pub fn hide(&self, secret: &str) {
+        self.scrubber.lock().unwrap_or_else(PoisonError::into_inner).expect(now_ms(), secret);
+    }
+
+    /// Sends a signal. Whether the program ends by it is another question.
+    pub fn signal(&self, signal: RunSignal) {
+        match signal {
+            RunSignal::Int => self.process.signal(self.terminal.get_ref(), TerminalSignal::Interrupt),
+            RunSignal::Term => self.process.signal(self.terminal.get_ref(), TerminalSignal::Terminate),
+            RunSignal::Kill => self.process.kill(),
+        }
+    }
+
+    /// Takes the terminal away: the program is told so and asked to end.
+    pub fn hang_up(&self) {
+        self.process.signal(self.terminal.get_ref(), TerminalSignal::HangUp);
+        self.process.signal(self.terminal.get_ref(), TerminalSignal::Terminate);
+    }
+}
+
+/// A size that screens of people have.
+pub fn check_size(cols: u16, rows: u16) -> Result<(), String> {
+    if !(2..=500).contains(&cols) {
+        return Err(format!("cols: Must be between 2 and 500, not {cols}"));
+    }
+    if !(1..=200).contains(&rows) {
+        return Err(format!("rows: Must be between 1 and 200, not {rows}"));
+    }
+    Ok(())
+}
+
+fn exit_of(status: ExitStatus) -> RunExit {
+    match status {
+        ExitStatus::Code(code) => RunExit { code, signal: None, error: None },
+        ExitStatus::Signal(signal) => {
+            RunExit { code: -1, signal: Some(signal), error: Some(status.to_string()) }
+        }
+        ExitStatus::Unknown => RunExit { code: -1, signal: None, error: Some(status.to_string()) },
+    }
+}

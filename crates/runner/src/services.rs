@@ -1,0 +1,117 @@
+//! Services of the machine: files, search, git, shell, facts about the host.
+//!
+//! Each call is a task of its own, bounded in number and time and cancellable; what blocks does so on threads for that.
+//! Calls in a session are recorded there, and some ask a person first. Nothing here waits for a session's agent.
+//! A call without a session leaves a line in the log, and no record: there is no session to keep it.
+
+mod audit;
+mod bash;
+mod call;
+mod calls;
+mod config;
+mod fs;
+mod gate;
+mod git;
+mod host;
+mod limits;
+mod once;
+mod own_data;
+mod place;
+mod progress;
+mod root;
+mod search;
+mod staging;
+mod task;
+mod watch;
+mod work;
+
+use std::sync::Arc;
+
+use qd_wire::Command;
+use qd_wire::command_table::{Lane, spec};
+use qd_wire::people::Role;
+use qd_wire::run::PermissionDetails;
+
+pub use config::ServiceConfig;
+pub use host::SHIM_MARKER;
+
+use crate::runner::respond;
+use crate::session::{GateAnswer, Incoming, Shared};
+use calls::Calls;
+use limits::Limits;
+use task::Call;
+
+/// The service calls of a runner.
+#[derive(Default)]
+pub(crate) struct Services {
+    calls: Calls,
+    limits: Limits,
+    uploads: fs::Uploads,
+    own_directory: own_data::OwnDirectory,
+}
+
+/// Whether a command is a service's.
+pub(crate) fn is_service(cmd: &str) -> bool {
+    spec(cmd).is_some_and(|row| row.lane == Lane::Service)
+}
+
+/// Begins a call; its answer comes when it has one.
+pub(crate) fn call(shared: &Arc<Shared>, session_id: Option<String>, incoming: Incoming, role: Option<Role>) {
+    let session_id = session_id.filter(|id| !id.is_empty() && id != qd_wire::SYSTEM_SESSION);
+    let name = session_id.clone().unwrap_or_default();
+    let command = match Command::parse(&incoming.cmd, incoming.text()) {
+        Ok(command) => command,
+        Err(error) => return respond(shared, &name, &incoming, Err(&error.to_string())),
+    };
+    let entry = match shared.services.calls.begin(shared, &incoming, &command) {
+        Ok(entry) => entry,
+        Err(error) => return respond(shared, &name, &incoming, Err(&error)),
+    };
+    match Call::new(shared, session_id, incoming, command, role) {
+        Ok(call) => drop(tokio::spawn(call.run(entry))),
+        Err(refused) => respond(shared, &name, &refused.0, Err(&refused.1)),
+    }
+}
+
+/// A person has decided about a call whose asker did not live to hear it: the runner has been restarted since. It is
+/// done or not, and recorded.
+pub(crate) fn resume(
+    shared: &Arc<Shared>,
+    session_id: &str,
+    request_id: &str,
+    details: PermissionDetails,
+    answer: GateAnswer,
+) {
+    match Call::resumed(shared, session_id, request_id, details) {
+        Ok(call) => drop(tokio::spawn(call.run_decided(answer))),
+        Err(error) => tracing::error!(session_id, request_id, error, "a call that waited cannot be done"),
+    }
+}
+
+impl Services {
+    /// Where the runner's own data lies, which no call may touch.
+    fn own_data(&self, shared: &Shared) -> Result<own_data::OwnData, call::ServiceError> {
+        self.own_directory.look(&shared.config.data_dir)
+    }
+
+    /// Removes what is left of uploads that were given up.
+    pub(crate) fn expire_uploads(&self, now: i64) {
+        self.uploads.expire(now);
+    }
+
+    /// Ends a call by the id of its command. Whether there was one.
+    pub(crate) fn cancel(&self, origin: u64, target: &str, withdraw: bool) -> bool {
+        self.calls.cancel(origin, target, withdraw)
+    }
+
+    /// A client at the runner's own socket has gone. What it asked for is not wanted any more, except for what changes
+    /// files and has begun, and what waits for a person, who may well say yes.
+    pub(crate) fn origin_gone(&self, origin: u64) {
+        self.calls.gone(origin, true);
+    }
+
+    /// The link to the hub is gone: whoever asked may still be there, but cannot be told anything.
+    pub(crate) fn link_gone(&self, origin: u64) {
+        self.calls.gone(origin, false);
+    }
+}

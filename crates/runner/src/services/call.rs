@@ -1,0 +1,100 @@
+//! What every service call has: the ways it can fail, and a way to end it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Why a service did not do it. The words of the first ones are those clients of the run document know.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ServiceError {
+    /// `missing path`, `missing q`…
+    #[error("missing {0}")]
+    Missing(&'static str),
+    #[error("path must be relative")]
+    NotRelative,
+    #[error("path contains ..")]
+    ParentInPath,
+    #[error("invalid path")]
+    InvalidPath,
+    /// The system's own reason.
+    #[error("bad path: {0}")]
+    BadPath(String),
+    #[error("path escapes run cwd")]
+    Escapes,
+    #[error("file is not valid utf-8")]
+    NotUtf8,
+    #[error("path is not a directory")]
+    NotADirectory,
+    #[error("path is a directory")]
+    IsADirectory,
+    #[error("path is not a regular file")]
+    NotAFile,
+    /// Tokens, keys and records; nobody's files.
+    #[error("path is Quarterdeck's own data")]
+    OwnData,
+    /// A person said no.
+    #[error("denied")]
+    Denied,
+    /// A person said no, and why; or there is nobody to ask.
+    #[error("denied: {0}")]
+    DeniedBecause(String),
+    #[error("timeout")]
+    Timeout,
+    #[error("cancelled")]
+    Cancelled,
+    #[error("{0}")]
+    Other(String),
+}
+
+impl ServiceError {
+    /// Any other reason, in words that say what to do next.
+    pub(crate) fn other(reason: impl Into<String>) -> Self {
+        ServiceError::Other(reason.into())
+    }
+}
+
+impl From<io::Error> for ServiceError {
+    fn from(error: io::Error) -> Self {
+        ServiceError::BadPath(error.to_string())
+    }
+}
+
+/// Ends a call: blocking work looks at it now and then, tasks wait for it. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cancel(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_cancelled: AtomicBool,
+    notify: Notify,
+}
+
+impl Cancel {
+    /// Ends the call; again is the same as once.
+    pub(crate) fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Release);
+        self.0.notify.notify_waiters();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled.load(Ordering::Acquire)
+    }
+
+    /// For loops of blocking work: an error as soon as the call is to end.
+    pub(crate) fn check(&self) -> Result<(), ServiceError> {
+        if self.is_cancelled() { Err(ServiceError::Cancelled) } else { Ok(()) }
+    }
+
+    /// Resolves when the call is to end.
+    pub(crate) async fn cancelled(&self) {
+        let notified = self.0.notify.notified();
+        tokio::pin!(notified);
+        // Listening before looking, so that no word is missed between.
+        notified.as_mut().enable();
+        if !self.is_cancelled() {
+            notified.await;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Files beneath a root: read, written, listed, moved and removed. Blocking functions, each for one call.
+
+mod change;
+mod entries;
+mod list;
+mod read;
+mod temp;
+mod tree_copy;
+mod upload;
+mod write;
+
+pub(crate) use change::{copy, create_directory, delete, move_, rename};
+pub(crate) use entries::{DirEntry, entries};
+pub(crate) use list::{list, tree};
+pub(crate) use read::{read, stat};
+pub(crate) use upload::{Approved, Key as UploadKey, Sender, Stage, Staged, Uploads, stage, upload};
+pub(crate) use write::write;
+
+use std::fs::File;
+use std::io::Read;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustix::fs::Stat;
+use sha2::{Digest, Sha256};
+
+use super::call::{Cancel, ServiceError};
+use super::root::failure;
+
+/// Bytes read, hashed or copied between two looks at whether the call was cancelled.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// A digest as the wire has it.
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The hash of all that can be read from here on.
+fn hash_file(mut file: File, cancel: &Cancel) -> Result<String, ServiceError> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        cancel.check()?;
+        match file.read(&mut buffer).map_err(failure)? {
+            0 => return Ok(hex(&digest.finalize())),
+            read => digest.update(buffer.get(..read).unwrap_or_default()),
+        }
+    }
+}
+
+fn to_base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+fn from_base64(text: &str) -> Result<Vec<u8>, ServiceError> {
+    STANDARD
+        .decode(text)
+        .map_err(|error| ServiceError::other(format!("the data is not valid base64: {error}")))
+}
+
+/// When it was changed, in Unix milliseconds.
+fn modified_ms(stat: &Stat) -> i64 {
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    let (seconds, nanoseconds) = (stat.st_mtime as i64, stat.st_mtime_nsec as i64);
+    seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
+}
+
+#[cfg(test)]
+#[path = "fs_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "attack_tests.rs"]
+mod attack_tests;
+
+#[cfg(test)]
+#[path = "fixture_tests.rs"]
+pub(super) mod fixture;

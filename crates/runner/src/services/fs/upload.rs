@@ -1,0 +1,481 @@
+//! Files that arrive in pieces. What has arrived is in a file under a temporary name, so that a piece can be sent again
+//! and the file appears whole. Without the runner's process it is lost and the sender begins again.
+
+use std::collections::HashMap;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use qd_wire::service::{FsUploadData, FsUploadParams, FsWriteData};
+use sha2::{Digest, Sha256};
+
+use super::super::call::{Cancel, ServiceError};
+use super::super::root::{Place, RelativePath, Root, failure};
+use super::temp::{TempFile, replaced};
+use super::write::{check_size, commit};
+use super::{CHUNK_BYTES, from_base64, hash_file, hex};
+use crate::clock::now_ms;
+
+/// Uploads at a time; each holds two descriptors and a file on the disk.
+const UPLOADS_MAX: usize = 64;
+
+/// An upload nobody sent a piece of for so long was given up.
+const UPLOAD_IDLE_MS_MAX: i64 = 60 * 60 * 1000;
+
+/// Bytes of one upload: enough for any image or archive, too little to fill a disk unnoticed.
+const UPLOAD_BYTES_MAX: u64 = 8 << 30;
+
+/// Bytes of the name a sender gives an upload; two UUIDs fit.
+const UPLOAD_ID_BYTES_MAX: usize = 128;
+
+/// Characters of an upload that a person who is asked about it is shown.
+const PREVIEW_CHARACTERS_MAX: usize = 2000;
+
+/// Bytes that hold so many characters.
+const PREVIEW_BYTES_MAX: usize = 4 * PREVIEW_CHARACTERS_MAX;
+
+/// The uploads of a runner.
+#[derive(Debug, Default)]
+pub(crate) struct Uploads {
+    entries: Mutex<HashMap<Key, Entry>>,
+    tickets: AtomicU64,
+}
+
+/// Names are the sender's, so that the same one of two people or in two directories means two uploads.
+pub(crate) type Key = (PathBuf, String, String);
+
+#[derive(Debug)]
+struct Entry {
+    /// When the last piece came, in Unix milliseconds.
+    touched_at: i64,
+    is_done: bool,
+    /// A person is asked about it: it is neither aborted nor given up.
+    is_frozen: bool,
+    upload: Arc<Mutex<Upload>>,
+}
+
+#[derive(Debug, Default)]
+struct Upload {
+    path: String,
+    state: State,
+    /// The call that a person is asked about; no other adds anything.
+    frozen_for: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    New,
+    Open {
+        temp: TempFile,
+        received: u64,
+        digest: Sha256,
+    },
+    /// Kept for a sender who did not hear the answer.
+    Done(FsWriteData),
+}
+
+/// Who sends a piece.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sender<'a> {
+    pub(crate) principal: &'a str,
+    /// Where a person was asked: nothing else becomes the file.
+    pub(crate) approved: Option<&'a Approved>,
+}
+
+/// What a person has said yes to.
+#[derive(Debug, Clone)]
+pub(crate) struct Approved {
+    /// Of the call that froze it; none when the runner was restarted since.
+    pub(crate) ticket: Option<u64>,
+    pub(crate) sha256: String,
+}
+
+/// What a person is asked about.
+#[derive(Debug, Clone)]
+pub(crate) struct Staged {
+    pub(crate) ticket: u64,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
+    /// Its first characters; what is no text has signs instead.
+    pub(crate) preview: String,
+}
+
+/// What came of a last piece before anybody was asked.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// There is nothing to ask about.
+    Answer(FsUploadData),
+    /// It is whole, and stays as it is until [`Uploads::thaw`].
+    Ask(Key, Staged),
+}
+
+impl Uploads {
+    /// Removes what was given up.
+    pub(crate) fn expire(&self, now: i64) {
+        let is_kept =
+            |entry: &Entry| entry.is_frozen || now.saturating_sub(entry.touched_at) < UPLOAD_IDLE_MS_MAX;
+        self.lock().retain(|_, entry| is_kept(entry));
+    }
+
+    /// Nobody is asked about it any more.
+    pub(crate) fn thaw(&self, key: &Key, ticket: u64) {
+        // An upload is locked before the map, never the other way round.
+        let Some(upload) = self.lock().get(key).map(|entry| entry.upload.clone()) else { return };
+        let mut upload = upload.lock().unwrap_or_else(PoisonError::into_inner);
+        if upload.frozen_for != Some(ticket) {
+            return;
+        }
+        upload.frozen_for = None;
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.is_frozen = false;
+            entry.touched_at = now_ms();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        // What a panicked call left is whole: every change of the map is one step.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, key: &Key, params: &FsUploadParams, now: i64) -> Result<Arc<Mutex<Upload>>, ServiceError> {
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get_mut(key) {
+            entry.touched_at = now;
+            return Ok(entry.upload.clone());
+        }
+        if params.offset != 0 {
+            return Err(ServiceError::other(
+                "nothing of this upload is here any more: begin again at offset 0",
+            ));
+        }
+        if entries.len() >= UPLOADS_MAX {
+            let oldest =
+                entries.iter().filter(|(_, entry)| entry.is_done).min_by_key(|(_, entry)| entry.touched_at);
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+                return Err(ServiceError::other(format!(
+                    "{UPLOADS_MAX} uploads are under way: wait until one has ended, or abort one"
+                )));
+            };
+            entries.remove(&oldest);
+        }
+        let upload = Upload { path: params.path.clone(), ..Upload::default() };
+        let upload = Arc::new(Mutex::new(upload));
+        let entry = Entry { touched_at: now, is_done: false, is_frozen: false, upload: upload.clone() };
+        entries.insert(key.clone(), entry);
+        Ok(upload)
+    }
+
+    fn abort(&self, key: &Key) -> Result<(), ServiceError> {
+        let mut entries = self.lock();
+        if entries.get(key).is_some_and(|entry| entry.is_frozen) {
+            return Err(frozen());
+        }
+        entries.remove(key);
+        Ok(())
+    }
+
+    fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn set_done(&self, key: &Key) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.is_done = true;
+        }
+    }
+
+    /// Keeps the upload as it is, if it is still the one that has this name. Says under which number.
+    fn freeze(
+        &self,
+        key: &Key,
+        shared: &Arc<Mutex<Upload>>,
+        upload: &mut Upload,
+    ) -> Result<u64, ServiceError> {
+        let mut entries = self.lock();
+        let entry = entries.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.upload, shared));
+        let entry = entry.ok_or_else(|| ServiceError::other("the upload was aborted: begin again"))?;
+        entry.is_frozen = true;
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        upload.frozen_for = Some(ticket);
+        Ok(ticket)
+    }
+}
+
+fn frozen() -> ServiceError {
+    ServiceError::other("a person is asked about this upload: wait for the answer, or cancel that call")
+}
+
+/// Takes one piece. With the last one the file appears.
+pub(crate) fn upload(
+    uploads: &Uploads,
+    root: &Root,
+    params: &FsUploadParams,
+    sender: Sender<'_>,
+    cancel: &Cancel,
+) -> Result<FsUploadData, ServiceError> {
+    upload_at(uploads, root, params, sender, cancel, now_ms())
+}
+
+pub(super) fn upload_at(
+    uploads: &Uploads,
+    root: &Root,
+    params: &FsUploadParams,
+    sender: Sender<'_>,
+    cancel: &Cancel,
+    now: i64,
+) -> Result<FsUploadData, ServiceError> {
+    if params.abort == Some(true) {
+        RelativePath::parse(&params.path)?;
+        uploads.abort(&key(root, params, sender.principal)?)?;
+        return Ok(answer(params, 0, None));
+    }
+    let begun = begin(uploads, root, params, sender.principal, cancel, now)?;
+    let mut upload = begun.upload.lock().unwrap_or_else(PoisonError::into_inner);
+    let received = match begun.receive(uploads, root, &mut upload, params, sender.approved)? {
+        Reached::Answer(data) => return Ok(data),
+        Reached::Whole(received) => received,
+    };
+    let written = upload.state.finish(root, &begun.path, params, sender.approved, cancel)?;
+    upload.state = State::Done(written.clone());
+    uploads.set_done(&begun.key);
+    Ok(answer(params, received, Some(written)))
+}
+
+/// Takes the last piece, and keeps the whole as it is for a person to decide about.
+pub(crate) fn stage(
+    uploads: &Uploads,
+    root: &Root,
+    params: &FsUploadParams,
+    principal: &str,
+    cancel: &Cancel,
+) -> Result<Stage, ServiceError> {
+    let begun = begin(uploads, root, params, principal, cancel, now_ms())?;
+    let mut upload = begun.upload.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = match begun.receive(uploads, root, &mut upload, params, None)? {
+        Reached::Answer(data) => return Ok(Stage::Answer(data)),
+        Reached::Whole(received) => received,
+    };
+    let State::Open { temp, digest, .. } = &upload.state else { return Err(ended()) };
+    let sha256 = hex(&digest.clone().finalize());
+    let preview = preview(temp)?;
+    let ticket = uploads.freeze(&begun.key, &begun.upload, &mut upload)?;
+    drop(upload);
+    Ok(Stage::Ask(begun.key, Staged { ticket, bytes, sha256, preview }))
+}
+
+/// A piece and the upload it is of.
+struct Begun {
+    key: Key,
+    path: RelativePath,
+    piece: Vec<u8>,
+    upload: Arc<Mutex<Upload>>,
+}
+
+enum Reached {
+    /// There is more to come, or it is done.
+    Answer(FsUploadData),
+    /// All is there.
+    Whole(u64),
+}
+
+fn begin(
+    uploads: &Uploads,
+    root: &Root,
+    params: &FsUploadParams,
+    principal: &str,
+    cancel: &Cancel,
+    now: i64,
+) -> Result<Begun, ServiceError> {
+    let path = RelativePath::parse(&params.path)?;
+    let key = key(root, params, principal)?;
+    uploads.expire(now);
+    check_size(params.data.len() / 4 * 3)?;
+    let piece = from_base64(&params.data)?;
+    cancel.check()?;
+    let upload = uploads.find(&key, params, now)?;
+    Ok(Begun { key, path, piece, upload })
+}
+
+fn key(root: &Root, params: &FsUploadParams, principal: &str) -> Result<Key, ServiceError> {
+    if params.upload_id.is_empty() || params.upload_id.len() > UPLOAD_ID_BYTES_MAX {
+        return Err(ServiceError::other(format!("upload_id must have 1 to {UPLOAD_ID_BYTES_MAX} bytes")));
+    }
+    Ok((root.path().to_owned(), principal.to_owned(), params.upload_id.clone()))
+}
+
+fn answer(params: &FsUploadParams, received: u64, written: Option<FsWriteData>) -> FsUploadData {
+    FsUploadData { upload_id: params.upload_id.clone(), received, written }
+}
+
+fn ended() -> ServiceError {
+    ServiceError::other("this upload has ended: use another upload_id")
+}
+
+impl Begun {
+    /// Adds the piece.
+    fn receive(
+        &self,
+        uploads: &Uploads,
+        root: &Root,
+        upload: &mut Upload,
+        params: &FsUploadParams,
+        approved: Option<&Approved>,
+    ) -> Result<Reached, ServiceError> {
+        if upload.path != params.path {
+            return Err(ServiceError::other(format!(
+                "this upload is for {}: use another upload_id",
+                upload.path
+            )));
+        }
+        if upload.frozen_for.is_some() && upload.frozen_for != approved.and_then(|approved| approved.ticket) {
+            return Err(frozen());
+        }
+        if matches!(upload.state, State::New) {
+            match open(root, &self.path, params.create_parents == Some(true)) {
+                Ok(state) => upload.state = state,
+                Err(error) => {
+                    uploads.forget(&self.key);
+                    return Err(error);
+                }
+            }
+        }
+        let is_last = params.last == Some(true);
+        if let State::Done(written) = &upload.state {
+            let data = answer(params, written.bytes_written, is_last.then(|| written.clone()));
+            return Ok(Reached::Answer(data));
+        }
+        let received = upload.state.append(params.offset, &self.piece)?;
+        if !is_last || params.offset + self.piece.len() as u64 != received {
+            return Ok(Reached::Answer(answer(params, received, None)));
+        }
+        Ok(Reached::Whole(received))
+    }
+}
+
+/// The first characters of what has arrived.
+fn preview(temp: &TempFile) -> Result<String, ServiceError> {
+    let mut bytes = vec![0; PREVIEW_BYTES_MAX];
+    let mut length = 0;
+    while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match temp.file.read_at(rest, length as u64).map_err(failure)? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    bytes.truncate(length);
+    Ok(String::from_utf8_lossy(&bytes).chars().take(PREVIEW_CHARACTERS_MAX).collect())
+}
+
+/// A temporary file where the upload will be, or as near as there is a directory: those that are missing are made when
+/// the file is whole, and whoever must be asked was asked.
+fn open(root: &Root, path: &RelativePath, create_parents: bool) -> Result<State, ServiceError> {
+    let near = match root.file_place(path) {
+        Ok(place) => {
+            replaced(&place)?;
+            place.dir
+        }
+        Err(ServiceError::BadPath(_)) if create_parents => root.nearest_dir(path)?,
+        Err(error) => return Err(error),
+    };
+    Ok(State::Open { temp: TempFile::create(&near, None)?, received: 0, digest: Sha256::new() })
+}
+
+impl State {
+    /// Adds a piece that begins where the last one ended. One that has arrived before changes nothing.
+    fn append(&mut self, offset: u64, piece: &[u8]) -> Result<u64, ServiceError> {
+        let State::Open { temp, received, digest } = self else {
+            return Err(ended());
+        };
+        let end = offset.saturating_add(piece.len() as u64);
+        if offset != *received {
+            if end <= *received {
+                return Ok(*received);
+            }
+            return Err(ServiceError::other(format!(
+                "the next piece of this upload begins at offset {received}"
+            )));
+        }
+        if end > UPLOAD_BYTES_MAX {
+            let limit = UPLOAD_BYTES_MAX >> 30;
+            return Err(ServiceError::other(format!("an upload has at most {limit} GiB: abort it")));
+        }
+        temp.file.write_all_at(piece, offset).map_err(failure)?;
+        digest.update(piece);
+        *received = end;
+        Ok(end)
+    }
+
+    fn finish(
+        &mut self,
+        root: &Root,
+        path: &RelativePath,
+        params: &FsUploadParams,
+        approved: Option<&Approved>,
+        cancel: &Cancel,
+    ) -> Result<FsWriteData, ServiceError> {
+        let State::Open { temp, received, digest } = self else {
+            return Err(ended());
+        };
+        if let Some(approved) = approved {
+            // Read from the disk again: others may write there while a person thinks.
+            let mut file = temp.file.try_clone().map_err(failure)?;
+            file.seek(SeekFrom::Start(0)).map_err(failure)?;
+            if hash_file(file, cancel)? != approved.sha256 {
+                return Err(ServiceError::other(
+                    "the content is not what was approved any more: abort the upload and send it again",
+                ));
+            }
+        }
+        if params.create_parents == Some(true)
+            && let Some(parent) = path.parent()
+        {
+            root.create_dirs(&parent)?;
+        }
+        let place = root.file_place(path)?;
+        let expected = params.expected_hash.as_deref();
+        if is_other_device(temp, &place)? {
+            let mut near = copy_near(temp, &place, cancel)?;
+            commit(&mut near, &place, expected, cancel)?;
+        } else {
+            commit(temp, &place, expected, cancel)?;
+        }
+        Ok(FsWriteData {
+            path: params.path.clone(),
+            bytes_written: *received,
+            hash: hex(&digest.clone().finalize()),
+            truncated: false,
+        })
+    }
+}
+
+/// Whether a directory on the way is another file system, to which nothing can be renamed.
+fn is_other_device(temp: &TempFile, place: &Place) -> Result<bool, ServiceError> {
+    let own = rustix::fs::fstat(&temp.file).map_err(failure)?;
+    let dir = rustix::fs::fstat(&place.dir).map_err(failure)?;
+    Ok(dir.st_dev != own.st_dev)
+}
+
+/// The same content in the directory of the place.
+pub(super) fn copy_near(
+    temp: &mut TempFile,
+    place: &Place,
+    cancel: &Cancel,
+) -> Result<TempFile, ServiceError> {
+    let mut near = TempFile::create(&place.dir, replaced(place)?.as_ref())?;
+    temp.file.seek(SeekFrom::Start(0)).map_err(failure)?;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        cancel.check()?;
+        match temp.file.read(&mut buffer).map_err(failure)? {
+            0 => return Ok(near),
+            read => near.file.write_all(buffer.get(..read).unwrap_or_default()).map_err(failure)?,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../upload_tests.rs"]
+mod tests;

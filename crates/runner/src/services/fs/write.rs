@@ -1,0 +1,122 @@
+//! Writing a file: whole or not at all.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use qd_wire::service::{Encoding, FsWriteData, FsWriteParams};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use super::super::call::{Cancel, ServiceError};
+use super::super::root::{Place, RelativePath, Root, failure};
+use super::temp::{TempFile, replaced, sync_dir};
+use super::{CHUNK_BYTES, from_base64, hash_file, hex};
+
+/// Bytes of one write, and of one piece of an upload; a larger file is uploaded in pieces.
+pub(super) const WRITE_BYTES_MAX: usize = 32 << 20;
+
+/// Writers that compare and replace take turns, per file. Two files that share a lock wait for each other, no more.
+static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+
+/// Replaces a file, or makes one.
+pub(crate) fn write(
+    root: &Root,
+    params: &FsWriteParams,
+    cancel: &Cancel,
+) -> Result<FsWriteData, ServiceError> {
+    let path = RelativePath::parse(&params.path)?;
+    let decoded;
+    let content = match params.encoding.unwrap_or_default() {
+        Encoding::Text => params.content.as_bytes(),
+        Encoding::Base64 => {
+            check_size(params.content.len() / 4 * 3)?;
+            decoded = from_base64(&params.content)?;
+            &decoded
+        }
+    };
+    check_size(content.len())?;
+    cancel.check()?;
+    if params.create_parents == Some(true)
+        && let Some(parent) = path.parent()
+    {
+        root.create_dirs(&parent)?;
+    }
+    let place = root.file_place(&path)?;
+    let mut temp = TempFile::create(&place.dir, replaced(&place)?.as_ref())?;
+    for chunk in content.chunks(CHUNK_BYTES) {
+        cancel.check()?;
+        temp.file.write_all(chunk).map_err(failure)?;
+    }
+    commit(&mut temp, &place, params.expected_hash.as_deref(), cancel)?;
+    let bytes_written = content.len() as u64;
+    Ok(FsWriteData {
+        path: params.path.clone(),
+        bytes_written,
+        hash: hex(&Sha256::digest(content)),
+        truncated: false,
+    })
+}
+
+/// Puts a file in its place if what is there is what the sender expects.
+pub(super) fn commit(
+    temp: &mut TempFile,
+    place: &Place,
+    expected: Option<&str>,
+    cancel: &Cancel,
+) -> Result<(), ServiceError> {
+    temp.file.sync_all().map_err(failure)?;
+    let _turn = lock(place)?;
+    let replaced = replaced(place)?;
+    if let Some(replaced) = &replaced {
+        temp.keep(replaced)?;
+    }
+    let is_new = expected == Some("");
+    if let Some(expected) = expected.filter(|expected| !expected.is_empty()) {
+        let now = current_hash(place, cancel)?;
+        if !now.as_deref().is_some_and(|now| now.eq_ignore_ascii_case(expected)) {
+            return Err(changed(now));
+        }
+    }
+    match temp.put(place, is_new) {
+        Ok(()) => sync_dir(&place.dir),
+        Err(Errno::EXIST) if is_new => Err(changed(current_hash(place, cancel)?)),
+        Err(error) => Err(failure(error)),
+    }
+}
+
+pub(super) fn check_size(bytes: usize) -> Result<(), ServiceError> {
+    if bytes <= WRITE_BYTES_MAX {
+        return Ok(());
+    }
+    let limit = WRITE_BYTES_MAX >> 20;
+    Err(ServiceError::other(format!(
+        "more than {limit} MiB in one call, nothing was written: send the file in pieces with fs.upload"
+    )))
+}
+
+fn current_hash(place: &Place, cancel: &Cancel) -> Result<Option<String>, ServiceError> {
+    place.open_file()?.map(|file| hash_file(file, cancel)).transpose()
+}
+
+fn changed(now: Option<String>) -> ServiceError {
+    ServiceError::other(match now {
+        Some(hash) => format!("the file is not what was expected: its hash is now {hash}; read it again"),
+        None => "the file is not what was expected: there is none now".to_owned(),
+    })
+}
+
+fn lock(place: &Place) -> Result<MutexGuard<'static, ()>, ServiceError> {
+    let parent = place.dir.dir_metadata().map_err(failure)?;
+    let mut hasher = DefaultHasher::new();
+    let (device, number) = (cap_std::fs::MetadataExt::dev(&parent), cap_std::fs::MetadataExt::ino(&parent));
+    (device, number, &place.name).hash(&mut hasher);
+    let at = usize::try_from(hasher.finish() % LOCKS.len() as u64).unwrap_or(0);
+    let lock = LOCKS.get(at).unwrap_or(&LOCKS[0]);
+    // It guards nothing in memory, so one that panicked leaves nothing broken.
+    Ok(lock.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[cfg(test)]
+#[path = "../write_tests.rs"]
+mod tests;

@@ -1,0 +1,74 @@
+//! Git by its own program. A repository is somebody else's: nothing in its configuration may run anything.
+
+mod diff;
+mod log;
+mod program;
+mod status;
+mod worktree;
+
+use std::path::{Path, PathBuf};
+
+use qd_wire::command::Command;
+
+use super::call::{Cancel, ServiceError};
+use super::own_data::OwnData;
+use super::work::Done;
+use program::Git;
+
+/// Where git works.
+pub(super) struct Ground<'a> {
+    pub(super) root: &'a Path,
+    /// Where worktrees may be besides.
+    pub(super) workspace_roots: &'a [PathBuf],
+    /// Where they may not be, and what git does not look at.
+    pub(super) own_data: OwnData,
+}
+
+/// Does a git command.
+pub(super) async fn work(
+    command: &Command,
+    ground: &Ground<'_>,
+    cancel: &Cancel,
+) -> Result<Done, ServiceError> {
+    let git = Git::open(ground, cancel).await?;
+    match command {
+        Command::GitStatus(_) => status::status(&git).await,
+        Command::GitDiff(params) => diff::diff(&git, params).await,
+        Command::GitLog(params) => log::log(&git, params).await,
+        Command::GitWorktrees(_) => worktree::list(&git).await,
+        Command::GitWorktreeAdd(params) => worktree::add(&git, params, ground).await,
+        Command::GitWorktreeRemove(params) => worktree::remove(&git, params, ground).await,
+        other => Err(ServiceError::other(format!("'{}' is not a git command", other.spec().name))),
+    }
+}
+
+/// A path in the root, by its letters alone: what it names may be deleted.
+fn relative(path: &str) -> Result<&str, ServiceError> {
+    if path.is_empty() {
+        return Err(ServiceError::Missing("path"));
+    }
+    if path.contains('\0') {
+        return Err(ServiceError::InvalidPath);
+    }
+    if path.starts_with('/') {
+        return Err(ServiceError::NotRelative);
+    }
+    if path.split('/').any(|part| part == "..") {
+        return Err(ServiceError::ParentInPath);
+    }
+    Ok(path)
+}
+
+/// A commit's name by its letters: it must not look like an option.
+fn revision(name: &str) -> Result<&str, ServiceError> {
+    let is_bad = name.is_empty() || name.starts_with('-') || name.contains(['\0', '\n']) || name.len() > 1024;
+    if is_bad {
+        Err(ServiceError::other(format!("'{name}' is not the name of a commit or branch")))
+    } else {
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+#[path = "git_tests.rs"]
+mod tests;

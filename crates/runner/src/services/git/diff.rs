@@ -1,0 +1,219 @@
+//! `git.diff`: a page of what changed, and the list of files it touches.
+
+use std::path::{Path, PathBuf};
+
+use qd_wire::service::{GitDiffData, GitDiffFile, GitDiffParams};
+use serde_json::json;
+
+use super::super::call::ServiceError;
+use super::super::work::Done;
+use super::program::Git;
+use super::{relative, revision};
+
+/// Bytes of a page without a limit, and at most.
+const PAGE_BYTES: usize = 1 << 20;
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Files listed with a page.
+const FILES_MAX: usize = 20_000;
+
+pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<Done, ServiceError> {
+    let staged = params.staged == Some(true);
+    if staged && params.untracked == Some(true) {
+        return Err(ServiceError::other(
+            "'staged' and 'untracked' exclude each other: the index knows its files",
+        ));
+    }
+    let path = params.path.as_deref().map_or(Ok("."), relative)?;
+    let base = match &params.base {
+        Some(base) => Some(commit(git, base).await?),
+        None => None,
+    };
+    let index = match params.untracked {
+        Some(true) => Some(Index::with_untracked(git, path).await?),
+        _ => None,
+    };
+    let mut options = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--relative"];
+    options.push("--ignore-submodules=dirty");
+    if staged {
+        options.push("--cached");
+    }
+    let paths = git.pathspecs(path);
+    let paths = paths.iter().map(String::as_str);
+    let tail: Vec<&str> = base.as_deref().into_iter().chain(["--"]).chain(paths).collect();
+    let environment: Vec<(&str, &Path)> =
+        index.iter().map(|index| ("GIT_INDEX_FILE", index.file.as_path())).collect();
+
+    let offset = params.offset.unwrap_or(0);
+    let limit = params.limit.map_or(PAGE_BYTES, |limit| usize::try_from(limit).unwrap_or(PAGE_BYTES_MAX));
+    let mut page = Page::new(offset, limit.clamp(1, PAGE_BYTES_MAX));
+    let whole: Vec<&str> = options.iter().chain(&tail).copied().collect();
+    let (code, complaint) = git.stream(&whole, &environment, |piece| page.take(piece)).await?;
+    if code != 0 {
+        return Err(ServiceError::other(if complaint.is_empty() {
+            "git diff failed".to_owned()
+        } else {
+            complaint
+        }));
+    }
+    let counts: Vec<&str> = options.iter().chain(&["--numstat", "-z"]).chain(&tail).copied().collect();
+    let counted = git.output(&counts, &environment).await?.check()?;
+    let (files, has_more_files) = files(&counted);
+
+    let (stdout, next_offset) = page.cut();
+    let truncated = next_offset.is_some() || has_more_files;
+    let data = GitDiffData { stdout, truncated, next_offset, total_bytes: page.total, files };
+    let summary = json!({ "bytes": data.stdout.len(), "total_bytes": data.total_bytes, "files": data.files.len(),
+                "truncated": data.truncated });
+    Done::new(&data, summary)
+}
+
+/// The id of a commit by any of its names.
+pub(super) async fn commit(git: &Git, name: &str) -> Result<String, ServiceError> {
+    let named = format!("{}^{{commit}}", revision(name)?);
+    let arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", &named];
+    let output = git.output(&arguments, &[]).await?;
+    let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.code != 0 || id.is_empty() {
+        return Err(ServiceError::other(format!("'{name}' is not the name of a commit or branch here")));
+    }
+    Ok(id)
+}
+
+/// Reads `--numstat -z`, and whether there were more files than are listed.
+fn files(raw: &[u8]) -> (Vec<GitDiffFile>, bool) {
+    let text = String::from_utf8_lossy(raw);
+    let mut entries = text.split('\0');
+    let mut files = Vec::new();
+    while let Some(entry) = entries.next().filter(|entry| !entry.is_empty()) {
+        let mut parts = entry.splitn(3, '\t');
+        let (added, removed, path) = (parts.next(), parts.next(), parts.next().unwrap_or_default());
+        let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+        let (path, from) = if path.is_empty() {
+            // A renamed file: its old name and its new one follow.
+            let from = entries.next().map(str::to_owned);
+            (entries.next().unwrap_or_default().to_owned(), from)
+        } else {
+            (path.to_owned(), None)
+        };
+        if files.len() >= FILES_MAX {
+            return (files, true);
+        }
+        files.push(GitDiffFile { path, from, added: number(added), removed: number(removed) });
+    }
+    (files, false)
+}
+
+/// A page of a longer text, which is counted to its end.
+pub(super) struct Page {
+    offset: u64,
+    limit: usize,
+    bytes: Vec<u8>,
+    pub(super) total: u64,
+}
+
+impl Page {
+    pub(super) fn new(offset: u64, limit: usize) -> Page {
+        Page { offset, limit, bytes: Vec::new(), total: 0 }
+    }
+
+    pub(super) fn take(&mut self, piece: &[u8]) -> bool {
+        let skipped = usize::try_from(self.offset.saturating_sub(self.total)).unwrap_or(usize::MAX);
+        self.total += piece.len() as u64;
+        let rest = piece.get(skipped..).unwrap_or_default();
+        let room = self.limit - self.bytes.len();
+        self.bytes.extend_from_slice(&rest[..rest.len().min(room)]);
+        true
+    }
+
+    /// The page, cut at the end of a line if there is more, and where the next begins.
+    pub(super) fn cut(&mut self) -> (String, Option<u64>) {
+        let end = self.offset.saturating_add(self.bytes.len() as u64);
+        if end < self.total {
+            // A line longer than a page is cut between characters, if there are some.
+            let line_end = memchr::memrchr(b'\n', &self.bytes).map(|at| at + 1);
+            let length = line_end.unwrap_or_else(|| before_character(&self.bytes));
+            self.bytes.truncate(length);
+        }
+        let end = self.offset.saturating_add(self.bytes.len() as u64);
+        let next = (end < self.total).then_some(end);
+        (String::from_utf8_lossy(&self.bytes).into_owned(), next)
+    }
+}
+
+/// The length without a character that is not whole.
+fn before_character(bytes: &[u8]) -> usize {
+    let is_inner = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
+    let tail = bytes.iter().rev().take(3).take_while(|byte| is_inner(byte)).count();
+    let start = bytes.len().saturating_sub(tail + 1);
+    match std::str::from_utf8(&bytes[start..]) {
+        Err(error) if error.error_len().is_none() && start > 0 => start,
+        _ => bytes.len(),
+    }
+}
+
+/// A copy of the index that also knows the files git does not; the real one is not touched.
+struct Index {
+    file: PathBuf,
+}
+
+impl Index {
+    async fn with_untracked(git: &Git, path: &str) -> Result<Index, ServiceError> {
+        let found = git.output(&["rev-parse", "--git-path", "index"], &[]).await?.check()?;
+        let found = String::from_utf8_lossy(&found).trim_end_matches('\n').to_owned();
+        let source = git.root().join(found);
+        let index = Index { file: std::env::temp_dir().join(temporary_name()?) };
+        let target = index.file.clone();
+        let copied = tokio::task::spawn_blocking(move || copy_privately(&source, &target)).await;
+        match copied {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                return Err(ServiceError::other(format!("the index cannot be copied: {error}")));
+            }
+            Err(error) => return Err(ServiceError::other(error.to_string())),
+        }
+        let paths = git.pathspecs(path);
+        let mut add = vec!["-c", "advice.addEmbeddedRepo=false", "add", "--intent-to-add", "--"];
+        add.extend(paths.iter().map(String::as_str));
+        let output = git.output(&add, &[("GIT_INDEX_FILE", &index.file)]).await?;
+        // A deleted path is nothing to add, and its diff is there all the same.
+        if output.code != 0 && !output.complaint.contains("did not match any files") {
+            output.check()?;
+        }
+        Ok(index)
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        for name in ["", ".lock"] {
+            let mut file = self.file.clone().into_os_string();
+            file.push(name);
+            match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, "a temporary index could not be removed");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn temporary_name() -> Result<String, ServiceError> {
+    let mut seed = [0u8; 8];
+    getrandom::fill(&mut seed).map_err(|error| ServiceError::other(error.to_string()))?;
+    Ok(format!("qd-index-{:016x}", u64::from_le_bytes(seed)))
+}
+
+/// A new file that only its owner reads. A repository without an index has an empty one.
+fn copy_privately(source: &Path, target: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut from = match std::fs::File::open(source) {
+        Ok(from) => from,
+        // Git makes the file itself.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut to = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(target)?;
+    std::io::copy(&mut from, &mut to).map(drop)
+}

@@ -1,0 +1,180 @@
+//! Facts about this machine: what runs here, what is installed, what the log says.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use qd_wire::command::Command;
+use qd_wire::service::{HostDependency, HostInfoData, HostLogsData, HostLogsParams, HostTool};
+use serde_json::json;
+
+use super::call::ServiceError;
+use super::work::Done;
+use crate::driver;
+use crate::session::Shared;
+
+/// What our own stand-ins for agents' programs have in their first lines (`qd shims install`).
+pub const SHIM_MARKER: &str = "quarterdeck-shim";
+
+/// The marker is looked for this far.
+const SHIM_BYTES_MAX: u64 = 2048;
+
+/// Programs of agents that are looked for.
+const TOOLS: [&str; 6] = ["codex", "claude", "gemini", "iflow", "opencode", "pi"];
+
+/// Programs the services need.
+const DEPENDENCIES: [&str; 2] = ["git", "bash"];
+
+const LINES: u64 = 200;
+const LINES_MAX: u64 = 2000;
+const LOG_BYTES: u64 = 200_000;
+const LOG_BYTES_MAX: u64 = 2_000_000;
+
+/// Answers a question about the host.
+pub(super) fn answer(shared: &Shared, command: &Command) -> Result<Done, ServiceError> {
+    match command {
+        Command::HostLogs(params) => {
+            let data = logs(shared.config.services.log_path.as_deref(), params)?;
+            let summary = json!({ "path": data.path, "bytes": data.text.len(), "truncated": data.truncated });
+            Done::new(&data, summary)
+        }
+        Command::HostDoctor(_) => {
+            let mut data = info(shared);
+            data.deps = Some(dependencies());
+            let path = shared.config.data_dir.join("bin-map.json");
+            let found = std::fs::metadata(&path).ok();
+            let mode = found.as_ref().map(|found| format!("{:o}", found.mode() & 0o777));
+            data.bin_map = Some(json!({ "path": path, "exists": found.is_some(), "mode": mode }));
+            Done::new(&data, json!({ "tools": data.tools.len() }))
+        }
+        Command::HostCapabilities(_) => {
+            let data = capabilities(shared);
+            Done::new(&data, json!({ "tools": data.tools.len() }))
+        }
+        _ => {
+            let data = info(shared);
+            Done::new(&data, json!({ "tools": data.tools.len() }))
+        }
+    }
+}
+
+fn info(shared: &Shared) -> HostInfoData {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    HostInfoData {
+        host_id: shared.config.runner_id.clone(),
+        pid: std::process::id(),
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        version: shared.config.version.clone(),
+        hostname: shared.config.hostname.clone(),
+        tools: TOOLS.iter().map(|tool| look_up(tool, &folders)).collect(),
+        ..HostInfoData::default()
+    }
+}
+
+fn capabilities(shared: &Shared) -> HostInfoData {
+    let config = &shared.config;
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let rpc = qd_wire::run_protocol::rpc_names().map(str::to_owned).collect();
+    HostInfoData {
+        deps: Some(dependencies()),
+        server_base_url: config.services.server_base_url.clone(),
+        local_unix_socket: config.local_socket.as_ref().map(text),
+        spool_db_path: Some(text(&config.data_dir.join("runner.db"))),
+        log_path: config.services.log_path.as_ref().map(text),
+        supported_rpc: Some(rpc),
+        harnesses: Some(driver::harnesses(config)),
+        workspace_roots: Some(config.services.workspace_roots.iter().map(text).collect()),
+        ..info(shared)
+    }
+}
+
+fn dependencies() -> Vec<HostDependency> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let is_there = |name: &str| find(name, &folders).is_some();
+    DEPENDENCIES.iter().map(|name| HostDependency { name: (*name).to_owned(), ok: is_there(name) }).collect()
+}
+
+fn look_up(tool: &str, folders: &[PathBuf]) -> HostTool {
+    let bin = find(tool, folders).map(|path| path.to_string_lossy().into_owned());
+    let error = bin.is_none().then(|| format!("{tool} binary not found in PATH: {tool}"));
+    HostTool { tool: tool.to_owned(), ok: bin.is_some(), bin, error }
+}
+
+/// The first program of this name that is not one of our own stand-ins.
+pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    let paths = folders.iter().map(|folder| folder.join(name));
+    paths.filter(|path| is_program(path)).find(|path| !is_shim(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn is_shim(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let mut beginning = Vec::new();
+    let read = file.take(SHIM_BYTES_MAX).read_to_end(&mut beginning);
+    read.is_ok() && memchr::memmem::find(&beginning, SHIM_MARKER.as_bytes()).is_some()
+}
+
+/// The last lines of the log; only the end of the file is read.
+pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> Result<HostLogsData, ServiceError> {
+    let lines = check("lines", params.lines.unwrap_or(LINES), LINES_MAX)?;
+    let max_bytes = check("max_bytes", params.max_bytes.unwrap_or(LOG_BYTES), LOG_BYTES_MAX)?;
+    let Some(path) = path else {
+        return Err(ServiceError::other(
+            "This runner logs to no file: set log_file (QD_LOG_FILE) and restart it \
+             (HOSTD_LOG_PATH is not set on this host)",
+        ));
+    };
+    let unreadable = |error: std::io::Error| {
+        ServiceError::other(format!("failed to read log file: {}: {error}", path.display()))
+    };
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut file =
+        std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    let found = file.metadata().map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(ServiceError::NotAFile);
+    }
+    let start = found.len().saturating_sub(max_bytes);
+    // One byte more tells whether the first line is whole.
+    let before = start.saturating_sub(1);
+    file.seek(SeekFrom::Start(before)).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(max_bytes + (start - before)).read_to_end(&mut bytes).map_err(unreadable)?;
+    let mut truncated = start > 0;
+    let mut tail = &bytes[..];
+    if start > 0 {
+        tail = match memchr::memchr(b'\n', tail) {
+            Some(end) => &tail[end + 1..],
+            // One line longer than all that may be told: its end.
+            None => &tail[1..],
+        };
+    }
+    let wanted = usize::try_from(lines).unwrap_or(usize::MAX);
+    let ends: Vec<usize> = memchr::memchr_iter(b'\n', tail.strip_suffix(b"\n").unwrap_or(tail)).collect();
+    if let Some(cut) = (ends.len() + 1).checked_sub(wanted).filter(|surplus| *surplus > 0)
+        && let Some(end) = ends.get(cut - 1)
+    {
+        tail = &tail[end + 1..];
+        truncated = true;
+    }
+    let text = String::from_utf8_lossy(tail).into_owned();
+    Ok(HostLogsData { path: path.to_string_lossy().into_owned(), text, truncated })
+}
+
+fn check(name: &str, value: u64, max: u64) -> Result<u64, ServiceError> {
+    if value == 0 || value > max {
+        return Err(ServiceError::other(format!("{name}: Must be 1 to {max}")));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! Runs on a runner's bench.
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test support")]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::runner_support::Bench;
+
+/// Starts a run of the session `s`.
+pub(crate) async fn run(bench: &mut Bench, argv: &[&str]) -> Value {
+    run_as(bench, "s", json!({"argv": argv})).await
+}
+
+pub(crate) async fn run_as(bench: &mut Bench, session_id: &str, run: Value) -> Value {
+    let config = json!({"harness": "pty", "run": run});
+    bench.ok(json!({"cmd": "session.create", "session_id": session_id, "config": config})).await
+}
+
+/// A shell script in a run.
+pub(crate) async fn script(bench: &mut Bench, text: &str) -> Value {
+    run(bench, &["sh", "-c", text]).await
+}
+
+/// The records of a session by number; what came again after a restart counts once.
+pub(crate) fn records(bench: &Bench, session_id: &str) -> BTreeMap<u64, Value> {
+    let own = bench.lines.iter().filter(|line| line["type"] == "event" && line["session_id"] == session_id);
+    own.filter_map(|line| Some((line["seq"].as_u64()?, line.clone()))).collect()
+}
+
+/// Everything the run has written.
+pub(crate) fn output(bench: &Bench, session_id: &str) -> String {
+    let records = records(bench, session_id);
+    let texts = records.values().filter(|record| record["event"] == "run.output");
+    texts.map(|record| record["text"].as_str().unwrap()).collect()
+}
+
+/// Waits until the run has written this.
+pub(crate) async fn until_output(bench: &mut Bench, wanted: &str) {
+    let mut so_far = output(bench, "s");
+    let mut at = bench.lines.len();
+    while !so_far.contains(wanted) {
+        let line = bench.find(at, wanted, |line| line["event"] == "run.output").await;
+        at = bench.lines.iter().position(|known| *known == line).unwrap() + 1;
+        so_far = output(bench, "s");
+    }
+}
+
+/// Waits for the end of a run.
+pub(crate) async fn exited(bench: &mut Bench, session_id: &str) -> Value {
+    let is_end = |line: &Value| line["event"] == "run.exited" && line["session_id"] == session_id;
+    bench.find(0, "run.exited", is_end).await
+}
+
+pub(crate) async fn input(bench: &mut Bench, input_id: &str, text: &str) -> Value {
+    bench.ok(json!({"cmd": "run.input", "session_id": "s", "input_id": input_id, "text": text})).await
+}
+
+pub(crate) async fn stop(bench: &mut Bench, signal: &str) -> Value {
+    bench.ok(json!({"cmd": "run.stop", "session_id": "s", "signal": signal})).await
+}
+
+/// The names of a session's records, in order; neighbours of one name are one.
+pub(crate) fn story(bench: &Bench, session_id: &str) -> Vec<String> {
+    let mut names: Vec<String> = records(bench, session_id)
+        .values()
+        .map(|record| record["event"].as_str().unwrap().to_owned())
+        .collect();
+    names.dedup();
+    names
+}

@@ -1,0 +1,237 @@
+//! What is typed into programs: once for ever, in order, within bounds, and without secrets in the records.
+
+mod run_support;
+mod runner_support;
+
+use run_support::{exited, input, output, records, run, script, stop, until_output};
+use runner_support::{Bench, PATIENCE};
+use serde_json::{Value, json};
+
+fn inputs(bench: &Bench) -> Vec<Value> {
+    records(bench, "s").into_values().filter(|record| record["event"] == "run.input").collect()
+}
+
+#[tokio::test]
+async fn an_input_is_written_once_for_ever() {
+    let mut bench = Bench::start(|_| {}).await;
+    run(&mut bench, &["cat"]).await;
+    assert_eq!(input(&mut bench, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": false}));
+    assert_eq!(input(&mut bench, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": true}));
+    input(&mut bench, "i2", "two\n").await;
+    until_output(&mut bench, "two\r\ntwo\r\n").await;
+    assert_eq!(output(&bench, "s").matches("one").count(), 2, "the echo and the answer");
+    bench.restart(0).await;
+    exited(&mut bench, "s").await;
+    bench.ok(json!({"cmd": "session.restart", "session_id": "s"})).await;
+    assert_eq!(input(&mut bench, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": true}));
+    input(&mut bench, "i3", "three\n").await;
+    until_output(&mut bench, "three\r\nthree\r\n").await;
+    assert_eq!(output(&bench, "s").matches("one").count(), 2, "also through a restart");
+    let names: Vec<Value> = inputs(&bench).into_iter().map(|record| record["input_id"].clone()).collect();
+    assert_eq!(names, ["i1", "i2", "i3"]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_input_may_come_again() {
+    let mut bench = Bench::start(|_| {}).await;
+    script(&mut bench, "echo ready; exit").await;
+    exited(&mut bench, "s").await;
+    let command = json!({"cmd": "run.input", "session_id": "s", "input_id": "i1", "text": "x\n"});
+    assert!(bench.call(command.clone()).await["error"].as_str().unwrap().contains("has ended"));
+    for (input_id, text) in [("", "x"), ("i2", "")] {
+        let command = json!({"cmd": "run.input", "session_id": "s", "input_id": input_id, "text": text});
+        assert_eq!(bench.call(command).await["success"], false);
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn hole_5_a_password_is_in_no_record() {
+    let mut bench = Bench::start(|_| {}).await;
+    let secret = "hunter2-is-not-a-secret";
+    script(&mut bench, "stty -echo; printf 'Password: '; read x; stty echo; echo; echo \"got $x\"; read y")
+        .await;
+    until_output(&mut bench, "Password: ").await;
+    input(&mut bench, "i1", &format!("{secret}\n")).await;
+    until_output(&mut bench, "got ").await;
+    let typed = bench.event(0, "run.input").await;
+    assert_eq!(typed["text_redacted"], "••••");
+    assert_eq!(typed["text_sha256"].as_str().unwrap().len(), 64);
+    // A token is known by its shape, with echo and all.
+    let token = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    input(&mut bench, "i2", &format!("export TOKEN={token}\n")).await;
+    exited(&mut bench, "s").await;
+    let said: Vec<String> = bench.lines.iter().map(Value::to_string).collect();
+    for hidden in [secret, token] {
+        assert!(!said.iter().any(|line| line.contains(hidden)), "{hidden} in {said:#?}");
+    }
+    assert!(output(&bench, "s").contains(&"*".repeat(secret.len())), "{}", output(&bench, "s"));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn keys_are_recorded_by_lines() {
+    let mut bench = Bench::start(|_| {}).await;
+    run(&mut bench, &["cat"]).await;
+    for text in ["he", "lx\u{7f}lo", "\r", "wor", "ld\r"] {
+        let command = json!({"cmd": "run.stdin", "session_id": "s", "text": text, "actor": "cli"});
+        bench.ok(command).await;
+    }
+    until_output(&mut bench, "world\r\nworld\r\n").await;
+    let typed: Vec<Value> =
+        inputs(&bench).into_iter().map(|record| record["text_redacted"].clone()).collect();
+    assert_eq!(typed, ["hello\n", "world\n"]);
+    assert!(inputs(&bench).iter().all(|record| record["actor"] == "cli" && record["user_id"] == "anna"));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_among_keys_is_not_shown_by_its_echo() {
+    let mut bench = Bench::start(|_| {}).await;
+    run(&mut bench, &["head", "-n", "2"]).await;
+    // Pasted at once, and with its beginning typed before.
+    let (first, second) =
+        ("ghp_aaaaaaaaaabbbbbbbbbbccccccccccdddddd", "ghp_0123456789abcdefghijklmnopqrstuvwxyz");
+    for text in [format!("export A={first}\r"), "export B=ghp_01".to_owned(), format!("{}\r", &second[7..])] {
+        bench.ok(json!({"cmd": "run.stdin", "session_id": "s", "text": text})).await;
+    }
+    exited(&mut bench, "s").await;
+    assert!(output(&bench, "s").contains("export A=***"), "{}", output(&bench, "s"));
+    let said: Vec<String> = bench.lines.iter().map(Value::to_string).collect();
+    for hidden in ["aaaaaaaaaa", "23456789abcdef"] {
+        assert!(!said.iter().any(|line| line.contains(hidden)), "{hidden} in {said:#?}");
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn input_waits_for_a_program_that_does_not_read_within_a_bound() {
+    let mut bench = Bench::start(|_| {}).await;
+    // Keys are not echoed and nothing is read: the terminal takes a little, the rest waits.
+    script(&mut bench, "stty raw -echo; echo ready; sleep 1000").await;
+    until_output(&mut bench, "ready").await;
+    let piece = "x".repeat(100_000);
+    let mut refused = None;
+    for number in 0..20 {
+        let input_id = format!("i{number}");
+        let command = json!({"cmd": "run.input", "session_id": "s", "input_id": input_id, "text": piece});
+        let answer = bench.call(command).await;
+        if answer["success"] == false {
+            refused = Some((number, answer));
+            break;
+        }
+    }
+    let (number, answer) = refused.expect("there is a bound");
+    assert!(number >= 9, "a megabyte may wait: {number}");
+    assert!(answer["error"].as_str().unwrap().contains("does not read its input"), "{answer}");
+    assert_eq!(bench.state().await["status"], "working", "everything else goes on");
+    stop(&mut bench, "kill").await;
+    assert_eq!(exited(&mut bench, "s").await["signal"], 9);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn input_that_waited_arrives_whole_and_in_order() {
+    let mut bench = Bench::start(|_| {}).await;
+    let cwd = bench.config.default_cwd.clone().unwrap();
+    let text =
+        "stty raw -echo; echo ready; until [ -e go ]; do sleep 0.02; done; head -c 300000 > got; echo done";
+    script(&mut bench, text).await;
+    until_output(&mut bench, "ready").await;
+    let numbers: String = (0..60_000).map(|number| format!("{number} ")).collect();
+    let text = &numbers[..300_000];
+    for number in 0..5 {
+        input(&mut bench, &format!("i{number}"), &text[number * 60_000..(number + 1) * 60_000]).await;
+    }
+    std::fs::write(cwd.join("go"), "").unwrap();
+    exited(&mut bench, "s").await;
+    assert!(std::fs::read_to_string(cwd.join("got")).unwrap() == text, "it is not the same");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_line_that_the_terminal_would_cut_is_refused() {
+    let mut bench = Bench::start(|_| {}).await;
+    run(&mut bench, &["cat"]).await;
+    let text = format!("{}\n", "x".repeat(5000));
+    let command = json!({"cmd": "run.input", "session_id": "s", "input_id": "i1", "text": text});
+    let answer = bench.call(command).await;
+    assert!(answer["error"].as_str().unwrap().contains("4095"), "{answer}");
+    input(&mut bench, "i1", "short\n").await;
+    until_output(&mut bench, "short\r\nshort\r\n").await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_prompt_is_typed_with_enter() {
+    let mut bench = Bench::start(|_| {}).await;
+    run(&mut bench, &["cat"]).await;
+    bench.prompt("hello").await;
+    until_output(&mut bench, "hello\r\nhello\r\n").await;
+    let state = bench.state().await;
+    assert_eq!((&state["run"]["tool"], &state["harness"]), (&json!("cat"), &json!("pty")));
+    let answer = bench.call(json!({"cmd": "compact", "session_id": "s"})).await;
+    assert!(answer["error"].as_str().unwrap().contains("program in a terminal"), "{answer}");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_on_the_screen_is_asked_answered_and_withdrawn() {
+    let mut bench = Bench::start(|_| {}).await;
+    script(
+        &mut bench,
+        "for i in 1 2; do printf 'Do you want to continue? [y/N] '; read x; echo \"said $x\"; done",
+    )
+    .await;
+    let asked = bench.event(0, "agent.input_needed").await;
+    let request_id = asked["request"]["request_id"].clone();
+    let awaiting = bench.event(0, "run.awaiting_input").await;
+    assert_eq!(awaiting["request_id"], request_id);
+    let answer =
+        json!({"cmd": "input_response", "session_id": "s", "request_id": request_id, "confirmed": true});
+    bench.ok(answer).await;
+    until_output(&mut bench, "said y").await;
+    assert_eq!(inputs(&bench)[0]["input_id"], request_id);
+    let resolved = bench.event(0, "agent.input_resolved").await;
+    assert_eq!(resolved["outcome"], "answered");
+    let from = bench.lines.len();
+    let is_second =
+        |line: &Value| line["event"] == "agent.input_needed" && line["request"]["request_id"] != request_id;
+    let second = bench.find(0, "the second question", is_second).await;
+    // Whoever types goes before.
+    bench.ok(json!({"cmd": "run.stdin", "session_id": "s", "text": "n\r"})).await;
+    let second = second["request"]["request_id"].clone();
+    let is_end = |line: &Value| line["event"] == "agent.input_resolved" && line["request_id"] == second;
+    assert_eq!(bench.find(from, "its end", is_end).await["outcome"], "withdrawn");
+    until_output(&mut bench, "said n").await;
+    exited(&mut bench, "s").await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn agents_take_inputs_as_prompts_and_once() {
+    let mut bench = Bench::start(|_| {}).await;
+    bench.create("demo").await;
+    assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": false}));
+    let settled = async {
+        while bench.said().is_empty() {
+            let from = bench.lines.len();
+            bench.event(from, "stream.message_end").await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, settled).await.expect("it is a message");
+    assert_eq!(bench.said(), ["hello"]);
+    bench.until_status("idle").await;
+    assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
+    bench.restart(0).await;
+    assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
+    assert_eq!(input(&mut bench, "i2", "more\n").await, json!({"input_id": "i2", "duplicate": false}));
+    bench.until_status("idle").await;
+    assert_eq!(bench.said(), ["hello", "more"]);
+    let answer = bench.call(json!({"cmd": "run.resize", "session_id": "s", "cols": 80, "rows": 24})).await;
+    assert!(answer["error"].as_str().unwrap().contains("no program in a terminal"), "{answer}");
+    assert_eq!(stop(&mut bench, "term").await, json!({"signal": "term"}));
+    assert_eq!(bench.state().await["status"], "closed");
+    bench.stop().await;
+}
