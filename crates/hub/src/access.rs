@@ -1,5 +1,5 @@
-//! Who may talk to the hub: the owner's token, logins made from one-time codes, access tokens, and the names and
-//! origins under which it may be asked. Secrets are kept and compared as hashes, and never written to a log.
+//! Who may talk to the hub: the owner's token, logins made from one-time codes or passwords, access tokens, and the
+//! names and origins under which it may be asked. Secrets are kept and compared as hashes, and never written to a log.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,25 +10,27 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
-use qd_store::{HubStore, Login, RunnerRow, StoreError};
+use qd_store::{AccessToken, HubStore, Login, PersonRow, RunnerRow, StoreError};
+use qd_wire::command_table::Permission;
+use qd_wire::people::{Permissions, Role};
 use sha2::{Digest, Sha256};
 
 use crate::clock::now_ms;
 use crate::config::HubConfig;
-use crate::principals::{Principal, Principals};
+use crate::principals::{ANONYMOUS, Access, Known, OWNER, Principal, Principals, Rights};
 
 /// How long a login code can be used.
 pub const LOGIN_CODE_LIFE: Duration = Duration::from_secs(600);
 /// Codes that can be open at a time; the oldest goes when there is one more.
 pub const LOGIN_CODES_MAX: usize = 64;
-/// A login that is not used for this long is over.
-pub(crate) const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The cookie of a browser that has logged in.
 pub(crate) const COOKIE_NAME: &str = "qd_login";
 /// The longest name of a runner or a token; it is shown in lists and typed by people.
 const NAME_BYTES_MAX: usize = 64;
 /// A token is looked up again when one was revoked meanwhile; people do not revoke faster than this.
 const TOKEN_CHECKS_MAX: usize = 8;
+/// Principals that are somebody already, and names that mean something else in a path.
+const RESERVED_NAMES: [&str; 5] = [OWNER, ANONYMOUS, "hub", ".", ".."];
 const CODE_BYTES: usize = 16;
 const COOKIE_BYTES: usize = 32;
 
@@ -90,23 +92,35 @@ impl LoginCodes {
     }
 }
 
-/// Makes a login and gives the text of its cookie.
-pub(crate) async fn new_login(store: &HubStore) -> Result<Option<String>, StoreError> {
+/// Makes a login of a person, or of the hub's owner, and gives the text of its token.
+pub(crate) async fn new_login(
+    store: &HubStore,
+    principals: &Principals,
+    username: Option<&str>,
+    label: String,
+) -> Result<Option<String>, StoreError> {
     let Some(token) = random_text(COOKIE_BYTES) else { return Ok(None) };
-    let now = now_ms();
-    let token_hash = hash(&token).to_vec();
-    store
-        .put_login(Login { token_hash, created_at: now, last_used_at: now, label: "browser".to_owned() })
-        .await?;
+    let (now, token_hash) = (now_ms(), hash(&token).to_vec());
+    let username = username.map(str::to_owned);
+    let login = Login { token_hash, username, created_at: now, last_used_at: now, label };
+    // Those that had to make room are known no more.
+    for gone in store.put_login(login).await? {
+        if let Ok(gone) = Hash::try_from(gone) {
+            principals.end(&gone);
+        }
+    }
     Ok(Some(token))
 }
 
-/// Forgets the login of a request, if it has one.
-pub(crate) async fn end_login(store: &HubStore, headers: &HeaderMap) -> Result<(), StoreError> {
-    match cookie(headers) {
-        Some(cookie) => store.delete_login(&hash(cookie)).await.map(drop),
-        None => Ok(()),
+/// Forgets the logins of a request: a browser has one as a cookie, a program as a bearer. Gives their hashes.
+pub(crate) async fn end_logins(store: &HubStore, headers: &HeaderMap) -> Result<Vec<Hash>, StoreError> {
+    let mut ended = Vec::new();
+    for token in bearer(headers).map(str::trim).into_iter().chain(cookie(headers)).map(hash) {
+        if store.delete_login(&token).await? {
+            ended.push(token);
+        }
     }
+    Ok(ended)
 }
 
 /// Why a request is refused, in words for a person.
@@ -125,9 +139,11 @@ pub(crate) enum Refusal {
     #[error("The request comes from a page ('{0}'); this address is for runners only")]
     Browser(String),
     #[error(
-        "Not logged in. Send the owner token (the file 'owner-token' in the data directory) or an access token (of 'qd token add') as 'Authorization: Bearer …' or '?token=…', or open the login link that 'qd up' prints"
+        "Not logged in. Send the owner token (the file 'owner-token' in the data directory) or an access token (of 'qd token add') as 'Authorization: Bearer …' (for a WebSocket also as '?token=…'), or open the login link that 'qd up' prints"
     )]
     NotLoggedIn,
+    #[error("{0}")]
+    Denied(String),
     #[error("The login cannot be checked: {0}")]
     Store(String),
 }
@@ -167,22 +183,7 @@ pub(crate) fn check_no_browser(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that the request comes from the owner.
-pub(crate) async fn check_owner(
-    config: &HubConfig,
-    store: &HubStore,
-    headers: &HeaderMap,
-    query_token: Option<&str>,
-) -> Result<(), Refusal> {
-    let token = bearer(headers).or(query_token);
-    if token.is_some_and(|token| config.owner_token.matches(token.trim())) {
-        return Ok(());
-    }
-    check_cookie(store, headers).await
-}
-
-/// Checks that the request comes from the owner or from somebody with an access token, and tells who it is. A token
-/// goes before a cookie.
+/// Checks that the request comes from somebody who is known here, and tells who it is. A token goes before a cookie.
 pub(crate) async fn check_access(
     config: &HubConfig,
     store: &HubStore,
@@ -190,41 +191,126 @@ pub(crate) async fn check_access(
     headers: &HeaderMap,
     query_token: Option<&str>,
 ) -> Result<Principal, Refusal> {
+    let doors = Doors { config, store, principals };
     if let Some(token) = bearer(headers).or(query_token).map(str::trim) {
         if config.owner_token.matches(token) {
             return Ok(Principal::owner());
         }
-        if let Some(principal) = check_token(store, principals, &hash(token)).await? {
+        if let Some(principal) = doors.open(&hash(token)).await? {
             return Ok(principal);
         }
     }
-    check_cookie(store, headers).await.map(|()| Principal::owner())
+    match cookie(headers) {
+        Some(cookie) => doors.open(&hash(cookie)).await?.ok_or(Refusal::NotLoggedIn),
+        None => Err(Refusal::NotLoggedIn),
+    }
 }
 
-/// Who has the access token with this hash.
-async fn check_token(
-    store: &HubStore,
-    principals: &Principals,
-    token: &Hash,
-) -> Result<Option<Principal>, Refusal> {
-    for _ in 0..TOKEN_CHECKS_MAX {
-        let generation = principals.generation();
-        let name = store.check_access_token(token, now_ms()).await;
-        let Some(name) = name.map_err(|error| Refusal::Store(error.to_string()))? else { return Ok(None) };
-        if let Some(principal) = principals.enter(&name, generation) {
-            return Ok(Some(principal));
+/// Where an access is looked up.
+struct Doors<'a> {
+    config: &'a HubConfig,
+    store: &'a HubStore,
+    principals: &'a Principals,
+}
+
+impl Doors<'_> {
+    /// Who has the access token or login with this hash.
+    async fn open(&self, hash: &Hash) -> Result<Option<Principal>, Refusal> {
+        for _ in 0..TOKEN_CHECKS_MAX {
+            let generation = self.principals.generation();
+            let found = self.find(hash).await.map_err(|error| Refusal::Store(error.to_string()))?;
+            let Some(found) = found else { return Ok(None) };
+            let known = Known { name: &found.name, hash: *hash, ..found.known };
+            if let Some(principal) = self.principals.enter(known, generation) {
+                return Ok(Some(principal));
+            }
         }
+        Err(Refusal::Store("accesses are being revoked; try again".to_owned()))
     }
-    Err(Refusal::Store("tokens are being revoked; try again".to_owned()))
+
+    async fn find(&self, hash: &Hash) -> Result<Option<Found>, StoreError> {
+        let now = now_ms();
+        if let Some(token) = self.store.check_access_token(hash, now).await? {
+            return match &token.owner {
+                None => Ok(Some(token_of_owner(&token))),
+                Some(owner) => Ok(self.person(owner).await?.map(|person| token_of_person(&token, person))),
+            };
+        }
+        let life = self.config.login_life;
+        let Some(login) = self.store.check_login(hash, now, life).await? else { return Ok(None) };
+        let life_ms = i64::try_from(life.as_millis()).unwrap_or(i64::MAX);
+        let expires_at = Some(now.saturating_add(life_ms));
+        let (name, role, is_person) = match login.username {
+            None => (OWNER.to_owned(), Role::Owner, false),
+            Some(username) => match self.person(&username).await? {
+                Some(role) => (username, role, true),
+                None => return Ok(None),
+            },
+        };
+        let rights = Rights { role, permissions: role.permissions() };
+        let access = Access::Login(*hash);
+        Ok(Some(Found {
+            name,
+            known: Known { name: "", rights, access, is_person, hash: *hash, expires_at },
+        }))
+    }
+
+    /// The role of a person who may come in.
+    async fn person(&self, username: &str) -> Result<Option<Role>, StoreError> {
+        let person = self.store.person(username).await?;
+        Ok(person.filter(|person| !person.disabled).as_ref().and_then(role_of))
+    }
 }
 
-async fn check_cookie(store: &HubStore, headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(cookie) = cookie(headers) else { return Err(Refusal::NotLoggedIn) };
-    match store.check_login(&hash(cookie), now_ms(), LOGIN_LIFE).await {
-        Ok(Some(_)) => Ok(()),
-        Ok(None) => Err(Refusal::NotLoggedIn),
-        Err(error) => Err(Refusal::Store(error.to_string())),
+/// Somebody the store knows.
+struct Found {
+    name: String,
+    /// Without the name.
+    known: Known<'static>,
+}
+
+/// What the table says of a person's role.
+pub(crate) fn role_of(person: &PersonRow) -> Option<Role> {
+    let role = Role::parse(&person.role);
+    if role.is_none() {
+        tracing::error!(role = person.role, "a person has a role that this qd does not know");
     }
+    role
+}
+
+/// A token that the owner has made for somebody else is a principal of its own: all but managing, if nothing else is
+/// said.
+fn token_of_owner(token: &AccessToken) -> Found {
+    found_token(token, token.name.clone(), Role::Owner, false)
+}
+
+/// A token of a person acts as that person.
+fn token_of_person(token: &AccessToken, role: Role) -> Found {
+    found_token(token, token.owner.clone().unwrap_or_default(), role, true)
+}
+
+/// Whoever makes a token has to say that it manages: one for a script does not skip the gates of an owner.
+fn found_token(token: &AccessToken, name: String, role: Role, is_person: bool) -> Found {
+    let is_manager = scopes(token).is_some_and(|scopes| scopes.contains(Permission::Manage));
+    let role = if role == Role::Owner && !is_manager { Role::Operator } else { role };
+    let permissions = scopes(token).map_or(role.permissions(), |scopes| scopes.and(role.permissions()));
+    let known = Known {
+        name: "",
+        rights: Rights { role, permissions },
+        access: Access::Token(Arc::from(&*token.name)),
+        is_person,
+        hash: [0; 32],
+        expires_at: token.expires_at,
+    };
+    Found { name, known }
+}
+
+/// What a token may do at most; `None` for all that its owner may.
+pub(crate) fn scopes(token: &AccessToken) -> Option<Permissions> {
+    let words = token.scopes.as_deref()?;
+    // A word from another version of qd allows nothing here.
+    let list: Vec<Permission> = words.split(' ').filter_map(Permission::parse).collect();
+    Some(Permissions::of(&list))
 }
 
 /// Why a runner's key opens no link, in words for a person.
@@ -282,7 +368,7 @@ async fn joined(store: &HubStore, runner_id: &str) -> Result<RunnerRow, KeyRefus
 }
 
 /// Whether `stored` is the hash of this key. The hub's own runner has an empty one, which is nobody's.
-fn is_key(stored: &[u8], key: &Hash) -> bool {
+pub(crate) fn is_key(stored: &[u8], key: &Hash) -> bool {
     <&Hash>::try_from(stored).is_ok_and(|stored| is_same(stored, key))
 }
 
@@ -295,6 +381,17 @@ pub(crate) fn has_key(row: &RunnerRow, key: &Hash) -> bool {
 pub(crate) fn is_plain_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// Checks the name of somebody: a person, or a token that is a principal of its own.
+pub(crate) fn check_principal_name(field: &str, name: &str) -> Result<(), String> {
+    if !is_plain_name(name) {
+        return Err(format!("'{field}' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"));
+    }
+    if RESERVED_NAMES.contains(&name) {
+        return Err(format!("'{field}' cannot be '{name}'; take another one"));
+    }
+    Ok(())
 }
 
 /// The token in `Authorization: Bearer …`.

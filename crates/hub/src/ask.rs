@@ -4,12 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use qd_wire::SYSTEM_SESSION;
+use qd_wire::command_table::Permission;
 use qd_wire::link::LinkLine;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
-use crate::command::{Asking, Prepared, send_ask, send_prepared};
+use crate::command::{Asking, Prepared, send_ask, send_cancel, send_prepared};
 use crate::head::json_string;
+use crate::principals::{Principal, Rights, check_revoked};
 use crate::registry::{Hub, SessionEntry};
 use crate::runner_link::{OutboxError, line_of};
 
@@ -17,7 +20,38 @@ use crate::runner_link::{OutboxError, line_of};
 #[derive(Debug, Clone)]
 pub(crate) struct Asker {
     pub(crate) principal: Arc<str>,
+    /// What it may ask for, and its role.
+    pub(crate) rights: Rights,
+    /// Cancelled when it may ask for nothing any more.
+    pub(crate) revoked: CancellationToken,
     pub(crate) connection_id: Arc<str>,
+}
+
+impl Asker {
+    pub(crate) fn new(principal: &Principal, connection_id: Arc<str>) -> Self {
+        Self {
+            principal: Arc::clone(&principal.name),
+            rights: principal.rights(),
+            revoked: principal.revoked.clone(),
+            connection_id,
+        }
+    }
+
+    /// Refuses what it may not ask for, or not any more.
+    pub(crate) fn check(&self, what: &str, permission: Permission) -> Result<(), String> {
+        check_revoked(&self.revoked)?;
+        self.rights.check(what, permission)
+    }
+
+    /// The hub itself, which may everything.
+    pub(crate) fn hub() -> Self {
+        Self {
+            principal: Arc::from("hub"),
+            rights: Rights::ALL,
+            revoked: CancellationToken::new(),
+            connection_id: Arc::from("hub"),
+        }
+    }
 }
 
 /// An answer, as far as a face needs it.
@@ -59,6 +93,8 @@ impl Answered {
 
 /// Called with the answer, once.
 pub(crate) type OnAnswer = Box<dyn FnOnce(&Arc<Hub>, Answered) + Send>;
+/// Called each time the command says how far it is, before its answer.
+pub(crate) type OnProgress = Arc<dyn Fn(&Arc<Hub>, &RawValue) + Send + Sync>;
 /// Called with the answers of several runners, once.
 pub(crate) type OnAnswers = Box<dyn FnOnce(&Arc<Hub>, Answers) + Send>;
 /// Runners and what each has answered.
@@ -72,7 +108,26 @@ pub(crate) type Answers = Vec<(Arc<str>, Answered)>;
 /// creating, closing and deleting after what came before is stored: it must be quick. When the link ends, or the
 /// time limit of the command passes, it gets a failure, which is indeterminate for a command that changes something.
 pub(crate) fn ask(hub: &Arc<Hub>, asker: &Asker, text: &str, on_answer: OnAnswer) {
-    send_ask(hub, &Asking { asker, text, limit: None }, on_answer);
+    send_ask(hub, Asking { asker, text, limit: None, on_progress: None }, on_answer);
+}
+
+/// The same for a service that says how far it is. The number is for [`cancel_asked`]; there is none when the answer
+/// has been given already.
+pub(crate) fn ask_service(
+    hub: &Arc<Hub>,
+    asker: &Asker,
+    text: &str,
+    on_progress: Option<OnProgress>,
+    on_answer: OnAnswer,
+) -> Option<u64> {
+    send_ask(hub, Asking { asker, text, limit: None, on_progress }, on_answer)
+}
+
+/// Takes back a command of a face that is not answered yet; its answer comes all the same.
+pub(crate) fn cancel_asked(hub: &Hub, number: u64) {
+    if let Some(link) = hub.pending.link_of(number) {
+        send_cancel(number, &link, false);
+    }
 }
 
 /// The same with a time limit of the asker's own; `None` for as long as the runner's link lasts.
@@ -83,7 +138,7 @@ pub(crate) fn ask_within(
     limit: Option<Duration>,
     on_answer: OnAnswer,
 ) {
-    send_ask(hub, &Asking { asker, text, limit: Some(limit) }, on_answer);
+    send_ask(hub, Asking { asker, text, limit: Some(limit), on_progress: None }, on_answer);
 }
 
 /// The same for a command about one session whose text the asker has written itself, with `session_id` and on one
@@ -168,4 +223,4 @@ pub(crate) fn watch(hub: &Hub, session: &SessionEntry, on: bool) {
 
 #[cfg(test)]
 #[path = "ask_tests.rs"]
-mod tests;
+pub(crate) mod tests;

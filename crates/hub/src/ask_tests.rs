@@ -11,15 +11,15 @@ use crate::registry::Stored;
 use crate::runner_link::{RunnerIdentity, run};
 use crate::{LoginCodes, OwnerToken};
 
-struct World {
-    hub: Arc<Hub>,
+pub(crate) struct World {
+    pub(crate) hub: Arc<Hub>,
     /// What was answered, in order.
     answers: mpsc::Receiver<Answered>,
     answered: mpsc::Sender<Answered>,
     _directory: tempfile::TempDir,
 }
 
-struct Runner {
+pub(crate) struct Runner {
     link: LinkEnd,
     id: &'static str,
     lines: Vec<Value>,
@@ -27,7 +27,7 @@ struct Runner {
 }
 
 impl World {
-    fn start(command_timeout: Option<Duration>) -> World {
+    pub(crate) fn start(command_timeout: Option<Duration>) -> World {
         let directory = tempfile::tempdir().unwrap();
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
         let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
@@ -37,7 +37,7 @@ impl World {
         World { hub, answers, answered, _directory: directory }
     }
 
-    async fn runner(&self, id: &'static str) -> Runner {
+    pub(crate) async fn runner(&self, id: &'static str) -> Runner {
         let (hub_end, link) = pair();
         let identity = RunnerIdentity { runner_id: Arc::from(id), is_local: true, peer: "test".to_owned() };
         let stop = CancellationToken::new();
@@ -65,16 +65,16 @@ impl World {
 }
 
 fn asker() -> Asker {
-    Asker { principal: Arc::from("ci \"1\""), connection_id: Arc::from("p7") }
+    Asker { principal: Arc::from("ci \"1\""), connection_id: Arc::from("p7"), ..Asker::hub() }
 }
 
 impl Runner {
-    async fn say(&self, line: &str) {
+    pub(crate) async fn say(&self, line: &str) {
         self.link.sender.send(Bytes::from(format!("{line}\n"))).await.unwrap();
     }
 
     /// The next line that is no ack.
-    async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         loop {
             while !self.lines.is_empty() {
                 let line = self.lines.remove(0);
@@ -99,7 +99,7 @@ impl Runner {
         )
     }
 
-    fn answer(&self, command: &Value, rest: &str) -> String {
+    pub(crate) fn answer(&self, command: &Value, rest: &str) -> String {
         format!(
             r#"{{"type":"response","id":{},"session_id":{},"runner_id":"{}","ts":2,"cmd":{},{rest}}}"#,
             command["id"], command["session_id"], self.id, command["cmd"]

@@ -1,6 +1,7 @@
 //! A client's frame: understood as far as routing needs it, then answered here or sent to its runner.
 
 mod asked;
+mod permission;
 mod route;
 mod send;
 mod waiting;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_wire::Command;
-use qd_wire::command_table::{Answerer, CommandSpec, spec};
+use qd_wire::command_table::{Answerer, CommandSpec, Lane, spec};
 use serde_json::value::RawValue;
 
 use crate::connection::{Attachment, Mailbox};
@@ -17,12 +18,16 @@ use crate::envelope::{Parsed, check_conditions, read_fields, read_head};
 use crate::finished::Finished;
 use crate::head::json_string;
 use crate::pending::{AnswerTo, PendingKind};
+use crate::principals::check_revoked;
 use crate::reads::{HubCommand, Read};
 use crate::registry::{Hub, SessionEntry};
 use crate::reply::{self, ReplyTo};
 use crate::runner_link::Link;
 pub(crate) use asked::{Asking, Prepared, send_ask, send_prepared};
+use permission::check_permission;
+pub(crate) use permission::check_terminal;
 use route::{Destination, NoRoute, route};
+pub(crate) use send::send_cancel;
 use send::{LineHead, Sending, command_line, send, time_limit};
 use waiting::keep_waiting;
 pub(crate) use waiting::{Waiting, send_waiting};
@@ -33,6 +38,7 @@ const ID_BYTES_MAX: usize = 1024;
 const SEARCH_QUERY_BYTES_MAX: usize = 4 << 10;
 /// The runner checks dependencies and does nothing else.
 const BARRIER: &str = "_barrier";
+const CANCEL: &str = "cancel";
 const ATTACH: &str = "session.attach";
 const CREATE: &str = "session.create";
 const DELETE: &str = "session.delete";
@@ -112,6 +118,8 @@ fn dispatch(
     reply: &mut ReplyTo,
 ) -> Result<Handled, String> {
     let spec = spec(&parsed.cmd).ok_or_else(|| format!("Unknown command '{}'", parsed.cmd))?;
+    check_revoked(&sender.mailbox.revoked)?;
+    check_permission(sender.mailbox.rights, spec, parsed)?;
     check_conditions(&parsed.fields)?;
     if let Some(id) = reply.id.as_deref() {
         sender.finished.settle(&id_text(id), &mut parsed.depends_on)?;
@@ -119,8 +127,12 @@ fn dispatch(
     if spec.name == "session.detach" && reply.session_id.is_some() && !parsed.has_conditions() {
         return Ok(Handled::Detach(reply.clone()));
     }
+    if spec.name == CANCEL {
+        return cancel(sender, text, reply);
+    }
     let session = find_session(sender.hub, spec, parsed)?;
     if let Some(session) = &session {
+        check_terminal(sender.mailbox.rights, spec, session)?;
         reply.session_id = Some(Arc::clone(&session.id));
         reply.runner_id = Some(Arc::clone(&session.runner_id));
     }
@@ -170,6 +182,19 @@ fn dispatch(
     };
     // A command that was not sent gets its answer at once and is in flight no more.
     handled.inspect_err(|_| sender.mailbox.end_command(attaches))
+}
+
+/// Takes back a command of the same connection that is not answered yet.
+fn cancel(sender: &Sender<'_>, text: &str, reply: &ReplyTo) -> Result<Handled, String> {
+    let Command::Cancel(params) = Command::parse(CANCEL, text).map_err(|error| error.to_string())? else {
+        return Err(format!("'{CANCEL}' cannot be read"));
+    };
+    let found = sender.hub.pending.of_client(sender.mailbox, &params.target);
+    let Some((number, link)) = found else {
+        return Err(format!("No command '{}' of this connection waits for its answer", params.target));
+    };
+    send_cancel(number, &link, true);
+    Ok(Handled::Reply(reply.success(None)))
 }
 
 /// Whether a `session.create` creates nothing and only asks whether it could.
@@ -225,7 +250,9 @@ fn find_session(
     if spec.name == CREATE {
         check_name(hub, session_id, session.as_deref(), parsed.runner_id.as_deref())?;
     }
-    if !spec.needs_session {
+    // A service may do without a session, but not with one that is not there.
+    let is_service = spec.lane == Lane::Service && **session_id != *qd_wire::SYSTEM_SESSION;
+    if !spec.needs_session && !is_service {
         return Ok(session);
     }
     let session = session.ok_or_else(|| format!("Session {session_id} not found"))?;
@@ -292,15 +319,17 @@ fn forward(
         to: AnswerTo::Client { mailbox: Arc::clone(mailbox), reply },
         kind,
         mutating: spec.mutating,
+        is_service: spec.lane == Lane::Service,
         limit: time_limit(hub, spec),
     };
     let head = LineHead {
         user_id: &mailbox.principal,
+        user_role: mailbox.rights.role,
         connection_id: &mailbox.connection_id,
         client_id: client_id.as_deref(),
         cmd,
     };
-    send(hub, destination, sending, |number| command_line(number, &head, parsed)).map(|()| Handled::Sent)
+    send(hub, destination, sending, |number| command_line(number, &head, parsed)).map(|_| Handled::Sent)
 }
 
 /// Asks the runner where a session stands, for a client that fell behind. Says whether that was possible.

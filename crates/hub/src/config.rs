@@ -1,11 +1,17 @@
 //! What the caller of `serve` decides, with the defaults of every bound.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::access::{LoginCodes, OwnerToken};
 use crate::connection::MailBounds;
 use crate::faces::pi_server::PiServerConfig;
 use crate::tls::HubTls;
+
+/// Thirty days: a phone that is used now and then stays logged in.
+const LOGIN_LIFE_DEFAULT: Duration = Duration::from_secs(720 * 3600);
+/// Long enough to look into what somebody has noticed late.
+const AUDIT_LIFE_DEFAULT: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// How a hub runs.
 #[derive(Clone)]
@@ -17,8 +23,14 @@ pub struct HubConfig {
     pub login_codes: LoginCodes,
     /// Names beside the loopback ones under which clients may ask for us (`Host`), without port.
     pub allowed_hosts: Vec<String>,
+    /// A login that is not used for this long is over.
+    pub login_life: Duration,
+    /// What is known of who did what is kept for this long; `None` for ever.
+    pub audit_life: Option<Duration>,
     /// Serve TLS with this certificate; without it, plain.
     pub tls: Option<HubTls>,
+    /// Where the log is written; without it nobody can read it over HTTP.
+    pub log_path: Option<PathBuf>,
     pub limits: Limits,
     pub pi_server: PiServerConfig,
     /// A fault the simulated world has to find; never set outside its tests.
@@ -44,7 +56,10 @@ impl HubConfig {
             owner_token,
             login_codes,
             allowed_hosts: Vec::new(),
+            login_life: LOGIN_LIFE_DEFAULT,
+            audit_life: Some(AUDIT_LIFE_DEFAULT),
             tls: None,
+            log_path: None,
             limits: Limits::default(),
             pi_server: PiServerConfig::default(),
             planted_bug: None,

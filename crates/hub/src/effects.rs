@@ -1,4 +1,4 @@
-//! What a record changes in the hub's own tables and lists. The only place that looks into bodies.
+//! What a record changes in the hub's own tables and lists. The only place that looks into bodies, beside `audit`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,26 +11,39 @@ use qd_wire::mux::SessionChange;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::audit;
 use crate::faces::pi_server::SessionNews;
 use crate::registry::{Hub, SessionEntry};
+use crate::terminals;
 
 /// A record for the store, with what it changes.
 pub(crate) fn record(entry: &SessionEntry, seq: u64, ts: i64, event: String, body: Bytes) -> RecordIn {
     let effect = effect(&entry.id, &entry.runner_id, seq, ts, &event, &body);
+    match &effect {
+        Some(Effect::UpsertSession(row)) => entry.learn_harness(&row.harness),
+        Some(Effect::SessionPatch(patch)) => {
+            patch.harness.iter().for_each(|harness| entry.learn_harness(harness));
+        }
+        _ => {}
+    }
     let (session_id, runner_id) = (Arc::clone(&entry.id), Arc::clone(&entry.runner_id));
-    RecordIn { session_id, runner_id, seq, ts, event: Cow::Owned(event), body, effect }
+    let audit = audit::of_record(&event, ts, &body);
+    RecordIn { session_id, runner_id, seq, ts, event: Cow::Owned(event), body, audit, effect }
 }
 
-/// Makes the effect of a record again, from its body.
+/// Makes the effect of a record, and its row of the audit, again, from its body.
 pub(crate) fn restore(record: &mut RecordIn) {
     record.effect =
         effect(&record.session_id, &record.runner_id, record.seq, record.ts, &record.event, &record.body);
+    record.audit = audit::of_record(&record.event, record.ts, &record.body);
 }
 
 /// A change of a session's line in lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
     Status(SessionStatus),
+    /// The program is over; calls that wait for somebody's yes still wait.
+    Exited,
     Created {
         seq: Option<u64>,
     },
@@ -48,7 +61,7 @@ pub(crate) enum Note {
 impl Note {
     /// Whether it tells of a moment: what its runner said later counts more.
     pub(crate) fn is_of_a_moment(self) -> bool {
-        matches!(self, Note::Status(_) | Note::InputNeeded | Note::InputResolved)
+        matches!(self, Note::Status(_) | Note::Exited | Note::InputNeeded | Note::InputResolved)
     }
 }
 
@@ -62,7 +75,11 @@ pub(crate) fn note(event: &str, tail: &str, seq: Option<u64>) -> Option<Note> {
         "session.resync" => described(tail),
         "agent.working" => Some(Note::Status(SessionStatus::Working)),
         "agent.idle" => Some(Note::Status(SessionStatus::Idle)),
+        // A foreign host's run begins with it.
+        "run.started" if seq == Some(1) => Some(Note::Created { seq }),
+        "run.started" => Some(Note::Status(SessionStatus::Working)),
         "session.closed" => Some(Note::Status(SessionStatus::Closed)),
+        "run.exited" => Some(Note::Exited),
         "session.created" => Some(Note::Created { seq }),
         "agent.error" if tail.contains("\"recoverable\":false") => Some(Note::Status(SessionStatus::Failed)),
         "agent.input_needed" => Some(Note::InputNeeded),
@@ -102,6 +119,12 @@ pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &[Note]) 
                 if entry.set_status(*status) {
                     let is_closed = *status == SessionStatus::Closed;
                     change = Some(if is_closed { SessionChange::Closed } else { SessionChange::Updated });
+                }
+            }
+            Note::Exited => {
+                terminals::forget_later(hub, &entry.id);
+                if entry.set_status(SessionStatus::Closed) {
+                    change = Some(SessionChange::Closed);
                 }
             }
             Note::Created { seq } => {
@@ -170,6 +193,12 @@ struct MessageList<'a> {
 #[derive(Deserialize)]
 struct Created {
     harness: String,
+    #[serde(default)]
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RunDirectory {
     #[serde(default)]
     cwd: Option<String>,
 }
@@ -245,11 +274,18 @@ fn effect(session_id: &str, runner_id: &str, seq: u64, ts: i64, event: &str, bod
                 list.messages.into_iter().filter_map(message_row).collect(),
             ));
         }
+        // A run of a foreign host has no other first record.
+        _ if seq == 1 && event.starts_with("run.") => {
+            let cwd = serde_json::from_slice::<RunDirectory>(body).ok().and_then(|run| run.cwd);
+            let created = Created { harness: qd_wire::run::PTY_HARNESS.to_owned(), cwd };
+            return Some(created_effect(created, session_id, runner_id, seq, ts));
+        }
         "session.created" => {
             let created: Created = read(body)?;
             return Some(created_effect(created, session_id, runner_id, seq, ts));
         }
-        "session.closed" => SessionPatch { closed: Some(true), ..state("closed") },
+        "session.closed" | "run.exited" => SessionPatch { closed: Some(true), ..state("closed") },
+        "run.started" => SessionPatch { closed: Some(false), ..state("working") },
         "session.title_changed" => {
             SessionPatch { title: Some(read::<Title>(body)?.title), ..SessionPatch::default() }
         }

@@ -53,6 +53,11 @@ impl Links {
         });
     }
 
+    /// Runs a task that ends with the links.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
     /// Ends the links of one runner, also those that are only being opened.
     pub(crate) fn end(&self, runner_id: &str) {
         let passes = lock(&self.passes);

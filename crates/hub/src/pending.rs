@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
-use crate::ask::{Answered, OnAnswer};
-use crate::command::Waiting;
+use crate::ask::{Answered, OnAnswer, OnProgress};
+use crate::command::{Waiting, id_text};
 use crate::connection::{Mail, Mailbox};
 use crate::reads::HubCommand;
 use crate::registry::Hub;
@@ -19,6 +20,9 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 /// How often time limits are looked at while commands are on their way.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
+/// What may wait for a client when it is told how far its command is; what would be more is not told.
+const PROGRESS_BACKLOG_MAX: usize = 1 << 20;
+
 /// One command that a runner has to answer.
 pub(crate) struct Pending {
     pub(crate) to: AnswerTo,
@@ -26,6 +30,8 @@ pub(crate) struct Pending {
     /// The link it went to; a runner that comes again has another one.
     pub(crate) link: Arc<Outbox>,
     pub(crate) mutating: bool,
+    /// A service of the machine: it may say how far it is, and is taken back when nobody waits for it any more.
+    pub(crate) is_service: bool,
     pub(crate) deadline: Option<Instant>,
     pub(crate) kind: PendingKind,
 }
@@ -41,6 +47,7 @@ pub(crate) enum AnswerTo {
         cmd: &'static str,
         session_id: Option<Arc<str>>,
         on_answer: OnAnswer,
+        on_progress: Option<OnProgress>,
     },
 }
 
@@ -182,6 +189,53 @@ impl PendingTable {
         let mut state = self.lock();
         let is_own = |pending: &Pending| Arc::ptr_eq(&pending.link, link);
         state.commands.get(&number).is_some_and(is_own).then(|| state.commands.remove(&number))?
+    }
+
+    /// Passes on how far a command has come, as long as its asker keeps up.
+    pub(crate) fn progress(&self, hub: &Arc<Hub>, id: &str, link: &Arc<Outbox>, data: &RawValue) {
+        let told = {
+            let state = self.lock();
+            let pending = number_of(id).and_then(|number| state.commands.get(&number));
+            let Some(pending) = pending.filter(|pending| Arc::ptr_eq(&pending.link, link)) else { return };
+            match &pending.to {
+                AnswerTo::Client { mailbox, reply } => {
+                    mailbox.offer(reply.progress(data.get()), PROGRESS_BACKLOG_MAX);
+                    return;
+                }
+                AnswerTo::Face { on_progress, .. } => on_progress.clone(),
+            }
+        };
+        // Not under the lock: it may ask for something itself.
+        if let Some(told) = told {
+            told(hub, data);
+        }
+    }
+
+    /// The number and the link of the command that this client sent under this id, if it waits for its answer.
+    pub(crate) fn of_client(&self, mailbox: &Arc<Mailbox>, id: &str) -> Option<(u64, Arc<Outbox>)> {
+        let is_it = |pending: &Pending| {
+            pending.client().is_some_and(|(owner, reply)| {
+                Arc::ptr_eq(owner, mailbox) && reply.id.as_deref().is_some_and(|it| id_text(it) == id)
+            })
+        };
+        let state = self.lock();
+        let mut found = state.commands.iter().filter(|(_, pending)| is_it(pending));
+        found.next().map(|(number, pending)| (*number, Arc::clone(&pending.link)))
+    }
+
+    /// The link a command of a face went to, if it waits for its answer.
+    pub(crate) fn link_of(&self, number: u64) -> Option<Arc<Outbox>> {
+        self.lock().commands.get(&number).map(|pending| Arc::clone(&pending.link))
+    }
+
+    /// Services that a client waits for which has gone.
+    pub(crate) fn services_of(&self, mailbox: &Arc<Mailbox>) -> Vec<(u64, Arc<Outbox>)> {
+        let is_its = |pending: &Pending| {
+            pending.is_service && pending.client().is_some_and(|(owner, _)| Arc::ptr_eq(owner, mailbox))
+        };
+        let state = self.lock();
+        let found = state.commands.iter().filter(|(_, pending)| is_its(pending));
+        found.map(|(number, pending)| (*number, Arc::clone(&pending.link))).collect()
     }
 
     /// Whether an answer of this id, from this link, is one to a delete.

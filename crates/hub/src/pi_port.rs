@@ -10,12 +10,14 @@ use axum::response::{IntoResponse, Response};
 use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, StatusCode};
 use qd_link::net::BoxedIo;
+use qd_wire::people::Role;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Refusal;
 use crate::connection::{Connection, Mailbox, Seat, TurnedAway};
 use crate::faces::pi_server::PiSpeaker;
-use crate::http::{check_access, check_place, failed, has_token, refused};
+use crate::http::{check_access, check_place, check_port_access, failed, has_port_token, refused};
 use crate::principals::{ANONYMOUS, OWNER, Principal};
 use crate::registry::{Admitted, Hub};
 use crate::upgrade::{accept_key, has_word, into_stream, switching};
@@ -88,8 +90,9 @@ pub(crate) async fn keep_door(hub: &Arc<Hub>, door: Option<PiDoorEnd>, stop: &Ca
         match knock {
             None => return,
             Some(Knock::Stream { stream, principal }) => {
-                let principal = principal.as_deref().unwrap_or(OWNER);
-                start_pi(hub, &Principal::lasting(principal), stream, Vec::new(), true);
+                // Whoever started the process.
+                let principal = Principal::lasting(principal.as_deref().unwrap_or(OWNER), Role::Owner);
+                start_pi(hub, &principal, stream, Vec::new(), true);
             }
             Some(Knock::Goodbye(done)) => {
                 let hub = Arc::clone(hub);
@@ -114,18 +117,24 @@ pub(crate) fn port_routes(hub: &Arc<Hub>) -> Router {
 
 async fn upgrade_on_port(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     // Who sends a token wants to be known by it, and learns when it is wrong.
-    if hub.config.pi_server.insecure_no_auth && !has_token(request.uri(), request.headers()) {
-        return admit(hub, &Principal::lasting(ANONYMOUS), request);
+    if hub.config.pi_server.insecure_no_auth && !has_port_token(request.uri(), request.headers()) {
+        return admit(hub, &Principal::lasting(ANONYMOUS, Role::Operator), request);
     }
-    upgrade(State(hub), request).await
+    let known = check_port_access(&hub, request.uri(), request.headers()).await;
+    let_in(hub, known, request)
 }
 
 /// A client of the face that has to prove who it is.
 pub(crate) async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    let known = check_access(&hub, request.uri(), request.headers()).await;
+    let_in(hub, known, request)
+}
+
+fn let_in(hub: Arc<Hub>, known: Result<Principal, Refusal>, request: Request) -> Response {
     if accept_key(&request).is_none() {
         return no_websocket(&request);
     }
-    match check_access(&hub, request.uri(), request.headers()).await {
+    match known {
         Ok(principal) => admit(hub, &principal, request),
         Err(refusal) => refused(&refusal),
     }
@@ -224,7 +233,7 @@ impl Drop for Place {
         match self.seat.take() {
             Some((Seat::Pi(number), _)) => self.hub.pi_connections.remove(number),
             Some((Seat::TurnedAway, _)) => self.hub.pi_connections.note_turned_away_gone(),
-            Some((Seat::Mux(_), _)) | None => {}
+            Some((Seat::Mux(_) | Seat::Face, _)) | None => {}
         }
     }
 }

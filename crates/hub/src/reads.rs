@@ -15,7 +15,7 @@ use crate::ask::{Answered, OnAnswer};
 use crate::registry::{Hub, Runner, SessionEntry};
 use crate::reply::ReplyTo;
 
-pub(crate) use away::{AwayAttach, attach as attach_away};
+pub(crate) use away::{AwayAttach, attach as attach_away, bury};
 
 /// Messages in the snapshot of an attach.
 pub(crate) const SNAPSHOT_MESSAGES: usize = 200;

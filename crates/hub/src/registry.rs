@@ -16,9 +16,12 @@ use qd_wire::link::LinkLine;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use crate::access::Hash;
 use crate::config::HubConfig;
 use crate::connection::{Mail, Mailbox};
 use crate::faces::pi_server::PiServer;
+use crate::faces::run::RunFace;
+use crate::login::LoginDesk;
 use crate::pending::PendingTable;
 use crate::principals::{Principal, Principals};
 use crate::runner_link::line_of;
@@ -38,7 +41,9 @@ pub(crate) struct Hub {
     pub(crate) store: HubStore,
     pub(crate) pending: PendingTable,
     pub(crate) principals: Principals,
+    pub(crate) logins: LoginDesk,
     pub(crate) pi_server: PiServer,
+    pub(crate) run: RunFace,
     /// Connections and their reads; waited for at the end.
     pub(crate) tasks: TaskTracker,
     sessions: RwLock<HashMap<Arc<str>, Arc<SessionEntry>>>,
@@ -89,10 +94,12 @@ impl Hub {
         });
         Self {
             pi_server: PiServer::new(config.pi_server.clone()),
+            run: RunFace::new(ring_bytes_max),
             config,
             store,
             pending: PendingTable::default(),
             principals: Principals::default(),
+            logins: LoginDesk::default(),
             tasks: TaskTracker::new(),
             sessions: RwLock::new(sessions.collect()),
             commit_room: Arc::new(Semaphore::new(COMMIT_UNITS_MAX)),
@@ -206,7 +213,7 @@ impl Hub {
         }
         let number = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
         let bounds = self.config.limits.mail_bounds();
-        let mailbox = Mailbox::new(format!("c{number}"), Arc::clone(&principal.name), bounds);
+        let mailbox = Mailbox::new(format!("c{number}"), principal, bounds);
         connections.insert(number, Arc::clone(&mailbox));
         Some((number, mailbox))
     }
@@ -224,23 +231,36 @@ impl Hub {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Ends what an access token has opened, when the store knows it no more.
+    /// Ends what all accesses of a principal have opened, when the store knows them no more or not as they were.
     pub(crate) fn revoke_access(&self, name: &str) {
         // First this: who is not in the lists of connections by now will not get in.
         self.principals.revoke(name);
-        self.pi_connections.close_of(name);
+        self.close_revoked();
+    }
+
+    /// Ends what one login or token has opened, when the store knows it no more.
+    pub(crate) fn end_access(&self, hash: &Hash) {
+        self.principals.end(hash);
+        self.close_revoked();
+    }
+
+    /// Closes the connections whose access was taken back or has ended.
+    pub(crate) fn close_revoked(&self) {
+        self.pi_connections.close_revoked();
+        self.run.close_revoked();
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        for mailbox in connections.values().filter(|mailbox| &*mailbox.principal == name) {
+        for mailbox in connections.values().filter(|mailbox| mailbox.revoked.is_cancelled()) {
             mailbox.put(Mail::Close {
                 frames: Bytes::new(),
                 code: 1008,
-                reason: "the access token is revoked".into(),
+                reason: "the access is revoked; log in again, or use another token".into(),
             });
         }
     }
 
     /// Closes every connection and takes no more.
     pub(crate) fn say_goodbye(&self, frames: &Bytes) {
+        self.run.close();
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         // Set under the lock: who is not in the list yet will not get in.
         self.is_stopping.store(true, Ordering::Relaxed);

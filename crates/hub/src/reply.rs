@@ -70,6 +70,19 @@ impl ReplyTo {
         frame::text(text.as_bytes())
     }
 
+    /// How far the command is; `data` is JSON.
+    pub(crate) fn progress(&self, data: &str) -> Bytes {
+        let id = self.id.as_deref().map_or(String::new(), |id| format!(",\"id\":{id}"));
+        let text = format!(
+            "{{\"channel\":\"agent\",\"session_id\":{},\"runner_id\":{},\"ts\":{},\"event\":\"progress\"{id},\"cmd\":{},\"data\":{data}}}",
+            json_string(self.session_id.as_deref().unwrap_or(SYSTEM_SESSION)),
+            json_string(self.runner_id.as_deref().unwrap_or(HUB)),
+            now_ms(),
+            json_string(&self.cmd),
+        );
+        frame::text(text.as_bytes())
+    }
+
     fn start(&self, success: bool) -> String {
         let mut text = String::with_capacity(256);
         text.push_str(RESPONSE_PREFIX);

@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit;
 use crate::config::HubConfig;
 use crate::http;
 use crate::invites::Invites;
@@ -17,6 +18,7 @@ use crate::pi_port::{self, PiServerPorts};
 use crate::registry::Hub;
 use crate::reply;
 use crate::runner_link::RunnerIdentity;
+use crate::terminals;
 
 /// How long the last records get to be committed after the clients are gone.
 const COMMIT_GRACE: Duration = Duration::from_secs(1);
@@ -104,6 +106,17 @@ pub async fn serve_with<L: Listen, P: Listen>(
         async move { hub.pi_server.keep_going(&hub).await }
     });
 
+    let clerk = tokio::spawn({
+        let hub = Arc::clone(&hub);
+        async move {
+            tokio::join!(
+                hub.principals.keep_time(&hub),
+                audit::keep_short(&hub),
+                terminals::forget_ended(&hub)
+            );
+        }
+    });
+
     let router = http::routes(server.clone());
     tokio::join!(
         listen::accept(&hub, &mut listener, &router, &shutdown),
@@ -117,6 +130,7 @@ pub async fn serve_with<L: Listen, P: Listen>(
     sweeper.abort();
     teller.abort();
     face.abort();
+    clerk.abort();
     Ok(())
 }
 

@@ -23,7 +23,7 @@ use crate::registry::Hub;
 use crate::runner_link::RunnerIdentity;
 use crate::serve::Server;
 
-const NO_WEBSOCKET: &str = "This address speaks WebSocket (version 13) only";
+pub(crate) const NO_WEBSOCKET: &str = "This address speaks WebSocket (version 13) only";
 
 /// Answers 101 and starts the connection as soon as the answer is out.
 pub(crate) fn upgrade(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {

@@ -8,11 +8,13 @@ use tokio::time::Duration;
 use super::route::{Destination, NoRoute, route, to_runner};
 use super::send::{LineHead, Sending, command_line, prepared_line, send, time_limit};
 use super::{
-    ATTACH, BARRIER, CREATE, DELETE, GET_STATE, find_session, from_copies, hub_read, invalid, is_check_only,
+    ATTACH, BARRIER, CREATE, DELETE, GET_STATE, check_permission, check_terminal, find_session, from_copies,
+    hub_read, invalid, is_check_only,
 };
-use crate::ask::{Answered, Asker, OnAnswer};
+use crate::ask::{Answered, Asker, OnAnswer, OnProgress};
 use crate::envelope::{Parsed, read_asked_head, read_fields};
 use crate::pending::{AnswerTo, PendingKind};
+use crate::principals::check_revoked;
 use crate::reads::{HubCommand, Read};
 use crate::registry::{Hub, SessionEntry};
 use crate::reply::ReplyTo;
@@ -25,7 +27,8 @@ const CANCEL: CommandSpec = CommandSpec {
     lane: Lane::Control,
     mutating: false,
     timeout_ms: Some(30_000),
-    permission: Permission::Operate,
+    // Whoever may ask may take back what they asked.
+    permission: Permission::View,
     answerer: Answerer::Runner,
     needs_session: true,
 };
@@ -36,6 +39,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) text: &'a str,
     /// Replaces the time limit of the command; the inner `None` for as long as the runner's link lasts.
     pub(crate) limit: Option<Option<Duration>>,
+    pub(crate) on_progress: Option<OnProgress>,
 }
 
 /// Where such a command goes.
@@ -45,13 +49,19 @@ enum Plan<'a> {
 }
 
 /// Sends the command to its runner, or answers it here.
-pub(crate) fn send_ask(hub: &Arc<Hub>, asking: &Asking<'_>, on_answer: OnAnswer) {
-    let (spec, session, plan) = match plan(hub, asking.text) {
+pub(crate) fn send_ask(hub: &Arc<Hub>, asking: Asking<'_>, on_answer: OnAnswer) -> Option<u64> {
+    let (spec, session, plan) = match plan(hub, asking.asker, asking.text) {
         Ok(planned) => planned,
-        Err(error) => return on_answer(hub, Answered::failure(&error)),
+        Err(error) => {
+            on_answer(hub, Answered::failure(&error));
+            return None;
+        }
     };
     let (destination, parsed, kind, cmd) = match plan {
-        Plan::Read(command) => return command.run_for_face(hub, on_answer),
+        Plan::Read(command) => {
+            command.run_for_face(hub, on_answer);
+            return None;
+        }
         Plan::Send { destination, parsed, kind, cmd } => (destination, parsed, kind, cmd),
     };
     let session_id = match &session {
@@ -61,12 +71,14 @@ pub(crate) fn send_ask(hub: &Arc<Hub>, asking: &Asking<'_>, on_answer: OnAnswer)
     // Nothing is done by one that only asks whether it could be.
     let mutating = spec.mutating && !is_check_only(&parsed);
     let limit = asking.limit.unwrap_or_else(|| time_limit(hub, spec));
-    let sending =
-        Sending { to: AnswerTo::Face { cmd: spec.name, session_id, on_answer }, kind, mutating, limit };
-    let Asker { principal, connection_id } = asking.asker;
-    let head = LineHead { user_id: principal, connection_id, client_id: None, cmd };
+    let on_progress = asking.on_progress;
+    let to = AnswerTo::Face { cmd: spec.name, session_id, on_answer, on_progress };
+    let is_service = spec.lane == Lane::Service;
+    let sending = Sending { to, kind, mutating, is_service, limit };
+    let Asker { principal, rights, connection_id, .. } = asking.asker;
+    let head = LineHead { user_id: principal, user_role: rights.role, connection_id, client_id: None, cmd };
     let sent = send(hub, &destination, sending, |number| command_line(number, &head, &parsed));
-    note_refused(sent);
+    note_refused(sent)
 }
 
 /// A command of a face about one session, written by the face itself and not read again here.
@@ -83,6 +95,10 @@ pub(crate) struct Prepared<'a> {
 /// Sends it on the shortest way; what has to be thought about takes the long one.
 pub(crate) fn send_prepared(hub: &Arc<Hub>, prepared: &Prepared<'_>, on_answer: OnAnswer) {
     let Prepared { asker, session, spec, text, limit } = *prepared;
+    let checked = asker.check(spec.name, spec.permission);
+    if let Err(error) = checked.and_then(|()| check_terminal(asker.rights, spec, session)) {
+        return on_answer(hub, Answered::failure(&error));
+    }
     let destination = match spec.answerer {
         Answerer::Runner => to_runner(hub, &session.runner_id),
         Answerer::Hub => None,
@@ -92,19 +108,23 @@ pub(crate) fn send_prepared(hub: &Arc<Hub>, prepared: &Prepared<'_>, on_answer: 
         _ => Some(plain_kind(spec)),
     };
     let (Some(destination), Some(kind)) = (destination, kind) else {
-        return send_ask(hub, &Asking { asker, text, limit: Some(limit) }, on_answer);
+        send_ask(hub, Asking { asker, text, limit: Some(limit), on_progress: None }, on_answer);
+        return;
     };
-    let to = AnswerTo::Face { cmd: spec.name, session_id: Some(Arc::clone(&session.id)), on_answer };
-    let sending = Sending { to, kind, mutating: spec.mutating, limit };
-    let line = |number| prepared_line(number, &asker.principal, &asker.connection_id, text);
+    let session_id = Some(Arc::clone(&session.id));
+    let to = AnswerTo::Face { cmd: spec.name, session_id, on_answer, on_progress: None };
+    let is_service = spec.lane == Lane::Service;
+    let sending = Sending { to, kind, mutating: spec.mutating, is_service, limit };
+    let line = |number| prepared_line(number, asker, text);
     note_refused(send(hub, &destination, sending, line));
 }
 
-fn note_refused(sent: Result<(), String>) {
-    if let Err(error) = sent {
+fn note_refused(sent: Result<Option<u64>, String>) -> Option<u64> {
+    sent.unwrap_or_else(|error| {
         // Only clients are told by the caller.
         tracing::error!(%error, "a command of a face was refused without an answer");
-    }
+        None
+    })
 }
 
 /// Who asks where a session stands follows it already, or is about to: what came before is told before.
@@ -117,10 +137,15 @@ fn plain_kind(spec: &CommandSpec) -> PendingKind {
 
 type Planned<'a> = (&'static CommandSpec, Option<Arc<SessionEntry>>, Plan<'a>);
 
-fn plan<'a>(hub: &Arc<Hub>, text: &'a str) -> Result<Planned<'a>, String> {
+fn plan<'a>(hub: &Arc<Hub>, asker: &Asker, text: &'a str) -> Result<Planned<'a>, String> {
     let parsed = read_fields(text).and_then(read_asked_head)?;
     let spec = row(&parsed.cmd)?;
+    check_revoked(&asker.revoked)?;
+    check_permission(asker.rights, spec, &parsed)?;
     let session = find_session(hub, spec, &parsed)?;
+    if let Some(session) = &session {
+        check_terminal(asker.rights, spec, session)?;
+    }
     if spec.answerer == Answerer::Hub {
         let read = hub_read(spec, text, &parsed)?;
         if !parsed.has_conditions() {

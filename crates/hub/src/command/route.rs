@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use qd_wire::Command;
-use qd_wire::command_table::CommandSpec;
+use qd_wire::command_table::{CommandSpec, Lane};
 use qd_wire::data::RunnerStatus;
 
 use super::CREATE;
@@ -43,6 +43,9 @@ pub(super) fn route(
     }
     if let Some(runner_id) = &parsed.runner_id {
         return named(hub, runner_id, false);
+    }
+    if spec.lane == Lane::Service {
+        return only_one(hub, spec.name);
     }
     if spec.name != CREATE {
         return anyone(hub);
@@ -91,7 +94,22 @@ fn anyone(hub: &Hub) -> Result<Destination, NoRoute> {
         let link = runner.link()?;
         Some(Destination { runner, link })
     });
-    connected.next().ok_or_else(nobody)
+    // A foreign host, which has no harness, knows only what its own protocol has.
+    let first = connected.next().ok_or_else(nobody)?;
+    if !first.runner.standing().harnesses.is_empty() {
+        return Ok(first);
+    }
+    Ok(connected.find(|other| !other.runner.standing().harnesses.is_empty()).unwrap_or(first))
+}
+
+/// A service is of one machine; where there are several it must be named.
+fn only_one(hub: &Hub, cmd: &str) -> Result<Destination, NoRoute> {
+    let connected = hub.runners().iter().filter(|runner| runner.link().is_some()).count();
+    if connected > 1 {
+        let error = format!("'{cmd}' needs a session_id or a runner_id; get_runners lists the runners");
+        return Err(NoRoute::Never(error));
+    }
+    anyone(hub)
 }
 
 /// The least loaded runner that has the harness and room.

@@ -4,21 +4,25 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use qd_wire::command_table::CommandSpec;
+use qd_wire::people::Role;
 use tokio::time::{Duration, Instant};
 
 use super::id_text;
 use super::route::Destination;
+use crate::ask::Asker;
 use crate::envelope::Parsed;
 use crate::head::json_string;
 use crate::pending::{AnswerTo, Pending, PendingKind};
 use crate::registry::Hub;
+use crate::runner_link::Outbox;
 
 /// Fields the hub writes itself, whatever a client says.
-const OWN_FIELDS: [&str; 9] = [
+const OWN_FIELDS: [&str; 10] = [
     "channel",
     "type",
     "id",
     "user_id",
+    "user_role",
     "connection_id",
     "client_command_id",
     "depends_on",
@@ -37,12 +41,14 @@ pub(super) struct Sending {
     pub(super) to: AnswerTo,
     pub(super) kind: PendingKind,
     pub(super) mutating: bool,
+    pub(super) is_service: bool,
     pub(super) limit: Option<Duration>,
 }
 
 /// What the hub says of a command beside its own fields.
 pub(super) struct LineHead<'a> {
     pub(super) user_id: &'a str,
+    pub(super) user_role: Role,
     pub(super) connection_id: &'a str,
     /// The client's `id` as it came.
     pub(super) client_id: Option<&'a str>,
@@ -57,39 +63,53 @@ pub(super) fn send(
     destination: &Destination,
     sending: Sending,
     line: impl FnOnce(u64) -> String,
-) -> Result<(), String> {
+) -> Result<Option<u64>, String> {
     let Destination { runner, link } = destination;
-    let Sending { to, kind, mutating, limit } = sending;
+    let Sending { to, kind, mutating, is_service, limit } = sending;
     let creates = matches!(kind, PendingKind::Create);
     let number = hub.pending.insert(Pending {
         to,
         runner_id: Arc::clone(&runner.id),
         link: Arc::clone(&link.outbox),
         mutating,
+        is_service,
         deadline: limit.map(|limit| Instant::now() + limit),
         kind,
     });
     let line = line(number);
     if let Err(error) = link.outbox.push(line.as_bytes()) {
         // Not there any more: the link has ended, and whoever found that has answered.
-        let Some(pending) = hub.pending.remove(number) else { return Ok(()) };
+        let Some(pending) = hub.pending.remove(number) else { return Ok(None) };
         let error = format!("Runner {}: {error}", runner.id);
         if let AnswerTo::Client { .. } = pending.to {
             return Err(error);
         }
         pending.fail(hub, &error, false);
-        return Ok(());
+        return Ok(None);
     }
     if creates {
         runner.note_create();
     }
-    Ok(())
+    Ok(Some(number))
+}
+
+/// Tells the runner that nobody waits for a command any more. Its answer to this has nobody to go to; the command's
+/// own answer comes as always. Without `withdraw` a question to a person stays open: the asker may only have lost its
+/// connection.
+pub(crate) fn send_cancel(number: u64, link: &Outbox, withdraw: bool) {
+    let line = format!(
+        "{{\"type\":\"command\",\"id\":\"h0\",\"user_id\":\"owner\",\"user_role\":\"owner\",\"session_id\":\"_system\",\"cmd\":\"_cancel\",\
+         \"target\":\"h{number}\",\"withdraw\":{withdraw}}}\n"
+    );
+    if let Err(error) = link.push(line.as_bytes()) {
+        tracing::debug!(number, %error, "a runner cannot be told that a command is taken back");
+    }
 }
 
 pub(super) fn command_line(number: u64, head: &LineHead<'_>, parsed: &Parsed<'_>) -> String {
     let body_bytes: usize =
         parsed.fields.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
-    let mut line = line_start(number, head.user_id, head.connection_id, body_bytes);
+    let mut line = line_start(number, head.user_id, head.user_role, head.connection_id, body_bytes);
     if let Some(id) = head.client_id {
         line.push_str(",\"client_command_id\":");
         line.push_str(&json_string(&id_text(id)));
@@ -117,19 +137,23 @@ pub(super) fn command_line(number: u64, head: &LineHead<'_>, parsed: &Parsed<'_>
 
 /// The same for the text of a JSON object that the hub has written itself: on one line, with nothing in it that the
 /// hub writes here.
-pub(super) fn prepared_line(number: u64, user_id: &str, connection_id: &str, text: &str) -> String {
-    let mut line = line_start(number, user_id, connection_id, text.len());
+pub(super) fn prepared_line(number: u64, asker: &Asker, text: &str) -> String {
+    let Asker { principal, rights, connection_id, .. } = asker;
+    let mut line = line_start(number, principal, rights.role, connection_id, text.len());
     line.push(',');
     line.push_str(text.strip_prefix('{').unwrap_or(text));
     line.push('\n');
     line
 }
 
-fn line_start(number: u64, user_id: &str, connection_id: &str, body_bytes: usize) -> String {
+fn line_start(number: u64, user_id: &str, user_role: Role, connection_id: &str, body_bytes: usize) -> String {
     let mut line = String::with_capacity(body_bytes + 160);
     // Writing to a String cannot fail.
     let _ = write!(line, "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":");
     push_string(&mut line, user_id);
+    line.push_str(",\"user_role\":\"");
+    line.push_str(user_role.as_str());
+    line.push('"');
     line.push_str(",\"connection_id\":");
     push_string(&mut line, connection_id);
     line
@@ -162,13 +186,19 @@ mod tests {
 
     #[test]
     fn a_command_is_one_line_with_our_head_and_its_own_fields() {
-        let text = "{\"channel\":\"agent\",\"id\":7,\"user_id\":\"root\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
+        let text = "{\"channel\":\"agent\",\"id\":7,\"user_id\":\"root\",\"user_role\":\"owner\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
                     \"images\":[\n {\"a\": \"x\\ny\"}\r\n]}";
         let parsed = read_head(read_fields(text).unwrap()).unwrap();
-        let head = LineHead { user_id: "owner", connection_id: "c1", client_id: Some("7"), cmd: "prompt" };
+        let head = LineHead {
+            user_id: "owner",
+            user_role: Role::Viewer,
+            connection_id: "c1",
+            client_id: Some("7"),
+            cmd: "prompt",
+        };
         assert_eq!(
             command_line(3, &head, &parsed),
-            "{\"type\":\"command\",\"id\":\"h3\",\"user_id\":\"owner\",\"connection_id\":\"c1\",\
+            "{\"type\":\"command\",\"id\":\"h3\",\"user_id\":\"owner\",\"user_role\":\"viewer\",\"connection_id\":\"c1\",\
              \"client_command_id\":\"7\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
              \"images\":[  {\"a\": \"x\\ny\"}  ]}\n"
         );

@@ -91,7 +91,7 @@ fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&Waiting) -> bool, early: Optio
     for _ in 0..2 {
         let mut left = Vec::new();
         for waiting in hub.pending.take_waiting(&is_for_it) {
-            if !waiting.mailbox.is_closed() {
+            if !waiting.mailbox.is_closed() && !waiting.mailbox.revoked.is_cancelled() {
                 left.extend(try_send(hub, waiting, early));
             }
         }

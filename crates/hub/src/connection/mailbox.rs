@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use tokio_util::sync::CancellationToken;
 
+use crate::ask::Asker;
 use crate::clock::now_ms;
-use crate::principals::OWNER;
+use crate::principals::{Principal, Rights};
 use crate::reads::HubCommand;
 use crate::registry::SessionEntry;
 use crate::reply::ReplyTo;
@@ -28,6 +30,9 @@ pub(crate) struct Mailbox {
     pub(crate) connection_id: Box<str>,
     /// Who is connected.
     pub(crate) principal: Arc<str>,
+    pub(crate) rights: Rights,
+    /// Cancelled when who is connected may be so no more.
+    pub(crate) revoked: CancellationToken,
     waker: AtomicWaker,
     full: AtomicBool,
     state: Mutex<MailState>,
@@ -128,10 +133,12 @@ pub(crate) enum JobDone {
 }
 
 impl Mailbox {
-    pub(crate) fn new(connection_id: String, principal: Arc<str>, bounds: MailBounds) -> Arc<Self> {
+    pub(crate) fn new(connection_id: String, principal: &Principal, bounds: MailBounds) -> Arc<Self> {
         Arc::new(Self {
             connection_id: connection_id.into_boxed_str(),
-            principal,
+            principal: Arc::clone(&principal.name),
+            rights: principal.rights(),
+            revoked: principal.revoked.clone(),
             waker: AtomicWaker::new(),
             full: AtomicBool::new(false),
             state: Mutex::default(),
@@ -143,6 +150,16 @@ impl Mailbox {
             attaching: AtomicUsize::new(0),
             lagged_at: AtomicI64::new(0),
         })
+    }
+
+    /// Who asks, for what is asked on behalf of the connection.
+    pub(crate) fn asker(&self) -> Asker {
+        Asker {
+            principal: Arc::clone(&self.principal),
+            rights: self.rights,
+            revoked: self.revoked.clone(),
+            connection_id: Arc::from(&*self.connection_id),
+        }
     }
 
     pub(crate) fn note_lag(&self) {
@@ -272,6 +289,11 @@ impl Mailbox {
         self.attaching.fetch_sub(usize::from(attaches), Ordering::AcqRel);
     }
 
+    /// Whether commands of the connection wait for their answers.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
     /// Sessions the connection will follow when commands in flight succeed.
     pub(crate) fn attaching(&self) -> usize {
         self.attaching.load(Ordering::Acquire)
@@ -285,7 +307,7 @@ impl Mailbox {
     /// A mailbox for what the hub asks on its own account; nobody reads it.
     pub(crate) fn nobody() -> Arc<Self> {
         let bounds = MailBounds { held_bytes_max: 0, stall_max: Duration::ZERO };
-        let mailbox = Self::new("hub".to_owned(), OWNER.into(), bounds);
+        let mailbox = Self::new("hub".to_owned(), &Principal::owner(), bounds);
         mailbox.close();
         mailbox
     }
@@ -297,7 +319,7 @@ impl Mailbox {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
         let bounds = MailBounds { held_bytes_max: 1 << 20, stall_max: Duration::from_secs(1) };
-        Self::new("c0".to_owned(), OWNER.into(), bounds)
+        Self::new("c0".to_owned(), &Principal::owner(), bounds)
     }
 }
 

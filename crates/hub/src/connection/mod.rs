@@ -21,6 +21,7 @@ use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error as SocketError};
 use tungstenite::protocol::frame::coding::CloseCode;
 
+use crate::command::send_cancel;
 use crate::frame;
 use crate::registry::Hub;
 pub(crate) use attachments::Attachment;
@@ -63,6 +64,8 @@ pub(crate) enum Seat {
     Pi(u64),
     /// One too many of the pi-server face's.
     TurnedAway,
+    /// Its speaker counts it.
+    Face,
 }
 
 /// What is left to do for a connection that ends.
@@ -347,11 +350,18 @@ impl<S: Speaker> Future for Connection<S> {
 impl<S: Speaker> Drop for Connection<S> {
     fn drop(&mut self) {
         self.mailbox.close();
+        // Nobody waits for what it had asked of the machines.
+        if self.mailbox.has_commands() {
+            for (number, link) in self.hub.pending.services_of(&self.mailbox) {
+                send_cancel(number, &link, false);
+            }
+        }
         self.speaker.on_end(&self.hub);
         match self.seat {
             Seat::Mux(number) => self.hub.remove_connection(number),
             Seat::Pi(number) => self.hub.pi_connections.remove(number),
             Seat::TurnedAway => self.hub.pi_connections.note_turned_away_gone(),
+            Seat::Face => {}
         }
     }
 }

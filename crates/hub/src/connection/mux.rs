@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use qd_wire::PROTOCOL_VERSION;
-use qd_wire::mux::SystemEvent;
+use qd_wire::mux::{Channel, SystemEvent};
 
 use super::attachments::Job;
 use super::{Attachment, Mail, Parts, Speaker};
+use crate::channels::{Terminals, Watches, handle_files, handle_terminal};
 use crate::command::{self, Handled, Sender};
 use crate::finished::Finished;
 use crate::registry::Hub;
@@ -21,6 +22,21 @@ pub(crate) struct Mux {
     pub(super) jobs: VecDeque<Job>,
     pub(super) finished: Finished,
     pub(super) is_job_running: bool,
+    watches: Watches,
+    terminals: Terminals,
+}
+
+/// The channel a frame is for, if that is another than `agent`. Nearly all frames are for that one, and say so in
+/// their first bytes.
+fn channel_of(text: &str) -> Option<Channel> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        channel: Channel,
+    }
+    if text.starts_with("{\"channel\":\"agent\"") {
+        return None;
+    }
+    serde_json::from_str::<Head>(text).ok().map(|head| head.channel)
 }
 
 impl Speaker for Mux {
@@ -39,6 +55,17 @@ impl Speaker for Mux {
     }
 
     fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
+        match channel_of(text) {
+            Some(Channel::Files) => {
+                let asker = parts.mailbox.asker();
+                return handle_files(parts.hub, parts.mailbox, &asker, &self.watches, text);
+            }
+            Some(Channel::Terminal) => {
+                let asker = parts.mailbox.asker();
+                return handle_terminal(parts.hub, parts.mailbox, &asker, &self.terminals, text);
+            }
+            _ => {}
+        }
         let (attachments, finished) = (&self.attachments, &mut self.finished);
         let mut sender = Sender { hub: parts.hub, mailbox: parts.mailbox, attachments, finished };
         match command::handle(&mut sender, text) {
@@ -63,6 +90,11 @@ impl Speaker for Mux {
 
     fn after_mail(&mut self, parts: &mut Parts<'_>) {
         self.start_job(parts);
+    }
+
+    fn on_end(&mut self, hub: &Hub) {
+        self.watches.end(hub);
+        self.terminals.end();
     }
 
     fn on_closing(&mut self) {

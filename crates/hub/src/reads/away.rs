@@ -97,6 +97,7 @@ async fn as_of(
         pending_input: Vec::new(),
         partial: None,
         messages: None,
+        terminal: None,
     })
 }
 
@@ -131,6 +132,7 @@ pub(super) async fn state(hub: &Hub, session: &SessionEntry) -> Result<SessionSt
         process: None,
         created_at: Some(row.created_at),
         native_model: None,
+        run: None,
     })
 }
 
@@ -145,7 +147,7 @@ async fn stored(hub: &Hub, session: &SessionEntry) -> Result<Arc<HubSession>, St
 }
 
 /// Deletes a session here, and leaves word for its runner. An error says what to do.
-pub(super) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<(), String> {
+pub(crate) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<(), String> {
     let _alone = session.burying.lock().await;
     if session.is_over() {
         return Ok(());

@@ -47,7 +47,7 @@ impl PiConnections {
         }
         state.last += 1;
         let number = state.last;
-        let mailbox = Mailbox::new(format!("p{number}"), Arc::clone(&principal.name), bounds);
+        let mailbox = Mailbox::new(format!("p{number}"), principal, bounds);
         if is_full {
             state.turned_away += 1;
             return Admitted::TurnedAway(mailbox);
@@ -91,10 +91,10 @@ impl PiConnections {
         }
     }
 
-    /// Closes the connections of a principal whose access was taken back.
-    pub(crate) fn close_of(&self, principal: &str) {
+    /// Closes the connections whose access was taken back.
+    pub(crate) fn close_revoked(&self) {
         let state = self.lock();
-        for mailbox in state.open.values().filter(|mailbox| &*mailbox.principal == principal) {
+        for mailbox in state.open.values().filter(|mailbox| mailbox.revoked.is_cancelled()) {
             let reason = "Access token revoked".into();
             mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason });
         }
@@ -136,14 +136,14 @@ mod tests {
         let connections = PiConnections::default();
         let bounds = MailBounds { held_bytes_max: 1 << 20, stall_max: Duration::from_secs(1) };
         let principals = Principals::default();
-        let ci = principals.enter("ci", principals.generation()).unwrap();
+        let ci = principals.enter_for_tests("ci", principals.generation()).unwrap();
         let served = |principal: &Principal| match connections.add(principal, 9, bounds) {
             Admitted::Served(_, mailbox) => Some(mailbox),
             _ => None,
         };
         let (theirs, owners) = (served(&ci).unwrap(), served(&Principal::owner()).unwrap());
         principals.revoke("ci");
-        connections.close_of("ci");
+        connections.close_revoked();
         assert!(matches!(theirs.take(1).pop_front(), Some(Mail::Close { code: 1008, .. })));
         assert!(owners.take(1).is_empty());
         assert!(served(&ci).is_none());

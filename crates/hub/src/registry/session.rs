@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use qd_core::view::run::Kind;
 use qd_store::HubSession;
 use qd_wire::data::SessionStatus;
 use tokio::sync::Notify;
@@ -33,6 +34,10 @@ pub(crate) struct SessionEntry {
     /// Its row in the store, with the last record that was committed when it was read: nothing but records changes
     /// it, so many who ask while its runner is away cost one read.
     row: Mutex<Option<(u64, Arc<HubSession>)>>,
+    /// Of a program in a terminal; known from its first record on.
+    is_terminal: AtomicBool,
+    /// Whether it is known what runs in it.
+    has_harness: AtomicBool,
     status: AtomicU8,
     pending_inputs: AtomicU32,
     /// What its runner last said of it is as of this record: records up to it are history for lists.
@@ -54,6 +59,8 @@ impl SessionEntry {
             is_doomed: AtomicBool::new(false),
             burying: tokio::sync::Mutex::default(),
             row: Mutex::default(),
+            is_terminal: AtomicBool::new(false),
+            has_harness: AtomicBool::new(false),
             status: AtomicU8::new(SessionStatus::Starting as u8),
             pending_inputs: AtomicU32::new(0),
             described_seq: AtomicU64::new(0),
@@ -65,7 +72,25 @@ impl SessionEntry {
         let entry = Self::new(&row.session_id, &Arc::from(&*row.runner_id), ring_bytes_max, row.last_seq);
         let status = if row.closed { SessionStatus::Closed } else { SessionStatus::Dormant };
         entry.status.store(status as u8, Ordering::Relaxed);
+        entry.learn_harness(&row.harness);
         entry
+    }
+
+    /// What runs in it, as its first record says.
+    pub(crate) fn learn_harness(&self, harness: &str) {
+        self.is_terminal.store(Kind::of(harness) == Kind::Terminal, Ordering::Relaxed);
+        // After the other, which who sees this one sees too.
+        self.has_harness.store(true, Ordering::Release);
+    }
+
+    /// Whether what is typed into it may be run as commands. Until its first record is read it may be anything.
+    pub(crate) fn may_be_shell(&self) -> bool {
+        !self.has_harness.load(Ordering::Acquire) || self.kind() == Kind::Terminal
+    }
+
+    /// How its records are read by the run face.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.is_terminal.load(Ordering::Relaxed) { Kind::Terminal } else { Kind::Agent }
     }
 
     /// The last record that is stored and published; a runner may forget it and what came before.

@@ -153,7 +153,7 @@ impl Answer {
                 mailbox.end_command(self.pending.kind.attaches());
                 mailbox.put(Mail::Frames(frame));
             }
-            AnswerTo::Face { cmd, session_id, on_answer } => {
+            AnswerTo::Face { cmd, session_id, on_answer, .. } => {
                 let mut answered = answered(&self.tail).unwrap_or_else(|| {
                     tracing::error!(cmd, "the runner's answer cannot be read");
                     Answered::failure("The runner's answer cannot be read; look at the session")

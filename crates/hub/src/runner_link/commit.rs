@@ -297,7 +297,10 @@ impl Committer {
         let entry = match piece {
             Stored::Frames { entry, frames, seq, notes } => {
                 entry.ring.make_room(frames.len(), &self.link.patience).await;
-                entry.ring.publish(frames, seq);
+                entry.ring.publish(frames.clone(), seq);
+                if seq.is_some() {
+                    self.hub.run.publish(&entry, &frames);
+                }
                 effects::apply_notes(&self.hub, &entry, &notes);
                 if let Some(seq) = seq {
                     self.outbox.ack(&entry.id, seq);
@@ -322,6 +325,7 @@ impl Committer {
                     return Err(Stopped);
                 };
                 entry.end();
+                self.hub.run.forget(&entry.id);
                 self.hub.tell_session(&entry, SessionChange::Deleted);
                 if let Some(answer) = answer {
                     answer.deliver_deleted(&self.hub, result);
@@ -413,7 +417,7 @@ async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// A record without its effect; the body is shared.
+/// A record without its effect and its row of the audit; the body is shared.
 fn shallow(record: &RecordIn) -> RecordIn {
     RecordIn {
         session_id: Arc::clone(&record.session_id),
@@ -422,6 +426,7 @@ fn shallow(record: &RecordIn) -> RecordIn {
         ts: record.ts,
         event: record.event.clone(),
         body: record.body.clone(),
+        audit: None,
         effect: None,
     }
 }

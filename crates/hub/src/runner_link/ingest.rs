@@ -28,6 +28,8 @@ const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);
 const NOTE_INTERVAL_MS: i64 = 60_000;
 /// How long a link that is to end still waits for room among what is to be committed.
 const ROOM_GRACE: Duration = Duration::from_secs(1);
+/// How far a command is.
+const PROGRESS: &str = "progress";
 /// Bytes of a key's hash.
 const KEY_HASH_BYTES: usize = 32;
 
@@ -243,6 +245,10 @@ impl Ingest {
     }
 
     async fn runner_line(&mut self, kind: &str, line: &str) -> Result<(), Ended> {
+        if kind == PROGRESS {
+            self.progress(line);
+            return Ok(());
+        }
         let known = ["runner.hello", "runner.heartbeat", "runner.rekey"];
         if !known.contains(&kind) {
             tracing::debug!(kind, "a line of the runner that this version does not know");
@@ -259,6 +265,23 @@ impl Ingest {
             Err(error) => tracing::error!(kind, %error, "a line of the runner cannot be read"),
         }
         Ok(())
+    }
+
+    /// For whoever asked; the data is passed on as it is.
+    fn progress(&self, line: &str) {
+        #[derive(serde::Deserialize)]
+        struct Progress<'a> {
+            #[serde(borrow)]
+            id: std::borrow::Cow<'a, str>,
+            #[serde(borrow)]
+            data: &'a serde_json::value::RawValue,
+        }
+        match serde_json::from_str::<Progress<'_>>(line) {
+            Ok(Progress { id, data }) => {
+                self.hub.pending.progress(&self.hub, &id, &self.link.outbox, data);
+            }
+            Err(error) => tracing::error!(%error, "the progress of a command cannot be read"),
+        }
     }
 
     fn heartbeat(&mut self, heartbeat: RunnerHeartbeat) {

@@ -33,6 +33,7 @@ fn pending(link: &Arc<Outbox>) -> Pending {
         runner_id: Arc::from("r"),
         link: Arc::clone(link),
         mutating: false,
+        is_service: false,
         deadline: None,
         kind: PendingKind::Plain,
     }

@@ -179,7 +179,7 @@ async fn two_clients_see_everything_of_two_sessions() {
             assert!(seen.insert(number));
         }
     }
-    let sessions = world.http(&format!("/api/sessions?token={}", crate::support::TOKEN), &[]).await.2;
+    let sessions = world.api("GET", "/api/sessions").await.1.to_string();
     let sessions: Value = serde_json::from_str(&sessions).unwrap();
     assert_eq!(sessions["sessions"][0]["subscriber_count"], 2);
     world.stop().await;

@@ -32,7 +32,7 @@ async fn frames_that_are_no_command_get_an_error_and_the_connection_lives() {
         (&deep, "nested too deeply"),
         ("{\"channel\":\"moon\",\"cmd\":\"x\"}", "Unknown channel 'moon'"),
         ("{\"channel\":\"system\",\"cmd\":\"x\"}", "takes no commands"),
-        ("{\"channel\":\"files\",\"cmd\":\"x\"}", "not served"),
+        ("{\"channel\":\"trx\",\"cmd\":\"x\"}", "not served"),
         ("{\"channel\":\"agent\",\"cmd\":7}", "must be a string"),
         ("{\"channel\":\"agent\",\"cmd\":\"prompt\",\"session_id\":{}}", "must be a string"),
         (
@@ -44,6 +44,14 @@ async fn frames_that_are_no_command_get_an_error_and_the_connection_lives() {
         let answer = client.next().await;
         assert_eq!((&answer["channel"], &answer["type"]), (&json!("system"), &json!("error")));
         assert!(answer["error"].as_str().unwrap().contains(error), "{answer}");
+    }
+    for channel in ["files", "terminal"] {
+        client.send_text(&format!("{{\"channel\":\"{channel}\",\"id\":\"f\",\"type\":\"x\"}}")).await;
+        let answer = client.next().await;
+        assert_eq!(
+            (&answer["channel"], &answer["type"], &answer["id"]),
+            (&json!(channel), &json!("error"), &json!("f"))
+        );
     }
     client.send_text("{\"channel\":\"agent\",\"id\":\"me\",\"cmd\":7}").await;
     assert_eq!(client.next().await["id"], "me");

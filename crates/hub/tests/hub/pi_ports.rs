@@ -130,6 +130,7 @@ async fn who_comes_has_to_prove_who_it_is_before_the_upgrade() {
         dial(address, &format!("/ws/pi?token={TOKEN}"), None).await.unwrap().ready().await;
     }
     dial(ports.own, "/anything/else", Some(TOKEN)).await.unwrap().ready().await;
+    dial(ports.own, &format!("/anything/else?token={TOKEN}"), None).await.unwrap().ready().await;
     ports.stop().await;
 }
 

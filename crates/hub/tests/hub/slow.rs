@@ -195,7 +195,7 @@ async fn attaches_are_in_flight_until_their_snapshot_is_sent() {
         sent += 1;
     }
     assert!(sent < 60, "{sent} attaches of a client that does not read went to the runner");
-    let listed = world.http(&format!("/api/sessions?token={}", crate::support::TOKEN), &[]).await.2;
+    let listed = world.api("GET", "/api/sessions").await.1.to_string();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert!(listed["sessions"][0]["subscriber_count"].as_u64().unwrap() <= 9, "{listed}");
     world.stop().await;

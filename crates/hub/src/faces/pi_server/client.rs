@@ -50,7 +50,7 @@ impl Client {
     ) -> Arc<Self> {
         let connection_id = Arc::from(&*mailbox.connection_id);
         Arc::new(Self {
-            asker: Asker { principal: Arc::clone(&principal.name), connection_id },
+            asker: Asker::new(principal, connection_id),
             mailbox,
             place,
             backlog_bytes_max,

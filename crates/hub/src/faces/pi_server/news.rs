@@ -57,7 +57,7 @@ impl PiServer {
                 return desk.know([Arc::from(session_id)]);
             }
         }
-        let asker = Asker { principal: Arc::from("hub"), connection_id: Arc::from("hub") };
+        let asker = Asker::hub();
         let session_id: Arc<str> = Arc::from(session_id);
         let text = get_state_text(&session_id);
         ask(

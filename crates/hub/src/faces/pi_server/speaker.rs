@@ -123,6 +123,9 @@ impl PiServer {
             let id = request.envelope.id.as_deref().map(Value::from);
             client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
         };
+        if let Err(error) = client.asker.rights.check(request.spec.name, request.spec.permission) {
+            return refuse(&error);
+        }
         let session_id: Option<Arc<str>> = match &request.session_id {
             Some(session_id) => Some(Arc::from(&**session_id)),
             // The session that will be created has a lane of its own from the start.

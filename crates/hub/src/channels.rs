@@ -1,0 +1,7 @@
+//! The `files` and `terminal` channels of `/ws/mux`: other words for canonical commands and the records of runs.
+
+mod files;
+mod terminal;
+
+pub(crate) use files::{Watches, handle as handle_files};
+pub(crate) use terminal::{Terminals, handle as handle_terminal};

@@ -1,0 +1,314 @@
+//! `files`: each frame becomes one service command, its answer a frame in the words of the channel.
+
+mod watches;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use qd_wire::channel::{DirEntry, FileStat, FilesCommand, FilesEvent, Place};
+use qd_wire::mux::{FilesClientFrame, FilesFrame, ServerFrame};
+use qd_wire::service::{Encoding, FsDoneData, FsListData, FsReadData, FsStatData, FsTreeData, FsWriteData};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::ask::{Answered, Asker, ask_service};
+use crate::connection::{Mail, Mailbox};
+use crate::frame;
+use crate::registry::Hub;
+pub(crate) use watches::Watches;
+
+/// Acts on one frame of the channel.
+pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, asker: &Asker, watches: &Watches, text: &str) {
+    let frame: FilesClientFrame = match serde_json::from_str(text) {
+        Ok(frame) => frame,
+        Err(error) => {
+            let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
+            return mailbox.put(Mail::Frames(error_frame(id, &format!("The frame cannot be read: {error}"))));
+        }
+    };
+    let call = Call { hub, mailbox, asker, id: frame.id, place: frame.place };
+    match frame.command {
+        FilesCommand::WatchFiles {} => call.watch(watches),
+        FilesCommand::UnwatchFiles {} => call.unwatch(watches),
+        FilesCommand::CopyToWorkspace { .. } => call.copy_to_workspace(&frame.command),
+        command => call.run(command),
+    }
+}
+
+struct Call<'a> {
+    hub: &'a Arc<Hub>,
+    mailbox: &'a Arc<Mailbox>,
+    asker: &'a Asker,
+    id: Option<Value>,
+    place: Place,
+}
+
+impl Call<'_> {
+    fn run(self, command: FilesCommand) {
+        let (cmd, parameters) = canonical(&command);
+        let text = self.text(cmd, parameters);
+        let (mailbox, id) = (Arc::clone(self.mailbox), self.id);
+        let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
+            let event = if answered.success { event(&command, &answered) } else { failure(&answered) };
+            mailbox.put(Mail::Frames(event_frame(id, event)));
+        });
+        ask_service(self.hub, self.asker, &text, None, on_answer);
+    }
+
+    /// The canonical command as text, with where it is to be done.
+    fn text(&self, cmd: &str, parameters: Value) -> String {
+        let mut object = match parameters {
+            Value::Object(object) => object,
+            _ => Map::new(),
+        };
+        object.retain(|_, value| !value.is_null());
+        object.insert("cmd".to_owned(), json!(cmd));
+        object.insert("actor".to_owned(), json!("web"));
+        let Place { workspace_path, session_id, runner_id } = &self.place;
+        let places = [("root", workspace_path), ("session_id", session_id), ("runner_id", runner_id)];
+        for (name, value) in places {
+            // A session has its own directory.
+            if let Some(value) = value.as_ref().filter(|_| name != "root" || session_id.is_none()) {
+                object.insert(name.to_owned(), json!(value));
+            }
+        }
+        Value::Object(object).to_string()
+    }
+
+    /// Between two directories of one machine: both must lie within what its runner opens.
+    fn copy_to_workspace(self, command: &FilesCommand) {
+        let FilesCommand::CopyToWorkspace {
+            source_workspace_path,
+            source_path,
+            target_workspace_path,
+            target_path,
+        } = command.clone()
+        else {
+            return;
+        };
+        let Some((root, source, target)) =
+            common_root(&source_workspace_path, &source_path, &target_workspace_path, &target_path)
+        else {
+            let error = "The two directories have nothing in common, or a path leaves its directory";
+            return self.mailbox.put(Mail::Frames(error_frame(self.id, error)));
+        };
+        let place =
+            Place { workspace_path: Some(root), session_id: None, runner_id: self.place.runner_id.clone() };
+        let call = Call { place, ..self };
+        let text = call.text("fs.copy", json!({"from": source, "to": target, "create_parents": true}));
+        let (mailbox, id) = (Arc::clone(call.mailbox), call.id);
+        let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
+            let event = match data::<FsDoneData>(&answered) {
+                Ok(done) => FilesEvent::CopyToWorkspaceResult {
+                    source_workspace_path,
+                    target_workspace_path,
+                    files_copied: done.count,
+                    success: true,
+                },
+                Err(error) => FilesEvent::Error { error },
+            };
+            mailbox.put(Mail::Frames(event_frame(id, event)));
+        });
+        ask_service(call.hub, call.asker, &text, None, on_answer);
+    }
+}
+
+/// The deepest directory that holds both, and the two paths from there. Each path must stay in its directory.
+fn common_root(
+    source_root: &str,
+    source: &str,
+    target_root: &str,
+    target: &str,
+) -> Option<(String, String, String)> {
+    let parts = |path: &str| -> Option<Vec<String>> {
+        let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+        parts.map(|part| (part != "..").then(|| part.to_owned())).collect()
+    };
+    if !source_root.starts_with('/')
+        || !target_root.starts_with('/')
+        || source.starts_with('/')
+        || target.starts_with('/')
+    {
+        return None;
+    }
+    let (from, to) = (parts(source_root)?, parts(target_root)?);
+    let common = from.iter().zip(&to).take_while(|(left, right)| left == right).count();
+    if common == 0 {
+        return None;
+    }
+    let rest = |root: &[String], path: &str| -> Option<String> {
+        Some(root[common..].iter().cloned().chain(parts(path)?).collect::<Vec<_>>().join("/"))
+    };
+    Some((format!("/{}", from[..common].join("/")), rest(&from, source)?, rest(&to, target)?))
+}
+
+/// The command that does the work, and its parameters.
+fn canonical(command: &FilesCommand) -> (&'static str, Value) {
+    match command {
+        FilesCommand::Tree { path, depth, include_hidden, offset, limit } => (
+            "fs.tree",
+            json!({"path": path, "depth": depth, "include_hidden": include_hidden, "offset": offset, "limit": limit}),
+        ),
+        FilesCommand::Read { path, offset, length } => (
+            "fs.read",
+            json!({"path": path, "offset": offset, "length": length, "encoding": Encoding::Base64}),
+        ),
+        FilesCommand::Write { path, content, create_parents, expected_hash } => (
+            "fs.write",
+            json!({
+                "path": path, "content": content, "encoding": Encoding::Base64,
+                "create_parents": create_parents, "expected_hash": expected_hash,
+            }),
+        ),
+        FilesCommand::List { path, include_hidden } => {
+            ("fs.list", json!({"path": path, "include_hidden": include_hidden, "limit": 5000}))
+        }
+        FilesCommand::Stat { path } => ("fs.stat", json!({"path": path})),
+        FilesCommand::Delete { path, recursive } => {
+            ("fs.delete", json!({"path": path, "recursive": recursive}))
+        }
+        FilesCommand::CreateDirectory { path, create_parents } => {
+            ("fs.create_directory", json!({"path": path, "create_parents": create_parents}))
+        }
+        FilesCommand::Rename { from, to, overwrite } => ("fs.rename", moved(from, to, *overwrite)),
+        FilesCommand::Copy { from, to, overwrite } => ("fs.copy", moved(from, to, *overwrite)),
+        FilesCommand::Move { from, to, overwrite } => ("fs.move", moved(from, to, *overwrite)),
+        FilesCommand::CopyToWorkspace { .. } => ("fs.copy", Value::Null),
+        FilesCommand::WatchFiles {} | FilesCommand::UnwatchFiles {} => ("fs.watch", Value::Null),
+    }
+}
+
+fn moved(from: &str, to: &str, overwrite: Option<bool>) -> Value {
+    json!({"from": from, "to": to, "overwrite": overwrite})
+}
+
+/// The answer in the words of the channel.
+fn event(command: &FilesCommand, answered: &Answered) -> FilesEvent {
+    let event =
+        match command {
+            FilesCommand::Tree { .. } => data::<FsTreeData>(answered).map(|tree| FilesEvent::TreeResult {
+                path: tree.path,
+                entries: tree.entries,
+                truncated: tree.truncated,
+                stop_reason: tree.stop_reason,
+                visited_nodes: tree.visited_nodes,
+                elapsed_ms: tree.elapsed_ms,
+                next_offset: tree.next_offset,
+                total_entries: tree.total_entries,
+            }),
+            FilesCommand::Read { .. } => data::<FsReadData>(answered).map(|read| FilesEvent::ReadResult {
+                path: read.path,
+                content: read.content,
+                size: read.size,
+                truncated: read.truncated,
+                next_offset: read.next_offset,
+                hash: read.hash,
+            }),
+            FilesCommand::Write { .. } => data::<FsWriteData>(answered).map(|written| {
+                FilesEvent::WriteResult { path: written.path, success: true, hash: written.hash }
+            }),
+            FilesCommand::List { .. } => data::<FsListData>(answered).map(listed),
+            FilesCommand::Stat { .. } => data::<FsStatData>(answered).map(stated),
+            FilesCommand::Delete { path, .. } => {
+                Ok(FilesEvent::DeleteResult { path: path.clone(), success: true })
+            }
+            FilesCommand::CreateDirectory { path, .. } => {
+                Ok(FilesEvent::CreateDirectoryResult { path: path.clone(), success: true })
+            }
+            FilesCommand::Rename { from, to, .. } => {
+                Ok(FilesEvent::RenameResult { from: from.clone(), to: to.clone(), success: true })
+            }
+            FilesCommand::Copy { from, to, .. } => {
+                Ok(FilesEvent::CopyResult { from: from.clone(), to: to.clone(), success: true })
+            }
+            FilesCommand::Move { from, to, .. } => {
+                Ok(FilesEvent::MoveResult { from: from.clone(), to: to.clone(), success: true })
+            }
+            FilesCommand::CopyToWorkspace { .. }
+            | FilesCommand::WatchFiles {}
+            | FilesCommand::UnwatchFiles {} => Err("This answer belongs to another command".to_owned()),
+        };
+    event.unwrap_or_else(|error| FilesEvent::Error { error })
+}
+
+fn listed(list: FsListData) -> FilesEvent {
+    let entries = list.entries.into_iter().map(|entry| DirEntry {
+        name: entry.name,
+        is_dir: entry.is_dir,
+        is_symlink: entry.is_symlink,
+        size: entry.size_bytes.unwrap_or(0),
+        modified_at: entry.modified_at.unwrap_or(0),
+    });
+    FilesEvent::ListResult { path: list.path, entries: entries.collect(), truncated: list.truncated }
+}
+
+fn stated(stat: FsStatData) -> FilesEvent {
+    let path = stat.path;
+    let stat = FileStat {
+        exists: stat.exists,
+        is_file: stat.is_file,
+        is_dir: stat.is_dir,
+        is_symlink: stat.is_symlink,
+        size: stat.size,
+        modified_at: stat.modified_at,
+        created_at: stat.created_at,
+        mode: stat.mode,
+    };
+    FilesEvent::StatResult { path, stat }
+}
+
+fn data<T: DeserializeOwned>(answered: &Answered) -> Result<T, String> {
+    if !answered.success {
+        return Err(answered.error.clone().unwrap_or_else(|| "The runner gave no reason".to_owned()));
+    }
+    let text = answered.data.as_ref().map_or("null", |data| data.get());
+    serde_json::from_str(text).map_err(|error| format!("The runner's answer cannot be read: {error}"))
+}
+
+fn failure(answered: &Answered) -> FilesEvent {
+    let error = answered.error.clone().unwrap_or_else(|| "The runner gave no reason".to_owned());
+    FilesEvent::Error { error }
+}
+
+fn error_frame(id: Option<Value>, error: &str) -> Bytes {
+    event_frame(id, FilesEvent::Error { error: error.to_owned() })
+}
+
+fn event_frame(id: Option<Value>, event: FilesEvent) -> Bytes {
+    match serde_json::to_vec(&ServerFrame::Files(FilesFrame { id, event })) {
+        Ok(text) => frame::text(&text),
+        Err(error) => {
+            tracing::error!(%error, "a frame of the files channel cannot be written");
+            Bytes::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_directories_are_copied_between_from_what_holds_both() {
+        let found = common_root("/home/a/one", "x/y", "/home/a/two", "./z");
+        assert_eq!(found, Some(("/home/a".to_owned(), "one/x/y".to_owned(), "two/z".to_owned())));
+        assert_eq!(common_root("/home/a", "../x", "/home/b", "z"), None);
+        assert_eq!(common_root("/home/a", "/etc/passwd", "/home/b", "z"), None);
+        assert_eq!(common_root("/home", "x", "/srv", "z"), None);
+    }
+
+    #[test]
+    fn every_command_has_a_canonical_one_in_the_table() {
+        let place = json!({"channel": "files", "path": "a", "from": "a", "to": "b", "content": ""});
+        for kind in
+            ["tree", "read", "write", "list", "stat", "delete", "create_directory", "rename", "copy", "move"]
+        {
+            let mut frame = place.clone();
+            frame["type"] = json!(kind);
+            let frame: FilesClientFrame = serde_json::from_value(frame).unwrap();
+            let (cmd, parameters) = canonical(&frame.command);
+            assert!(qd_wire::command_table::spec(cmd).is_some(), "{cmd}");
+            assert!(parameters.is_object(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Directories that a connection watches. Each watch is a command that stays in flight until it is taken back.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use qd_wire::channel::{FilesEvent, Place};
+use qd_wire::service::FsChanges;
+use serde_json::json;
+
+use super::{Call, error_frame, event_frame, failure};
+use crate::ask::{Answered, OnProgress, ask_service, cancel_asked};
+use crate::connection::{Mail, Mailbox};
+use crate::registry::Hub;
+
+/// What may wait for a client when changes are told to it; what would be more is not told, but that there was some is.
+const CHANGES_BACKLOG_MAX: usize = 1 << 20;
+/// Directories one connection watches at a time.
+const WATCHES_MAX: usize = 64;
+
+/// The directories a connection watches, by their address.
+#[derive(Clone, Default)]
+pub(crate) struct Watches(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The number of the last watch on this connection.
+    last: u64,
+    open: HashMap<Directory, Watch>,
+}
+
+/// The same path is another directory on another machine.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Directory {
+    /// `None` for the only one there is.
+    runner_id: Option<String>,
+    /// The path, or the session whose directory it is.
+    name: String,
+}
+
+struct Watch {
+    /// Its own, so that the end of one does not end another of the same directory.
+    number: u64,
+    /// The command that does it; known when it is sent.
+    command: Option<u64>,
+}
+
+impl Watches {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection is over.
+    pub(crate) fn end(&self, hub: &Hub) {
+        let open = std::mem::take(&mut self.lock().open);
+        for command in open.into_values().filter_map(|watch| watch.command) {
+            cancel_asked(hub, command);
+        }
+    }
+
+    /// The number of a new watch, and the command of the one it replaces.
+    fn begin(&self, directory: &Directory) -> Result<(u64, Option<u64>), String> {
+        let mut state = self.lock();
+        if state.open.len() >= WATCHES_MAX && !state.open.contains_key(directory) {
+            return Err(format!("This connection watches {WATCHES_MAX} directories, the most it may"));
+        }
+        state.last += 1;
+        let number = state.last;
+        let before = state.open.insert(directory.clone(), Watch { number, command: None });
+        Ok((number, before.and_then(|before| before.command)))
+    }
+
+    /// A watch was sent; its answer may have come already.
+    fn sent(&self, directory: &Directory, number: u64, command: u64) {
+        if let Some(watch) = self.lock().open.get_mut(directory).filter(|watch| watch.number == number) {
+            watch.command = Some(command);
+        }
+    }
+
+    /// Removes this watch, and no other; whether it was there.
+    fn remove(&self, directory: &Directory, number: u64) -> bool {
+        let mut state = self.lock();
+        let is_own = state.open.get(directory).is_some_and(|watch| watch.number == number);
+        is_own && state.open.remove(directory).is_some()
+    }
+}
+
+impl Call<'_> {
+    /// Which directory is meant.
+    fn directory(&self) -> Result<Directory, String> {
+        let Place { workspace_path, session_id, runner_id } = &self.place;
+        let of_session = session_id.as_deref().and_then(|session_id| self.hub.session(session_id));
+        let of_session = of_session.map(|session| session.runner_id.to_string());
+        let runner_id = of_session.or_else(|| runner_id.clone()).or_else(|| self.only_runner());
+        let name = workspace_path.clone().or_else(|| session_id.clone());
+        let name = name.ok_or("workspace_path is required")?;
+        Ok(Directory { runner_id, name })
+    }
+
+    /// Where there is one machine, it need not be named.
+    fn only_runner(&self) -> Option<String> {
+        let runners = self.hub.runners();
+        let mut connected = runners.iter().filter(|runner| runner.link().is_some());
+        let first = connected.next()?;
+        connected.next().is_none().then(|| first.id.to_string())
+    }
+
+    pub(super) fn watch(self, watches: &Watches) {
+        let begun = self.directory().and_then(|directory| {
+            let (number, before) = watches.begin(&directory)?;
+            Ok((directory, number, before))
+        });
+        let (directory, number, before) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return self.mailbox.put(Mail::Frames(error_frame(self.id, &error))),
+        };
+        if let Some(before) = before {
+            cancel_asked(self.hub, before);
+        }
+        let text = self.text("fs.watch", json!({}));
+        // The runner says first that it watches, which may be well after it was asked.
+        let is_on = Arc::new(AtomicBool::new(false));
+        let on_progress: OnProgress = {
+            let (mailbox, id, name) = (Arc::clone(self.mailbox), self.id.clone(), directory.name.clone());
+            let is_on = Arc::clone(&is_on);
+            Arc::new(move |_, data| {
+                if !is_on.swap(true, Ordering::AcqRel) {
+                    let workspace_path = name.clone();
+                    let event = FilesEvent::WatchFilesResult { workspace_path, success: true };
+                    mailbox.put(Mail::Frames(event_frame(id.clone(), event)));
+                }
+                tell_changes(&mailbox, &name, data.get());
+            })
+        };
+        let on_answer = {
+            let (mailbox, id, mine) = (Arc::clone(self.mailbox), self.id.clone(), watches.clone());
+            let directory = directory.clone();
+            Box::new(move |_: &Arc<Hub>, answered: Answered| {
+                // One that was on and was taken back or replaced has been answered for.
+                if mine.remove(&directory, number) || !is_on.load(Ordering::Acquire) {
+                    mailbox.put(Mail::Frames(event_frame(id, failure(&answered))));
+                }
+            })
+        };
+        if let Some(command) = ask_service(self.hub, self.asker, &text, Some(on_progress), on_answer) {
+            watches.sent(&directory, number, command);
+        }
+    }
+
+    pub(super) fn unwatch(self, watches: &Watches) {
+        let directory = match self.directory() {
+            Ok(directory) => directory,
+            Err(error) => return self.mailbox.put(Mail::Frames(error_frame(self.id, &error))),
+        };
+        let found = watches.lock().open.remove(&directory);
+        let success = found.is_some();
+        if let Some(command) = found.and_then(|watch| watch.command) {
+            cancel_asked(self.hub, command);
+        }
+        let event = FilesEvent::UnwatchFilesResult { workspace_path: directory.name, success };
+        self.mailbox.put(Mail::Frames(event_frame(self.id, event)));
+    }
+}
+
+/// Tells what has changed, one frame for each change.
+fn tell_changes(mailbox: &Mailbox, workspace_path: &str, data: &str) {
+    let Ok(mut changes) = serde_json::from_str::<FsChanges>(data) else {
+        return tracing::error!("the changes of files cannot be read");
+    };
+    let mut frames = Vec::new();
+    for change in changes.changes.drain(..) {
+        let kind = if change.is_dir { "dir" } else { "file" };
+        // A directory is only made or removed: what changes is in it.
+        let event_type = match &*change.change {
+            "modified" if change.is_dir => continue,
+            word => format!("{kind}_{word}"),
+        };
+        let entry_type = if change.is_dir { "directory" } else { "file" }.to_owned();
+        let workspace_path = workspace_path.to_owned();
+        let event = FilesEvent::FileChanged { event_type, path: change.path, entry_type, workspace_path };
+        frames.extend_from_slice(&event_frame(None, event));
+    }
+    if changes.overflow {
+        let event = FilesEvent::FileChanged {
+            event_type: "overflow".to_owned(),
+            path: ".".to_owned(),
+            entry_type: "directory".to_owned(),
+            workspace_path: workspace_path.to_owned(),
+        };
+        frames.extend_from_slice(&event_frame(None, event));
+    }
+    if !frames.is_empty() && !mailbox.offer(frames.into(), CHANGES_BACKLOG_MAX) {
+        tracing::debug!("a client does not read; it is not told of changed files");
+    }
+}

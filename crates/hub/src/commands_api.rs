@@ -1,0 +1,137 @@
+//! Canonical commands over HTTP, for scripts: one command, one answer.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Json, Response};
+use http::{HeaderMap, StatusCode, Uri};
+use qd_wire::command_table::spec;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use crate::ask::{Answered, Asker, ask_service, cancel_asked};
+use crate::http::{check_known, failed, refused};
+use crate::principals::Principal;
+use crate::registry::Hub;
+use crate::serve::Server;
+
+/// The greatest body; a file of the greatest size that one write takes fits, as base64.
+const BODY_BYTES_MAX: usize = 48 << 20;
+/// Commands that make sense on a connection only.
+const CONNECTION_ONLY: [&str; 4] = ["session.attach", "session.detach", "fs.watch", "cancel"];
+
+/// An answer as JSON.
+#[derive(Serialize)]
+struct CommandAnswer {
+    success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_version: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replayed: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    indeterminate: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    timed_out: bool,
+}
+
+/// `POST /api/commands`: the body is a canonical command with its `cmd`, as on `/ws/mux`. A command that failed is an
+/// answer too: 200 with `success: false`.
+pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let hub = &server.hub;
+    let principal = match check_known(hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    let bytes = match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let text = format!("The body cannot be read, or is longer than {BODY_BYTES_MAX} bytes: {error}");
+            return failed(StatusCode::PAYLOAD_TOO_LARGE, &text);
+        }
+    };
+    let text = match checked(&bytes) {
+        Ok(text) => text,
+        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+    };
+    let answered = ask_and_wait(hub, &principal, text).await;
+    let status = match &answered.error {
+        Some(error) if error.starts_with("Permission denied") => StatusCode::FORBIDDEN,
+        _ => StatusCode::OK,
+    };
+    let Answered {
+        success,
+        data,
+        error,
+        session_id,
+        session_version,
+        replayed,
+        indeterminate,
+        timed_out,
+        ..
+    } = answered;
+    let answer = CommandAnswer {
+        success,
+        data,
+        error,
+        session_id,
+        session_version,
+        replayed,
+        indeterminate,
+        timed_out,
+    };
+    (status, Json(answer)).into_response()
+}
+
+/// The text of a command that can be asked for over HTTP.
+fn checked(bytes: &[u8]) -> Result<&str, String> {
+    #[derive(Deserialize)]
+    struct Name<'a> {
+        #[serde(borrow)]
+        cmd: std::borrow::Cow<'a, str>,
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "The body is not UTF-8".to_owned())?;
+    let Name { cmd } = serde_json::from_str(text)
+        .map_err(|error| format!("The body must be a JSON object with 'cmd': {error}"))?;
+    let spec = spec(&cmd).ok_or_else(|| format!("Unknown command '{cmd}'"))?;
+    if CONNECTION_ONLY.contains(&spec.name) {
+        return Err(format!("'{cmd}' needs a connection; use /ws/mux"));
+    }
+    Ok(text)
+}
+
+/// Asks and waits. When nobody waits any more, a service is taken back.
+pub(crate) async fn ask_and_wait(hub: &Arc<Hub>, principal: &Principal, text: &str) -> Answered {
+    let asker = Asker::new(principal, Arc::from("http"));
+    let (sender, answer) = oneshot::channel();
+    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
+        // The asker may have gone.
+        let _ = sender.send(answered);
+    });
+    let number = ask_service(hub, &asker, text, None, on_answer);
+    let mut given_up = GivenUp { hub, number };
+    let answered = answer.await;
+    given_up.number = None;
+    answered.unwrap_or_else(|_| Answered::failure("The hub stops"))
+}
+
+/// Takes back what was asked for, unless it is answered.
+struct GivenUp<'a> {
+    hub: &'a Arc<Hub>,
+    number: Option<u64>,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            cancel_asked(self.hub, number);
+        }
+    }
+}

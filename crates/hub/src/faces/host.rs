@@ -1,0 +1,172 @@
+//! Hosts that others wrote for the run document: `/ws/host`.
+//!
+//! The hub plays the document's server towards such a host. Each connection gets an adapter, which is a tiny runner
+//! towards the hub's own runner links: what the host sends becomes link lines, the hub's commands become messages of
+//! the document. So there is one way into the hub, and what holds for runners holds for hosts: a run belongs to its
+//! first host for ever, what is not committed is not acked, a newer connection takes the place of the older one.
+
+mod adapter;
+mod commands;
+mod events;
+mod inputs;
+mod out;
+mod reading;
+
+use axum::Extension;
+use axum::extract::{Query, Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use qd_link::net::BoxedIo;
+use qd_link::socket::{SocketOptions, over_websocket};
+use qd_store::{HostRow, HostTrust, StoreError};
+use serde::Deserialize;
+use tokio_tungstenite::WebSocketStream;
+use tungstenite::protocol::Role;
+
+use crate::access::{self, is_plain_name};
+use crate::clock::now_ms;
+use crate::http::failed;
+use crate::links::Pass;
+use crate::listen::Peer;
+use crate::runner_link::RunnerIdentity;
+use crate::serve::Server;
+use crate::upgrade::{NO_WEBSOCKET, accept_key, into_stream, switching};
+use adapter::Adapter;
+
+/// The longest message of a host; the original's library takes as much.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// The document wants both in the query; nothing of it is ever logged.
+#[derive(Deserialize, Default)]
+struct Secrets {
+    #[serde(default)]
+    host_id: String,
+    #[serde(default)]
+    host_token: String,
+}
+
+/// Why a host is not let in.
+#[derive(Debug, thiserror::Error)]
+enum HostRefusal {
+    #[error("missing host_id/host_token query params")]
+    Missing,
+    #[error("'host_id' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -")]
+    BadName,
+    #[error("'host_id' is the name of a runner of this hub; give the host another one")]
+    Runner,
+    #[error("host {0} waits to be confirmed: qd hosts confirm {0}")]
+    Pending(String),
+    #[error("invalid host_id/host_token")]
+    Wrong,
+    #[error("host {0} was revoked; an owner can let it in again: qd hosts confirm {0}")]
+    Revoked(String),
+    #[error("the hub cannot read its store: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl HostRefusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            HostRefusal::Missing | HostRefusal::Wrong | HostRefusal::Revoked(_) => StatusCode::UNAUTHORIZED,
+            HostRefusal::BadName => StatusCode::BAD_REQUEST,
+            HostRefusal::Runner => StatusCode::CONFLICT,
+            HostRefusal::Pending(_) => StatusCode::FORBIDDEN,
+            HostRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// `GET /ws/host?host_id=…&host_token=…`
+pub(crate) async fn link(
+    State(server): State<Server>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Response {
+    let secrets =
+        Query::<Secrets>::try_from_uri(request.uri()).map(|Query(secrets)| secrets).unwrap_or_default();
+    let host_id = secrets.host_id.clone();
+    // Taken before the host is looked up: so who revokes it either comes before that, or finds the pass.
+    let pass = server.fleet.links.pass(&host_id);
+    if let Err(refusal) = check(&server, &secrets, &peer).await {
+        // A name that is none is not repeated in the log.
+        let host_id = if is_plain_name(&host_id) { host_id.as_str() } else { "?" };
+        tracing::warn!(%peer, host_id, reason = %refusal, "a foreign host is refused");
+        return failed(refusal.status(), &refusal.to_string());
+    }
+    let Some(accept) = accept_key(&request) else {
+        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+    };
+    let identity = RunnerIdentity { runner_id: host_id.into(), is_local: true, peer: peer.to_string() };
+    let upgraded = hyper::upgrade::on(request);
+    let tasks = server.hub.tasks.clone();
+    tasks.spawn(async move {
+        match upgraded.await.map(into_stream) {
+            Ok(Some((stream, read_ahead))) => start(&server, pass, identity, stream, read_ahead).await,
+            Ok(None) => {}
+            Err(error) => tracing::debug!(peer = identity.peer, %error, "a host's upgrade failed"),
+        }
+    });
+    switching(accept)
+}
+
+async fn start(server: &Server, pass: Pass, identity: RunnerIdentity, stream: BoxedIo, read_ahead: Vec<u8>) {
+    let options = SocketOptions {
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        takes_packed: false,
+        ..SocketOptions::default()
+    };
+    let config = options.websocket_config();
+    let socket = WebSocketStream::from_partially_read(stream, read_ahead, Role::Server, Some(config)).await;
+    let socket = over_websocket(socket, &options);
+    let (hub_end, own_end) = qd_link::memory::pair();
+    let adapter = Adapter::new(&server.hub, &identity.runner_id, own_end.sender);
+    let links = &server.fleet.links;
+    links.start(&server.hub, pass, identity, hub_end);
+    links.spawn(adapter.run(socket, own_end.receiver));
+}
+
+/// Whether the host may come in. One that nobody has seen before is noted, and waits for an owner.
+async fn check(server: &Server, secrets: &Secrets, peer: &str) -> Result<(), HostRefusal> {
+    let Secrets { host_id, host_token } = secrets;
+    if host_id.is_empty() || host_token.is_empty() {
+        return Err(HostRefusal::Missing);
+    }
+    if !is_plain_name(host_id) {
+        return Err(HostRefusal::BadName);
+    }
+    let store = &server.hub.store;
+    let is_local = server.fleet.local_runner_id.as_deref() == Some(&**host_id);
+    let runner = store.runner(host_id).await?;
+    if is_local || runner.is_some_and(|row| !row.key_hash.is_empty()) {
+        return Err(HostRefusal::Runner);
+    }
+    let token_hash = access::hash(host_token);
+    let host = match store.host(host_id).await? {
+        Some(host) => host,
+        None => {
+            let host = HostRow {
+                host_id: host_id.clone(),
+                token_hash: token_hash.to_vec(),
+                trust: HostTrust::Pending,
+                first_seen_at: now_ms(),
+                last_seen_at: Some(now_ms()),
+                address: Some(peer.to_owned()),
+            };
+            store.put_host(host).await?;
+            // Another one of the same name may have been quicker.
+            store.host(host_id).await?.ok_or_else(|| HostRefusal::Pending(host_id.clone()))?
+        }
+    };
+    if !access::is_key(&host.token_hash, &token_hash) {
+        return Err(HostRefusal::Wrong);
+    }
+    match host.trust {
+        HostTrust::Trusted => {}
+        HostTrust::Pending => return Err(HostRefusal::Pending(host_id.clone())),
+        HostTrust::Revoked => return Err(HostRefusal::Revoked(host_id.clone())),
+    }
+    if let Err(error) = store.touch_host(host_id, now_ms()).await {
+        tracing::warn!(host_id, %error, "it cannot be noted that a host has come");
+    }
+    Ok(())
+}

@@ -1,0 +1,309 @@
+//! One connection of a foreign host: a tiny runner towards the hub.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use qd_core::view::run::host::arrivals::Arrivals;
+use qd_core::view::run::host::book::RunBook;
+use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender};
+use qd_wire::CommandResponse;
+use qd_wire::data::SessionStatus;
+use qd_wire::event::EventPayload;
+use qd_wire::link::{HelloSession, LinkLine, LinkResponse, RunnerHeartbeat, RunnerHello, RunnerWelcome};
+use serde_json::Value;
+use tokio::time::{Duration, Instant, interval};
+
+use super::inputs::Inputs;
+use super::out::Out;
+use crate::clock::now_ms;
+use crate::registry::Hub;
+use crate::runner_link::line_of;
+
+/// How often the hub hears that the host is there, and time limits are looked at.
+const BEAT: Duration = Duration::from_secs(10);
+/// How often the limits of calls are looked at.
+const LIMITS: Duration = Duration::from_millis(500);
+
+/// What the futures of one connection share.
+pub(super) struct Adapter {
+    pub(super) hub: Arc<Hub>,
+    pub(super) host_id: Arc<str>,
+    pub(super) out: Out,
+    /// Towards the hub.
+    pub(super) link: LinkSender,
+    state: Mutex<State>,
+    started: Instant,
+}
+
+/// What is known on this connection.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) runs: HashMap<String, Run>,
+    /// Runs that wait for a missing event.
+    pub(super) holes: HashSet<String>,
+    /// Bytes of events that wait for those before them, all runs together.
+    pub(super) held_bytes: usize,
+    /// Calls the host has not answered, by their `request_id`.
+    pub(super) calls: HashMap<String, Call>,
+    /// Inputs the host has not recorded.
+    pub(super) inputs: Inputs,
+    /// Runs that were asked for under a key, oldest first: the same key again starts nothing again.
+    pub(super) starts: VecDeque<Start>,
+    /// When it was last noted that the host is there.
+    pub(super) noted_at: i64,
+}
+
+/// One run of the host.
+pub(super) struct Run {
+    pub(super) arrivals: Arrivals<Held>,
+    /// Not read yet: of a run that ended before this connection.
+    pub(super) book: Option<RunBook>,
+    pub(super) gate: Gate,
+}
+
+/// An event that may wait for others.
+pub(super) struct Held {
+    pub(super) ts: i64,
+    pub(super) event: EventPayload,
+}
+
+/// What becomes of a run's events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Gate {
+    Open,
+    /// It is not this host's; the host was told.
+    Refused,
+    /// It was deleted: its events are taken and dropped.
+    Deleted,
+}
+
+impl Run {
+    pub(super) fn new(seq: u64, book: Option<RunBook>, gate: Gate) -> Self {
+        Run { arrivals: Arrivals::after(seq), book, gate }
+    }
+}
+
+/// Who asked, as the link names it.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    pub(super) id: String,
+    pub(super) cmd: String,
+    pub(super) run_id: Option<String>,
+}
+
+/// A run that was asked for.
+pub(super) struct Start {
+    pub(super) principal: String,
+    pub(super) key: String,
+    pub(super) request_id: String,
+    /// Known when the host has answered.
+    pub(super) run_id: Option<String>,
+}
+
+/// A call on its way.
+pub(super) struct Call {
+    pub(super) asker: Asker,
+    pub(super) kind: &'static str,
+    pub(super) deadline: Option<i64>,
+}
+
+impl Adapter {
+    pub(super) fn new(hub: &Arc<Hub>, host_id: &Arc<str>, link: LinkSender) -> Arc<Self> {
+        Arc::new(Adapter {
+            hub: Arc::clone(hub),
+            host_id: Arc::clone(host_id),
+            out: Out::new(host_id),
+            link,
+            state: Mutex::default(),
+            started: Instant::now(),
+        })
+    }
+
+    /// Serves until the host or the hub ends it.
+    pub(super) async fn run(self: Arc<Self>, socket: LinkEnd, mut from_hub: LinkReceiver) {
+        let LinkEnd { sender, receiver } = socket;
+        let rest = match self.introduce(&mut from_hub).await {
+            Ok(rest) => rest,
+            Err(reason) => {
+                tracing::warn!(host = %self.host_id, reason, "a host's connection ends before it began");
+                self.out.error(None, None, &reason);
+                return self.turn_away(&sender, &reason);
+            }
+        };
+        // What the hub says comes first: it says why it is going before it is gone.
+        let reason = tokio::select! {
+            biased;
+            over = self.read_hub(from_hub, rest) => over.unwrap_or_else(|reason| {
+                self.turn_away(&sender, &reason);
+                reason
+            }),
+            reason = self.read_host(receiver) => reason,
+            () = self.out.write(&sender) => "the host takes nothing any more".to_owned(),
+            () = self.beat() => "the hub is gone".to_owned(),
+        };
+        tracing::info!(host = %self.host_id, reason, "a foreign host's connection is over");
+    }
+
+    /// The connection ends by the hub's will, which is said to the host as far as it takes anything.
+    fn turn_away(&self, socket: &LinkSender, reason: &str) {
+        while let Some(message) = self.out.take() {
+            if socket.try_send(message).is_err() {
+                break;
+            }
+        }
+        socket.refuse(reason);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says hello for the host and takes the welcome; gives what came with it.
+    async fn introduce(&self, from_hub: &mut LinkReceiver) -> Result<Bytes, String> {
+        let mut books =
+            self.books().await.map_err(|error| format!("the hub cannot read its store: {error}"))?;
+        let hello = self.hello(&books);
+        self.link.send(line_of(&LinkLine::Hello(hello)).into()).await.map_err(|error| error.to_string())?;
+        let block = from_hub.recv().await.ok_or("the hub is gone")?;
+        let length = memchr::memchr(b'\n', &block).map_or(block.len(), |end| end + 1);
+        let welcome = match serde_json::from_slice(&block[..length]) {
+            Ok(LinkLine::Welcome(welcome)) => welcome,
+            Ok(LinkLine::Refused { reason }) => return Err(reason),
+            _ => return Err("the hub did not say welcome".to_owned()),
+        };
+        // What an older connection brought was committed before the welcome, and after the books were read.
+        for session in &welcome.sessions {
+            if let Some(book) = books.get_mut(&session.session_id) {
+                let read = self.read_on(&session.session_id, book).await;
+                read.map_err(|error| format!("the hub cannot read its store: {error}"))?;
+            }
+        }
+        self.open(&welcome, books);
+        Ok(block.slice(length..))
+    }
+
+    fn hello(&self, books: &HashMap<String, RunBook>) -> RunnerHello {
+        let sessions = self.hub.sessions_of(&self.host_id).into_iter().map(|entry| {
+            let ended = RunBook::ended(entry.committed_seq());
+            let book = books.get(&*entry.id).unwrap_or(&ended);
+            HelloSession {
+                session_id: entry.id.to_string(),
+                last_seq: entry.committed_seq(),
+                state: Some(Box::new(book.state(&entry.id, &self.host_id))),
+            }
+        });
+        // Deleted runs stay named, so that their tombstones stay: the host knows nothing of deleting.
+        let buried = self.hub.buried_of(&self.host_id).into_iter().map(|run_id| HelloSession {
+            session_id: run_id.to_string(),
+            last_seq: 0,
+            state: None,
+        });
+        RunnerHello {
+            runner_id: self.host_id.to_string(),
+            hostname: self.host_id.to_string(),
+            // None: a host is used by name, it is not chosen for what nobody placed.
+            harnesses: Vec::new(),
+            max_sessions: 0,
+            version: "run protocol".to_owned(),
+            os: String::new(),
+            sessions: sessions.chain(buried).collect(),
+            compression: Vec::new(),
+        }
+    }
+
+    fn open(&self, welcome: &RunnerWelcome, mut books: HashMap<String, RunBook>) {
+        let mut state = self.lock();
+        for session in &welcome.sessions {
+            let run_id = &session.session_id;
+            self.out.acks(|acks, _| acks.known(run_id, session.last_seq));
+            let mut book = books.remove(run_id);
+            if let Some(book) = &mut book {
+                book.seq = book.seq.max(session.last_seq);
+            }
+            let run = Run::new(session.last_seq, book, Gate::Open);
+            state.runs.insert(run_id.clone(), run);
+        }
+        for refused in &welcome.refused {
+            state.runs.insert(refused.session_id.clone(), Run::new(0, None, Gate::Refused));
+        }
+    }
+
+    /// The host's sign of life towards the hub, for as long as its connection lives.
+    async fn beat(&self) {
+        let mut beats = interval(BEAT);
+        let mut limits = interval(LIMITS);
+        loop {
+            let block = tokio::select! {
+                _ = beats.tick() => line_of(&LinkLine::Heartbeat(RunnerHeartbeat {
+                    runner_id: self.host_id.to_string(),
+                    uptime_s: self.started.elapsed().as_secs(),
+                    sessions: Vec::new(),
+                    load: None,
+                })),
+                _ = limits.tick() => self.over_time(),
+            };
+            if !block.is_empty() && self.link.send(block.into()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The answers to calls whose time is over.
+    fn over_time(&self) -> Vec<u8> {
+        let now = now_ms();
+        let mut state = self.lock();
+        let mut block = Vec::new();
+        for asker in state.inputs.over_time(now) {
+            let error = format!("Host {} did not confirm the input in time", self.host_id);
+            block.extend(self.timed_out(&asker, error));
+        }
+        let is_over = |call: &Call| call.deadline.is_some_and(|deadline| deadline <= now);
+        let over: Vec<String> =
+            state.calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| id.clone()).collect();
+        for call in over.iter().filter_map(|id| state.calls.remove(id)) {
+            let error = format!("Host {} did not answer '{}' in time", self.host_id, call.kind);
+            block.extend(self.timed_out(&call.asker, error));
+        }
+        block
+    }
+
+    /// The line of an answer.
+    pub(super) fn response(&self, asker: &Asker, result: Result<Option<Value>, &str>) -> Vec<u8> {
+        line_of(&LinkLine::Response(self.answer(asker, result)))
+    }
+
+    fn timed_out(&self, asker: &Asker, error: String) -> Vec<u8> {
+        let mut answer = self.answer(asker, Err(&error));
+        answer.response.timed_out = Some(true);
+        line_of(&LinkLine::Response(answer))
+    }
+
+    fn answer(&self, asker: &Asker, result: Result<Option<Value>, &str>) -> LinkResponse {
+        let (success, data, error) = match result {
+            Ok(data) => (true, data, None),
+            Err(error) => (false, None, Some(error.to_owned())),
+        };
+        LinkResponse {
+            session_id: asker.run_id.clone(),
+            runner_id: Some(self.host_id.to_string()),
+            ts: Some(now_ms()),
+            response: CommandResponse {
+                id: Some(Value::from(asker.id.as_str())),
+                cmd: asker.cmd.clone(),
+                success,
+                data,
+                error,
+                session_version: None,
+                replayed: None,
+                indeterminate: None,
+                timed_out: None,
+            },
+        }
+    }
+
+    /// Whether the hub knows a run as one that has ended.
+    pub(super) fn has_ended(&self, run_id: &str) -> bool {
+        self.hub.session(run_id).is_some_and(|entry| entry.status() == SessionStatus::Closed)
+    }
+}

@@ -1,0 +1,458 @@
+//! From the hub to a host: commands as messages of the document, acks, and what the adapter answers itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use qd_core::view::run::host::book::RunBook;
+use qd_core::view::run::host::request::{Asked, Plan, Then, plan};
+use qd_link::memory::LinkReceiver;
+use qd_wire::command_table::{CommandHead, spec};
+use qd_wire::data::RunnerSessionsData;
+use qd_wire::event::{Event, EventPayload};
+use qd_wire::input::InputOutcome;
+use qd_wire::link::LinkLine;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::adapter::{Adapter, Asker, Call, Gate, Start};
+use super::inputs::INPUTS_MAX;
+use crate::audit;
+use crate::clock::now_ms;
+use crate::reads;
+
+/// Calls that a host may have to answer at once.
+const CALLS_MAX: usize = 1024;
+/// Runs that were asked for under a key and are remembered, on one connection.
+const STARTS_MAX: usize = 256;
+/// Calls without a limit of their own that nobody has to be asked for.
+const CALL_MS: i64 = 60_000;
+/// The hub's own limit of an input is over before it is forgotten here.
+const INPUT_GRACE_MS: i64 = 1000;
+/// Ids of the hub's own orders to delete; it has done so itself.
+const BURIAL_ID: &str = "bury:";
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: std::borrow::Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Cancelled {
+    target: String,
+}
+
+impl Adapter {
+    /// Does what the hub says until it is gone, or has said why it serves this connection no more; `rest` came with
+    /// its welcome.
+    pub(super) async fn read_hub(
+        self: &Arc<Self>,
+        mut hub: LinkReceiver,
+        rest: Bytes,
+    ) -> Result<String, String> {
+        let mut block = rest;
+        loop {
+            for line in block.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                match self.line(line) {
+                    Ok(answer) if answer.is_empty() => {}
+                    Ok(answer) => {
+                        if self.link.send(answer.into()).await.is_err() {
+                            return Ok("the hub is gone".to_owned());
+                        }
+                    }
+                    Err(reason) => return Err(reason),
+                }
+            }
+            block = match hub.recv().await {
+                Some(block) => block,
+                None => return Ok("the hub ended it".to_owned()),
+            };
+        }
+    }
+
+    /// Does what a line of the hub says; gives what is to be answered, or why the link is over.
+    fn line(self: &Arc<Self>, line: &[u8]) -> Result<Vec<u8>, String> {
+        let Ok(text) = std::str::from_utf8(line) else { return Ok(Vec::new()) };
+        // A command need not name a session.
+        if serde_json::from_str::<Kind<'_>>(text).is_ok_and(|line| line.kind == "command") {
+            return Ok(self.command(text));
+        }
+        match serde_json::from_str::<LinkLine>(text) {
+            Ok(LinkLine::Ack { session_id, seq }) => self.committed(&session_id, seq),
+            Ok(LinkLine::SessionRefused(refused)) => {
+                let run_id = &refused.session_id;
+                if let Some(run) = self.lock().runs.get_mut(run_id) {
+                    run.gate = Gate::Refused;
+                }
+                self.refused(run_id, &refused.reason);
+            }
+            Ok(LinkLine::Refused { reason }) => {
+                self.out.error(None, None, &reason);
+                return Err(reason);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(host = %self.host_id, %error, "a line of the hub cannot be read"),
+        }
+        Ok(Vec::new())
+    }
+
+    /// The hub has committed events of a run.
+    fn committed(&self, run_id: &str, seq: u64) {
+        self.out.acks(|acks, now| acks.committed(now, run_id, seq));
+        // The hub counts questions by what their records say, and hosts do not say when one is over.
+        let state = self.lock();
+        let Some(book) = state.runs.get(run_id).and_then(|run| run.book.as_ref()) else { return };
+        if let Some(entry) = self.hub.session(run_id).filter(|_| book.seq <= seq) {
+            entry.set_pending_inputs(book.questions().len());
+        }
+    }
+
+    fn command(self: &Arc<Self>, text: &str) -> Vec<u8> {
+        let Ok(head) = serde_json::from_str::<CommandHead<'_>>(text) else {
+            tracing::warn!(host = %self.host_id, "a command of the hub cannot be read");
+            return Vec::new();
+        };
+        let id: String = head.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
+        let run_id =
+            head.session_id.as_deref().filter(|id| *id != qd_wire::SYSTEM_SESSION).map(str::to_owned);
+        let asker = Asker { id, cmd: head.cmd.as_deref().unwrap_or_default().to_owned(), run_id };
+        if asker.id.starts_with(BURIAL_ID) {
+            return Vec::new();
+        }
+        if asker.cmd == "_cancel" {
+            return self.cancel(text);
+        }
+        let has_conditions =
+            head.if_session_version.is_some() || head.depends_on.is_some_and(|list| !list.is_empty());
+        if has_conditions {
+            let error = format!("Host {} speaks the run protocol, which has no conditions", self.host_id);
+            return self.response(&asker, Err(&error));
+        }
+        if let (Some(key), "session.create") = (&head.idempotency_key, &*asker.cmd)
+            && let Some(answer) =
+                self.started_before(&asker, head.user_id.as_deref().unwrap_or_default(), key)
+        {
+            return answer;
+        }
+        self.carry_out(asker, text).unwrap_or_else(|(asker, error)| self.response(&asker, Err(&error)))
+    }
+
+    /// The answer to a run that was asked for under the same key before.
+    fn started_before(&self, asker: &Asker, principal: &str, key: &str) -> Option<Vec<u8>> {
+        let state = self.lock();
+        let start = state.starts.iter().find(|start| start.principal == principal && start.key == key)?;
+        Some(match &start.run_id {
+            Some(run_id) => self.run_started(&state, asker, Some(run_id.clone())),
+            None => self.response(asker, Err("The host is starting this run already; ask again")),
+        })
+    }
+
+    /// Nobody waits for an answer any more.
+    fn cancel(&self, text: &str) -> Vec<u8> {
+        let Ok(Cancelled { target }) = serde_json::from_str(text) else { return Vec::new() };
+        let mut state = self.lock();
+        let found = state.calls.iter().find(|(_, call)| call.asker.id == target).map(|(id, _)| id.clone());
+        let Some(call) = found.and_then(|id| state.calls.remove(&id)) else { return Vec::new() };
+        self.response(
+            &call.asker,
+            Err("Cancelled; the host was not told, since the run protocol has no word for it"),
+        )
+    }
+
+    fn carry_out(self: &Arc<Self>, asker: Asker, text: &str) -> Result<Vec<u8>, (Asker, String)> {
+        let run_id = asker.run_id.clone();
+        let fresh_id = fresh_id();
+        let planned = {
+            let state = self.lock();
+            let run = run_id.as_ref().and_then(|run_id| state.runs.get(run_id));
+            let ended = RunBook::ended(0);
+            let book = match run {
+                Some(run) => run.book.as_ref().or(Some(&ended)),
+                None => None,
+            };
+            plan(&Asked {
+                host_id: &self.host_id,
+                run_id: run_id.as_deref(),
+                cmd: &asker.cmd,
+                text,
+                fresh_id: &fresh_id,
+                book,
+            })
+        };
+        let planned = match planned {
+            Ok(planned) => planned,
+            Err(error) => return Err((asker, error)),
+        };
+        let run_id = run_id.unwrap_or_default();
+        match planned {
+            Plan::Answer(data) => Ok(self.response(&asker, Ok(data))),
+            Plan::Tell { kind, data, answer, then } => {
+                self.out.send(kind, Some(&run_id), data).map_err(|error| (asker.clone(), error))?;
+                let mut block = self.response(&asker, Ok(answer));
+                block.extend(self.then(&run_id, then, text));
+                Ok(block)
+            }
+            Plan::Input { input_id, data } => self.input(asker, &run_id, input_id, data),
+            Plan::Call { kind, request_id, data } => {
+                if kind == "rpc.run.start" {
+                    self.note_start(text, &request_id);
+                }
+                self.call(asker, kind, request_id, data)
+            }
+            Plan::Attach { after } => Ok(self.attach(asker, &run_id, after)),
+            Plan::State => Ok(self.state_of(asker, &run_id)),
+            Plan::Sessions => Ok(self.sessions(&asker)),
+            Plan::Delete => Ok(self.delete(asker, &run_id)),
+        }
+    }
+
+    /// What follows from a message that has no answer; gives lines for the hub.
+    fn then(&self, run_id: &str, then: Then, text: &str) -> Vec<u8> {
+        let mut state = self.lock();
+        let Some(book) = state.runs.get_mut(run_id).and_then(|run| run.book.as_mut()) else {
+            return Vec::new();
+        };
+        match then {
+            Then::Nothing => Vec::new(),
+            Then::Resized { cols, rows } => {
+                book.resize(cols, rows);
+                Vec::new()
+            }
+            Then::Decided { request_id, decision, actor } => {
+                book.settle(&request_id);
+                let user_id =
+                    serde_json::from_str::<CommandHead<'_>>(text).ok().and_then(|head| head.user_id);
+                // The document's host does not record decisions. Whoever follows the run is told at once, and who
+                // decided stays in the audit.
+                let event = Event::AgentInputResolved {
+                    request_id,
+                    outcome: Some(InputOutcome::Answered),
+                    user_id: user_id.map(Into::into),
+                    decision: Some(decision),
+                    actor,
+                };
+                let line = self.event_line(run_id, now_ms(), None, EventPayload::Known(event));
+                self.note_decided(run_id, line.clone());
+                line
+            }
+        }
+    }
+
+    /// Tells apps, and the audit, of a decision that no record tells of.
+    fn note_decided(&self, run_id: &str, line: Vec<u8>) {
+        let Some(entry) = self.hub.session(run_id) else { return };
+        let (hub, runner_id) = (Arc::clone(&self.hub), self.host_id.to_string());
+        self.hub.tasks.spawn(async move {
+            if let Some(mut row) = audit::of_record("agent.input_resolved", now_ms(), &line) {
+                row.session_id = Some(entry.id.to_string());
+                row.runner_id = Some(runner_id);
+                hub.put_audit(*row).await;
+            }
+            hub.run.publish_live(&hub, &entry, &line).await;
+        });
+    }
+
+    fn input(
+        &self,
+        asker: Asker,
+        run_id: &str,
+        input_id: String,
+        data: Value,
+    ) -> Result<Vec<u8>, (Asker, String)> {
+        let mut state = self.lock();
+        if state.inputs.is_full() {
+            let error =
+                format!("Host {} has not confirmed {INPUTS_MAX} inputs; try again later", self.host_id);
+            return Err((asker, error));
+        }
+        self.out.send("run.send_input", Some(run_id), data).map_err(|error| (asker.clone(), error))?;
+        let deadline = now_ms() + self.input_limit(&asker.cmd) + INPUT_GRACE_MS;
+        state.inputs.add(run_id, input_id, asker, deadline);
+        Ok(Vec::new())
+    }
+
+    /// How long the hub waits for such an input, in milliseconds.
+    fn input_limit(&self, cmd: &str) -> i64 {
+        let limit = self.hub.config.limits.command_timeout.map(|limit| limit.as_millis());
+        let limit = limit.or_else(|| spec(cmd).and_then(|row| row.timeout_ms).map(u128::from));
+        limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(CALL_MS)
+    }
+
+    fn call(
+        &self,
+        asker: Asker,
+        kind: &'static str,
+        request_id: String,
+        mut data: Value,
+    ) -> Result<Vec<u8>, (Asker, String)> {
+        let mut state = self.lock();
+        if state.calls.len() >= CALLS_MAX {
+            let error = format!("Host {} has {CALLS_MAX} calls to answer; try again later", self.host_id);
+            return Err((asker, error));
+        }
+        // Two askers may have thought of the same name; only one of them can use it.
+        let request_id = if state.calls.contains_key(&request_id) { fresh_id() } else { request_id };
+        data["request_id"] = json!(request_id);
+        let is_gated = qd_wire::run_protocol::spec(kind).is_some_and(|row| row.gated);
+        let limit =
+            spec(&asker.cmd).and_then(|row| row.timeout_ms).and_then(|limit| i64::try_from(limit).ok());
+        let deadline = limit.or((!is_gated).then_some(CALL_MS)).map(|limit| now_ms() + limit);
+        self.out.send(kind, asker.run_id.as_deref(), data).map_err(|error| (asker.clone(), error))?;
+        state.calls.insert(request_id, Call { asker, kind, deadline });
+        Ok(Vec::new())
+    }
+
+    fn note_start(&self, text: &str, request_id: &str) {
+        let Ok(head) = serde_json::from_str::<CommandHead<'_>>(text) else { return };
+        let Some(key) = head.idempotency_key else { return };
+        let mut state = self.lock();
+        if state.starts.len() >= STARTS_MAX {
+            state.starts.pop_front();
+        }
+        state.starts.push_back(Start {
+            principal: head.user_id.unwrap_or_default().into_owned(),
+            key: key.into_owned(),
+            request_id: request_id.to_owned(),
+            run_id: None,
+        });
+    }
+
+    fn attach(self: &Arc<Self>, asker: Asker, run_id: &str, after: Option<u64>) -> Vec<u8> {
+        let size = {
+            let state = self.lock();
+            let Some(run) = state.runs.get(run_id).filter(|run| run.gate == Gate::Open) else {
+                return self.response(&asker, Err(&not_found(run_id)));
+            };
+            match &run.book {
+                Some(book) if after.is_some_and(|after| after <= book.seq) => {
+                    let data = book.attach(run_id, &self.host_id, None);
+                    return self.response(&asker, Ok(serde_json::to_value(data).ok()));
+                }
+                Some(book) => Some(book.size()),
+                None => None,
+            }
+        };
+        let (adapter, run_id) = (Arc::clone(self), run_id.to_owned());
+        self.hub.tasks.spawn(async move {
+            let answer = match adapter.attach_data(&run_id, after, size).await {
+                Ok(data) => adapter.response(&asker, Ok(Some(data))),
+                Err(error) => adapter.response(&asker, Err(&error)),
+            };
+            adapter.send_later(answer).await;
+        });
+        Vec::new()
+    }
+
+    async fn attach_data(
+        self: &Arc<Self>,
+        run_id: &str,
+        after: Option<u64>,
+        size: Option<(u16, u16)>,
+    ) -> Result<Value, String> {
+        let size = match size {
+            Some(size) => size,
+            None => self.load(run_id).await?,
+        };
+        let screen = self.screen(run_id, size).await?;
+        let state = self.lock();
+        let book =
+            state.runs.get(run_id).and_then(|run| run.book.as_ref()).ok_or_else(|| not_found(run_id))?;
+        let screen = Some(screen).filter(|_| after.is_none_or(|after| after > book.seq));
+        Ok(serde_json::to_value(book.attach(run_id, &self.host_id, screen)).unwrap_or_default())
+    }
+
+    /// Reads the book of a run that ended before this connection; gives its size.
+    async fn load(&self, run_id: &str) -> Result<(u16, u16), String> {
+        let mut book = RunBook::default();
+        let committed = self.hub.session(run_id).map_or(0, |entry| entry.committed_seq());
+        let read = self.read_on(run_id, &mut book).await;
+        read.map_err(|error| format!("The hub cannot read its store: {error}"))?;
+        book.seq = book.seq.max(committed);
+        let mut state = self.lock();
+        let run = state.runs.get_mut(run_id).ok_or_else(|| not_found(run_id))?;
+        Ok(run.book.get_or_insert(book).size())
+    }
+
+    fn state_of(self: &Arc<Self>, asker: Asker, run_id: &str) -> Vec<u8> {
+        let state = self.lock();
+        let Some(run) = state.runs.get(run_id).filter(|run| run.gate == Gate::Open) else {
+            return self.response(&asker, Err(&not_found(run_id)));
+        };
+        if let Some(book) = &run.book {
+            return self.response(&asker, Ok(serde_json::to_value(book.state(run_id, &self.host_id)).ok()));
+        }
+        let (adapter, run_id) = (Arc::clone(self), run_id.to_owned());
+        self.hub.tasks.spawn(async move {
+            let loaded = adapter.load(&run_id).await;
+            let answer = match loaded {
+                Ok(_) => adapter.state_of(asker, &run_id),
+                Err(error) => adapter.response(&asker, Err(&error)),
+            };
+            adapter.send_later(answer).await;
+        });
+        Vec::new()
+    }
+
+    /// The runs that go on.
+    fn sessions(&self, asker: &Asker) -> Vec<u8> {
+        let state = self.lock();
+        let alive = state.runs.iter().filter_map(|(run_id, run)| {
+            let book = run.book.as_ref().filter(|book| run.gate == Gate::Open && !book.has_exited())?;
+            Some(book.state(run_id, &self.host_id))
+        });
+        let data = RunnerSessionsData { sessions: alive.collect() };
+        self.response(asker, Ok(serde_json::to_value(data).ok()))
+    }
+
+    /// Deletes a run here and stops it there. A tombstone stays, since the host goes on sending what it has.
+    fn delete(self: &Arc<Self>, asker: Asker, run_id: &str) -> Vec<u8> {
+        let Some(entry) = self.hub.session(run_id) else {
+            return self.response(&asker, Err(&not_found(run_id)));
+        };
+        if let Some(run) = self.lock().runs.get_mut(run_id) {
+            let is_alive = run.book.as_ref().is_some_and(|book| !book.has_exited());
+            if is_alive
+                && let Err(error) = self.out.send("run.stop", Some(run_id), json!({ "signal": "kill" }))
+            {
+                return self.response(&asker, Err(&error));
+            }
+            run.gate = Gate::Deleted;
+        }
+        let adapter = Arc::clone(self);
+        self.hub.tasks.spawn(async move {
+            let buried = reads::bury(&adapter.hub, &entry).await;
+            if buried.is_err()
+                && let Some(run) = adapter.lock().runs.get_mut(&*entry.id)
+            {
+                run.gate = Gate::Open;
+            }
+            let answer = adapter.response(&asker, buried.as_ref().map(|()| None).map_err(String::as_str));
+            adapter.send_later(answer).await;
+        });
+        Vec::new()
+    }
+
+    async fn send_later(&self, answer: Vec<u8>) {
+        if !answer.is_empty() && self.link.send(answer.into()).await.is_err() {
+            tracing::debug!(host = %self.host_id, "an answer comes after the end of its link");
+        }
+    }
+}
+
+fn not_found(run_id: &str) -> String {
+    format!("Session '{run_id}' not found")
+}
+
+/// A new identity in the form the document wants (UUID, version 4).
+fn fresh_id() -> String {
+    let mut bytes = [0u8; 16];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        // The time tells calls apart as long as there is one at a time.
+        tracing::error!(%error, "the system has no randomness");
+        bytes[..8].copy_from_slice(&now_ms().to_be_bytes());
+    }
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

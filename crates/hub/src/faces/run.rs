@@ -1,0 +1,180 @@
+//! The run document towards apps: `/ws/app`, and its HTTP routes.
+//!
+//! An app gets the events of all runs from the moment it connects. Records are put into the document's words once,
+//! whoever listens, and go into one [`feed`] that all apps share; who falls behind in it reads the log.
+
+mod catch_up;
+mod connections;
+mod facts;
+mod feed;
+mod http;
+mod lists;
+mod messages;
+mod speaker;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use qd_core::view::run::Kind;
+use qd_core::view::run::event::{Class, is_shown, show};
+use qd_core::view::run::record::Record;
+
+use crate::frame;
+use crate::registry::{Hub, SessionEntry};
+use connections::AppConnections;
+use facts::FactsTable;
+use feed::{Chunk, Feed};
+pub(crate) use http::routes;
+
+/// The feed of all runs holds so many times what the ring of one session does.
+const FEED_FACTOR: usize = 8;
+/// What an event of the document is longer than its record, at most and about.
+const HEAD_BYTES: usize = 128;
+
+/// What the face knows.
+pub(crate) struct RunFace {
+    feed: Arc<Feed>,
+    facts: FactsTable,
+    connections: AppConnections,
+}
+
+impl RunFace {
+    pub(crate) fn new(ring_bytes_max: usize) -> Self {
+        Self {
+            feed: Arc::new(Feed::new(ring_bytes_max.saturating_mul(FEED_FACTOR))),
+            facts: FactsTable::default(),
+            connections: AppConnections::default(),
+        }
+    }
+
+    /// Frames of a session that are stored; of them, records are shown to apps. Called once for each, in order.
+    pub(crate) fn publish(&self, entry: &Arc<SessionEntry>, frames: &Bytes) {
+        let kind = entry.kind();
+        let records: Vec<Record<'_>> = records(frames).collect();
+        if records.is_empty() {
+            return;
+        }
+        self.facts.fold(&entry.id, kind, &records);
+        if self.feed.is_followed() {
+            let mut events = Events::with_capacity(frames.len());
+            records.iter().for_each(|record| events.push(kind, record));
+            self.feed.publish(events.into_chunks(entry));
+        }
+    }
+
+    /// Shows something that happened in a session and is no record of it, as a line of its runner's link says it.
+    pub(crate) async fn publish_live(&self, hub: &Hub, entry: &Arc<SessionEntry>, line: &[u8]) {
+        let Some(record) = std::str::from_utf8(line).ok().and_then(Record::parse_live) else {
+            return tracing::warn!(session = %entry.id, "apps cannot be told of an event");
+        };
+        let kind = entry.kind();
+        // The log does not have it: what is read there later would be without it.
+        if let Err(error) = self.facts.get(hub, entry).await {
+            tracing::warn!(session = %entry.id, %error, "the past of a run cannot be read");
+        }
+        self.facts.fold_live(&entry.id, kind, &record);
+        if self.feed.is_followed() {
+            let mut events = Events::with_capacity(line.len());
+            events.push(kind, &record);
+            self.feed.publish(events.into_chunks(entry));
+        }
+    }
+
+    /// The session is gone, and another may have its name.
+    pub(crate) fn forget(&self, session_id: &str) {
+        self.facts.forget(session_id);
+    }
+
+    /// Closes the connections whose access was taken back or has ended.
+    pub(crate) fn close_revoked(&self) {
+        self.connections.close_revoked();
+    }
+
+    /// Closes every connection after what waits for it, and takes no more.
+    pub(crate) fn close(&self) {
+        self.connections.close();
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections.count()
+    }
+}
+
+/// The records among whole frames.
+fn records(frames: &Bytes) -> impl Iterator<Item = Record<'_>> {
+    let mut rest = &frames[..];
+    let payloads = std::iter::from_fn(move || {
+        let (frame, payload) = frame::split_text(rest)?;
+        rest = &rest[frame.len()..];
+        Some(payload)
+    });
+    payloads.filter_map(|payload| Record::parse(std::str::from_utf8(payload).ok()?))
+}
+
+/// Records of one session in the document's words, as frames for every app.
+pub(super) struct Events {
+    out: BytesMut,
+    marks: Vec<Mark>,
+    /// The last record that is in it, or was before the first.
+    after: Option<u64>,
+}
+
+struct Mark {
+    after: u64,
+    seq: u64,
+    class: Class,
+    range: Range<usize>,
+}
+
+impl Events {
+    fn with_capacity(bytes: usize) -> Self {
+        Self { out: BytesMut::with_capacity(bytes + HEAD_BYTES), marks: Vec::new(), after: None }
+    }
+
+    fn push(&mut self, kind: Kind, record: &Record<'_>) {
+        let after = self.after.unwrap_or(record.seq.saturating_sub(1));
+        if !is_shown(kind, &record.event) {
+            self.after = Some(after);
+            return;
+        }
+        let start = self.out.len();
+        let mut class = Class::Other;
+        show(kind, record, &mut |shown| {
+            class = shown.class();
+            let length = shown.pieces.iter().map(|piece| piece.len()).sum();
+            frame::put_text_header(&mut self.out, length);
+            shown.pieces.iter().for_each(|piece| self.out.put_slice(piece.as_bytes()));
+        });
+        if self.out.len() > start {
+            self.marks.push(Mark { after, seq: record.seq, class, range: start..self.out.len() });
+            self.after = Some(record.seq);
+        } else {
+            self.after = Some(after);
+        }
+    }
+
+    /// The frames of the events that are wanted.
+    fn into_frames(self, wants: impl Fn(Class) -> bool) -> Bytes {
+        if self.marks.iter().all(|mark| wants(mark.class)) {
+            return self.out.freeze();
+        }
+        let mut out = BytesMut::new();
+        for mark in self.marks.iter().filter(|mark| wants(mark.class)) {
+            out.put_slice(&self.out[mark.range.clone()]);
+        }
+        out.freeze()
+    }
+
+    fn into_chunks(self, entry: &Arc<SessionEntry>) -> Vec<Chunk> {
+        let frames = self.out.freeze();
+        let chunk = |mark: Mark| Chunk {
+            entry: Arc::clone(entry),
+            after: mark.after,
+            seq: mark.seq,
+            class: mark.class,
+            frames: frames.slice(mark.range),
+        };
+        self.marks.into_iter().map(chunk).collect()
+    }
+}

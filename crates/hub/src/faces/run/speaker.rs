@@ -1,0 +1,310 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use qd_core::view::run::answer::{self, Answer};
+use qd_core::view::run::request::{self, Command, Refusal, Request, Subscribe, To};
+use qd_wire::command_table;
+use qd_wire::run_protocol::Way;
+use tokio::time::Duration;
+
+use super::catch_up::{Page, page};
+use super::feed::{Follower, Missing, SUBSCRIPTIONS_MAX};
+use crate::ask::{Answered, Asker, ask_service, cancel_asked};
+use crate::clock::now_ms;
+use crate::command::check_terminal;
+use crate::connection::{JobDone, Mail, Mailbox, Parts, Speaker};
+use crate::frame;
+use crate::principals::Principal;
+use crate::registry::Hub;
+
+/// A page that could not be read is tried again after this.
+const RETRY: Duration = Duration::from_secs(2);
+
+pub(super) const UNKNOWN_RUN: &str = "unknown run_id";
+pub(super) const UNKNOWN_HOST: &str = "unknown host_id";
+pub(super) const HOST_OFFLINE: &str = "host offline";
+const HOST_LOST: &str = "host offline: it went away before it answered, and nobody knows what it has done";
+
+/// Speaks the document with one app.
+pub(super) struct AppSpeaker {
+    hub: Arc<Hub>,
+    number: u64,
+    follower: Follower,
+    calls: Arc<Calls>,
+    /// The page that is being read, with its number.
+    reading: Option<(u64, Missing)>,
+    last_reading: u64,
+    /// The log could not be read; it is tried again later.
+    is_pausing: bool,
+}
+
+/// What an app has asked for and waits for.
+struct Calls {
+    asker: Asker,
+    mailbox: Arc<Mailbox>,
+    state: Mutex<CallState>,
+}
+
+#[derive(Default)]
+struct CallState {
+    last: u64,
+    /// Services that are taken back when the app goes. Gated ones are not: who approves them may be somebody else.
+    open: HashMap<u64, Option<u64>>,
+}
+
+impl AppSpeaker {
+    /// Follows all runs from now on. `None` when nobody is let in.
+    pub(super) fn new(hub: &Arc<Hub>, principal: &Principal) -> Option<(Self, Arc<Mailbox>)> {
+        let (number, mailbox) = hub.run.connections.add(principal, &hub.config.limits)?;
+        let asker = Asker::new(principal, Arc::from(&*mailbox.connection_id));
+        let calls = Calls { asker, mailbox: Arc::clone(&mailbox), state: Mutex::default() };
+        let speaker = Self {
+            hub: Arc::clone(hub),
+            number,
+            follower: hub.run.feed.join(Arc::clone(&mailbox)),
+            calls: Arc::new(calls),
+            reading: None,
+            last_reading: 0,
+            is_pausing: false,
+        };
+        Some((speaker, mailbox))
+    }
+
+    fn act(&mut self, parts: &mut Parts<'_>, text: &str) -> Result<(), Refusal> {
+        match request::read(text)? {
+            Request::Ignored => {}
+            Request::Subscribe(subscribe) => self.subscribe(parts.hub, &subscribe)?,
+            Request::Unsubscribe(run_id) => {
+                self.follower.change_filter(|filter| filter.remove(run_id.as_deref()));
+            }
+            Request::Command(command) => self.command(parts, *command)?,
+        }
+        Ok(())
+    }
+
+    fn subscribe(&self, hub: &Hub, subscribe: &Subscribe) -> Result<(), Refusal> {
+        let refusal = |error: String| Refusal {
+            error,
+            about: Some("run.subscribe".to_owned()),
+            run_id: Some(subscribe.run_id.clone()),
+            request_id: None,
+            input_id: None,
+        };
+        let entry = hub.session(&subscribe.run_id).ok_or_else(|| refusal(UNKNOWN_RUN.to_owned()))?;
+        let Subscribe { include_output, replace, since_seq, .. } = *subscribe;
+        let added = self.follower.change_filter(|filter| filter.add(&entry.id, include_output, replace));
+        if added == Some(false) {
+            return Err(refusal(format!(
+                "there are {SUBSCRIPTIONS_MAX} subscriptions, the most there may be"
+            )));
+        }
+        if let Some(since_seq) = since_seq {
+            self.follower.replay(&entry, since_seq);
+        }
+        Ok(())
+    }
+
+    fn command(&self, parts: &Parts<'_>, command: Command) -> Result<(), Refusal> {
+        let hub = parts.hub;
+        let runner_id = address(hub, &self.calls.asker, &command).map_err(|error| command.refusal(&error))?;
+        let in_flight_max = hub.config.limits.in_flight_max;
+        if !parts.mailbox.try_begin(in_flight_max, false) {
+            let error = format!("too many commands in flight on this connection (max {in_flight_max})");
+            return Err(command.refusal(&error));
+        }
+        send(hub, &self.calls, command, &runner_id);
+        Ok(())
+    }
+
+    /// Reads the next page of the log for a run in which the app is behind.
+    fn start_reading(&mut self, parts: &Parts<'_>) {
+        if self.reading.is_some() || self.is_pausing || parts.outgoing.is_full() {
+            return;
+        }
+        let Some(missing) = self.follower.missing() else { return };
+        self.last_reading += 1;
+        let generation = self.last_reading;
+        let (hub, mailbox) = (Arc::clone(parts.hub), Arc::clone(parts.mailbox));
+        let (entry, after, turn) = (Arc::clone(&missing.entry), missing.after, missing.turn);
+        let wanted = Missing { entry, after, turn, filter: missing.filter.clone() };
+        self.reading = Some((generation, missing));
+        parts.hub.tasks.spawn(async move {
+            let done = match page(&hub, &wanted).await {
+                // An empty page has nothing that could be between two numbers.
+                Ok(Page { frames, next, is_end }) => {
+                    let until = if is_end { next } else { u64::MAX };
+                    JobDone::Replayed { generation, frames, next, until }
+                }
+                Err(error) => {
+                    tracing::error!(session = %wanted.entry.id, %error, "an app cannot be told what it missed");
+                    JobDone::Failed { generation, after: wanted.after }
+                }
+            };
+            mailbox.put(Mail::JobDone(Box::new(done)));
+        });
+    }
+
+    fn on_page(&mut self, parts: &mut Parts<'_>, done: JobDone) {
+        let generation = match &done {
+            JobDone::Replayed { generation, .. } | JobDone::Failed { generation, .. } => *generation,
+            _ => return,
+        };
+        let Some((_, missing)) = self.reading.take_if(|(number, _)| *number == generation) else { return };
+        if let JobDone::Replayed { frames, next, until, .. } = done {
+            if self.follower.has_read(&missing, next, next == until) {
+                parts.outgoing.push(frames);
+            }
+            return;
+        }
+        self.is_pausing = true;
+        let mailbox = Arc::downgrade(parts.mailbox);
+        tokio::spawn(async move {
+            tokio::time::sleep(RETRY).await;
+            if let Some(mailbox) = mailbox.upgrade() {
+                mailbox.put(Mail::ResyncNow { generation });
+            }
+        });
+    }
+}
+
+impl Speaker for AppSpeaker {
+    const TAKES_BINARY: bool = true;
+
+    fn message_bytes_max(hub: &Hub) -> usize {
+        hub.config.limits.message_bytes_max
+    }
+
+    /// The document has no greeting.
+    fn greet(&mut self, _parts: &mut Parts<'_>) {}
+
+    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
+        if let Err(refusal) = self.act(parts, text) {
+            parts.outgoing.push(text_frame(&answer::refused(now_ms(), &refusal)));
+        }
+    }
+
+    fn complaint(&self, error: &str) -> Bytes {
+        text_frame(&answer::complaint(now_ms(), error))
+    }
+
+    fn take_events(&mut self, parts: &mut Parts<'_>) -> bool {
+        self.follower.take(parts.outgoing)
+    }
+
+    fn on_mail(&mut self, parts: &mut Parts<'_>, mail: Mail) {
+        match mail {
+            Mail::JobDone(done) => self.on_page(parts, *done),
+            Mail::ResyncNow { .. } => self.is_pausing = false,
+            // The connection has dealt with them, or they are of other speakers.
+            _ => {}
+        }
+    }
+
+    fn after_mail(&mut self, parts: &mut Parts<'_>) {
+        self.start_reading(parts);
+    }
+}
+
+impl Drop for AppSpeaker {
+    fn drop(&mut self) {
+        self.hub.run.connections.remove(self.number);
+        let open: Vec<u64> = self.calls.lock().open.drain().filter_map(|(_, number)| number).collect();
+        open.into_iter().for_each(|number| cancel_asked(&self.hub, number));
+    }
+}
+
+impl Calls {
+    fn begin(&self) -> u64 {
+        let mut state = self.lock();
+        state.last += 1;
+        let ticket = state.last;
+        state.open.insert(ticket, None);
+        ticket
+    }
+
+    fn end(&self, ticket: u64) {
+        self.lock().open.remove(&ticket);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CallState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The runner that is to do a command, if the asker may ask for it and the runner is there.
+pub(super) fn address(hub: &Hub, asker: &Asker, command: &Command) -> Result<Arc<str>, String> {
+    let spec = command_table::spec(command.canonical()).ok_or("unknown type")?;
+    asker.check(command.spec.name, spec.permission)?;
+    let runner_id = match &command.to {
+        To::Run(run_id) | To::HostOfRun(run_id) => {
+            let session = hub.session(run_id).ok_or(UNKNOWN_RUN)?;
+            check_terminal(asker.rights, spec, &session)?;
+            Arc::clone(&session.runner_id)
+        }
+        To::Host(host_id) => Arc::clone(&hub.runner(host_id).ok_or(UNKNOWN_HOST)?.id),
+    };
+    if hub.is_away(&runner_id) { Err(HOST_OFFLINE.to_owned()) } else { Ok(runner_id) }
+}
+
+/// Asks the runner; what it answers goes to this app alone.
+fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, runner_id: &Arc<str>) {
+    let ticket = calls.begin();
+    let (text, is_gated) = (command.text(runner_id), command.spec.gated);
+    let on_answer = {
+        let (calls, runner_id) = (Arc::clone(calls), Arc::clone(runner_id));
+        Box::new(move |hub: &Arc<Hub>, answered: Answered| {
+            calls.end(ticket);
+            on_answer(hub, &calls, &command, &runner_id, answered);
+        })
+    };
+    let number = ask_service(hub, &calls.asker, &text, None, on_answer);
+    if let Some(place) = calls.lock().open.get_mut(&ticket) {
+        *place = number.filter(|_| !is_gated);
+    }
+}
+
+fn on_answer(
+    hub: &Arc<Hub>,
+    calls: &Arc<Calls>,
+    command: &Command,
+    runner_id: &Arc<str>,
+    answered: Answered,
+) {
+    if command.spec.way == Way::Rpc {
+        let answer = Answer {
+            success: answered.success,
+            data: answered.data.as_ref().map(|data| data.get()),
+            error: if answered.link_lost { Some(HOST_LOST) } else { answered.error.as_deref() },
+            session_id: answered.session_id.as_deref(),
+            runner_id: Some(runner_id),
+        };
+        return finish(calls, Some(answer::response(now_ms(), command, &answer)));
+    }
+    if answered.success {
+        return finish(calls, None);
+    }
+    let error = if answered.link_lost { HOST_LOST.to_owned() } else { answered.error.unwrap_or_default() };
+    let refused = text_of_refusal(command, &error);
+    let Some(other) = command.other_text(runner_id) else { return finish(calls, Some(refused)) };
+    let last = Arc::clone(calls);
+    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
+        finish(&last, (!answered.success).then_some(refused));
+    });
+    ask_service(hub, &calls.asker, &other, None, on_answer);
+}
+
+fn text_of_refusal(command: &Command, error: &str) -> String {
+    answer::refused(now_ms(), &command.refusal(error))
+}
+
+fn finish(calls: &Calls, text: Option<String>) {
+    calls.mailbox.end_command(false);
+    if let Some(text) = text {
+        calls.mailbox.put(Mail::Frames(text_frame(&text)));
+    }
+}
+
+fn text_frame(text: &str) -> Bytes {
+    frame::text(text.as_bytes())
+}

@@ -1,0 +1,167 @@
+//! Hosts of others that speak the run protocol: which have come, and which are let in.
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Json, Response};
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, StatusCode, Uri};
+use qd_store::{HostRow, HostTrust, StoreError};
+use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
+use serde_json::json;
+
+use crate::access::{check_principal_name, hash, random_text};
+use crate::audit::Deed;
+use crate::clock::now_ms;
+use crate::http::{check_owner, failed, refused};
+use crate::principals::Principal;
+use crate::registry::Hub;
+use crate::runners_api::read_body;
+use crate::serve::Server;
+
+/// Random bytes of a host's token, and of a name that was made up.
+const TOKEN_BYTES: usize = 32;
+const NAME_BYTES: usize = 9;
+const NO_HOST: &str = "There is no host of this name; see 'qd hosts'";
+
+/// `GET /api/hosts`
+pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
+    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
+        return refused(&refusal);
+    }
+    match server.hub.store.hosts().await {
+        Ok(hosts) => {
+            let hosts = hosts.into_iter().map(|row| shown(&server.hub, row)).collect();
+            Json(ForeignHosts { hosts }).into_response()
+        }
+        Err(error) => unavailable(&error),
+    }
+}
+
+fn shown(hub: &Hub, row: HostRow) -> ForeignHost {
+    ForeignHost {
+        online: !hub.is_away(&row.host_id),
+        host_id: row.host_id,
+        state: trust(row.trust),
+        first_seen_at: row.first_seen_at,
+        last_seen_at: row.last_seen_at,
+        address: row.address,
+    }
+}
+
+fn trust(trust: HostTrust) -> people::HostTrust {
+    match trust {
+        HostTrust::Pending => people::HostTrust::Pending,
+        HostTrust::Trusted => people::HostTrust::Trusted,
+        HostTrust::Revoked => people::HostTrust::Revoked,
+    }
+}
+
+/// `POST /api/hosts`: lets in a host that has not come yet. The answer is the only place where its token is shown.
+pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let principal = match check_owner(&server.hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    let host_id = match read_new(body).await {
+        Ok(host_id) => host_id,
+        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+    };
+    let made_up = || Some(format!("host-{}", random_text(NAME_BYTES)?));
+    let (Some(host_id), Some(host_token)) = (host_id.or_else(made_up), random_text(TOKEN_BYTES)) else {
+        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+    };
+    let taken =
+        "A host or a runner has this name; take another one, or remove that one first ('qd hosts remove')";
+    if server.hub.runner(&host_id).is_some() {
+        return failed(StatusCode::CONFLICT, taken);
+    }
+    let row = HostRow {
+        host_id: host_id.clone(),
+        token_hash: hash(&host_token).to_vec(),
+        trust: HostTrust::Trusted,
+        first_seen_at: now_ms(),
+        last_seen_at: None,
+        address: None,
+    };
+    match server.hub.store.put_host(row).await {
+        Ok(true) => {
+            note(&server, &principal, format!("added {host_id}")).await;
+            ([(CACHE_CONTROL, "no-store")], Json(AddedForeignHost { host_id, host_token })).into_response()
+        }
+        Ok(false) => failed(StatusCode::CONFLICT, taken),
+        Err(error) => unavailable(&error),
+    }
+}
+
+async fn read_new(body: Body) -> Result<Option<String>, String> {
+    let body = read_body(body).await?;
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let NewForeignHost { host_id } = serde_json::from_slice(&body)
+        .map_err(|error| format!("The body must be {{}} or {{\"host_id\":…}}: {error}"))?;
+    if let Some(host_id) = &host_id {
+        check_principal_name("host_id", host_id)?;
+    }
+    Ok(host_id)
+}
+
+/// `POST /api/hosts/{host_id}/confirm`: lets in a host that has come.
+pub(crate) async fn confirm(
+    State(server): State<Server>,
+    Path(host_id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let principal = match check_owner(&server.hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    match server.hub.store.set_host_trust(&host_id, HostTrust::Trusted).await {
+        Ok(true) => {
+            tracing::info!(host_id, "a host is trusted");
+            note(&server, &principal, format!("confirmed {host_id}")).await;
+            Json(json!({ "host_id": host_id, "state": people::HostTrust::Trusted })).into_response()
+        }
+        Ok(false) => failed(StatusCode::NOT_FOUND, NO_HOST),
+        Err(error) => unavailable(&error),
+    }
+}
+
+/// `DELETE /api/hosts/{host_id}`: it is cut off and not let in again. The second time it is forgotten, so that one of
+/// its name can come anew.
+pub(crate) async fn revoke(
+    State(server): State<Server>,
+    Path(host_id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let principal = match check_owner(&server.hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    let store = &server.hub.store;
+    let (done, state) = match store.host(&host_id).await {
+        Ok(None) => return failed(StatusCode::NOT_FOUND, NO_HOST),
+        Ok(Some(row)) if row.trust == HostTrust::Revoked => (store.delete_host(&host_id).await, "forgotten"),
+        Ok(Some(_)) => (store.set_host_trust(&host_id, HostTrust::Revoked).await, "revoked"),
+        Err(error) => return unavailable(&error),
+    };
+    if let Err(error) = done {
+        return unavailable(&error);
+    }
+    server.hub.cut_off(&host_id, "this host was revoked");
+    // Also a connection that is only being opened.
+    server.fleet.links.end(&host_id);
+    note(&server, &principal, format!("{state} {host_id}")).await;
+    Json(json!({ "host_id": host_id, "state": state })).into_response()
+}
+
+async fn note(server: &Server, principal: &Principal, summary: String) {
+    let deed = Deed { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
+    server.hub.note_deed(deed).await;
+}
+
+fn unavailable(error: &StoreError) -> Response {
+    failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
+}

@@ -1,0 +1,90 @@
+//! One's own logins: which there are, and how to end one.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Json, Response};
+use http::{HeaderMap, StatusCode, Uri};
+use qd_store::{Login, StoreError};
+use qd_wire::people::{LoginInfo, Logins};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::access::Hash;
+use crate::audit::Deed;
+use crate::clock::now_ms;
+use crate::http::{check_known, failed, refused};
+use crate::principals::{Access, Principal};
+use crate::serve::Server;
+
+/// Hex digits of a login's id: enough to tell a hundred apart.
+const ID_DIGITS: usize = 16;
+
+/// `GET /api/logins`
+pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
+    match own(&server, &uri, &headers).await {
+        Ok((principal, logins)) => {
+            let logins = logins.into_iter().map(|login| info(&principal, login)).collect();
+            Json(Logins { logins }).into_response()
+        }
+        Err(response) => response,
+    }
+}
+
+/// `DELETE /api/logins/{login_id}`: it opens nothing any more, and what it had opened is closed at once.
+pub(crate) async fn end(
+    State(server): State<Server>,
+    Path(login_id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let (principal, logins) = match own(&server, &uri, &headers).await {
+        Ok(own) => own,
+        Err(response) => return response,
+    };
+    let Some(login) = logins.iter().find(|login| id_of(&login.token_hash) == login_id) else {
+        return failed(StatusCode::NOT_FOUND, "You have no such login; see GET /api/logins");
+    };
+    if let Err(error) = server.hub.store.delete_login(&login.token_hash).await {
+        return unavailable(&error);
+    }
+    if let Ok(hash) = Hash::try_from(&*login.token_hash) {
+        server.hub.end_access(&hash);
+    }
+    let summary = format!("ended {login_id}");
+    server.hub.note_deed(Deed { kind: "login", principal: Some(&principal.name), ok: None, summary }).await;
+    Json(json!({ "login_id": login_id })).into_response()
+}
+
+/// Who asks, and their logins that are not over. Tokens have none, and see none of their owner's.
+async fn own(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result<(Principal, Vec<Login>), Response> {
+    let principal = check_known(&server.hub, uri, headers).await.map_err(|refusal| refused(&refusal))?;
+    if let Access::Token(_) = principal.access {
+        let error = "Permission denied: a token sees no logins; log in with your password";
+        return Err(failed(StatusCode::FORBIDDEN, error));
+    }
+    let mut logins =
+        server.hub.store.logins_of(principal.person()).await.map_err(|error| unavailable(&error))?;
+    let life_ms = i64::try_from(server.hub.config.login_life.as_millis()).unwrap_or(i64::MAX);
+    let now = now_ms();
+    logins.retain(|login| now.saturating_sub(login.last_used_at) < life_ms);
+    Ok((principal, logins))
+}
+
+fn info(principal: &Principal, login: Login) -> LoginInfo {
+    LoginInfo {
+        login_id: id_of(&login.token_hash),
+        label: login.label,
+        created_at: login.created_at,
+        last_used_at: login.last_used_at,
+        current: matches!(&principal.access, Access::Login(hash) if hash[..] == login.token_hash[..]),
+    }
+}
+
+/// A name for a login that says nothing of its token.
+fn id_of(token_hash: &[u8]) -> String {
+    let digest = Sha256::digest(token_hash);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..ID_DIGITS].to_owned()
+}
+
+fn unavailable(error: &StoreError) -> Response {
+    failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
+}

@@ -1,0 +1,96 @@
+//! Terminals that people opened leave nothing behind: some time after its end, the session of one is deleted.
+
+use std::sync::Arc;
+
+use qd_wire::data::SessionStatus;
+use qd_wire::run::TERMINAL_HARNESS;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Duration;
+
+use crate::ask::{Answered, Asker, ask};
+use crate::registry::Hub;
+
+/// Who looks at a terminal shall see its end; its runner keeps it this long too.
+const KEEP: Duration = Duration::from_secs(60);
+
+/// Deletes the session after a while, if it is a terminal's and still over.
+pub(crate) fn forget_later(hub: &Arc<Hub>, session_id: &str) {
+    let (hub, session_id) = (Arc::downgrade(hub), session_id.to_owned());
+    tokio::spawn(async move {
+        tokio::time::sleep(KEEP).await;
+        if let Some(hub) = hub.upgrade() {
+            forget(&hub, &session_id).await;
+        }
+    });
+}
+
+/// Deletes what ended while the hub was not there.
+pub(crate) async fn forget_ended(hub: &Arc<Hub>) {
+    match hub.store.sessions().await {
+        Ok(sessions) => {
+            let ended = sessions.into_iter().filter(|row| row.closed && row.harness == TERMINAL_HARNESS);
+            ended.for_each(|row| forget_later(hub, &row.session_id));
+        }
+        Err(error) => tracing::warn!(%error, "it is not known which terminals have ended"),
+    }
+}
+
+/// The row may be older than what its runner knows: somebody may start the terminal again just now. So the runner is
+/// asked, and deletes only what it has said is over.
+async fn forget(hub: &Arc<Hub>, session_id: &str) {
+    let row = match hub.store.session(session_id).await {
+        Ok(row) => row.filter(|row| row.closed && row.harness == TERMINAL_HARNESS),
+        Err(error) => {
+            return tracing::warn!(session_id, %error, "it is not known whether a terminal has ended");
+        }
+    };
+    let Some(row) = row else { return };
+    if hub.is_away(&row.runner_id) {
+        return forget_later(hub, session_id);
+    }
+    let command = json!({"cmd": "get_state", "session_id": session_id}).to_string();
+    let name = session_id.to_owned();
+    let on_answer = Box::new(move |hub: &Arc<Hub>, answered: Answered| match ended_version(&answered) {
+        Some(version) => delete(hub, name, Some(version)),
+        // What its runner does not have cannot live again.
+        None if is_unknown(&answered) => delete(hub, name, None),
+        // It went away while it was asked.
+        None if answered.link_lost => forget_later(hub, &name),
+        None => tracing::debug!(session_id = name, error = answered.error, "a terminal lives again"),
+    });
+    ask(hub, &Asker::hub(), &command, on_answer);
+}
+
+/// The version of a session that its runner says is over.
+fn ended_version(answered: &Answered) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Ended {
+        status: SessionStatus,
+        session_version: u64,
+    }
+    let data = answered.data.as_ref().filter(|_| answered.success)?;
+    let ended: Ended = serde_json::from_str(data.get()).ok()?;
+    (ended.status == SessionStatus::Closed).then_some(ended.session_version)
+}
+
+fn is_unknown(answered: &Answered) -> bool {
+    let is_it = |error: &str| error.starts_with("Session ") && error.contains("not found");
+    !answered.success && answered.error.as_deref().is_some_and(is_it)
+}
+
+/// Deletes it if it still has this version.
+fn delete(hub: &Arc<Hub>, session_id: String, version: Option<u64>) {
+    let command =
+        json!({"cmd": "session.delete", "session_id": session_id, "if_session_version": version}).to_string();
+    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
+        if !answered.success {
+            tracing::debug!(session_id, error = answered.error, "an ended terminal stays");
+        }
+    });
+    ask(hub, &Asker::hub(), &command, on_answer);
+}
+
+#[cfg(test)]
+#[path = "terminals_tests.rs"]
+mod tests;

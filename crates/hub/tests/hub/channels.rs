@@ -1,0 +1,179 @@
+//! The channels `files` and `terminal` of `/ws/mux`, and files over HTTP.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use qd_hub::Limits;
+use serde_json::{Value, json};
+
+use crate::support::{Client, Runner, TOKEN, World, answer, record, soon, world_with_session};
+
+/// Gives what a client was told before this.
+async fn told_until_now(client: &mut Client) -> Vec<Value> {
+    client.send(&json!({"channel":"agent","id":"now","cmd":"no.such.command"})).await;
+    let mut told = Vec::new();
+    loop {
+        let frame = client.next().await;
+        if frame["id"] == "now" {
+            return told;
+        }
+        told.push(frame);
+    }
+}
+
+async fn watch(client: &mut Client, runner: &mut Runner, id: &str, path: &str) -> Value {
+    client
+        .send(&json!({"channel":"files","type":"watch_files","id":id,"workspace_path":path,"runner_id":"r1"}))
+        .await;
+    loop {
+        let command = runner.command().await;
+        if command["cmd"] == "fs.watch" {
+            return command;
+        }
+    }
+}
+
+async fn progress(runner: &Runner, command: &Value, changes: Value) {
+    let line = json!({"type":"progress","id":command["id"],"data":{"changes":changes,"overflow":false}});
+    runner.say(&line.to_string()).await;
+}
+
+async fn refuse(runner: &Runner, command: &Value, error: &str) {
+    let refusal = format!("\"success\":false,\"error\":{}", json!(error));
+    runner.say(&answer(command, "null").replace("\"success\":true,\"data\":null", &refusal)).await;
+}
+
+fn place(frame: &Value) -> (&str, &str) {
+    (frame["type"].as_str().unwrap_or_default(), frame["id"].as_str().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_watch_is_on_when_its_runner_says_so() {
+    let (world, mut runner) = World::start().await;
+    let mut client = world.client().await;
+    let command = watch(&mut client, &mut runner, "a", "/w").await;
+    assert!(told_until_now(&mut client).await.is_empty(), "nothing is promised yet");
+    progress(&runner, &command, json!([])).await;
+    assert_eq!(place(&client.next().await), ("watch_files_result", "a"));
+    progress(&runner, &command, json!([{"change":"created","path":"f","is_dir":false}])).await;
+    assert_eq!(client.next().await["type"], "file_changed");
+
+    let command = watch(&mut client, &mut runner, "b", "/none").await;
+    refuse(&runner, &command, "there is no such directory").await;
+    let told = client.next().await;
+    assert_eq!((place(&told), &told["error"]), (("error", "b"), &json!("there is no such directory")));
+    assert!(told_until_now(&mut client).await.is_empty());
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_watch_of_a_directory_outlives_the_first() {
+    let (world, mut runner) = World::start().await;
+    let mut client = world.client().await;
+    let first = watch(&mut client, &mut runner, "a", "/w").await;
+    progress(&runner, &first, json!([])).await;
+    assert_eq!(place(&client.next().await), ("watch_files_result", "a"));
+    client
+        .send(
+            &json!({"channel":"files","type":"watch_files","id":"b","workspace_path":"/w","runner_id":"r1"}),
+        )
+        .await;
+    let cancel = runner.command().await;
+    assert_eq!((&cancel["cmd"], &cancel["target"]), (&json!("_cancel"), &first["id"]));
+    let second = runner.command().await;
+    assert_eq!(second["cmd"], "fs.watch");
+    refuse(&runner, &first, "cancelled").await;
+    progress(&runner, &second, json!([])).await;
+    assert_eq!(place(&client.next().await), ("watch_files_result", "b"), "the end of the first is no news");
+    progress(&runner, &second, json!([{"change":"modified","path":"f","is_dir":false}])).await;
+    assert_eq!(client.next().await["type"], "file_changed");
+
+    // The same path elsewhere is another directory.
+    client
+        .send(&json!({"channel":"files","type":"unwatch_files","id":"x","workspace_path":"/w","runner_id":"r2"}))
+        .await;
+    assert_eq!(client.next().await["success"], false);
+    client.send(&json!({"channel":"files","type":"unwatch_files","id":"c","workspace_path":"/w"})).await;
+    let told = client.next().await;
+    assert_eq!((place(&told), &told["success"]), (("unwatch_files_result", "c"), &json!(true)));
+    let cancel = runner.command().await;
+    assert_eq!((&cancel["cmd"], &cancel["target"]), (&json!("_cancel"), &second["id"]));
+
+    // What is watched when the connection ends is taken back.
+    let third = watch(&mut client, &mut runner, "d", "/w").await;
+    refuse(&runner, &second, "cancelled").await;
+    progress(&runner, &third, json!([])).await;
+    assert_eq!(place(&client.next().await), ("watch_files_result", "d"));
+    drop(client);
+    let cancel = runner.command().await;
+    assert_eq!((&cancel["cmd"], &cancel["target"]), (&json!("_cancel"), &third["id"]));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn two_who_open_a_terminal_at_once_share_it() {
+    let (world, mut runner) = World::start().await;
+    let mut clients = [world.client().await, world.client().await];
+    let mut creates = Vec::new();
+    for client in &mut clients {
+        let open = json!({"channel":"terminal","type":"open","id":"o","terminal_id":"t","workspace_path":"/w",
+            "runner_id":"r1","cols":80,"rows":24});
+        client.send(&open).await;
+        let create = runner.command().await;
+        assert_eq!((&create["cmd"], &create["session_id"]), (&json!("session.create"), &json!("t")));
+        creates.push(create);
+    }
+    let created = record("t", 1, "session.created", r#","resumed":false,"harness":"terminal","cwd":"/w""#);
+    let state = r#"{"resume":"ok","seq":1,"session_id":"t","state":{"status":"idle"},"pending_input":[]}"#;
+    runner.say(&format!("{created}\n{}", answer(&creates[0], state))).await;
+    refuse(&runner, &creates[1], "Session 't' already exists; session.attach joins it").await;
+    for _ in 0..2 {
+        let attach = runner.command().await;
+        assert_eq!(attach["cmd"], "session.attach");
+        runner.answer(&attach, &attached()).await;
+    }
+    for (client, joined) in clients.iter_mut().zip([false, true]) {
+        let opened = client.next().await;
+        assert_eq!((place(&opened), &opened["joined"]), (("opened", "o"), &json!(joined)), "{opened}");
+    }
+    world.stop().await;
+}
+
+fn attached() -> String {
+    let state = json!({"session_id":"t","runner_id":"r1","harness":"terminal","status":"working",
+        "session_version":1,"seq":1,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[]});
+    let terminal = json!({"cols":80,"rows":24,"seq":1,"scrollback":"","screen":"$ ","alternate":false});
+    json!({"resume":"gap","seq":1,"state":state,"pending_input":[],"terminal":terminal}).to_string()
+}
+
+/// The bytes that arrive of a file of two pages of four bytes; `second` is what the runner says of it with the second.
+async fn downloaded(second: (u64, i64)) -> (String, String) {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let script = tokio::spawn(async move {
+        for (offset, next, (size, modified_at)) in [(0, Some(4), (8, 5)), (4, None, second)] {
+            let command = runner.command().await;
+            assert_eq!((&command["cmd"], &command["offset"]), (&json!("fs.read"), &json!(offset)));
+            let data = json!({"path":"f","content":STANDARD.encode("abcd"),"encoding":"base64","size":size,
+                "offset":offset,"next_offset":next,"truncated":next.is_some(),"modified_at":modified_at});
+            runner.answer(&command, &data.to_string()).await;
+        }
+        runner
+    });
+    let bearer = format!("Bearer {TOKEN}");
+    let (status, head, body) = world.http("/api/sessions/s/file?path=f", &[("Authorization", &bearer)]).await;
+    assert_eq!(status, 200, "{body}");
+    drop(soon("the script", script).await.unwrap());
+    world.stop().await;
+    (head, body)
+}
+
+#[tokio::test]
+async fn a_file_that_changes_while_it_is_sent_is_not_taken_for_whole() {
+    let (head, body) = downloaded((8, 5)).await;
+    assert!(head.to_lowercase().contains("content-length: 8"), "{head}");
+    assert_eq!(body, "abcdabcd");
+    for second in [(8, 6), (9, 5), (7, 5)] {
+        let (head, body) = downloaded(second).await;
+        assert!(head.to_lowercase().contains("content-length: 8"), "{head}");
+        assert!(body.len() < 8, "{second:?}: {body}");
+    }
+}
