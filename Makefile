@@ -19,7 +19,8 @@ build: ## build the release binary, target/release/qd
 
 test: agents check ## install what the tests need, then run every check and test
 
-agents: ## install the real agents the tests drive, and what checks the TypeScript client
+agents: ## install the programs and the real agents the tests drive, and what checks the TypeScript client
+	./tests/programs/install.sh
 	./tests/agents/install.sh
 	./clients/typescript/install.sh
 

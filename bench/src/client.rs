@@ -12,6 +12,7 @@ use crate::process::Server;
 
 const BUFFER_BYTES: usize = 256 << 10;
 const OPCODE_TEXT: u8 = 1;
+const OPCODE_BINARY: u8 = 2;
 const OPCODE_CLOSE: u8 = 8;
 const OPCODE_PING: u8 = 9;
 const OPCODE_PONG: u8 = 10;
@@ -42,7 +43,8 @@ impl Client {
         Self::connect_to(server, "/ws/pi", BUFFER_BYTES).await
     }
 
-    async fn connect_to(server: &Server, path: &str, buffer_bytes: usize) -> Outcome<Self> {
+    /// A connection to any address of the server.
+    pub(crate) async fn connect_to(server: &Server, path: &str, buffer_bytes: usize) -> Outcome<Self> {
         let stream = TcpStream::connect(&server.address).await?;
         stream.set_nodelay(true)?;
         let buffer = vec![0; buffer_bytes];
@@ -81,12 +83,22 @@ impl Client {
 
     /// Waits for bytes once and shows every text frame that is complete.
     pub(crate) async fn read(&mut self, mut on_frame: impl FnMut(&[u8])) -> Outcome<()> {
+        self.read_all(|is_text, frame| {
+            if is_text {
+                on_frame(frame)
+            }
+        })
+        .await
+    }
+
+    /// The same with binary frames too.
+    pub(crate) async fn read_all(&mut self, mut on_frame: impl FnMut(bool, &[u8])) -> Outcome<()> {
         self.take_frames(&mut on_frame).await?;
         self.received += self.fill().await? as u64;
         self.take_frames(&mut on_frame).await
     }
 
-    async fn take_frames(&mut self, on_frame: &mut impl FnMut(&[u8])) -> Outcome<()> {
+    async fn take_frames(&mut self, on_frame: &mut impl FnMut(bool, &[u8])) -> Outcome<()> {
         let mut pings = 0;
         while let Some((opcode, header, length)) = head(&self.buffer[self.start..self.end]) {
             if self.end - self.start < header + length {
@@ -98,7 +110,8 @@ impl Client {
             }
             let payload = self.start + header;
             match opcode {
-                OPCODE_TEXT => on_frame(&self.buffer[payload..payload + length]),
+                OPCODE_TEXT => on_frame(true, &self.buffer[payload..payload + length]),
+                OPCODE_BINARY => on_frame(false, &self.buffer[payload..payload + length]),
                 OPCODE_PING => pings += 1,
                 OPCODE_CLOSE => return failed("the server closed the connection"),
                 _ => {}

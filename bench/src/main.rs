@@ -1,7 +1,7 @@
 //! The benchmarks: every figure beside that of a raw program written with the same libraries, in the same run.
 //!
 //! `qd-bench [--quick] [--only GROUP] [--qd PATH] [--out FILE]` measures. The program is also every process it needs
-//! (`fake-pi`, `raw-forwarder`, `raw-echo`, `raw-lifecycle`, `hub-alone`), so one build is enough. Nothing here is a test: figures
+//! (`fake-pi`, `raw-forwarder`, `raw-echo`, `raw-lifecycle`, `raw-pty`, `hub-alone`), so one build is enough. Nothing here is a test: figures
 //! depend on the machine, so targets are shown and never fail a build.
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod measure;
 mod process;
 mod raw;
 mod raw_lifecycle;
+mod raw_pty;
 mod report;
 mod script;
 
@@ -35,6 +36,7 @@ fn main() -> Outcome<()> {
         "raw-forwarder" => serve(raw::forwarder(rest)),
         "raw-echo" => serve(raw::echo(rest)),
         "raw-lifecycle" => serve(raw_lifecycle::run()),
+        "raw-pty" => serve(raw_pty::run(rest)),
         "hub-alone" => serve(hub_alone::run(rest)),
         _ => {
             let plan = plan(&arguments)?;

@@ -30,6 +30,7 @@ cargo xtask <command>
   bans             who may depend on whom, licences, number of packages
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
   chaos            real processes killed at random moments: [--kills N] [--seed S], or --outage SECONDS
+  runs             programs in terminals: flood [N], short [N], outage [SECONDS RATE]
   fuzz             frames of strangers, mutated: [--seconds N] [--coverage] (libFuzzer, needs nightly)
   network          hub and runner with a bad wire between them (root, python3): [--loss %] [--delay MS]
 ";
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ["bans"] => bans::run(),
         ["world", arguments @ ..] => world::run(arguments),
         ["chaos", arguments @ ..] => trials::chaos(arguments),
+        ["runs", arguments @ ..] => trials::runs(arguments),
         ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["network", arguments @ ..] => trials::network(arguments),
         ["help" | "--help" | "-h"] | [] => {

@@ -14,6 +14,15 @@ pub(crate) fn chaos(arguments: &[&str]) -> Result<(), Failure> {
     run(command, "the lines marked BROKEN say which promise; the seed repeats the decisions, not the moments")
 }
 
+/// Programs in terminals, many times and through outages; `arguments` say which trial.
+pub(crate) fn runs(arguments: &[&str]) -> Result<(), Failure> {
+    cargo(&["build", "--release", "-p", "qd", "-p", "qd-testkit", "--bin", "qd", "--bin", "qd-runs"])?;
+    let directory = root().join("target/release");
+    let mut command = Command::new(directory.join("qd-runs"));
+    command.arg("--qd").arg(directory.join("qd")).args(arguments);
+    run(command, "the lines marked BROKEN say which promise")
+}
+
 /// Puts hub and runner into two network namespaces with a bad wire between them. Needs root, `ip` and python3.
 pub(crate) fn network(arguments: &[&str]) -> Result<(), Failure> {
     cargo(&["build", "--release", "-p", "qd"])?;

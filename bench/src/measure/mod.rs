@@ -8,6 +8,7 @@ mod hub;
 mod latency;
 mod pi_server;
 mod records;
+mod runs;
 mod stream;
 mod wire;
 
@@ -36,12 +37,13 @@ impl Plan {
 type Measuring<'a> = Pin<Box<dyn Future<Output = Outcome<()>> + 'a>>;
 type Group = (&'static str, for<'a> fn(&'a Plan, &'a mut Report) -> Measuring<'a>);
 
-pub(crate) const GROUPS: [Group; 10] = [
+pub(crate) const GROUPS: [Group; 11] = [
     ("stream", |plan, report| Box::pin(stream::measure(plan, report))),
     ("hub", |plan, report| Box::pin(hub::measure(plan, report))),
     ("latency", |plan, report| Box::pin(latency::measure(plan, report))),
     ("commands", |plan, report| Box::pin(commands::measure(plan, report))),
     ("pi_server", |plan, report| Box::pin(pi_server::measure(plan, report))),
+    ("runs", |plan, report| Box::pin(runs::measure(plan, report))),
     ("records", |plan, report| Box::pin(records::measure(plan, report))),
     ("footprint", |plan, report| Box::pin(footprint::measure(plan, report))),
     ("burst", |plan, report| Box::pin(burst::measure(plan, report))),

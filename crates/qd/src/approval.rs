@@ -3,6 +3,7 @@
 mod interview;
 
 use qd_wire::command::InputResponseParams;
+use qd_wire::run::PermissionDetails;
 use qd_wire::{InputRequest, JsonObject};
 
 use crate::output::{Style, harmless};
@@ -51,11 +52,31 @@ pub(crate) fn show(request: &InputRequest, style: Style) -> String {
         InputRequest::Permission { description, metadata, .. } => {
             text.push_str(&indented(description.as_deref().unwrap_or("")));
             if let Some(metadata) = metadata {
-                text.push_str(&indented(&metadata.to_string()));
+                text.push_str(&indented(&permission_text(metadata)));
             }
         }
     }
     text
+}
+
+/// What is asked for, all of it: who decides must see everything.
+fn permission_text(metadata: &serde_json::Value) -> String {
+    // An agent's own wish is in its own words.
+    let is_ours = metadata.get("source").is_some();
+    let details = serde_json::from_value::<PermissionDetails>(metadata.clone()).ok().filter(|_| is_ours);
+    let Some(details) = details else { return metadata.to_string() };
+    let Some(tool) = &details.op_tool else {
+        let choices: Vec<String> = details.choices.iter().map(|choice| choice.label.clone()).collect();
+        return choices.join("\n");
+    };
+    let arguments = details.op_args.unwrap_or_default();
+    let lines = arguments.as_object().into_iter().flatten().map(|(name, value)| match value.as_str() {
+        Some(text) if text.contains('\n') => format!("{name}:\n{text}"),
+        Some(text) => format!("{name}: {text}"),
+        None => format!("{name}: {value}"),
+    });
+    let who = details.principal.map_or_else(String::new, |who| format!(" (asked by {who})"));
+    format!("{tool}{who}\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// What may be typed, for the prompt line.

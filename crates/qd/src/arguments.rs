@@ -1,7 +1,10 @@
 //! The command line as clap reads it; every text a person sees in `--help` is here or in the table of settings.
 
+mod mcp;
+mod people;
 mod pi_server;
 mod runner;
+mod services;
 mod token;
 
 use std::path::PathBuf;
@@ -9,9 +12,17 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::settings::{CommonFlags, PiFlags, RunnerFlags, UpFlags};
+pub(crate) use mcp::McpArguments;
+pub(crate) use people::{HostsArguments, HostsCommand, LogArguments, LogCommand, UserArguments, UserCommand};
 pub(crate) use pi_server::{PiServerArguments, Port};
-pub(crate) use runner::{InviteArguments, JoinArguments, RevokeArguments, RunnerArguments, RunnerCommand};
-pub(crate) use token::{TokenArguments, TokenCommand};
+pub(crate) use runner::{
+    InviteArguments, JoinArguments, Protocol, RevokeArguments, RunnerArguments, RunnerCommand, StartArguments,
+};
+pub(crate) use services::{
+    ApprovalsArguments, BashArguments, FsArguments, FsCommand, GitArguments, GitCommand, Place,
+    ShimsArguments, ShimsCommand,
+};
+pub(crate) use token::{NewToken, TokenArguments, TokenCommand};
 
 /// The hub waits no longer for a runner.
 const WAIT_SECONDS_MAX: u64 = 600;
@@ -25,6 +36,8 @@ Examples:
   qd ls                                  what runs, and what waits for you
   qd attach                              follow the newest session, type to steer it
   qd approve s1                          say yes to the question of session s1
+  qd run -- claude                       any program in a terminal, watched from anywhere
+  qd fs ls; qd git diff; qd bash ls      files, git and shell of the newest session, wherever it runs
   qd runner invite                       let another machine run sessions too
   qd pi-server                           for programs that speak the pi-server protocol
 
@@ -70,8 +83,17 @@ pub(crate) enum Command {
     /// Delete a session and its conversation from the server.
     Rm(SessionArguments),
     Search(SearchArguments),
+    Approvals(ApprovalsArguments),
+    Fs(FsArguments),
+    Git(GitArguments),
+    Bash(BashArguments),
+    Log(LogArguments),
+    Shims(ShimsArguments),
+    User(UserArguments),
+    Hosts(HostsArguments),
     Runner(RunnerArguments),
     Token(TokenArguments),
+    Mcp(McpArguments),
     PiServer(Box<PiServerArguments>),
     Doctor(Box<DoctorArguments>),
     Completions(CompletionsArguments),
@@ -115,14 +137,21 @@ pub(crate) struct UpArguments {
     pub(crate) runner: RunnerFlags,
 }
 
-/// Start a session, give it a prompt, stream the answer.
+/// Start a session, give it a prompt, stream the answer; or run any program in a terminal that others can watch.
 ///
 /// Ends when the agent is idle again; exit code 1 when the turn failed or was aborted. On a terminal, questions of
 /// the agent are asked here; elsewhere the way to answer them is printed. Ctrl-C aborts the turn, a second Ctrl-C
 /// leaves the session running.
+///
+/// With `-- COMMAND` the program runs in a terminal of its own and is shown on this one: it can be watched, typed into,
+/// answered and stopped from anywhere. Ctrl-] detaches (twice: is typed), `qd attach` comes back; the exit code is the
+/// program's. Input from a pipe is typed into its terminal, so it may be echoed, and lines of more than 4 KiB are refused;
+/// `qd bash` has no terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  qd run -- claude                            any program, watched from anywhere
+  qd run --detach -- make test                prints the id and returns
   qd run --harness demo \"/tools\"
   qd run --cwd ~/project --model anthropic/claude-sonnet-4-5 \"explain main.rs\"
   git diff | qd run -                         the prompt from stdin
@@ -153,9 +182,16 @@ pub(crate) struct RunArguments {
     /// Print the answer's text only: no thinking, no tools
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Of a program: what it is called in lists, and whose questions are recognised (codex, claude, gemini…)
+    /// [default: the program's name]
+    #[arg(long, value_name = "NAME", requires = "command")]
+    pub(crate) tool: Option<String>,
     /// What to do; `-` reads stdin
-    #[arg(required = true, value_name = "PROMPT")]
+    #[arg(required_unless_present = "command", conflicts_with = "command", value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
+    /// A program and its arguments, run in a terminal
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 /// List the sessions, newest first.
@@ -178,7 +214,10 @@ pub(crate) struct ListArguments {
     pub(crate) waiting: bool,
 }
 
-/// Follow a session and talk to it.
+/// Follow a session and talk to it; or show a program on this terminal.
+///
+/// Of a program in a terminal the screen comes at once, then keys go to it; Ctrl-] detaches, the exit code is the
+/// program's. To a pipe it prints everything from the beginning.
 ///
 /// Streams what happens. A line typed is a prompt, or steers the agent when it works; when the agent asks something,
 /// the line is the answer. Ctrl-C aborts the turn, a second Ctrl-C (or Ctrl-D) detaches; when the agent is idle, the
@@ -277,6 +316,9 @@ pub(crate) struct ApproveArguments {
     /// Of a form: the answers as a JSON object
     #[arg(long, value_name = "JSON")]
     pub(crate) answers: Option<String>,
+    /// Allow the same operation for as long as the session lives
+    #[arg(long, conflicts_with_all = ["value", "answer", "answers"])]
+    pub(crate) for_session: bool,
 }
 
 /// Answer a question of the agent: no.
@@ -288,6 +330,9 @@ pub(crate) struct DenyArguments {
     /// The question, or a unique beginning of its id; may be left out when there is only one
     #[arg(value_name = "REQUEST")]
     pub(crate) request: Option<String>,
+    /// Why not; the asker is told
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
 }
 
 /// Search all conversations.

@@ -1,12 +1,21 @@
 //! The subcommands that talk to a server, one file each.
 
+pub(crate) mod approvals;
 pub(crate) mod approve;
 pub(crate) mod attach;
+pub(crate) mod audit;
+pub(crate) mod bash;
 pub(crate) mod control;
+pub(crate) mod fs;
+pub(crate) mod git;
+pub(crate) mod hosts;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod run;
 pub(crate) mod search;
+mod service;
+pub(crate) mod shims;
+pub(crate) mod user;
 
 use std::io::Read;
 

@@ -19,12 +19,15 @@ pub(crate) enum ErrorKind {
     Unreachable,
     /// Whoever read our output went away.
     BrokenPipe,
+    /// The program that was shown ended with this code; it has said why itself.
+    Exited(u8),
 }
 
 impl ErrorKind {
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             ErrorKind::BrokenPipe => 0,
+            ErrorKind::Exited(code) => code,
             ErrorKind::Failed | ErrorKind::Refused => 1,
             ErrorKind::Usage => 2,
             ErrorKind::Unreachable => 3,
@@ -38,6 +41,7 @@ impl ErrorKind {
             ErrorKind::Refused => "refused",
             ErrorKind::Unreachable => "unreachable",
             ErrorKind::BrokenPipe => "broken_pipe",
+            ErrorKind::Exited(_) => "exited",
         }
     }
 }
@@ -62,6 +66,16 @@ impl CliError {
 
     pub(crate) fn unreachable(message: impl Into<String>) -> CliError {
         CliError { kind: ErrorKind::Unreachable, message: message.into(), hint: None }
+    }
+
+    /// The program that was shown ended with this code.
+    pub(crate) fn exited(code: u8, error: Option<String>) -> CliError {
+        CliError { kind: ErrorKind::Exited(code), message: error.unwrap_or_default(), hint: None }
+    }
+
+    /// Whether there is nothing to add to what was shown.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.kind == ErrorKind::BrokenPipe || self.message.is_empty()
     }
 
     /// Says what to do next.

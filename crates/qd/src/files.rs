@@ -15,6 +15,11 @@ pub(crate) fn make_private_dir(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE))
 }
 
+/// Opens a file for more lines; a new one is readable by its owner only.
+pub(crate) fn append_private(path: &Path) -> Result<File> {
+    OpenOptions::new().create(true).append(true).mode(SECRET_MODE).open(path)
+}
+
 /// Writes a file that readers see whole or not at all, before and after a power cut.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {

@@ -15,6 +15,7 @@ mod doctor;
 mod documentation;
 mod error;
 mod files;
+mod mcp;
 mod output;
 mod pi_server;
 mod render;
@@ -24,6 +25,7 @@ mod server;
 mod settings;
 mod socket;
 mod table;
+mod terminal;
 mod token;
 mod up;
 
@@ -31,6 +33,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 
 use arguments::{Cli, Command, DoctorArguments, PiServerArguments, UpArguments};
 use error::{CliError, ErrorKind};
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
     match run(cli, &environment, &output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if error.kind != ErrorKind::BrokenPipe {
+            if !error.is_silent() {
                 output.note(&if output.json { format!("{}\n", error.to_json()) } else { error.to_human() });
             }
             ExitCode::from(error.kind.exit_code())
@@ -74,7 +77,7 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliEr
     let settings = |flags: Flags| -> Result<Settings, CliError> {
         let mut settings = settings::load(environment, config.as_deref(), Flags { common, ..flags })?;
         settings.local = local;
-        log_to_stderr(&settings);
+        start_log(&settings)?;
         Ok(settings)
     };
     if local && !talks_to_sessions(&command) {
@@ -117,6 +120,10 @@ fn talks_to_sessions(command: &Command) -> bool {
         Command::Up(_)
             | Command::PiServer(_)
             | Command::Token(_)
+            | Command::Log(_)
+            | Command::Shims(_)
+            | Command::User(_)
+            | Command::Hosts(_)
             | Command::Search(_)
             | Command::Doctor(_)
             | Command::Completions(_)
@@ -141,6 +148,15 @@ async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<
         Command::Rm(arguments) => commands::control::remove(settings, output, &arguments.session).await,
         Command::Search(arguments) => commands::search::run(settings, output, arguments).await,
         Command::Token(arguments) => token::run(settings, output, arguments.command).await,
+        Command::Mcp(arguments) => mcp::run(settings, output, arguments).await,
+        Command::Approvals(arguments) => commands::approvals::run(settings, output, arguments).await,
+        Command::Fs(arguments) => commands::fs::run(settings, output, arguments).await,
+        Command::Git(arguments) => commands::git::run(settings, output, arguments).await,
+        Command::Bash(arguments) => commands::bash::run(settings, output, arguments).await,
+        Command::Log(arguments) => commands::audit::run(settings, output, arguments.command).await,
+        Command::Shims(arguments) => commands::shims::run(settings, output, arguments),
+        Command::User(arguments) => commands::user::run(settings, output, arguments.command).await,
+        Command::Hosts(arguments) => commands::hosts::run(settings, output, arguments.command).await,
         Command::Up(_)
         | Command::PiServer(_)
         | Command::Runner(_)
@@ -158,13 +174,25 @@ fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, Cli
     result
 }
 
-fn log_to_stderr(settings: &Settings) {
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(settings.log_level.filter())
-        .with_writer(std::io::stderr)
-        .finish();
+/// To stderr, and to the file where one is named.
+fn start_log(settings: &Settings) -> Result<(), CliError> {
+    let builder = tracing_subscriber::fmt().with_max_level(settings.log_level.filter());
     // It can only be set already, which no path through this program does.
-    let _already_set = tracing::subscriber::set_global_default(subscriber);
+    let _already_set = match &settings.log_file {
+        None => {
+            let subscriber = builder.with_writer(std::io::stderr).finish();
+            tracing::subscriber::set_global_default(subscriber)
+        }
+        Some(path) => {
+            let file = files::append_private(path).map_err(|error| {
+                CliError::usage(format!("cannot write the log {}: {error}", path.display()))
+                    .hint("name another file with --log-file")
+            })?;
+            let subscriber = builder.with_ansi(false).with_writer(std::io::stderr.and(file)).finish();
+            tracing::subscriber::set_global_default(subscriber)
+        }
+    };
+    Ok(())
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), CliError> {

@@ -51,6 +51,7 @@ impl Style {
 }
 
 /// The two streams of the process.
+#[derive(Clone)]
 pub(crate) struct Output {
     pub(crate) json: bool,
     /// For stdout.

@@ -8,6 +8,7 @@ mod link_state;
 mod list;
 mod membership;
 mod revoke;
+mod run_server;
 mod start;
 mod status;
 
@@ -48,12 +49,12 @@ pub(crate) fn run(
             let membership = crate::block_on(join::run(settings, environment, output, &arguments))?;
             match arguments.no_start {
                 true => Ok(()),
-                false => start::run(settings, environment, output, membership, false),
+                false => start::run(settings, environment, output, membership, None, false),
             }
         }
         RunnerCommand::Start(arguments) => {
-            let membership = Membership::joined(&settings.data_dir)?;
-            start::run(settings, environment, output, membership, arguments.ready_json)
+            let (membership, host_token) = run_server::place(settings, &arguments)?;
+            start::run(settings, environment, output, membership, host_token, arguments.ready_json)
         }
         RunnerCommand::Invite(arguments) => crate::block_on(invite::run(settings, output, &arguments)),
         RunnerCommand::List => crate::block_on(list::run(settings, output)),

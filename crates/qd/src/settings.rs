@@ -3,6 +3,7 @@
 
 mod load;
 mod pi;
+mod services;
 mod values;
 
 use std::path::PathBuf;
@@ -10,9 +11,12 @@ use std::time::Duration;
 
 use qd_core::breaker::BreakerConfig;
 use qd_hub::PiServerConfig;
+use qd_runner::{RunsConfig, ServiceConfig};
 
 pub(crate) use load::{Environment, checked_runner_id, load, runner_id_of_hostname};
-pub(crate) use values::{HostList, LogLevel, OnOff, Resume, RunnerSocket, SecondsOrOff, Tls, Words};
+pub(crate) use values::{
+    HostList, LogLevel, OnOff, PathList, Resume, RoleList, RunnerSocket, SecondsOrOff, Tls, Words,
+};
 
 /// One row of the table, for documentation.
 #[cfg(test)]
@@ -144,6 +148,8 @@ settings! {
             "Where the runner of this machine listens for local commands; off: nowhere";
         log_level: LogLevel, "log-level", "QD_LOG_LEVEL", "LEVEL", "warn",
             "What is written to stderr: off, error, warn, info, debug, trace";
+        log_file: PathBuf, "log-file", "QD_LOG_FILE", "FILE", "none",
+            "Write the log to this file too; people who manage can then read its end from elsewhere";
     }
     up {
         listen: String, "listen", "QD_LISTEN", "ADDRESS", "127.0.0.1:7433",
@@ -160,6 +166,10 @@ settings! {
             "A runner without a sign of life for this long is shown as unhealthy";
         runner_id: String, "runner-id", "QD_RUNNER_ID", "NAME", "local",
             "The name of this machine in lists";
+        login_hours: u64, "login-hours", "QD_LOGIN_HOURS", "HOURS", "720",
+            "A login that is not used for this long is over";
+        audit_days: u64, "audit-days", "QD_AUDIT_DAYS", "DAYS", "90",
+            "How long it is kept who did what; 0: for ever";
         pi_server_port: u16, "pi-server-port", "QD_PI_SERVER_PORT", "PORT", "none; they find it at /ws/pi",
             "A port of its own for clients of the pi-server protocol, at the address of --listen; 0 takes a free one";
     }
@@ -202,6 +212,16 @@ settings! {
             "DANGEROUS: clients of the pi-server protocol need no token, so every program on this machine gets a shell; only for old clients, only on loopback";
     }
     runner {
+        workspace_roots: PathList, "workspace-roots", "QD_WORKSPACE_ROOTS", "DIRS", "the home directory",
+            "Directories whose files can be used without a session, separated by colons";
+        gate_skip_roles: RoleList, "gate-skip-roles", "QD_GATE_SKIP_ROLES", "ROLES", "owner",
+            "Who changes files and runs shell commands unasked: viewer, operator, owner, separated by commas; none: nobody";
+        gate_timeout_minutes: u64, "gate-timeout-minutes", "QD_GATE_TIMEOUT_MINUTES", "MINUTES", "0",
+            "How long such a call waits for somebody's yes; 0: as long as it takes";
+        run_kill_seconds: u64, "run-kill-seconds", "QD_RUN_KILL_SECONDS", "SECONDS", "5",
+            "A program that was asked to end and does not is killed after this";
+        terminal_idle_minutes: u64, "terminal-idle-minutes", "QD_TERMINAL_IDLE_MINUTES", "MINUTES", "720",
+            "A terminal without input and output ends after this; 0: never";
         pi_command: Words, "pi-command", "QD_PI_COMMAND", "WORDS", "pi",
             "How to start pi; words as in a shell, but no shell is used";
         max_sessions: u64, "max-sessions", "QD_MAX_SESSIONS", "COUNT", "1000",
@@ -269,6 +289,14 @@ pub(crate) struct Settings {
     /// Sockets of a runner on this machine, the wanted one first; empty when there shall be none.
     pub(crate) runner_sockets: Vec<PathBuf>,
     pub(crate) log_level: LogLevel,
+    pub(crate) log_file: Option<PathBuf>,
+    pub(crate) login_life: Duration,
+    /// How long it is kept who did what; `None` for ever.
+    pub(crate) audit_life: Option<Duration>,
+    /// What services of the machine may do.
+    pub(crate) services: ServiceConfig,
+    /// How programs in terminals are ended.
+    pub(crate) runs: RunsConfig,
     pub(crate) listen: String,
     pub(crate) tls: Tls,
     /// Certificate and key.

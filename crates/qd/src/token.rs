@@ -2,9 +2,10 @@
 
 use qd_link::rest::Method;
 use qd_wire::access::{AccessTokenInfo, AccessTokens, AddedAccessToken, NewAccessToken};
+use qd_wire::command_table::Permission;
 use serde_json::Value;
 
-use crate::arguments::TokenCommand;
+use crate::arguments::{NewToken, TokenCommand};
 use crate::clock;
 use crate::error::CliError;
 use crate::output::{Output, Style, age, harmless};
@@ -12,30 +13,39 @@ use crate::rest::{Refusal, Rest};
 use crate::settings::Settings;
 use crate::table::{Row, table};
 
-const HEAD: [&str; 3] = ["NAME", "MADE", "LAST USED"];
+const HEAD: [&str; 6] = ["NAME", "OF", "MAY", "MADE", "LAST USED", "ENDS"];
 /// Characters that a path carries as they are; a name with others cannot exist.
 const NAME_CHARACTERS: &str = "._-";
 
 /// Adds, lists or revokes.
 pub(crate) async fn run(settings: &Settings, output: &Output, command: TokenCommand) -> Result<(), CliError> {
     match command {
-        TokenCommand::Add(name) => add(settings, output, name.name).await,
+        TokenCommand::Add(new) => add(settings, output, new).await,
         TokenCommand::List => list(settings, output).await,
         TokenCommand::Revoke(name) => revoke(settings, output, &name.name).await,
     }
 }
 
-async fn add(settings: &Settings, output: &Output, name: String) -> Result<(), CliError> {
+async fn add(settings: &Settings, output: &Output, new: NewToken) -> Result<(), CliError> {
     let rest = Rest::of(settings)?;
-    let answer =
-        rest.call::<AddedAccessToken>(Method::Post, "/api/tokens", Some(&NewAccessToken { name })).await?;
+    let scopes: Vec<Permission> = new.scope.iter().filter_map(|scope| Permission::parse(scope)).collect();
+    let body = NewAccessToken {
+        name: new.name.name,
+        scopes: (!scopes.is_empty()).then_some(scopes),
+        days: new.days,
+    };
+    let answer = rest.call::<AddedAccessToken>(Method::Post, "/api/tokens", Some(&body)).await?;
     let added = answer.map_err(Refusal::into_error)?;
     if output.json {
         return output.json_line(&added);
     }
     output.note(&harmless(&format!(
-        "the token of {}; it is shown this once. Whoever has it can use every session, and so run commands as you:\n",
-        added.name
+        "the token of {}; it is shown this once. Whoever has it can {}:\n",
+        added.name,
+        match new.scope.as_slice() {
+            [] => "use every session, and so run commands as you".to_owned(),
+            scopes => scopes.join(", "),
+        }
     )));
     output.out(&format!("{}\n", harmless(&added.token)))
 }
@@ -75,7 +85,16 @@ fn text(tokens: &[AccessTokenInfo], now_ms: i64, style: Style) -> String {
     let ago = |then: i64| format!("{} ago", age(now_ms, then));
     let row = |token: &AccessTokenInfo| {
         let used = token.last_used_at.map_or_else(|| "never".to_owned(), ago);
-        Row::new(vec![harmless(&token.name), ago(token.created_at), used])
+        let may = token.scopes.as_ref().map_or_else(
+            || "all but manage".to_owned(),
+            |scopes| scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(","),
+        );
+        let ends = token.expires_at.map_or_else(
+            || "never".to_owned(),
+            |end| if end <= now_ms { "is over".to_owned() } else { format!("in {}", age(end, now_ms)) },
+        );
+        let owner = harmless(token.owner.as_deref().unwrap_or("owner"));
+        Row::new(vec![harmless(&token.name), owner, may, ago(token.created_at), used, ends])
     };
     table(&HEAD, &tokens.iter().map(row).collect::<Vec<_>>(), style)
 }
@@ -86,8 +105,14 @@ mod tests {
 
     #[test]
     fn tokens_stand_in_a_table() {
-        let token =
-            |name: &str, last_used_at| AccessTokenInfo { name: name.into(), created_at: 0, last_used_at };
+        let token = |name: &str, last_used_at| AccessTokenInfo {
+            name: name.into(),
+            created_at: 0,
+            last_used_at,
+            owner: None,
+            scopes: None,
+            expires_at: None,
+        };
         let tokens = [token("ci", None), token("phone", Some(50_000))];
         insta::assert_snapshot!(text(&tokens, 60_000, Style::PLAIN));
     }

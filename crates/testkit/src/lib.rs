@@ -1,13 +1,15 @@
 //! Stand-ins for what surrounds qd, for tests only: a scripted model server ([`llm`]), the real pi set up to talk to
 //! it ([`pi`]), a running `qd up` ([`qd`]), other machines joined to it
-//! ([`fleet`]), plain clients of its WebSocket ([`mux`]) and of its pi-server face
-//! ([`pi_server`]), what a careful client makes of
+//! ([`fleet`]), plain clients of its WebSocket ([`mux`]), of its pi-server face
+//! ([`pi_server`]) and of its run face ([`run_app`]), plain HTTP ([`http`]), what a careful client makes of
 //! the frames ([`replica`]), and a look at the processes of this machine ([`process`]).
 //!
 //! Nothing that ships may depend on this crate, and no logic of the product may live here.
 #![forbid(unsafe_code)]
 
 pub mod fleet;
+pub mod http;
+pub mod json_socket;
 pub mod llm;
 pub mod mux;
 pub mod pi;
@@ -15,3 +17,4 @@ pub mod pi_server;
 pub mod process;
 pub mod qd;
 pub mod replica;
+pub mod run_app;

@@ -214,6 +214,21 @@ impl Mux {
         self.ok(json!({"cmd": "get_state", "session_id": session_id})).await
     }
 
+    /// Waits until a runner of this name is there.
+    pub async fn wait_online(&mut self, runner_id: &str) {
+        let online = async {
+            loop {
+                let data = self.ok(json!({"cmd": "get_runners"})).await;
+                let mut runners = data["runners"].as_array().unwrap().iter();
+                if runners.any(|runner| runner["runner_id"] == runner_id && runner["status"] == "online") {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(tokio::time::timeout(WAIT_MAX, online).await.is_ok(), "{runner_id} never came");
+    }
+
     /// The last frames, for the message of a failed test.
     fn tail(&self) -> String {
         let start = self.frames.len().saturating_sub(12);

@@ -1,32 +1,33 @@
-//! A plain client of the pi-server face: sends JSON, keeps every frame, waits with a deadline. It knows nothing of
-//! what the frames mean; the client to copy is in `clients/typescript`.
+//! A plain client of the pi-server face. It knows nothing of what the frames mean; the client to copy is in
+//! `clients/typescript`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
-#![allow(clippy::disallowed_methods, reason = "tests look at when a frame came")]
 
-use std::time::{Duration, Instant};
+use std::ops::{Deref, DerefMut};
 
-use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use crate::mux::{WAIT_MAX, short};
-
-/// How long to wait for something that should not come.
-const PATIENCE: Duration = Duration::from_millis(300);
+use crate::json_socket::JsonSocket;
+use crate::mux::short;
 
 /// One connection.
 pub struct PiClient {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    frames: Vec<(Instant, Value)>,
-    /// Where the next wait begins to look.
-    cursor: usize,
+    socket: JsonSocket,
     next_id: u64,
     prefix: String,
-    /// How the server closed the connection.
-    pub closed: Option<(u16, String)>,
+}
+
+impl Deref for PiClient {
+    type Target = JsonSocket;
+
+    fn deref(&self) -> &JsonSocket {
+        &self.socket
+    }
+}
+
+impl DerefMut for PiClient {
+    fn deref_mut(&mut self) -> &mut JsonSocket {
+        &mut self.socket
+    }
 }
 
 impl PiClient {
@@ -43,38 +44,10 @@ impl PiClient {
     pub async fn open(url: &str, headers: &[(&'static str, &str)]) -> Result<PiClient, String> {
         static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mut request = url.replacen("http://", "ws://", 1).into_client_request().unwrap();
-        for (name, value) in headers {
-            request.headers_mut().insert(*name, value.parse().unwrap());
-        }
-        let connect = tokio::time::timeout(WAIT_MAX, tokio_tungstenite::connect_async(request));
-        let (socket, _) =
-            connect.await.expect("an answer to the handshake").map_err(|error| error.to_string())?;
+        let socket = JsonSocket::open(url, headers).await?;
         // Clients of one test must not have the same ids by chance: that is a case of its own.
         let prefix = format!("t{number}-");
-        Ok(PiClient { socket, frames: Vec::new(), cursor: 0, next_id: 0, prefix, closed: None })
-    }
-
-    /// Every frame so far.
-    pub fn frames(&self) -> Vec<Value> {
-        self.frames.iter().map(|(_, frame)| frame.clone()).collect()
-    }
-
-    pub fn count(&self) -> usize {
-        self.frames.len()
-    }
-
-    /// Lets the next wait look at new frames only.
-    pub fn skip(&mut self) {
-        self.cursor = self.frames.len();
-    }
-
-    pub async fn send_text(&mut self, text: &str) {
-        self.socket.send(Message::text(text)).await.unwrap();
-    }
-
-    pub async fn send_message(&mut self, message: Message) -> Result<(), String> {
-        self.socket.send(message).await.map_err(|error| error.to_string())
+        Ok(PiClient { socket, next_id: 0, prefix })
     }
 
     /// Sends a command; without an `id` it gets one. Returns the id.
@@ -87,35 +60,9 @@ impl PiClient {
         id
     }
 
-    /// The next frame; `None` when the connection has ended.
-    pub async fn next(&mut self) -> Option<Value> {
-        loop {
-            let message = tokio::time::timeout(WAIT_MAX, self.socket.next());
-            let Ok(message) = message.await else { panic!("the server went silent after\n{}", self.tail()) };
-            match message {
-                Some(Ok(Message::Text(text))) => {
-                    let frame: Value = serde_json::from_str(&text).expect("every frame is JSON");
-                    self.frames.push((Instant::now(), frame.clone()));
-                    return Some(frame);
-                }
-                Some(Ok(Message::Close(close))) => {
-                    self.closed = close.map(|close| (close.code.into(), close.reason.to_string()));
-                    return None;
-                }
-                Some(Err(_)) | None => return None,
-                Some(Ok(_)) => {}
-            }
-        }
-    }
-
-    /// Reads whatever comes within a short while.
-    pub async fn settle(&mut self) {
-        while let Ok(Some(_)) = tokio::time::timeout(PATIENCE, self.next()).await {}
-    }
-
     /// Sends a command and waits for its response.
     pub async fn call(&mut self, command: Value) -> Value {
-        let from = self.frames.len();
+        let from = self.count();
         let id = self.send(command).await;
         self.response(from, &id).await
     }
@@ -123,8 +70,7 @@ impl PiClient {
     /// Waits for the response to a command that was sent when `from` frames were there.
     pub async fn response(&mut self, from: usize, id: &Value) -> Value {
         let is_response = |frame: &Value| frame["type"] == "response" && frame["id"] == *id;
-        let at = self.find(from, &format!("the response to {id}"), is_response).await;
-        self.frames[at].1.clone()
+        self.since(from, &format!("the response to {id}"), is_response).await.1
     }
 
     /// The same, for a command that must succeed: the whole response.
@@ -154,7 +100,7 @@ impl PiClient {
 
     /// Prompts a followed session and waits until the agent has settled.
     pub async fn turn(&mut self, session_id: &str, message: &str) -> Vec<Value> {
-        let from = self.frames.len();
+        let from = self.count();
         self.ok(json!({"type": "prompt", "sessionId": session_id, "message": message})).await;
         self.settled(from, session_id).await
     }
@@ -168,35 +114,14 @@ impl PiClient {
         };
         let at = self.find(from, "agent_settled", is_end).await;
         let own = |frame: &Value| frame["type"] == "event" && frame["sessionId"] == session_id;
-        self.frames[from..=at]
-            .iter()
-            .filter(|(_, frame)| own(frame))
-            .map(|(_, frame)| frame["event"].clone())
-            .collect()
-    }
-
-    /// The first frame after the last one waited for that satisfies the condition.
-    pub async fn wait_for(&mut self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
-        let at = self.find(self.cursor, what, condition).await;
-        self.cursor = at + 1;
-        self.frames[at].1.clone()
+        let frames = self.frames();
+        frames[from..=at].iter().filter(|frame| own(frame)).map(|frame| frame["event"].clone()).collect()
     }
 
     /// The next event of this kind of any followed session.
     pub async fn wait_event(&mut self, kind: &str) -> Value {
         self.wait_for(kind, |frame| frame["type"] == "event" && frame["event"]["type"] == kind).await["event"]
             .clone()
-    }
-
-    /// The first frame from number `from` on that satisfies the condition, and when it came.
-    pub async fn since(
-        &mut self,
-        from: usize,
-        what: &str,
-        condition: impl Fn(&Value) -> bool,
-    ) -> (Instant, Value) {
-        let at = self.find(from, what, condition).await;
-        self.frames[at].clone()
     }
 
     /// Everything said about one command, in order: lifecycle as `accepted`, `started`, `finished`, `replayed`, and
@@ -219,35 +144,7 @@ impl PiClient {
                 _ => None,
             }
         };
-        self.frames.iter().filter_map(|(_, frame)| word(frame)).collect()
-    }
-
-    async fn find(&mut self, from: usize, what: &str, condition: impl Fn(&Value) -> bool) -> usize {
-        let found = tokio::time::timeout(WAIT_MAX, self.search(from, condition)).await;
-        match found {
-            Ok(Some(at)) => at,
-            Ok(None) => panic!("the connection ended while waiting for {what}, after\n{}", self.tail()),
-            Err(_) => panic!("waited {WAIT_MAX:?} in vain for {what}, after\n{}", self.tail()),
-        }
-    }
-
-    async fn search(&mut self, from: usize, condition: impl Fn(&Value) -> bool) -> Option<usize> {
-        let mut at = from;
-        loop {
-            while at < self.frames.len() {
-                if condition(&self.frames[at].1) {
-                    return Some(at);
-                }
-                at += 1;
-            }
-            self.next().await?;
-        }
-    }
-
-    /// The last frames, for the message of a failed test.
-    fn tail(&self) -> String {
-        let start = self.frames.len().saturating_sub(12);
-        self.frames[start..].iter().map(|(_, frame)| short(frame)).collect::<Vec<_>>().join("\n")
+        self.frames().iter().filter_map(word).collect()
     }
 }
 

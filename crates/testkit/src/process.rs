@@ -48,3 +48,10 @@ fn is_zombie(pid: i32) -> bool {
     // The state follows the name, which stands in brackets and may contain anything.
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
 }
+
+/// Bytes of memory a process holds now; 0 when it is gone.
+pub fn resident_bytes(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
+}

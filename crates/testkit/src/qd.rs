@@ -17,6 +17,7 @@ use crate::llm::LlmServer;
 use crate::mux::Mux;
 use crate::pi;
 use crate::pi_server::PiClient;
+use crate::run_app::RunApp;
 
 /// How long a start may take on a loaded machine.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -180,6 +181,37 @@ impl Qd {
     /// A new connection; its first frame has been read.
     pub async fn connect(&self) -> Mux {
         Mux::connect(&self.url, &self.token).await
+    }
+
+    /// One HTTP request with the owner's token.
+    pub async fn http(&self, method: &str, path: &str, body: Option<&Value>) -> crate::http::Answer {
+        self.http_as(Some(&self.token), method, path, body).await
+    }
+
+    /// The same with another token, or none.
+    pub async fn http_as(
+        &self,
+        token: Option<&str>,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> crate::http::Answer {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<(&str, &str)> =
+            bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
+        let body = body.map(Value::to_string).unwrap_or_default();
+        crate::http::request(&self.url, method, path, &headers, body.as_bytes()).await
+    }
+
+    /// The name of the runner inside this server.
+    pub async fn runner_id(&self) -> String {
+        let data = self.connect().await.ok(serde_json::json!({"cmd": "get_runners"})).await;
+        data["runners"][0]["runner_id"].as_str().unwrap().to_owned()
+    }
+
+    /// An app of the run protocol.
+    pub async fn run_app(&self) -> RunApp {
+        RunApp::connect(&self.url, &self.token).await
     }
 
     /// A client of the pi-server face, on its own port where it has one.

@@ -85,12 +85,39 @@ pub(crate) struct JoinArguments {
 /// It needs no hub to start: sessions go on without one, and everything is delivered when the hub is back. Ctrl-C or
 /// SIGTERM stops it cleanly; its sessions come back with the next start.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  qd runner start
+  qd runner start --protocol run --server https://relay.example --host-id desk --host-token-file ~/token")]
 pub(crate) struct StartArguments {
+    /// What to speak: `hub` with the hub it has joined, `run` with a server that somebody else wrote for the run
+    /// protocol
+    #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = Protocol::Hub)]
+    pub(crate) protocol: Protocol,
+    /// With --protocol run: the address of the server
+    #[arg(long, value_name = "URL", required_if_eq("protocol", "run"))]
+    pub(crate) server: Option<String>,
+    /// With --protocol run: the name of this machine there [default: its hostname]
+    #[arg(long, value_name = "HOST_ID")]
+    pub(crate) host_id: Option<String>,
+    /// With --protocol run: the file with this machine's token; made, with a new token in it, if there is none
+    #[arg(long, value_name = "FILE", required_if_eq("protocol", "run"))]
+    pub(crate) host_token_file: Option<std::path::PathBuf>,
+    /// With --protocol run: speak with a server on another machine without encryption
+    #[arg(long)]
+    pub(crate) allow_plain: bool,
     /// When ready, print exactly one JSON line with runner_id, socket, pid and url on stdout; only warnings go to stderr
     #[arg(long)]
     pub(crate) ready_json: bool,
     #[command(flatten)]
     pub(crate) flags: RunnerFlags,
+}
+
+/// What a runner speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Protocol {
+    Hub,
+    Run,
 }
 
 #[derive(Debug, Args)]

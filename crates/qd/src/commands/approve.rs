@@ -2,6 +2,7 @@
 
 use qd_link::client::{MuxClient, Request};
 use qd_wire::command::InputResponseParams;
+use qd_wire::run::Decision;
 use qd_wire::{Command, InputRequest};
 
 use crate::approval::{self, Given};
@@ -19,6 +20,15 @@ pub(crate) async fn approve(
     let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
+    if arguments.for_session {
+        let answer = InputResponseParams {
+            request_id: request.request_id().to_owned(),
+            decision: Some(Decision::ApproveForSession),
+            actor: Some("cli".to_owned()),
+            ..InputResponseParams::default()
+        };
+        return send(&client, output, &session_id, &request, answer, "approved for the session").await;
+    }
     let given = Given {
         value: arguments.value.as_deref(),
         answers: arguments.answers.as_deref(),
@@ -44,7 +54,8 @@ pub(crate) async fn deny(
     let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(&arguments.session)).await?;
     let request = find(&client, &session_id, arguments.request.as_deref()).await?;
-    send(&client, output, &session_id, &request, approval::refusal(&request), "denied").await
+    let refusal = InputResponseParams { reason: arguments.reason, ..approval::refusal(&request) };
+    send(&client, output, &session_id, &request, refusal, "denied").await
 }
 
 async fn send(

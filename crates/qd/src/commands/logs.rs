@@ -4,6 +4,7 @@ use qd_link::client::{Attachment, Frame, MuxClient, Request, Start, Update};
 use qd_wire::command::GetMessagesParams;
 use qd_wire::data::MessagesData;
 use qd_wire::message::Message;
+use qd_wire::run::is_terminal;
 use qd_wire::{Command, Event, EventEnvelope, EventPayload, InputRequest};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -15,6 +16,7 @@ use crate::output::{Output, harmless};
 use crate::render::Renderer;
 use crate::server::{self, Connection};
 use crate::settings::Settings;
+use crate::terminal;
 
 /// Messages asked for at one time.
 const PAGE_MESSAGES: u64 = 200;
@@ -27,6 +29,12 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     let Connection { options, client, frames } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, arguments.session.as_deref()).await?;
+    if is_terminal(&server::state(&client, &session_id).await?.harness) {
+        let start = Start::Attach { session_id, after: Some(0) };
+        let attachment =
+            Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?;
+        return terminal::print(output, attachment, arguments.follow).await;
+    }
     let mut view = View { output, renderer: output.renderer(), shown_questions: Vec::new() };
     if !arguments.follow {
         let messages = history(&client, &session_id, arguments.last, None).await?;

@@ -7,16 +7,21 @@ use qd_wire::Command;
 use qd_wire::command::{PromptParams, SessionConfig, SessionCreateParams};
 use qd_wire::data::{RunnerInfo, RunnerStatus, SessionCreatedData};
 use qd_wire::message::StopReason;
+use qd_wire::run::{PTY_HARNESS, RunConfig};
 use serde_json::json;
 
 use crate::arguments::RunArguments;
 use crate::clock;
 use crate::conversation::{Conversation, Ending, Manner, stdin_is_terminal, stdin_lines};
 use crate::error::CliError;
-use crate::output::{Output, harmless};
+use crate::output::{Output, harmless, one_line};
 use crate::runner::hostname;
 use crate::server::{self, Connection};
 use crate::settings::Settings;
+use crate::terminal::{self, AtInputEnd};
+
+/// As much of a command line as a list shows.
+const TITLE_CHARACTERS_MAX: usize = 80;
 
 /// Creates a session, prompts it, and follows the turn.
 pub(crate) async fn run(
@@ -24,6 +29,9 @@ pub(crate) async fn run(
     output: &Output,
     arguments: RunArguments,
 ) -> Result<(), CliError> {
+    if !arguments.command.is_empty() {
+        return program(settings, output, arguments).await;
+    }
     let prompt = super::text_of(&arguments.prompt)?;
     let config = session_config(&arguments, &std::env::current_dir()?)?;
     let attachment = create(settings, output, &arguments, config).await?;
@@ -57,6 +65,29 @@ pub(crate) async fn run(
     }
 }
 
+/// Runs a program in a terminal, and shows it on this one.
+async fn program(settings: &Settings, output: &Output, mut arguments: RunArguments) -> Result<(), CliError> {
+    arguments.harness = PTY_HARNESS.to_owned();
+    let mut config = session_config(&arguments, &std::env::current_dir()?)?;
+    let size = terminal::window_size();
+    // Lists show what runs.
+    config.title =
+        config.title.or_else(|| Some(one_line(&arguments.command.join(" "), TITLE_CHARACTERS_MAX)));
+    config.run = Some(RunConfig {
+        tool: arguments.tool.clone(),
+        argv: arguments.command.clone(),
+        cols: size.map(|(cols, _)| cols),
+        rows: size.map(|(_, rows)| rows),
+        ..RunConfig::default()
+    });
+    let attachment = create(settings, output, &arguments, config).await?;
+    let session_id = attachment.session_id().to_owned();
+    if arguments.detach {
+        return said(output, &session_id);
+    }
+    super::attach::show_run(output, attachment, AtInputEnd::Tell).await
+}
+
 /// Makes the session and follows it.
 async fn create(
     settings: &Settings,
@@ -74,15 +105,17 @@ async fn create(
     if !place.keeps_directory {
         config.cwd = None;
     }
+    // What a program writes is wanted from its first byte on, and not as a screen.
+    let (is_program, after) = (config.run.is_some(), config.run.is_some().then_some(0));
     let start = match (place.runner_id, arguments.wait) {
-        (None, None) => Start::Create { session_id: None, config, idempotency_key: Some(key) },
+        (None, None) if !is_program => Start::Create { session_id: None, config, idempotency_key: Some(key) },
         (runner_id, wait) => {
             let create = Command::SessionCreate(SessionCreateParams { config, check_only: None });
             let mut frame = super::frame(None, create, wait);
             frame.runner_id = runner_id;
             frame.idempotency_key = Some(key);
             let created: SessionCreatedData = super::data(super::call_frame(&client, &frame).await?)?;
-            Start::Attach { session_id: created.session_id, after: None }
+            Start::Attach { session_id: created.session_id, after }
         }
     };
     Ok(Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?)
@@ -139,6 +172,11 @@ async fn detach(
     let params = PromptParams { message: prompt, images: None, streaming_behavior: None, client_id: None };
     let client = attachment.client().ok_or_else(|| CliError::unreachable("the connection was lost"))?;
     super::succeed(client, &Request::session(session_id, Command::Prompt(params))).await?;
+    said(output, session_id)
+}
+
+/// The id, for whoever goes on without us.
+fn said(output: &Output, session_id: &str) -> Result<(), CliError> {
     if output.json {
         output.json_line(&json!({ "session_id": session_id }))
     } else {

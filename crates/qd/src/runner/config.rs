@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use qd_core::health::HealthConfig;
 use qd_runner::process::{GuardCommand, ProcessConfig};
-use qd_runner::{KeyKeeper, RunnerConfig};
+use qd_runner::{KeyKeeper, RunnerConfig, ServiceConfig};
 
 use super::hostname;
 use crate::error::CliError;
@@ -35,6 +35,11 @@ pub(crate) fn runner_config(
         probe_every: settings.probe_interval,
         ..HealthConfig::default()
     };
+    let services = ServiceConfig {
+        log_path: settings.log_file.clone(),
+        server_base_url: settings.url.clone(),
+        ..settings.services.clone()
+    };
     Ok(RunnerConfig {
         runner_id: role.runner_id,
         hostname: hostname(),
@@ -55,5 +60,7 @@ pub(crate) fn runner_config(
         spool_bytes_max: settings.spool_bytes_max,
         sweep_abandoned: true,
         keys: role.keys,
+        services,
+        runs: settings.runs.clone(),
     })
 }

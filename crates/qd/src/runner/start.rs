@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use qd_link::runner::RunnerDialer;
-use qd_runner::{Runner, Uplink, UplinkStatus};
+use qd_link::host::HostDialer;
+use qd_link::runner::{Connect, RunnerDialer};
+use qd_runner::{RunServer, Runner, Uplink, UplinkStatus};
 use qd_store::{RunnerStore, StoreOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,7 @@ pub(super) fn run(
     environment: &Environment,
     output: &Output,
     membership: Membership,
+    host_token: Option<String>,
     ready_json: bool,
 ) -> Result<(), CliError> {
     refuse_hub_dir(&settings.data_dir)?;
@@ -52,8 +54,8 @@ pub(super) fn run(
     }
     let runtime = serving_runtime()?;
     let socket = place.map(|Place { path, .. }| path);
-    let start =
-        Start { settings, environment, output, membership, socket, ready_json: ready_json || output.json };
+    let ready_json = ready_json || output.json;
+    let start = Start { settings, environment, output, membership, host_token, socket, ready_json };
     runtime.spawn(qd_runner::process::give_back_memory());
     let result = runtime.block_on(start.serve());
     runtime.shutdown_background();
@@ -65,6 +67,8 @@ struct Start<'a> {
     environment: &'a Environment,
     output: &'a Output,
     membership: Membership,
+    /// For a server of somebody else, which is reached as a host of the run protocol.
+    host_token: Option<String>,
     socket: Option<PathBuf>,
     ready_json: bool,
 }
@@ -119,18 +123,29 @@ impl Start<'_> {
             CliError::failed(error.to_string()).hint("`qd doctor` looks at the data directory and the disk")
         })?;
         let membership = &self.membership;
-        let keys = KeyFile::new(self.settings.data_dir.clone(), membership.clone());
-        let mut dialer = RunnerDialer::new(server_url(&membership.url)?, &membership.runner_id, keys.keys());
-        dialer.trust = server::trust(membership.fingerprint.as_deref())?;
-        dialer.allow_plain = membership.allow_plain;
+        let url = server_url(&membership.url)?;
+        let (keys, connect): (_, Arc<dyn Connect>) = match &self.host_token {
+            Some(token) => {
+                let mut dialer = HostDialer::new(url, &membership.runner_id, token);
+                dialer.allow_plain = membership.allow_plain;
+                (None, Arc::new(RunServer::new(dialer, store.clone())))
+            }
+            None => {
+                let keys = KeyFile::new(self.settings.data_dir.clone(), membership.clone());
+                let mut dialer = RunnerDialer::new(url, &membership.runner_id, keys.keys());
+                dialer.trust = server::trust(membership.fingerprint.as_deref())?;
+                dialer.allow_plain = membership.allow_plain;
+                (Some(keys), Arc::new(dialer))
+            }
+        };
         let role = Role {
             runner_id: membership.runner_id.clone(),
             local_socket: self.socket.clone(),
             default_cwd: None,
-            keys: Some(keys),
+            keys: keys.map(|keys| keys as Arc<dyn qd_runner::KeyKeeper>),
         };
         let config = runner_config(self.settings, self.environment, role)?;
-        Runner::start(config, store, Uplink::Dial(Arc::new(dialer)), stop.clone())
+        Runner::start(config, store, Uplink::Dial(connect), stop.clone())
             .await
             .map_err(|error| CliError::failed(error.to_string()))
     }

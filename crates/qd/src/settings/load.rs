@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{
     Flags, HostList, Layer, LogLevel, Program, Resume, RunnerSocket, SecondsOrOff, Settings, Tls, Words, pi,
+    services,
 };
 use crate::error::CliError;
 
@@ -87,7 +88,7 @@ pub(crate) fn load(
     resolve(environment, layer, program)
 }
 
-fn resolve(environment: &Environment, layer: Layer, program: Program) -> Result<Settings, CliError> {
+fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Result<Settings, CliError> {
     let is_data_dir_default = layer.data_dir.is_none();
     let data_dir = data_dir(environment, layer.data_dir.clone(), program)?;
     let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
@@ -100,6 +101,10 @@ fn resolve(environment: &Environment, layer: Layer, program: Program) -> Result<
     let hang_restart = seconds_or_off("hang_restart", layer.hang_restart)?;
     let face = pi::face(&layer)?;
     let breakers = pi::breakers(&layer)?;
+    let services = services::services(environment, &mut layer)?;
+    let (runs, login_life, audit_life) =
+        (services::runs(&layer)?, services::login_life(&layer)?, services::audit_life(&layer)?);
+    let log_file = layer.log_file.take().map(|path| std::path::absolute(expand_home(environment, path)));
     Ok(Settings {
         runner_sockets: runner_sockets(environment, layer.runner_socket, &data_dir, program)?,
         data_dir,
@@ -113,6 +118,11 @@ fn resolve(environment: &Environment, layer: Layer, program: Program) -> Result<
         token: layer.token,
         fingerprint: layer.fingerprint,
         log_level: layer.log_level.unwrap_or(LogLevel::Warn),
+        services,
+        runs,
+        login_life,
+        audit_life,
+        log_file: log_file.transpose()?,
         listen: layer.listen.unwrap_or_else(|| LISTEN_DEFAULT.to_owned()),
         tls: layer.tls.unwrap_or(Tls::Auto),
         tls_files: tls_files(environment, layer.tls_cert, layer.tls_key)?,
@@ -254,7 +264,7 @@ fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer, 
     })
 }
 
-fn expand_home(environment: &Environment, path: PathBuf) -> PathBuf {
+pub(super) fn expand_home(environment: &Environment, path: PathBuf) -> PathBuf {
     match (path.strip_prefix("~"), environment.home()) {
         (Ok(rest), Some(home)) => home.join(rest),
         (Ok(_), None) | (Err(_), _) => path,

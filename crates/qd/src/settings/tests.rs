@@ -39,9 +39,8 @@ fn flags_win_over_environment_over_file_over_defaults() {
     assert_eq!(load_with(file, &environment, listen("flag:1")).unwrap().listen, "flag:1");
 }
 
-#[test]
-fn every_setting_can_come_from_the_file() {
-    let file = r#"
+/// A line for each setting there is.
+const EVERY_SETTING: &str = r#"
         data_dir = "~/deck"
         url = "http://127.0.0.1:1"
         token = "t"
@@ -89,11 +88,36 @@ fn every_setting_can_come_from_the_file() {
         bash_breaker_failures = 27
         bash_breaker_failures_all = 28
         bash_breaker_window_seconds = 29
+        log_file = "~/qd.log"
+        login_hours = 30
+        audit_days = 31
+        workspace_roots = ["~/src", "/srv"]
+        gate_skip_roles = ["operator"]
+        gate_timeout_minutes = 32
+        run_kill_seconds = 33
+        terminal_idle_minutes = 34
     "#;
+
+fn check_people_and_services(settings: &Settings) {
+    assert_eq!(settings.log_file.as_deref(), Some(Path::new("/home/x/qd.log")));
+    assert_eq!(settings.login_life.as_secs(), 30 * 3600);
+    assert_eq!(settings.audit_life.map(|life| life.as_secs()), Some(31 * 24 * 3600));
+    let services = &settings.services;
+    assert_eq!(services.workspace_roots, [Path::new("/home/x/src"), Path::new("/srv")]);
+    assert_eq!(services.gate_skip_roles, [qd_wire::people::Role::Operator]);
+    assert_eq!(services.gate_timeout.map(|timeout| timeout.as_secs()), Some(32 * 60));
+    assert_eq!(settings.runs.kill_after.as_secs(), 33);
+    assert_eq!(settings.runs.terminal_idle.map(|idle| idle.as_secs()), Some(34 * 60));
+}
+
+#[test]
+fn every_setting_can_come_from_the_file() {
+    let file = EVERY_SETTING;
     let rows = file.lines().filter(|line| line.contains('=')).count();
     assert_eq!(rows, SETTINGS.len(), "a setting is missing here");
     let settings = load_with(file, &[], UpFlags::default()).unwrap();
     assert_eq!(settings.data_dir, Path::new("/home/x/deck"));
+    check_people_and_services(&settings);
     assert_eq!(settings.pi_command.as_slice(), ["node", "/opt/my pi/cli.js"]);
     assert_eq!(settings.allowed_hosts.names(), ["deck.example"]);
     assert_eq!((settings.max_sessions, settings.log_level), (7, LogLevel::Debug));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use qd_wire::people::Role;
 use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 
@@ -182,6 +183,48 @@ impl FromStr for HostList {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
         Ok(HostList(names.map(str::to_owned).collect()))
+    }
+}
+
+/// Directories: a list in the file, separated by colons elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct PathList(Vec<PathBuf>);
+
+impl PathList {
+    pub(crate) fn paths(self) -> Vec<PathBuf> {
+        self.0
+    }
+}
+
+impl FromStr for PathList {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(PathList(text.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect()))
+    }
+}
+
+/// Roles: a list in the file, separated by commas elsewhere, `none` for nobody.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct RoleList(Vec<Role>);
+
+impl RoleList {
+    pub(crate) fn roles(self) -> Vec<Role> {
+        self.0
+    }
+}
+
+impl FromStr for RoleList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none");
+        let role = |word: &str| {
+            Role::parse(word).ok_or_else(|| format!("'{word}' is not viewer, operator, owner or none"))
+        };
+        words.map(role).collect::<Result<_, _>>().map(RoleList)
     }
 }
 

@@ -161,5 +161,8 @@ fn hub_config(settings: &Settings, token: &str, login_codes: &LoginCodes, listen
     config.limits.shutdown_grace = CLIENTS_GRACE;
     config.limits.runner_silence_max = settings.runner_timeout;
     config.pi_server = settings.pi.clone();
+    config.login_life = settings.login_life;
+    config.audit_life = settings.audit_life;
+    config.log_path = settings.log_file.clone();
     config
 }

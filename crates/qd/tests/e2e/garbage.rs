@@ -49,7 +49,7 @@ async fn what_is_no_command_gets_an_error_and_the_connection_lives_on() {
         ("{\"channel\":\"agent\",\"cmd\":{}}", "'cmd' must be a string"),
         ("{\"channel\":\"agent\",\"cmd\":\"prompt\",\"session_id\":[]}", "'session_id' must be a string"),
         ("{\"channel\":\"moon\",\"cmd\":\"prompt\"}", "Unknown channel 'moon'"),
-        ("{\"channel\":\"terminal\",\"cmd\":\"open\"}", "not served"),
+        ("{\"channel\":\"trx\",\"cmd\":\"open\"}", "not served"),
         ("{\"channel\":\"system\",\"cmd\":\"prompt\"}", "takes no commands"),
         (deep.as_str(), "nested too deeply"),
     ] {

@@ -123,7 +123,7 @@ async fn sessions_and_runners_are_listed() {
     let data = mux.ok(json!({"cmd": "get_runners"})).await;
     let runner = &data["runners"][0];
     assert_eq!((&runner["runner_id"], &runner["status"]), (&json!("local"), &json!("online")));
-    assert_eq!(runner["harnesses"], json!(["demo"]), "pi is not installed here");
+    assert_eq!(runner["harnesses"], json!(["demo", "pty", "terminal"]), "pi is not installed here");
     let mut watcher = qd.connect().await;
     // News of the list comes to who has asked for the list.
     watcher.ok(json!({"cmd": "list_sessions"})).await;

@@ -146,7 +146,10 @@ async fn a_missing_pi_is_named_with_what_to_do() {
     let error = mux.refused(create(&qd, json!({}))).await;
     assert!(error.contains("pi is not installed") && error.contains("npm install"), "{error}");
     assert_no_session(&mut mux).await;
-    assert_eq!(mux.ok(json!({"cmd": "get_runners"})).await["runners"][0]["harnesses"], json!(["demo"]));
+    assert_eq!(
+        mux.ok(json!({"cmd": "get_runners"})).await["runners"][0]["harnesses"],
+        json!(["demo", "pty", "terminal"])
+    );
 }
 
 #[tokio::test]

@@ -185,6 +185,8 @@ fn runner_config(world: &World, name: &str) -> RunnerConfig {
         spool_bytes_max: world.plan.spool_bytes,
         local_socket: None,
         keys: None,
+        services: qd_runner::ServiceConfig::default(),
+        runs: qd_runner::RunsConfig::default(),
         sweep_abandoned: false,
     }
 }

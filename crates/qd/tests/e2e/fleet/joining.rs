@@ -259,7 +259,7 @@ async fn join_starts_the_runner_and_says_how_it_goes() {
         machine.command(&["runner", "join", qd.url(), "--code", &code, "--name", "desk"]).spawn().unwrap();
     let mut mux = qd.connect().await;
     until_status(&mut mux, "desk", "online").await;
-    assert_eq!(runner(&mut mux, "desk").await["harnesses"], json!(["demo"]));
+    assert_eq!(runner(&mut mux, "desk").await["harnesses"], json!(["demo", "pty", "terminal"]));
     // Two of them cannot share a directory, and no server can use it.
     for arguments in [&["runner", "start"][..], &["up", "--listen", "127.0.0.1:0"]] {
         let taken = failed(&machine.run(arguments).await, 1);

@@ -197,11 +197,9 @@ impl Actor<'_> {
         }
         let (session, request_id) = self.state.chance.borrow_mut().pick(&open).clone();
         let params = InputResponseParams {
-            responses: None,
             request_id: request_id.clone(),
             value: Some("green".to_owned()),
-            confirmed: None,
-            cancelled: None,
+            ..InputResponseParams::default()
         };
         let request = Request::session(session, Command::InputResponse(params));
         if let Some(response) = self.call(mux, &request, &request_id).await {

@@ -1,0 +1,161 @@
+//! Gates and questions: asked with everything a person needs, answered once, bound to what was asked, kept through
+//! restarts.
+
+use qd_testkit::run_app::RunApp;
+use serde_json::{Value, json};
+
+use super::{app, start};
+
+/// Starts a gated call and waits for its question: the id of the call, and the question.
+async fn gated(app: &mut RunApp, kind: &str, run: &str, data: Value) -> (String, Value) {
+    app.skip();
+    let request_id = app.begin_rpc(kind, run, data).await;
+    let question = app.event(run, "run.permission_requested").await;
+    (request_id, question["data"].clone())
+}
+
+#[tokio::test]
+async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    let content = format!("key = {}\n", "a1B2c3D4".repeat(40));
+    let from = app.count();
+    let (request_id, question) =
+        gated(&mut app, "rpc.fs.write", &run, json!({"path": "a.txt", "content": content})).await;
+    assert_eq!((&question["reason"], &question["op_tool"]), (&json!("permission"), &json!("rpc.fs.write")));
+    assert_eq!(question["op_args"]["content"], content, "who decides sees everything");
+    assert_eq!(question["op_args"]["path"], "a.txt");
+    assert!(question["op_args_summary"].as_str().unwrap().chars().count() <= 81, "{question}");
+    assert_eq!((&question["approve_text"], &question["deny_text"]), (&json!(""), &json!("")));
+    assert!(!qd.world().work().join("a.txt").exists(), "nothing is written before the answer");
+    let mut second = qd.run_app().await;
+    second.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    let response = app.response(from, &request_id).await;
+    assert_eq!(response["data"]["ok"], true, "{response}");
+    assert_eq!(response["data"]["rpc_type"], "rpc.fs.write");
+    assert_eq!(response["data"]["result"]["bytes_written"], content.len());
+    assert_eq!(std::fs::read_to_string(qd.world().work().join("a.txt")).unwrap(), content);
+    let decided = app.event(&run, "run.permission_decided").await;
+    assert_eq!(decided["data"]["decision"], "approve", "{decided}");
+    let calls: Vec<Value> = app
+        .frames()
+        .into_iter()
+        .filter(|frame| ["tool.call", "tool.result"].contains(&frame["type"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert!(!calls[0].to_string().contains("a1B2c3D4a1B2"), "the record has no contents: {}", calls[0]);
+    assert_eq!(calls[1]["data"]["ok"], true);
+    assert!(calls[1]["data"]["duration_ms"].is_u64());
+}
+
+#[tokio::test]
+async fn a_denied_command_does_not_run() {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    let from = app.count();
+    let (request_id, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": "touch ran"})).await;
+    assert_eq!(question["op_tool"], "bash");
+    assert_eq!(question["op_args"]["cmd"], "touch ran");
+    app.send("run.permission.deny", &run, json!({"request_id": question["request_id"]})).await;
+    let response = app.response(from, &request_id).await;
+    assert_eq!((&response["data"]["ok"], &response["data"]["error"]), (&json!(false), &json!("denied")));
+    assert!(!qd.world().work().join("ran").exists());
+    // The loser of two answers is told.
+    let from = app.count();
+    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    let (_, error) = app.since(from, "an error", |frame| frame["type"] == "error").await;
+    assert!(error["data"]["error"].as_str().unwrap().contains("already answered"), "{error}");
+}
+
+#[tokio::test]
+async fn a_failed_command_keeps_both_its_streams() {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    let from = app.count();
+    let (request_id, question) =
+        gated(&mut app, "rpc.bash", &run, json!({"cmd": "echo out; echo err >&2; exit 3"})).await;
+    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    let response = app.response(from, &request_id).await;
+    assert_eq!(response["data"]["ok"], false);
+    assert!(response["data"]["error"].as_str().unwrap().starts_with("bash exited with code 3"), "{response}");
+    let result = &response["data"]["result"];
+    assert_eq!((&result["stdout"], &result["stderr"]), (&json!("out\n"), &json!("err\n")), "{response}");
+}
+
+#[tokio::test]
+async fn allowed_for_the_session_counts_for_its_own_tool_only() {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    let from = app.count();
+    let (request_id, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": "echo one"})).await;
+    let decision = json!({
+        "request_id": question["request_id"], "decision": "approve_for_session",
+        "allow_tools": ["bash", "rpc.fs.write"]
+    });
+    app.send("run.permission.approve", &run, decision).await;
+    assert_eq!(app.response(from, &request_id).await["data"]["ok"], true);
+    let response = app.rpc("rpc.bash", &run, json!({"cmd": "echo two"})).await;
+    assert_eq!(response["data"]["result"]["stdout"], "two\n", "it is not asked again: {response}");
+    let (_, question) = gated(&mut app, "rpc.fs.write", &run, json!({"path": "b", "content": "x"})).await;
+    assert_eq!(question["op_tool"], "rpc.fs.write", "another tool is asked for");
+    let other = start(&qd, &mut app, &host, "cat").await;
+    let (_, question) = gated(&mut app, "rpc.bash", &other, json!({"cmd": "echo three"})).await;
+    assert_eq!(question["op_tool"], "bash", "another session is asked for");
+}
+
+#[tokio::test]
+async fn questions_on_the_screen_can_be_answered_and_never_block() {
+    let (qd, mut app, host) = app().await;
+    let cmd = "echo 'Tests confirm the fix works'; printf 'Proceed? (y/n) '; read -r answer; echo said:$answer; \
+               printf 'Proceed? (y/n) '; read -r answer; echo then:$answer";
+    let run = start(&qd, &mut app, &host, cmd).await;
+    let question = app.event(&run, "run.permission_requested").await["data"].clone();
+    assert!(question["prompt"].as_str().unwrap().contains("Proceed?"), "{question}");
+    let waiting = app.event(&run, "run.awaiting_input").await;
+    assert_eq!(waiting["data"]["request_id"], question["request_id"]);
+    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    app.wait_output(&run, "said:y").await;
+    app.event(&run, "run.permission_requested").await;
+    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "no\n"})).await;
+    app.wait_output(&run, "then:no").await;
+    app.event(&run, "run.exited").await;
+}
+
+#[tokio::test]
+async fn a_password_is_asked_for_and_never_stored() {
+    let (qd, mut app, host) = app().await;
+    let run =
+        start(&qd, &mut app, &host, "read -rs -p 'Password: ' word; echo; echo length:${#word}; cat").await;
+    app.event(&run, "run.awaiting_input").await;
+    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "hunter2-secret\n"})).await;
+    app.wait_output(&run, "length:14").await;
+    let input = app.event(&run, "run.input").await;
+    assert!(!input.to_string().contains("hunter2"), "{input}");
+    qd.http("GET", "/healthz", None).await;
+    let world = qd.terminate().await;
+    for (path, content) in qd_testkit::qd::files_below(&world.data_dir()) {
+        let found = memchr_find(&content, b"hunter2-secret");
+        assert!(!found, "{} has the password", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_gated_call_survives_a_kill_and_is_done_when_it_is_approved() {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    let (_, question) =
+        gated(&mut app, "rpc.fs.write", &run, json!({"path": "late.txt", "content": "late"})).await;
+    let qd = qd.restart().await;
+    let mut app = qd.run_app().await;
+    let mut mux = qd.connect().await;
+    let state = mux.state(&run).await;
+    assert_eq!(state["pending_input"][0]["request_id"], question["request_id"], "{state}");
+    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    let result = app.event(&run, "tool.result").await;
+    assert_eq!(result["data"]["ok"], true, "{result}");
+    assert_eq!(std::fs::read_to_string(qd.world().work().join("late.txt")).unwrap(), "late");
+}
+
+fn memchr_find(content: &[u8], needle: &[u8]) -> bool {
+    content.windows(needle.len()).any(|window| window == needle)
+}
