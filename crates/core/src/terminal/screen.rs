@@ -8,7 +8,7 @@ use super::plain::{self, State};
 use super::questions::{self, Rules, ScreenQuestion, View};
 
 /// Lines kept that have left the screen; about what a person scrolls back, a megabyte or two with colours.
-pub const SCROLLBACK_LINES_MAX: usize = 2000;
+pub const SCROLLBACK_LINES_MAX: usize = 1000;
 
 /// Text kept unread until somebody wants to see the screen.
 pub const PENDING_BYTES_MAX: usize = 1024 * 1024;

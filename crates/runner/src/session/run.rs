@@ -32,6 +32,8 @@ const HELD_BACK_MS: i64 = 100;
 #[derive(Default)]
 pub(super) struct Run {
     screen: Option<Box<Screen>>,
+    /// What was on the screen of a program that has ended: as text it takes a hundredth of what the screen did.
+    last_screen: Option<Box<TerminalSnapshot>>,
     /// When the screen is looked at for questions.
     look_at: Option<i64>,
     /// Since when the screen may have changed without a look at it.
@@ -56,6 +58,12 @@ impl Run {
         self.kill_at = None;
         self.is_secret_asked = false;
         self.line = TypedLine::default();
+        if let Some(mut screen) = self.screen.take() {
+            let mut snapshot = screen.snapshot(0);
+            snapshot.scrollback.shrink_to_fit();
+            snapshot.screen.shrink_to_fit();
+            self.last_screen = Some(Box::new(snapshot));
+        }
     }
 }
 
@@ -205,6 +213,9 @@ impl SessionActor {
     /// The screen as of the last record. After a restart it is drawn again from what the store has.
     async fn snapshot(&mut self) -> TerminalSnapshot {
         let seq = self.session.memory().last_seq;
+        if let Some(last) = &self.run.last_screen {
+            return TerminalSnapshot { seq, ..(**last).clone() };
+        }
         if self.run.screen.is_none() {
             let (cols, rows) =
                 self.session.run_state().map_or((80, 24), |run| (run.cols.max(2), run.rows.max(1)));

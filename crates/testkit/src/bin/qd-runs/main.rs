@@ -20,7 +20,13 @@ qd-runs --qd PATH outage [SECONDS RATE]    the hub killed for SECONDS while a ru
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // Servers run in directories of their own.
+    let binary = words.get(1).and_then(|path| std::fs::canonicalize(path).ok());
+    let binary = binary.map(|path| path.display().to_string()).unwrap_or_default();
+    if words.first() == Some(&"--qd") {
+        words[1] = &binary;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| panic!("'{word}' is no number\n{HELP}"));
     let is_kept = match words.as_slice() {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use qd_testkit::qd::{Qd, World};
 use qd_testkit::run_app::RunApp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::emit::wall_ms;
 
@@ -38,6 +38,11 @@ pub(crate) async fn run(binary: &str, down_seconds: u64, rate: u64) -> bool {
     let cmd = format!("exec '{}' emit {rate} {total_seconds}", program.display());
     let run_id = app.start("far", &cmd, "/tmp").await;
     let mut seen = Seen::default();
+    // Some may have come before the answer to the start.
+    for frame in app.frames() {
+        seen.take(&frame, &run_id);
+    }
+    app.forget();
     let until = Instant::now() + Duration::from_secs(BEFORE_SECONDS);
     while Instant::now() < until && seen.take_next(&mut app, &run_id, until).await {}
     let world = qd.kill9_at_address().await;
@@ -92,8 +97,13 @@ impl Seen {
         let frame = tokio::time::timeout_at(until.into(), app.next()).await;
         let Ok(Some(frame)) = frame else { return false };
         app.forget();
+        self.take(&frame, run_id);
+        true
+    }
+
+    fn take(&mut self, frame: &Value, run_id: &str) {
         if frame["run_id"] != run_id {
-            return true;
+            return;
         }
         if let Some(seq) = frame["seq"].as_u64() {
             if seq <= self.last_seq {
@@ -115,6 +125,5 @@ impl Seen {
             }
         }
         self.is_over |= frame["type"] == "run.exited";
-        true
     }
 }
