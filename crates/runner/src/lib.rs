@@ -17,6 +17,7 @@ pub mod guard;
 mod local;
 mod outlet;
 pub mod process;
+mod programs;
 mod runner;
 mod services;
 mod session;
@@ -26,7 +27,8 @@ mod uplink;
 
 pub use config::{RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT};
 pub use local::LocalError;
+pub use programs::{SHIM_MARKER, find_program, is_shim};
 pub use runner::{Runner, RunnerError};
-pub use services::{SHIM_MARKER, ServiceConfig};
+pub use services::ServiceConfig;
 pub use uplink::run_protocol::RunServer;
 pub use uplink::{KeyKeeper, Uplink, UplinkStatus};

@@ -33,7 +33,6 @@ use qd_wire::people::Role;
 use qd_wire::run::PermissionDetails;
 
 pub use config::ServiceConfig;
-pub use host::SHIM_MARKER;
 
 use crate::runner::respond;
 use crate::session::{GateAnswer, Incoming, Shared};

@@ -3,8 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-// By this a script of ours is known, so that none is ever started by another, nor anybody's file overwritten.
-use qd_runner::SHIM_MARKER as MARK;
+use qd_runner::{SHIM_MARKER, find_program, is_shim};
 
 use crate::arguments::{ShimsArguments, ShimsCommand};
 use crate::error::CliError;
@@ -68,7 +67,7 @@ fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<(), Cl
 fn script(qd: &Path, tool: &str, program: &Path) -> String {
     let (qd, program) = (quoted(&qd.display().to_string()), quoted(&program.display().to_string()));
     format!(
-        "#!/bin/sh\n# {MARK}: {tool}, made by `qd shims install`; remove with `qd shims remove`\n\
+        "#!/bin/sh\n# {SHIM_MARKER}: {tool}, made by `qd shims install`; remove with `qd shims remove`\n\
          if [ -n \"$QD_SESSION_ID\" ] || [ ! -t 0 ] || [ ! -t 1 ] || ! {qd} ls --json >/dev/null 2>&1; then\n\
          \x20   exec {program} \"$@\"\nfi\nexec {qd} run --tool {tool} -- {program} \"$@\"\n"
     )
@@ -103,22 +102,10 @@ fn shims(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn is_shim(path: &Path) -> bool {
-    std::fs::read_to_string(path)
-        .is_ok_and(|text| text.lines().nth(1).is_some_and(|line| line.contains(MARK)))
-}
-
 /// Where the program itself is: the first in PATH that is none of ours.
 fn program(name: &str, shims: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .filter(|directory| directory != shims)
-        .map(|directory| directory.join(name))
-        .find(|path| is_executable(path) && !is_shim(path))
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    find_program(name, std::env::split_paths(&path).filter(|directory| directory != shims))
 }
 
 #[cfg(test)]

@@ -1,26 +1,8 @@
 //! The run protocol between machines: our runner as a host (`qd runner start --protocol run`), our hub as its server.
 
-use std::time::Duration;
-
-use qd_testkit::mux::{Mux, WAIT_MAX};
 use serde_json::{Value, json};
 
 use crate::world;
-
-/// Waits until the hub shows the host as online.
-async fn until_online(mux: &mut Mux, name: &str) {
-    let asked = tokio::time::timeout(WAIT_MAX, async {
-        loop {
-            let data = mux.ok(json!({"cmd": "get_runners"})).await;
-            let runners = data["runners"].as_array().unwrap();
-            if runners.iter().any(|runner| runner["runner_id"] == name && runner["status"] == "online") {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-    });
-    assert!(asked.await.is_ok(), "'{name}' did not come");
-}
 
 /// What a run has written, from the client's frames.
 fn written(frames: &[Value], run_id: &str) -> String {
@@ -40,7 +22,7 @@ async fn our_runner_is_a_host_of_our_hub_and_its_runs_survive_the_hub() {
     desk.argument("--host-id").argument("desk").argument("--host-token-file").argument(&token);
     let desk = desk.runner().await;
     let mut mux = qd.connect().await;
-    until_online(&mut mux, "desk").await;
+    mux.wait_online("desk").await;
     let run = json!({"tool": "sh", "cmd": "echo ready; read line; echo \"got $line\"; sleep 0.3; exit 7"});
     let config = json!({"harness": "pty", "run": run});
     let data = mux.ok(json!({"cmd": "session.create", "runner_id": "desk", "config": config})).await;
@@ -65,7 +47,7 @@ async fn our_runner_is_a_host_of_our_hub_and_its_runs_survive_the_hub() {
     mux.wait_since(0, "a line", |frame| frame["event"] == "run.output").await;
     let qd = qd.kill9_at_address().await.up().await;
     let mut mux = qd.connect().await;
-    until_online(&mut mux, "desk").await;
+    mux.wait_online("desk").await;
     let attached = mux.ok(json!({"cmd": "session.attach", "session_id": run_id, "after": 0})).await;
     assert_eq!(attached["resume"], "ok");
     mux.wait_since(0, "the end", |frame| frame["event"] == "run.exited").await;

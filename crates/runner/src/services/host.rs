@@ -1,8 +1,7 @@
 //! Facts about this machine: what runs here, what is installed, what the log says.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use qd_wire::command::Command;
@@ -12,13 +11,8 @@ use serde_json::json;
 use super::call::ServiceError;
 use super::work::Done;
 use crate::driver;
+use crate::programs::find_program;
 use crate::session::Shared;
-
-/// What our own stand-ins for agents' programs have in their first lines (`qd shims install`).
-pub const SHIM_MARKER: &str = "quarterdeck-shim";
-
-/// The marker is looked for this far.
-const SHIM_BYTES_MAX: u64 = 2048;
 
 /// Programs of agents that are looked for.
 const TOOLS: [&str; 6] = ["codex", "claude", "gemini", "iflow", "opencode", "pi"];
@@ -94,31 +88,14 @@ fn capabilities(shared: &Shared) -> HostInfoData {
 fn dependencies() -> Vec<HostDependency> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let is_there = |name: &str| find(name, &folders).is_some();
+    let is_there = |name: &str| find_program(name, folders.iter().cloned()).is_some();
     DEPENDENCIES.iter().map(|name| HostDependency { name: (*name).to_owned(), ok: is_there(name) }).collect()
 }
 
 fn look_up(tool: &str, folders: &[PathBuf]) -> HostTool {
-    let bin = find(tool, folders).map(|path| path.to_string_lossy().into_owned());
+    let bin = find_program(tool, folders.iter().cloned()).map(|path| path.to_string_lossy().into_owned());
     let error = bin.is_none().then(|| format!("{tool} binary not found in PATH: {tool}"));
     HostTool { tool: tool.to_owned(), ok: bin.is_some(), bin, error }
-}
-
-/// The first program of this name that is not one of our own stand-ins.
-pub(super) fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
-    let paths = folders.iter().map(|folder| folder.join(name));
-    paths.filter(|path| is_program(path)).find(|path| !is_shim(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-fn is_shim(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    let mut beginning = Vec::new();
-    let read = file.take(SHIM_BYTES_MAX).read_to_end(&mut beginning);
-    read.is_ok() && memchr::memmem::find(&beginning, SHIM_MARKER.as_bytes()).is_some()
 }
 
 /// The last lines of the log; only the end of the file is read.

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn write(path: &Path, text: &str, mode: u32) {
@@ -10,10 +12,14 @@ fn our_own_stand_ins_and_what_is_no_program_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let folders: Vec<PathBuf> = ["a", "b", "c"].iter().map(|name| folder.path().join(name)).collect();
     folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
-    write(&folders[0].join("codex"), &format!("#!/bin/sh\n# {SHIM_MARKER}\nexec qd run -- codex\n"), 0o755);
+    write(
+        &folders[0].join("codex"),
+        &format!("#!/bin/sh\n# {}\nexec qd run -- codex\n", crate::programs::SHIM_MARKER),
+        0o755,
+    );
     write(&folders[1].join("codex"), "no program", 0o644);
     write(&folders[2].join("codex"), "#!/bin/sh\n", 0o755);
-    assert_eq!(find("codex", &folders), Some(folders[2].join("codex")));
+    assert_eq!(find_program("codex", folders.iter().cloned()), Some(folders[2].join("codex")));
     assert_eq!(look_up("gemini", &folders).error.as_deref(), Some("gemini binary not found in PATH: gemini"));
 }
 

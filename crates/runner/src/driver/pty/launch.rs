@@ -1,9 +1,6 @@
 //! Which program a run is, and where it is found.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use qd_wire::run::{RunConfig, TERMINAL_HARNESS};
@@ -11,12 +8,7 @@ use qd_wire::run::{RunConfig, TERMINAL_HARNESS};
 use crate::config::RunnerConfig;
 use crate::driver::StartRequest;
 use crate::process::{Environment, Inherit};
-
-/// What is in the first lines of a shim: a script of ours that stands in the place of a program and starts a run of it.
-const SHIM_MARK: &[u8] = crate::services::SHIM_MARKER.as_bytes();
-
-/// The mark is looked for in the beginning of a file only.
-const SHIM_BYTES_MAX: u64 = 2048;
+use crate::programs::find_program;
 
 /// What there is where the person has no shell set.
 const SHELL: &str = "/bin/sh";
@@ -97,18 +89,7 @@ fn find(name: &str, cwd: &Path, path_variable: Option<&OsStr>) -> Option<PathBuf
         return path.is_file().then_some(path);
     }
     let folders = std::env::split_paths(path_variable?).map(|folder| cwd.join(folder));
-    folders.map(|folder| folder.join(name)).find(|path| is_program(path) && !is_shim(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-fn is_shim(path: &Path) -> bool {
-    let Ok(file) = fs::File::open(path) else { return false };
-    let mut beginning = Vec::new();
-    let read = file.take(SHIM_BYTES_MAX).read_to_end(&mut beginning);
-    read.is_ok() && memchr::memmem::find(&beginning, SHIM_MARK).is_some()
+    find_program(name, folders)
 }
 
 /// The program's variables: the runner's own without its secrets, what names the run, and what the client set.

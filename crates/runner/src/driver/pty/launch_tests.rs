@@ -1,3 +1,6 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use qd_wire::command::SessionConfig;
 
