@@ -312,6 +312,20 @@ fn answers_have_the_shape_of_the_document() {
     assert!(failed["data"].get("result").is_none());
 }
 
+#[test]
+fn a_field_of_the_wrong_kind_is_told_before_it_goes_to_a_runner() {
+    for (name, data, error) in [
+        ("rpc.fs.list", json!({ "request_id": "r", "path": 5 }), "path: invalid type: integer `5`"),
+        ("rpc.fs.list", json!({ "request_id": "r", "limit": -1 }), "limit: invalid value"),
+        ("rpc.bash", json!({ "request_id": "r", "cmd": "ls", "timeout_ms": "soon" }), "timeout_ms: invalid type"),
+    ] {
+        let refusal = read(&frame(name, &data)).unwrap_err();
+        assert!(refusal.error.starts_with(&format!("invalid data: {error}")), "{}", refusal.error);
+        assert!(!refusal.error.contains("line"), "{}", refusal.error);
+        assert_eq!(refusal.rpc(), Some((name, "r")));
+    }
+}
+
 proptest! {
     /// Whatever comes is a command that the runner can read, or an error that its sender can.
     #[test]
@@ -334,7 +348,6 @@ proptest! {
                 let text = command.text("h");
                 prop_assert!(!text.contains('\n'));
                 let parsed = command_table::Command::parse(command.canonical(), &text);
-                // What a service takes beside the document's own fields is the runner's to check.
                 prop_assert!(parsed.is_ok(), "{text}: {parsed:?}");
             }
             Ok(_) => {}

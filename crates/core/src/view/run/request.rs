@@ -4,6 +4,7 @@ mod commands;
 mod fields;
 
 use qd_wire::JsonObject;
+use qd_wire::command_table::{self, CommandError};
 use qd_wire::run_protocol::{Address, ErrorData, SubscribeData, TypeSpec, Way, spec};
 use serde_json::Value;
 
@@ -218,5 +219,22 @@ fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> R
         fields.insert("cmd".to_owned(), spec.canonical.into());
         fields
     });
-    Ok(Command { spec, to, fields: canonical, otherwise, request_id, input_id })
+    let command = Command { spec, to, fields: canonical, otherwise, request_id, input_id };
+    if spec.way == Way::Rpc {
+        readable(&command)?;
+    }
+    Ok(command)
+}
+
+/// Fields that are passed on as they came may be of the wrong kind; whoever sent them hears it here.
+fn readable(command: &Command) -> Result<(), String> {
+    match command_table::Command::parse(command.canonical(), &command.text("")) {
+        Ok(_) => Ok(()),
+        Err(CommandError::Unknown(name)) => Err(unknown_type(&name)),
+        Err(CommandError::Invalid { reason, .. }) => {
+            // The place is one in our own text, which nobody has seen.
+            let reason = reason.split_once(" at line ").map_or(reason.as_str(), |(reason, _)| reason);
+            Err(format!("invalid data: {reason}"))
+        }
+    }
 }
