@@ -36,6 +36,8 @@ export type AddedAccessToken = { name: string, token: string, };
 
 export type AddedForeignHost = { host_id: string, host_token: string, };
 
+export type AgentBashData = { output: string | null, exit_code: number | null, cancelled: boolean | null, truncated: boolean | null, full_output_path: string | null, };
+
 export type AgentPhase = "generating"
   | "thinking"
   | "tool_running"
@@ -172,7 +174,17 @@ password?: string,
 /**
  * One's own, where one changes one's own password.
  */
-current_password?: string, role?: Role, disabled?: boolean, };
+current_password?: string, role?: PersonRole, disabled?: boolean, };
+
+export type ChangePushSubscription = { label?: string, topics?: Array<PushTopic>, content?: boolean, };
+
+export type ChangedHost = { host_id: string,
+/**
+ * `trusted`, `revoked` or `forgotten`.
+ */
+state: string, };
+
+export type ChangedRunner = { runner_id: string, };
 
 export type Channel = "agent"
   | "files"
@@ -205,7 +217,7 @@ wait?: boolean,
 /**
  * With `wait`: how long at most, in milliseconds.
  */
-wait_ms?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & CycleModelParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "abort_compaction" } & NoParams | { "cmd": "bash" } & BashParams | { "cmd": "abort_bash" } & NoParams | { "cmd": "export_html" } & ExportHtmlParams | { "cmd": "get_skills" } & NoParams | { "cmd": "get_tools" } & NoParams | { "cmd": "list_session_files" } & NoParams | { "cmd": "get_native_messages" } & NoParams | { "cmd": "get_last_assistant_text" } & NoParams | { "cmd": "get_context_usage" } & NoParams | { "cmd": "get_tree" } & NoParams | { "cmd": "navigate_tree" } & NavigateTreeParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "runner.sessions" } & NoParams | { "cmd": "runner.stored_sessions" } & NoParams | { "cmd": "runner.health" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "run.input" } & RunInputParams | { "cmd": "run.stdin" } & RunStdinParams | { "cmd": "run.resize" } & RunResizeParams | { "cmd": "run.stop" } & RunStopParams | { "cmd": "run.screen" } & NoParams | { "cmd": "fs.read" } & FsReadParams | { "cmd": "fs.write" } & FsWriteParams | { "cmd": "fs.upload" } & FsUploadParams | { "cmd": "fs.list" } & FsListParams | { "cmd": "fs.tree" } & FsTreeParams | { "cmd": "fs.stat" } & FsStatParams | { "cmd": "fs.search" } & FsSearchParams | { "cmd": "fs.create_directory" } & FsCreateDirectoryParams | { "cmd": "fs.rename" } & FsMoveParams | { "cmd": "fs.move" } & FsMoveParams | { "cmd": "fs.copy" } & FsMoveParams | { "cmd": "fs.delete" } & FsDeleteParams | { "cmd": "fs.watch" } & FsWatchParams | { "cmd": "git.status" } & GitStatusParams | { "cmd": "git.diff" } & GitDiffParams | { "cmd": "git.log" } & GitLogParams | { "cmd": "git.worktrees" } & GitWorktreesParams | { "cmd": "git.worktree_add" } & GitWorktreeAddParams | { "cmd": "git.worktree_remove" } & GitWorktreeRemoveParams | { "cmd": "host.bash" } & HostBashParams | { "cmd": "host.info" } & HostInfoParams | { "cmd": "host.doctor" } & HostDoctorParams | { "cmd": "host.capabilities" } & HostCapabilitiesParams | { "cmd": "host.logs" } & HostLogsParams | { "cmd": "cancel" } & CancelParams | { "cmd": "delegate.cancel" } & DelegateCancelParams);
+wait_ms?: number, } & ({ "cmd": "session.create" } & SessionCreateParams | { "cmd": "session.attach" } & SessionAttachParams | { "cmd": "session.detach" } & NoParams | { "cmd": "session.close" } & NoParams | { "cmd": "session.delete" } & NoParams | { "cmd": "session.restart" } & NoParams | { "cmd": "session.new" } & SessionNewParams | { "cmd": "session.switch" } & SessionSwitchParams | { "cmd": "prompt" } & PromptParams | { "cmd": "steer" } & SteerParams | { "cmd": "follow_up" } & SteerParams | { "cmd": "queue.set" } & QueueSetParams | { "cmd": "abort" } & NoParams | { "cmd": "input_response" } & InputResponseParams | { "cmd": "get_state" } & NoParams | { "cmd": "get_messages" } & GetMessagesParams | { "cmd": "get_stats" } & NoParams | { "cmd": "get_models" } & NoParams | { "cmd": "get_commands" } & NoParams | { "cmd": "get_fork_points" } & NoParams | { "cmd": "set_model" } & SetModelParams | { "cmd": "cycle_model" } & CycleModelParams | { "cmd": "set_thinking_level" } & SetThinkingLevelParams | { "cmd": "cycle_thinking_level" } & NoParams | { "cmd": "set_auto_compaction" } & EnabledParams | { "cmd": "set_auto_retry" } & EnabledParams | { "cmd": "compact" } & CompactParams | { "cmd": "abort_retry" } & NoParams | { "cmd": "abort_compaction" } & NoParams | { "cmd": "bash" } & BashParams | { "cmd": "abort_bash" } & NoParams | { "cmd": "export_html" } & ExportHtmlParams | { "cmd": "get_skills" } & NoParams | { "cmd": "get_tools" } & NoParams | { "cmd": "list_session_files" } & NoParams | { "cmd": "get_native_messages" } & NoParams | { "cmd": "get_last_assistant_text" } & NoParams | { "cmd": "get_context_usage" } & NoParams | { "cmd": "get_tree" } & NoParams | { "cmd": "navigate_tree" } & NavigateTreeParams | { "cmd": "set_session_name" } & SetSessionNameParams | { "cmd": "fork" } & ForkParams | { "cmd": "list_sessions" } & NoParams | { "cmd": "get_runners" } & NoParams | { "cmd": "runner.sessions" } & NoParams | { "cmd": "runner.stored_sessions" } & NoParams | { "cmd": "runner.health" } & NoParams | { "cmd": "search" } & SearchParams | { "cmd": "delegate" } & DelegateRequest | { "cmd": "run.input" } & RunInputParams | { "cmd": "run.stdin" } & RunStdinParams | { "cmd": "run.resize" } & RunResizeParams | { "cmd": "run.stop" } & RunStopParams | { "cmd": "run.screen" } & NoParams | { "cmd": "fs.read" } & FsReadParams | { "cmd": "fs.write" } & FsWriteParams | { "cmd": "fs.upload" } & FsUploadParams | { "cmd": "fs.list" } & FsListParams | { "cmd": "fs.tree" } & FsTreeParams | { "cmd": "fs.stat" } & FsStatParams | { "cmd": "fs.search" } & FsSearchParams | { "cmd": "fs.create_directory" } & FsCreateDirectoryParams | { "cmd": "fs.rename" } & FsMoveParams | { "cmd": "fs.move" } & FsMoveParams | { "cmd": "fs.copy" } & FsMoveParams | { "cmd": "fs.delete" } & FsDeleteParams | { "cmd": "fs.watch" } & FsWatchParams | { "cmd": "git.status" } & GitStatusParams | { "cmd": "git.diff" } & GitDiffParams | { "cmd": "git.log" } & GitLogParams | { "cmd": "git.worktrees" } & GitWorktreesParams | { "cmd": "git.worktree_add" } & GitWorktreeAddParams | { "cmd": "git.worktree_remove" } & GitWorktreeRemoveParams | { "cmd": "host.bash" } & HostBashParams | { "cmd": "host.info" } & HostInfoParams | { "cmd": "host.doctor" } & HostDoctorParams | { "cmd": "host.capabilities" } & HostCapabilitiesParams | { "cmd": "host.logs" } & HostLogsParams | { "cmd": "cancel" } & CancelParams | { "cmd": "delegate.cancel" } & DelegateCancelParams);
 
 export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "session.attach" } & SessionAttachParams
@@ -218,6 +230,7 @@ export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "prompt" } & PromptParams
   | { "cmd": "steer" } & SteerParams
   | { "cmd": "follow_up" } & SteerParams
+  | { "cmd": "queue.set" } & QueueSetParams
   | { "cmd": "abort" } & NoParams
   | { "cmd": "input_response" } & InputResponseParams
   | { "cmd": "get_state" } & NoParams
@@ -287,6 +300,20 @@ export type Command = { "cmd": "session.create" } & SessionCreateParams
   | { "cmd": "cancel" } & CancelParams
   | { "cmd": "delegate.cancel" } & DelegateCancelParams;
 
+export type CommandAnswer = { success: boolean,
+/**
+ * What the command answers; see the command's own documentation.
+ */
+data?: unknown, error?: string, session_id?: string, session_version?: number,
+/**
+ * The outcome is of an earlier submission with the same `idempotency_key`.
+ */
+replayed?: boolean,
+/**
+ * Nobody can know whether the command took effect.
+ */
+indeterminate?: boolean, timed_out?: boolean, };
+
 export type CommandResponse = {
 /**
  * The command's own `id`, as it came.
@@ -307,7 +334,11 @@ timed_out?: boolean, };
 
 export type CommandsData = { commands: Array<SlashCommand>, };
 
+export type CompactData = { summary: string | null, tokens_before: number | null, tokens_after: number | null, };
+
 export type CompactParams = { instructions?: string, };
+
+export type ContextUsageData = { tokens: number | null, context_window: number | null, percent: number | null, };
 
 export type CycleModelParams = { direction?: Direction, };
 
@@ -346,6 +377,14 @@ export type EnabledParams = { enabled: boolean, };
 export type Encoding = "text"
   | "base64";
 
+export type EndedLogin = { login_id: string, };
+
+export type ErrorBody = {
+/**
+ * What went wrong and what to do about it, for a person.
+ */
+error: string, };
+
 export type EventEnvelope = { session_id: string, runner_id: string,
 /**
  * Unix milliseconds.
@@ -358,6 +397,12 @@ seq?: number, } & (KnownEvent | OtherEvent);
 
 export type EventPayload = KnownEvent
   | OtherEvent;
+
+export type ExportData = {
+/**
+ * On the session's machine.
+ */
+path: string, };
 
 export type ExportHtmlParams = {
 /**
@@ -1019,6 +1064,24 @@ actor?: string,
  */
 ask?: boolean, };
 
+export type Health = {
+/**
+ * `ok`.
+ */
+status: string, sessions: number,
+/**
+ * Those connected now.
+ */
+runners: number,
+/**
+ * Of clients of `/ws/mux`.
+ */
+connections: number,
+/**
+ * Of apps of the run protocol.
+ */
+apps: number, };
+
 export type HeartbeatSession = { session_id: string, harness: string, process: ProcessStats, };
 
 export type HelloSession = { session_id: string, last_seq: number, state?: SessionState, };
@@ -1255,6 +1318,7 @@ capabilities?: Array<string>, }
   | { "event": "session.closed", reason?: string, }
   | { "event": "session.heartbeat", process: ProcessStats, }
   | { "event": "session.title_changed", title: string, }
+  | { "event": "session.branch_changed", branch?: string, }
   | { "event": "session.native_changed", native_session_id: string, native_session_file?: string, }
   | { "event": "session.resync", resume: Resume,
 /**
@@ -1427,13 +1491,55 @@ timed_out?: boolean, };
 
 export type LoginAnswer = { access_token: string, };
 
+export type LoginInfo = {
+/**
+ * For `DELETE /api/logins/{login_id}`; it opens nothing.
+ */
+login_id: string,
+/**
+ * What the browser or program said of itself.
+ */
+label: string,
+/**
+ * Unix milliseconds.
+ */
+created_at: number,
+/**
+ * Unix milliseconds, to the minute.
+ */
+last_used_at: number,
+/**
+ * Whether it is the one that asks.
+ */
+current: boolean, };
+
+export type LoginLink = {
+/**
+ * What to open there; as the asker reached the hub.
+ */
+url: string,
+/**
+ * The secret in it.
+ */
+code: string,
+/**
+ * Unix milliseconds.
+ */
+expires_at: number, };
+
 export type LoginRequest = { username: string, password: string, };
+
+export type Logins = {
+/**
+ * Most recently used first.
+ */
+logins: Array<LoginInfo>, };
 
 export type Me = {
 /**
  * The principal that commands of this access are from.
  */
-name: string, role: Role,
+name: string, role: PersonRole,
 /**
  * What this access may do: of its role, as far as its scopes go.
  */
@@ -1489,13 +1595,33 @@ total: number,
  */
 before?: number, };
 
-export type ModelInfo = { provider: string, model_id: string, name?: string, reasoning?: boolean, context_window?: number, max_tokens?: number, };
+export type ModelInfo = { provider: string, model_id: string, name?: string, reasoning?: boolean, context_window?: number, max_tokens?: number,
+/**
+ * What `set_thinking_level` takes with this model; absent where the harness does not say.
+ */
+thinking_levels?: Array<string>, };
 
 export type ModelRef = { provider: string, model_id: string, };
 
 export type ModelsData = { models: Array<ModelInfo>, };
 
+export type MovedData = {
+/**
+ * An extension said no.
+ */
+cancelled: boolean, native_session_id?: string, native_session_file?: string,
+/**
+ * Of a fork: the message it went back before, to be edited.
+ */
+text?: string, };
+
 export type NavigateTreeParams = { target_id: string, summarize?: boolean, custom_instructions?: string, replace_instructions?: boolean, label?: string, };
+
+export type NavigatedData = { cancelled: boolean, aborted?: boolean,
+/**
+ * What to put into the editor.
+ */
+editor_text?: string, };
 
 export type NewAccessToken = {
 /**
@@ -1525,7 +1651,13 @@ username: string,
 /**
  * At least 8 characters.
  */
-password: string, role: Role, };
+password: string, role: PersonRole, };
+
+export type NewPushSubscription = { endpoint: string, keys: PushKeys,
+/**
+ * What the person calls the device; without it what the browser says of itself.
+ */
+label?: string, topics: Array<PushTopic>, content: boolean, };
 
 export type NoParams = Record<symbol, never>;
 
@@ -1600,13 +1732,23 @@ export type PermissionSource = "agent"
   | "gate"
   | "screen";
 
-export type Person = { username: string, role: Role,
+export type Person = { username: string, role: PersonRole,
 /**
  * Unix milliseconds.
  */
 created_at: number, last_login_at?: number, disabled: boolean, };
 
+export type PersonRole = "viewer"
+  | "operator"
+  | "owner";
+
 export type ProcessStats = { alive: boolean, pid?: number, rss_bytes?: number, cpu_pct?: number, uptime_s?: number, };
+
+export type PromptData = {
+/**
+ * `started` a turn, `queued`, or `handled`: no turn follows.
+ */
+disposition: "started" | "queued" | "handled", };
 
 export type PromptParams = { message: string, images?: Array<ImageAttachment>,
 /**
@@ -1618,12 +1760,123 @@ streaming_behavior?: StreamingBehavior,
  */
 client_id?: string, };
 
+export type PushAnswer = {
+/**
+ * Good for the one question the push was about, once.
+ */
+token: string, decision: PushDecision, };
+
+export type PushAnswered = { session_id: string, request_id: string, };
+
+export type PushDecision = "approve"
+  | "deny";
+
+export type PushKeys = { p256dh: string, auth: string, };
+
+export type PushKind = "approval"
+  | "question"
+  | "done"
+  | "failed"
+  | "resolved"
+  | "test";
+
+export type PushMessage = { kind: PushKind, session_id?: string,
+/**
+ * A later push with the same tag takes the place of an earlier one.
+ */
+tag: string,
+/**
+ * Only where the person has allowed content.
+ */
+title?: string, body?: string, request_id?: string,
+/**
+ * For `POST /api/push/answer`; only for those who may answer, and only where yes or no is an answer.
+ */
+answer_token?: string,
+/**
+ * How many sessions wait for somebody.
+ */
+badge: number, };
+
+export type PushState = {
+/**
+ * The hub's key, base64url, for `applicationServerKey`.
+ */
+public_key: string,
+/**
+ * Oldest first.
+ */
+subscriptions: Array<PushSubscriptionInfo>, };
+
+export type PushSubscriptionInfo = {
+/**
+ * For `PATCH` and `DELETE /api/push/subscriptions/{id}`.
+ */
+id: string,
+/**
+ * As the browser gave it: by this a browser knows its own.
+ */
+endpoint: string, label: string, topics: Array<PushTopic>,
+/**
+ * Whether pushes may say what they are about.
+ */
+content: boolean,
+/**
+ * Unix milliseconds.
+ */
+created_at: number, last_success_at?: number, last_failure_at?: number,
+/**
+ * Why, for the person.
+ */
+last_failure?: string, };
+
+export type PushTest = { id?: string, };
+
+export type PushTestResult = { id: string,
+/**
+ * Whether the browser's push service has taken it.
+ */
+ok: boolean, error?: string, };
+
+export type PushTested = { results: Array<PushTestResult>, };
+
+export type PushTopic = "approval"
+  | "question"
+  | "done"
+  | "failed";
+
+export type QueueSetData = { steering: Array<string>, follow_up: Array<string>,
+/**
+ * Texts asked for that were not put there, because the agent has read them, or what they were to replace, meanwhile.
+ */
+taken?: Array<string>, };
+
+export type QueueSetParams = {
+/**
+ * Read by the agent before its next step, in this order.
+ */
+steering: Array<string>,
+/**
+ * Read by the agent when its turn is done, in this order.
+ */
+follow_up: Array<string>, };
+
 export type QueueState = { steering: Array<string>, follow_up: Array<string>, };
 
 export type RefusedSession = { session_id: string, reason: string, };
 
+export type RemovedPerson = { username: string, };
+
+export type RemovedPushSubscription = { id: string, };
+
 export type Resume = "ok"
   | "gap";
+
+export type RevokedToken = { name: string,
+/**
+ * Whose it was; absent for the hub's owner.
+ */
+owner?: string, };
 
 export type Role = "user"
   | "assistant"
@@ -1805,9 +2058,33 @@ snippet: string,
 /**
  * Lower is better.
  */
-score: number, };
+score: number,
+/**
+ * Of the session.
+ */
+title?: string, harness: string, runner_id: string, cwd?: string, };
 
-export type SearchParams = { query: string, role?: string, limit?: number, offset?: number, };
+export type SearchParams = { query: string, role?: string, limit?: number, offset?: number,
+/**
+ * Only in this session.
+ */
+session_id?: string,
+/**
+ * Only in sessions of this runner.
+ */
+runner_id?: string,
+/**
+ * Only in sessions of this harness.
+ */
+harness?: string,
+/**
+ * Only messages made at or after this time, in Unix milliseconds.
+ */
+from?: number,
+/**
+ * Only messages made before this time, in Unix milliseconds.
+ */
+to?: number, };
 
 export type SearchPlace = { path: string, line: number, };
 
@@ -1849,7 +2126,11 @@ run?: RunConfig,
 /**
  * Who skips the gate before writes and shell commands; `roles` without it.
  */
-gate?: GatePolicy, };
+gate?: GatePolicy,
+/**
+ * Work in a new git worktree of the repository at `cwd`, and not in `cwd` itself.
+ */
+worktree?: WorktreeConfig, };
 
 export type SessionCreateParams = { config: SessionConfig,
 /**
@@ -1874,6 +2155,14 @@ messages?: Array<Message>,
  * Of a program in a terminal, with `gap`: what is on its screen.
  */
 terminal?: TerminalSnapshot, };
+
+export type SessionFile = { path: string, name: string | null,
+/**
+ * Unix milliseconds.
+ */
+modified_at: number, };
+
+export type SessionFilesData = { files: Array<SessionFile>, };
 
 export type SessionNewParams = { parent_session?: string, };
 
@@ -1909,7 +2198,15 @@ native_model?: unknown,
 /**
  * Of a program in a terminal.
  */
-run?: RunState, };
+run?: RunState,
+/**
+ * What is checked out where the session works; the beginning of a commit's id where that is no branch.
+ */
+branch?: string,
+/**
+ * The session works in a worktree that was made for it.
+ */
+worktree?: WorktreeState, };
 
 export type SessionStatus = "starting"
   | "idle"
@@ -1927,7 +2224,39 @@ state: string, cwd?: string, title?: string, provider?: string, model?: string, 
 /**
  * Questions waiting for a person.
  */
-pending_input_count: number, };
+pending_input_count: number,
+/**
+ * What is checked out where the session works.
+ */
+branch?: string,
+/**
+ * The beginning of the last message of a person or the agent, on one line.
+ */
+last_text?: string,
+/**
+ * What the agent is doing; while it works.
+ */
+phase?: AgentPhase,
+/**
+ * Unix milliseconds; while it works.
+ */
+working_since?: number,
+/**
+ * Input and output of all messages, also of those that a fork has left behind.
+ */
+tokens?: number, cost_usd?: number,
+/**
+ * The last fatal error, until the agent runs again.
+ */
+error?: string,
+/**
+ * Of a program in a terminal: what runs in it.
+ */
+run_tool?: string,
+/**
+ * The title of the oldest question that waits.
+ */
+pending_title?: string, };
 
 export type SessionSwitchParams = { session_path: string, };
 
@@ -1938,6 +2267,10 @@ export type SetModelParams = { provider: string, model_id: string, };
 export type SetSessionNameParams = { name: string, };
 
 export type SetThinkingLevelParams = { level: string, };
+
+export type Skill = { name: string, description: string, file_path: string, source: string, };
+
+export type SkillsData = { skills: Array<Skill>, };
 
 export type SlashCommand = { name: string, description?: string, source?: string, };
 
@@ -1974,10 +2307,16 @@ export type StoredSessionsData = { sessions: Array<StoredSession>, };
 export type StreamingBehavior = "steer"
   | "follow_up";
 
+export type SystemClientFrame = { channel: Channel, } & ({ "type": "presence", visible: boolean, session_id?: string, });
+
 export type SystemEvent = { "type": "connected", protocol_version: string, server_version: string, connection_id: string, }
   | { "type": "error", id?: string, error: string, }
   | { "type": "notice", message: string, }
-  | { "type": "session.changed", session_id: string, runner_id: string, change: SessionChange, }
+  | { "type": "session.changed", session_id: string, runner_id: string, change: SessionChange,
+/**
+ * Its line in `list_sessions` as it is now; absent when it is deleted.
+ */
+session?: SessionSummary, }
   | { "type": "runner.changed", runner_id: string, status: RunnerStatus, runner?: RunnerInfo, }
   | { "type": "shutdown", reason: string, };
 
@@ -2011,18 +2350,92 @@ screen: string, title?: string,
  */
 alternate: boolean, };
 
+export type TextData = { text: string | null, };
+
 export type TextFormat = "markdown"
   | "plain";
+
+export type ThinkingLevelData = { level: string, };
 
 export type TokenStats = { input: number, output: number, cache_read: number, cache_write: number, total: number, };
 
 export type ToolCall = { id: string, name: string, input: unknown, };
+
+export type ToolInfo = { name: string, description: string | null, };
 
 export type ToolStatus = "pending"
   | "running"
   | "success"
   | "error";
 
+export type ToolsData = { tools: Array<ToolInfo>, };
+
+export type TreeData = { current_leaf_id: string | null, nodes: Array<TreeNode>, };
+
+export type TreeNode = { entry_id: string, parent_id: string | null, entry_type: string, role: string | null, text: string | null, timestamp?: unknown, label?: string, };
+
 export type Usage = { input_tokens: number, output_tokens: number, cache_read_tokens?: number, cache_write_tokens?: number, cost_usd?: number, };
 
+export type UsageData = {
+/**
+ * The newest days first, else the dearest first.
+ */
+rows: Array<UsageRow>,
+/**
+ * Of everything in the range, also what is in no row.
+ */
+total: UsageSum,
+/**
+ * There are more rows than these.
+ */
+truncated?: boolean, };
+
+export type UsageRow = {
+/**
+ * `2026-01-31`, by the clock that was asked for.
+ */
+day?: string,
+/**
+ * Absent also where the agent does not say which.
+ */
+model?: string, provider?: string, session_id?: string, title?: string, input_tokens: number, output_tokens: number, cache_read_tokens: number, cache_write_tokens: number,
+/**
+ * As far as agents say what it cost.
+ */
+cost_usd: number,
+/**
+ * Messages that say what they have used.
+ */
+messages: number, };
+
+export type UsageSum = { input_tokens: number, output_tokens: number, cache_read_tokens: number, cache_write_tokens: number,
+/**
+ * As far as agents say what it cost.
+ */
+cost_usd: number,
+/**
+ * Messages that say what they have used.
+ */
+messages: number, };
+
 export type WelcomeSession = { session_id: string, last_seq: number, };
+
+export type WorktreeConfig = {
+/**
+ * The branch to make; without it `qd/` and the session's id.
+ */
+branch?: string,
+/**
+ * Where the branch begins; without it at what is checked out.
+ */
+base?: string, };
+
+export type WorktreeState = {
+/**
+ * The directory of the session's configuration, in the repository it was made of.
+ */
+repository: string,
+/**
+ * The branch that was made with it.
+ */
+branch: string, };

@@ -149,7 +149,14 @@ async fn echo(plan: &Plan, report: &mut Report) -> Outcome<()> {
                 "us",
             )
             .raw("raw relay", percentile(&raw, share) / 1000.0)
-            .target(target);
+            .target(target)
+            .note(format!(
+                "p90 {:.0}, worst {:.0}; the relay's {:.0}, {:.0}",
+                percentile(&ours, 0.9) / 1000.0,
+                percentile(&ours, 1.0) / 1000.0,
+                percentile(&raw, 0.9) / 1000.0,
+                percentile(&raw, 1.0) / 1000.0,
+            ));
     }
     Ok(())
 }

@@ -26,19 +26,37 @@ import {
   type SessionEvent,
 } from "./generated/pi-server.ts";
 import type { Answer, ClientOptions, SendOptions } from "./options.ts";
+import { Line } from "./line.ts";
 import { Outbox } from "./outbox.ts";
 import { callBack, pause, sleep } from "./pause.ts";
-import { webSocketTransport, type Transport, type TransportFactory } from "./transport.ts";
+import { webSocketTransport } from "./transport.ts";
 import { Versions } from "./versions.ts";
 
 /** What a server takes unless its setting `pi_message_bytes_max` says otherwise. */
 const MESSAGE_BYTES_MAX = 10 * 1024 * 1024;
+
+/** What raises it. */
+const BYTES_SETTING = "pi_message_bytes_max";
 
 /** See `ClientOptions.silenceMs`. */
 const SILENCE_MS = 30_000;
 
 /** See `ClientOptions.resendsMax`. */
 const RESENDS_MAX = 30;
+
+/** How many unanswered commands of one connection the server takes, until it says otherwise. */
+const PENDING_MAX = 100;
+
+/** What steers the agent is never held back by what is done for it. */
+const CONTROLS = new Set<string>([
+  "abort",
+  "abort_compaction",
+  "abort_retry",
+  "abort_bash",
+  "steer",
+  "follow_up",
+  "extension_ui_response",
+]);
 
 /** The longest pause between connections that are lost because of a command: it shall be found out soon. */
 const SUSPICION_PAUSE_MS = 500;
@@ -51,29 +69,34 @@ export class PiServerClient {
   serverReady: ServerReady | undefined;
 
   readonly #options: ClientOptions;
-  readonly #factory: TransportFactory;
-  readonly #outbox: Outbox;
+  readonly #line: Line;
+  readonly #outbox: Outbox<Response>;
   readonly #versions = new Versions();
   readonly #followers = new Map<string, SessionFollower>();
-  #transport: Transport | undefined;
-  #isReady = false;
   #closed: Error | undefined;
   #attempts = 0;
+  /** This connection, or the last one, was greeted. */
+  #wasReady = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ready = unheard();
   #bytesMax: number;
-  /** Ends with the connection. */
-  #connection = new AbortController();
-  #lastMessageAt = 0;
-  #isProbed = false;
 
   constructor(options: ClientOptions) {
     this.#options = options;
     this.#bytesMax = options.messageBytesMax ?? MESSAGE_BYTES_MAX;
-    this.#outbox = new Outbox((text) => this.#transport?.send(text), options.resendsMax ?? RESENDS_MAX);
-    if (options.transport) this.#factory = options.transport;
-    else if (options.url !== undefined) this.#factory = webSocketTransport(options.url, options.token);
-    else throw new TypeError("A client needs a url or a transport");
+    const factory = options.transport ?? (options.url === undefined ? undefined : webSocketTransport(options.url, options.token));
+    if (!factory) throw new TypeError("A client needs a url or a transport");
+    const limits = { resendsMax: options.resendsMax ?? RESENDS_MAX, pendingMax: PENDING_MAX };
+    this.#outbox = new Outbox((text) => this.#line.send(text), limits);
+    this.#line = new Line({
+      factory,
+      silenceMs: options.silenceMs ?? SILENCE_MS,
+      freezeMs: 0,
+      probe: () => PROBE,
+      isWanted: () => this.#outbox.size > 0 || this.#followers.size > 0,
+      message: (text) => this.#message(text),
+      lost: (reason) => this.#lost(reason),
+    });
   }
 
   /** The newest version seen of each session. */
@@ -134,7 +157,7 @@ export class PiServerClient {
       follower = new SessionFollower(this, sessionId);
       this.#followers.set(sessionId, follower);
       this.#open();
-      if (this.#isReady) void this.#attach(follower);
+      if (this.#line.isReady) void this.#attach(follower);
     }
     await follower.ready;
     return follower;
@@ -168,14 +191,16 @@ export class PiServerClient {
     if (this.#outbox.has(command.id)) throw new TypeError(`The id ${command.id} is in use`);
     signal?.throwIfAborted();
     const bytes = new TextEncoder().encode(command.text).length;
-    if (bytes > this.#bytesMax) throw new TooLargeError(bytes, this.#bytesMax);
+    if (bytes > this.#bytesMax) throw new TooLargeError(bytes, this.#bytesMax, BYTES_SETTING);
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     const abort = () => {
       if (this.#outbox.remove(command.id)) reject(signal?.reason);
     };
     signal?.addEventListener("abort", abort);
     this.#open();
-    this.#outbox.put({ ...command, bytes }, resolve, reject);
+    const { id, type, sessionId, text } = command;
+    const isFree = CONTROLS.has(type) || !COMMANDS[type].mutating;
+    this.#outbox.put({ id, sessionId, text, bytes, isFree }, resolve, reject);
     try {
       return await promise;
     } finally {
@@ -184,60 +209,15 @@ export class PiServerClient {
   }
 
   #open(): void {
-    if (this.#transport || this.#closed || this.#timer) return;
-    const connection = new AbortController();
-    this.#connection = connection;
-    this.#lastMessageAt = Date.now();
-    this.#isProbed = false;
-    const isCurrent = () => this.#connection === connection && !connection.signal.aborted;
-    const closed = (reason: string) => {
-      if (isCurrent()) this.#lost(reason);
-    };
-    try {
-      const transport = this.#factory({
-        opened: () => {},
-        message: (text) => {
-          if (isCurrent()) this.#message(text);
-        },
-        // Never before this function is over: it may come while the transport is made.
-        closed: (reason) => queueMicrotask(() => closed(reason)),
-      });
-      this.#transport = transport;
-    } catch (error) {
-      this.#transport = { send: () => {}, close: () => {} };
-      queueMicrotask(() => closed(error instanceof Error ? error.message : String(error)));
-    }
-    void this.#listen(connection.signal);
-  }
-
-  /** Notices a connection that is open on this side only. */
-  async #listen(signal: AbortSignal): Promise<void> {
-    const silence = this.#options.silenceMs ?? SILENCE_MS;
-    while (silence > 0 && !signal.aborted) {
-      await sleep(Math.max(1, this.#lastMessageAt + silence - Date.now()), signal);
-      if (signal.aborted) return;
-      if (Date.now() < this.#lastMessageAt + silence) continue;
-      // From here on the time for the answer runs.
-      this.#lastMessageAt = Date.now();
-      const isWanted = !this.#isReady || this.#outbox.size > 0 || this.#followers.size > 0;
-      if (!isWanted) continue;
-      if (this.#isProbed || !this.#isReady) {
-        this.#lost(`the server said nothing for ${this.#isReady ? 2 * silence : silence} ms`);
-        return;
-      }
-      this.#isProbed = true;
-      this.#transport?.send(PROBE);
-    }
+    if (!this.#closed && !this.#timer) this.#line.open();
   }
 
   #message(text: string): void {
-    this.#lastMessageAt = Date.now();
-    this.#isProbed = false;
     let message: ServerMessage;
     try {
       message = JSON.parse(text) as ServerMessage;
     } catch {
-      this.#lost("the server sent something that is not JSON: check that the address is a pi-server's");
+      this.#line.drop("the server sent something that is not JSON: check that the address is a pi-server's");
       return;
     }
     switch (message.type) {
@@ -281,8 +261,9 @@ export class PiServerClient {
       return;
     }
     this.serverReady = ready;
-    this.#isReady = true;
+    this.#line.ready();
     this.#attempts = 0;
+    this.#wasReady = true;
     this.#versions.connected();
     this.#ready.resolve();
     // First what was under way; then everything is followed again.
@@ -294,7 +275,7 @@ export class PiServerClient {
   /** Asks for a session's events on this connection until the server agrees, the connection ends or the session is gone. */
   async #attach(follower: SessionFollower): Promise<void> {
     const { sessionId } = follower;
-    const { signal } = this.#connection;
+    const { signal } = this.#line;
     for (let attempt = 1; !signal.aborted && !follower.isEnded; attempt += 1) {
       try {
         // A new command each time: a replayed one would not make this connection hear anything.
@@ -316,22 +297,19 @@ export class PiServerClient {
     const bytesMax = /^Message size \d+ exceeds limit (\d+)$/.exec(response.error ?? "")?.[1];
     if (!response.success && bytesMax !== undefined) {
       this.#bytesMax = Math.min(this.#bytesMax, Number(bytesMax));
-      this.#outbox.limit(this.#bytesMax);
+      this.#outbox.limit(this.#bytesMax, BYTES_SETTING);
     } else if (isPassing(response)) {
-      this.#outbox.refused(response);
+      const pendingMax = /^Too many pending commands .*\(max (\d+)\)/.exec(response.error ?? "")?.[1];
+      this.#outbox.refused(response.id, pendingMax === undefined ? undefined : Number(pendingMax));
     } else {
       this.#outbox.answered(response);
     }
   }
 
   #lost(reason: string): void {
-    const transport = this.#transport;
-    const wasReady = this.#isReady;
+    const wasReady = this.#wasReady;
     const neverConnected = this.serverReady === undefined && !this.#options.keepTrying;
-    this.#transport = undefined;
-    this.#isReady = false;
-    this.#connection.abort();
-    transport?.close();
+    this.#wasReady = false;
     this.#outbox.lost();
     for (const follower of this.#followers.values()) follower.lost();
     if (wasReady) this.#ready = unheard();
@@ -361,16 +339,13 @@ export class PiServerClient {
     this.#closed = error;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const transport = this.#transport;
-    this.#transport = undefined;
-    this.#isReady = false;
-    this.#connection.abort();
-    transport?.close();
+    const wasOpen = this.#line.isOpen;
+    this.#line.end();
     this.#ready.reject(error);
     this.#outbox.lost();
     this.#outbox.failAll(error);
     for (const follower of [...this.#followers.values()]) this.drop(follower, error);
-    if (transport) callBack(this.#options.onConnection, "disconnected", error.message);
+    if (wasOpen) callBack(this.#options.onConnection, "disconnected", error.message);
   }
 }
 

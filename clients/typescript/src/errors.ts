@@ -20,9 +20,13 @@ export class IndeterminateError extends CommandError {}
 
 /** There is no connection, or it was lost for good; a command that was sent may have run. */
 export class ConnectionError extends Error {
-  constructor(message: string) {
+  /** Because this client was closed. */
+  readonly isClosed: boolean;
+
+  constructor(message: string, isClosed: boolean = false) {
     super(message);
     this.name = "ConnectionError";
+    this.isClosed = isClosed;
   }
 }
 
@@ -36,8 +40,10 @@ export class IncompatibleError extends ConnectionError {
 
 /** The command is larger than the server takes; it was not run. */
 export class TooLargeError extends Error {
-  constructor(bytes: number, bytesMax: number) {
-    super(`The command has ${bytes} bytes and the server takes ${bytesMax} (pi_message_bytes_max): send less`);
+  /** `setting` is what raises the limit, where something does. */
+  constructor(bytes: number, bytesMax: number, setting?: string) {
+    const where = setting === undefined ? "" : ` (${setting})`;
+    super(`The command has ${bytes} bytes and the server takes ${bytesMax}${where}: send less`);
     this.name = "TooLargeError";
   }
 }

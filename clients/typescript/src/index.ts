@@ -1,19 +1,7 @@
 /**
- * The client library of Quarterdeck's pi-server face.
+ * The client library of Quarterdeck: `/ws/mux`, the canonical protocol.
  *
- * Types come from `generated/`, which `cargo xtask codegen` writes from the server's own types.
+ * The client of the pi-server face is `@quarterdeck/client/pi-server`. Types come from `generated/`, which
+ * `cargo xtask codegen` writes from the server's own types.
  */
-export { PiServerClient } from "./client.ts";
-export type { Answer, ClientOptions, SendOptions } from "./options.ts";
-export {
-  CommandError,
-  ConnectionError,
-  IncompatibleError,
-  IndeterminateError,
-  TimedOutError,
-  TooLargeError,
-} from "./errors.ts";
-export { SessionFollower, type FollowerUpdate, type UiRequest } from "./follower.ts";
-export type { AgentMessage } from "./streaming.ts";
-export { webSocketTransport, type Transport, type TransportFactory, type TransportHandlers } from "./transport.ts";
-export * from "./generated/pi-server.ts";
+export * from "./canonical/index.ts";

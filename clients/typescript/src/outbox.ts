@@ -5,11 +5,7 @@
  * back those of its session behind it; reads and what steers the agent (abort, steer, follow_up, answers) always pass.
  */
 import { ConnectionError, TooLargeError } from "./errors.ts";
-import { COMMANDS, type Response } from "./generated/pi-server.ts";
 import { pause } from "./pause.ts";
-
-/** How many unanswered commands of one connection the server takes, until it says otherwise. */
-const PENDING_MAX = 100;
 
 /** A connection that is lost sooner than this after a command was sent may have been lost because of it. */
 const BLAME_MS = 2_000;
@@ -20,25 +16,21 @@ const SUSPECT_LOSSES = 3;
 /** A suspect that has not cost the connection after this long is none: others go on. */
 const SUSPECT_MS = 500;
 
-const CONTROLS = new Set<string>([
-  "abort",
-  "abort_compaction",
-  "abort_retry",
-  "abort_bash",
-  "steer",
-  "follow_up",
-  "extension_ui_response",
-]);
-
-export interface Waiting {
+/** A command on its way. */
+export interface Outgoing {
   readonly id: string;
   readonly text: string;
+  /** What is sent after a connection was lost, if that is something else. */
+  readonly textAgain?: () => string;
   readonly bytes: number;
   /** The session whose order it keeps; empty for commands that name none. */
   readonly sessionId: string;
   /** Never held back by others. */
   readonly isFree: boolean;
-  readonly resolve: (response: Response) => void;
+}
+
+interface Waiting<R> extends Outgoing {
+  readonly resolve: (response: R) => void;
   readonly reject: (error: Error) => void;
   /** When it was sent on this connection; 0 when it was not. */
   sentAt: number;
@@ -48,20 +40,25 @@ export interface Waiting {
   notBefore: number;
   /** Connections in a row that were lost right after it was sent. */
   losses: number;
+  /** A connection was lost while it waited. */
+  isAgain: boolean;
 }
 
-export class Outbox {
+/** `R` is a response as the server sends it. */
+export class Outbox<R extends { id?: string }> {
   /** In the order of sending; answered ones leave. */
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<string, Waiting<R>>();
   readonly #send: (text: string) => void;
   readonly #resendsMax: number;
-  #pendingMax = PENDING_MAX;
+  /** How many unanswered commands of one connection the server takes. */
+  #pendingMax: number;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isOpen = false;
 
-  constructor(send: (text: string) => void, resendsMax: number) {
+  constructor(send: (text: string) => void, limits: { resendsMax: number; pendingMax: number }) {
     this.#send = send;
-    this.#resendsMax = resendsMax;
+    this.#resendsMax = limits.resendsMax;
+    this.#pendingMax = limits.pendingMax;
   }
 
   get size(): number {
@@ -72,16 +69,16 @@ export class Outbox {
     return this.#waiting.has(id);
   }
 
-  put(
-    command: { id: string; type: keyof typeof COMMANDS; sessionId: string; text: string; bytes: number },
-    resolve: (response: Response) => void,
-    reject: (error: Error) => void,
-  ): void {
-    const { id, type, sessionId, text, bytes } = command;
-    const isFree = CONTROLS.has(type) || !COMMANDS[type].mutating;
-    const counters = { sentAt: 0, refusals: 0, notBefore: 0, losses: 0 };
-    this.#waiting.set(id, { id, text, bytes, sessionId, isFree, resolve, reject, ...counters });
+  /** `resolve` and `reject` are called at once when the answer is there, before anything that comes after it. */
+  put(command: Outgoing, resolve: (response: R) => void, reject: (error: Error) => void): void {
+    const counters = { sentAt: 0, refusals: 0, notBefore: 0, losses: 0, isAgain: !this.#isOpen };
+    this.#waiting.set(command.id, { ...command, resolve, reject, ...counters });
     this.pump();
+  }
+
+  /** Whether it is sent on this connection. */
+  isSent(id: string): boolean {
+    return (this.#waiting.get(id)?.sentAt ?? 0) !== 0;
   }
 
   /** Takes one out; false when it was not there. */
@@ -103,6 +100,7 @@ export class Outbox {
     clearTimeout(this.#timer);
     const now = Date.now();
     for (const waiting of [...this.#waiting.values()]) {
+      waiting.isAgain = true;
       if (waiting.sentAt === 0) continue;
       waiting.losses = now - waiting.sentAt < BLAME_MS ? waiting.losses + 1 : 0;
       waiting.sentAt = 0;
@@ -121,7 +119,7 @@ export class Outbox {
   }
 
   /** An answer that is final. */
-  answered(response: Response): void {
+  answered(response: R): void {
     const waiting = response.id === undefined ? undefined : this.#waiting.get(response.id);
     if (!waiting) return;
     this.#waiting.delete(waiting.id);
@@ -129,11 +127,10 @@ export class Outbox {
     this.pump();
   }
 
-  /** A refusal that passes: the command is sent again after a pause. */
-  refused(response: Response): void {
-    const pendingMax = /^Too many pending commands .*\(max (\d+)\)/.exec(response.error ?? "")?.[1];
-    if (pendingMax !== undefined) this.#pendingMax = Math.max(1, Number(pendingMax));
-    const waiting = response.id === undefined ? undefined : this.#waiting.get(response.id);
+  /** A refusal that passes: the command is sent again after a pause. `pendingMax` is how many the server takes. */
+  refused(id: string | undefined, pendingMax?: number): void {
+    if (pendingMax !== undefined) this.#pendingMax = Math.max(1, pendingMax);
+    const waiting = id === undefined ? undefined : this.#waiting.get(id);
     if (!waiting) return;
     waiting.sentAt = 0;
     waiting.refusals += 1;
@@ -141,12 +138,21 @@ export class Outbox {
     this.pump();
   }
 
+  /** One fails. */
+  fail(id: string, error: Error): void {
+    const waiting = this.#waiting.get(id);
+    if (!waiting) return;
+    this.#waiting.delete(id);
+    waiting.reject(error);
+    this.pump();
+  }
+
   /** The server takes no more than so many bytes: what is larger fails. */
-  limit(bytesMax: number): void {
+  limit(bytesMax: number, setting?: string): void {
     for (const waiting of [...this.#waiting.values()]) {
       if (waiting.bytes <= bytesMax) continue;
       this.#waiting.delete(waiting.id);
-      waiting.reject(new TooLargeError(waiting.bytes, bytesMax));
+      waiting.reject(new TooLargeError(waiting.bytes, bytesMax, setting));
     }
     this.pump();
   }
@@ -167,7 +173,7 @@ export class Outbox {
     const now = Date.now();
     const all = [...this.#waiting.values()];
     const sent = all.filter((waiting) => waiting.sentAt !== 0);
-    const isCleared = ({ sentAt }: Waiting) => sentAt !== 0 && now - sentAt >= SUSPECT_MS;
+    const isCleared = ({ sentAt }: Waiting<R>) => sentAt !== 0 && now - sentAt >= SUSPECT_MS;
     const suspect = all.find((waiting) => waiting.losses >= SUSPECT_LOSSES && !isCleared(waiting));
     const wakeAt = suspect ? this.#pumpSuspect(suspect, sent, now) : this.#pumpAll(all, sent.length, now);
     if (wakeAt === Infinity) return;
@@ -176,7 +182,7 @@ export class Outbox {
   }
 
   /** Sends what may go; returns when the next may. */
-  #pumpAll(all: Waiting[], alreadySent: number, now: number): number {
+  #pumpAll(all: Waiting<R>[], alreadySent: number, now: number): number {
     const heldBack = new Set<string>();
     // Some room is left for what must always pass.
     const ordinaryMax = Math.max(1, Math.floor(this.#pendingMax * 0.64));
@@ -198,7 +204,7 @@ export class Outbox {
   }
 
   /** One under suspicion goes alone, and is cleared when the connection outlives it. */
-  #pumpSuspect(suspect: Waiting, sent: Waiting[], now: number): number {
+  #pumpSuspect(suspect: Waiting<R>, sent: Waiting<R>[], now: number): number {
     if (suspect.sentAt !== 0) return suspect.sentAt + SUSPECT_MS;
     const youngest = Math.max(0, ...sent.map((waiting) => waiting.sentAt));
     // Those before it get their time too.
@@ -208,8 +214,8 @@ export class Outbox {
     return now + SUSPECT_MS;
   }
 
-  #transmit(waiting: Waiting, now: number): void {
+  #transmit(waiting: Waiting<R>, now: number): void {
     waiting.sentAt = now;
-    this.#send(waiting.text);
+    this.#send((waiting.isAgain ? waiting.textAgain?.() : undefined) ?? waiting.text);
   }
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CommandError, PiServerClient } from "../src/index.ts";
+import { CommandError, PiServerClient } from "../src/pi-server.ts";
 import { stdioTransport } from "../src/stdio.ts";
 import { BINARY, Proxy, TestServer, eventually } from "./server.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 
-import { PiServerClient, type SessionFollower } from "../src/index.ts";
+import { PiServerClient, type SessionFollower } from "../src/pi-server.ts";
 import { ScriptedModel, isPiInstalled } from "./pi.ts";
 import { Proxy, TestServer, eventually } from "./server.ts";
 

@@ -13,28 +13,52 @@ const PI = join(MODULES, "@earendil-works/pi-coding-agent/dist/bundle/cli.js");
 export const isPiInstalled = existsSync(NODE) && existsSync(PI);
 
 /** One answer of the model. */
-export type Said = { text: string } | { tool: string; arguments: object } | { status: number };
+export type Said =
+  /** With thinking before it; the second half comes when `until` has happened. */
+  | { text: string; thinking?: string; until?: Promise<void> }
+  | { tool: string; arguments: object }
+  | { status: number }
+  /** Word after word, for as long as the test wants. */
+  | { wordsUntil: AbortSignal };
+
+/** A model as pi's list of models has it. */
+export interface ModelEntry {
+  id: string;
+  name: string;
+  input: string[];
+  contextWindow: number;
+  maxTokens: number;
+  reasoning?: boolean;
+}
+
+const MODEL: ModelEntry = { id: "scripted", name: "Scripted", input: ["text"], contextWindow: 128_000, maxTokens: 8_192 };
+
+/** The pace of words that go on until they are stopped. */
+const WORD_MS = 25;
 
 /** An OpenAI-compatible server of chat completions; what the script does not say is plain text. */
 export class ScriptedModel {
   readonly script: Said[] = [];
   readonly directory = mkdtempSync(join(tmpdir(), "qd-client-pi-"));
   requests = 0;
+  /** What the last request said, as JSON. */
+  lastRequest = "";
   readonly #server: Server = createServer((request, response) => {
-    request.resume();
+    const pieces: Buffer[] = [];
+    request.on("data", (piece: Buffer) => pieces.push(piece));
     request.once("end", () => {
       this.requests += 1;
-      this.#say(response, this.script.shift() ?? { text: `Answer number ${this.requests} of the scripted model.` });
+      this.lastRequest = Buffer.concat(pieces).toString("utf8");
+      void this.#say(response, this.script.shift() ?? { text: `Answer number ${this.requests} of the scripted model.` });
     });
   });
 
   /** Starts it and gives the environment that makes pi use it. */
-  async start(): Promise<Record<string, string>> {
+  async start(models: ModelEntry[] = [MODEL]): Promise<Record<string, string>> {
     this.#server.listen(0, "127.0.0.1");
     await once(this.#server, "listening");
     const baseUrl = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`;
-    const model = { id: "scripted", name: "Scripted", input: ["text"], contextWindow: 128_000, maxTokens: 8_192 };
-    const provider = { baseUrl, api: "openai-completions", apiKey: "scripted", models: [model] };
+    const provider = { baseUrl, api: "openai-completions", apiKey: "scripted", models };
     const settings = {
       defaultProvider: "scripted",
       defaultModel: "scripted",
@@ -54,7 +78,7 @@ export class ScriptedModel {
     rmSync(this.directory, { recursive: true, force: true });
   }
 
-  #say(response: ServerResponse, said: Said): void {
+  async #say(response: ServerResponse, said: Said): Promise<void> {
     if ("status" in said) {
       response.writeHead(said.status, { "content-type": "application/json" });
       response.end(JSON.stringify({ error: { message: "the script wants it so" } }));
@@ -66,8 +90,26 @@ export class ScriptedModel {
       const body = { id: `c${this.requests}`, object: "chat.completion.chunk", created: 1, model: "scripted", choices };
       response.write(`data: ${JSON.stringify(body)}\n\n`);
     };
+    if ("wordsUntil" in said) {
+      let count = 0;
+      const timer = setInterval(() => {
+        chunk({ content: `word${count} ` }, null);
+        count += 1;
+        if (!said.wordsUntil.aborted) return;
+        clearInterval(timer);
+        chunk({ content: "and that is all." }, "stop");
+        response.end("data: [DONE]\n\n");
+      }, WORD_MS);
+      response.once("close", () => clearInterval(timer));
+      return;
+    }
     if ("text" in said) {
-      for (const word of said.text.split(/(?<= )/)) chunk({ content: word }, null);
+      if (said.thinking !== undefined) chunk({ reasoning_content: said.thinking }, null);
+      const words = said.text.split(/(?<= )/);
+      for (const [place, word] of words.entries()) {
+        if (place > 0 && place === Math.floor(words.length / 2)) await said.until;
+        chunk({ content: word }, null);
+      }
       chunk({}, "stop");
     } else {
       const call = { name: said.tool, arguments: JSON.stringify(said.arguments) };

@@ -4,7 +4,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { test, type TestContext } from "node:test";
 
-import { ConnectionError, PiServerClient, TooLargeError, type ClientOptions } from "../src/index.ts";
+import { ConnectionError, PiServerClient, TooLargeError, type ClientOptions } from "../src/pi-server.ts";
 import { stdioTransport } from "../src/stdio.ts";
 import { begin, change, type AgentMessage } from "../src/streaming.ts";
 import { Versions } from "../src/versions.ts";

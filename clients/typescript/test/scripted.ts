@@ -1,5 +1,5 @@
 /** A server that says what the test tells it to, where the real one would have to be unlucky in the right moment. */
-import type { TransportFactory, TransportHandlers } from "../src/index.ts";
+import type { TransportFactory, TransportHandlers } from "../src/pi-server.ts";
 
 export interface Sent {
   type: string;

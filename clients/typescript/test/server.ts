@@ -94,12 +94,31 @@ export class Proxy {
   async listen(): Promise<string> {
     this.#server.listen(0, "127.0.0.1");
     await once(this.#server, "listening");
+    return this.address;
+  }
+
+  get address(): string {
     return `ws://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
   /** Breaks every connection, in the middle of whatever it carries. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /** What is open now carries nothing any more, but nobody is told; new connections are as ever. */
+  stall(): void {
+    for (const socket of this.#sockets) {
+      socket.unpipe();
+      socket.pause();
+    }
+  }
+
+  /** Nothing is read from the servers for a while, so that they think their clients slow. */
+  hold(): () => void {
+    const held = [...this.#sockets];
+    for (const socket of held) socket.pause();
+    return () => held.forEach((socket) => socket.resume());
   }
 
   end(): void {
@@ -110,7 +129,7 @@ export class Proxy {
 
 /** Waits until something is true. */
 export async function eventually(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 15_000;
+  const deadline = Date.now() + 40_000;
   while (!(await condition())) {
     if (Date.now() > deadline) throw new Error(`waited in vain: ${what}`);
     await new Promise((resume) => setTimeout(resume, 10));

@@ -14,13 +14,14 @@ mod kept;
 mod lifecycle;
 mod moving;
 mod questions;
+mod queue_edit;
 mod run;
 mod turn;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use qd_wire::data::{ModelRef, QueueState, RunningTool, SessionState, SessionStatus};
+use qd_wire::data::{ModelRef, QueueState, RunningTool, SessionState, SessionStatus, WorktreeState};
 use qd_wire::event::{AgentPhase, Event};
 use qd_wire::run::{PermissionDetails, PermissionSource, RunState};
 use qd_wire::{EventPayload, Message};
@@ -32,6 +33,7 @@ pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
 pub use moving::QueueFate;
 pub use questions::{AnswerError, Answered, OpenQuestion};
+pub use queue_edit::QueueEdit;
 pub use run::{RunInputNote, RunStart};
 
 use crate::health::Activity;
@@ -39,6 +41,7 @@ use crate::ids::MessageIds;
 use crate::outbox::{EventFront, Outbox};
 use crate::terminal::ScreenQuestion;
 use moving::Moving;
+use queue_edit::{Emptying, HeldImages, QueueReads};
 use turn::Turn;
 use watch::Watch;
 
@@ -55,6 +58,8 @@ pub struct Identity {
     pub capabilities: Vec<String>,
     /// Unix milliseconds.
     pub created_at: i64,
+    /// The worktree that was made for it, in which it works.
+    pub worktree: Option<WorktreeState>,
 }
 
 /// What a session remembers across restarts, besides its records.
@@ -87,6 +92,8 @@ pub struct Memory {
     pub allowed_tools: Vec<String>,
     /// Of a program in a terminal.
     pub run: Option<Box<RunState>>,
+    /// What is checked out where it works.
+    pub branch: Option<String>,
 }
 
 /// How the message list changed, for the runner's index of known messages.
@@ -141,6 +148,15 @@ pub struct Session {
     screen_question: Option<ScreenQuestion>,
     /// Calls whose time at the gate is over, until somebody takes them.
     timed_out_gates: Vec<(String, PermissionDetails)>,
+    /// Images of prompts that the agent has and has not read, by the prompts' commands.
+    images: HeldImages,
+    /// What has left the agent's queue, and what of it was read.
+    reads: QueueReads,
+    /// The queue is another than was told last.
+    is_queue_untold: bool,
+    /// The agent is asked to give back its queue. Until it has, what it says of it is noted and no more: should we end
+    /// now, what was in the queue is not lost.
+    emptying: Option<Emptying>,
 }
 
 /// A prompt on its way into the agent; found again when it comes back as a user message.
@@ -188,11 +204,21 @@ impl Session {
             question_timeout_ms: None,
             screen_question: None,
             timed_out_gates: Vec::new(),
+            images: HeldImages::default(),
+            reads: QueueReads::default(),
+            is_queue_untold: false,
+            emptying: None,
         }
     }
 
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// A worktree was made for the session, and it works there: before anything of it is told.
+    pub fn works_in(&mut self, cwd: String, worktree: WorktreeState) {
+        self.identity.cwd = Some(cwd);
+        self.identity.worktree = Some(worktree);
     }
 
     pub fn memory(&self) -> &Memory {
@@ -296,6 +322,8 @@ impl Session {
             created_at: Some(self.identity.created_at),
             native_model: self.memory.native_model.clone(),
             run: self.memory.run.clone(),
+            branch: self.memory.branch.clone(),
+            worktree: self.identity.worktree.clone(),
         }
     }
 

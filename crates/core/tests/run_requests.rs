@@ -317,7 +317,11 @@ fn a_field_of_the_wrong_kind_is_told_before_it_goes_to_a_runner() {
     for (name, data, error) in [
         ("rpc.fs.list", json!({ "request_id": "r", "path": 5 }), "path: invalid type: integer `5`"),
         ("rpc.fs.list", json!({ "request_id": "r", "limit": -1 }), "limit: invalid value"),
-        ("rpc.bash", json!({ "request_id": "r", "cmd": "ls", "timeout_ms": "soon" }), "timeout_ms: invalid type"),
+        (
+            "rpc.bash",
+            json!({ "request_id": "r", "cmd": "ls", "timeout_ms": "soon" }),
+            "timeout_ms: invalid type",
+        ),
     ] {
         let refusal = read(&frame(name, &data)).unwrap_err();
         assert!(refusal.error.starts_with(&format!("invalid data: {error}")), "{}", refusal.error);

@@ -334,13 +334,15 @@ proptest! {
                     } else {
                         session.gone(now, Gone::Died { error: "x".into() }, &mut said);
                     }
-                    waiting.append(&mut held);
+                    // What is in the agent's queue came before what still waits for the agent.
+                    held.append(&mut waiting);
+                    waiting = std::mem::take(&mut held);
                     let told: Vec<String> = notes(&said);
                     prop_assert_eq!(told.len(), usize::from(on_its_way.is_some()));
                     if let Some(text) = on_its_way.take() { prop_assert!(told[0].ends_with(&text)); }
                 }
             }
-            let expected: Vec<String> = waiting.iter().chain(&held).cloned().collect();
+            let expected: Vec<String> = held.iter().chain(&waiting).cloned().collect();
             prop_assert_eq!(session.state().queue.follow_up, expected);
         }
     }

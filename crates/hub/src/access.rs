@@ -1,10 +1,8 @@
 //! Who may talk to the hub: the owner's token, logins made from one-time codes or passwords, access tokens, and the
 //! names and origins under which it may be asked. Secrets are kept and compared as hashes, and never written to a log.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,10 +17,6 @@ use crate::clock::now_ms;
 use crate::config::HubConfig;
 use crate::principals::{ANONYMOUS, Access, Known, OWNER, Principal, Principals, Rights};
 
-/// How long a login code can be used.
-pub const LOGIN_CODE_LIFE: Duration = Duration::from_secs(600);
-/// Codes that can be open at a time; the oldest goes when there is one more.
-pub const LOGIN_CODES_MAX: usize = 64;
 /// The cookie of a browser that has logged in.
 pub(crate) const COOKIE_NAME: &str = "qd_login";
 /// The longest name of a runner or a token; it is shown in lists and typed by people.
@@ -31,7 +25,6 @@ const NAME_BYTES_MAX: usize = 64;
 const TOKEN_CHECKS_MAX: usize = 8;
 /// Principals that are somebody already, and names that mean something else in a path.
 const RESERVED_NAMES: [&str; 5] = [OWNER, ANONYMOUS, "hub", ".", ".."];
-const CODE_BYTES: usize = 16;
 const COOKIE_BYTES: usize = 32;
 
 /// SHA-256 of a secret's text.
@@ -54,41 +47,6 @@ impl OwnerToken {
 impl fmt::Debug for OwnerToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("OwnerToken(…)")
-    }
-}
-
-/// One-time codes that a browser trades for a cookie. Clones share the codes.
-#[derive(Clone, Default)]
-pub struct LoginCodes(Arc<Mutex<HashMap<Hash, i64>>>);
-
-impl LoginCodes {
-    /// A new code, for `/login?code=…`. `None` when the system has no randomness to give.
-    pub fn issue(&self) -> Option<String> {
-        let code = random_text(CODE_BYTES)?;
-        let now = now_ms();
-        let life = i64::try_from(LOGIN_CODE_LIFE.as_millis()).unwrap_or(i64::MAX);
-        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        codes.retain(|_, end| *end > now);
-        let oldest = codes.iter().min_by_key(|(_, end)| **end).map(|(code, _)| *code);
-        if let Some(oldest) = oldest.filter(|_| codes.len() >= LOGIN_CODES_MAX) {
-            codes.remove(&oldest);
-        }
-        codes.insert(hash(&code), now + life);
-        Some(code)
-    }
-
-    /// Once for each code, while it is young enough: when it would have ended.
-    pub(crate) fn redeem(&self, code: &str, now: i64) -> Option<i64> {
-        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        codes.remove(&hash(code)).filter(|end| *end > now)
-    }
-
-    /// The login could not be made: the code stays good until its end.
-    pub(crate) fn give_back(&self, code: &str, end: i64) {
-        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if codes.len() < LOGIN_CODES_MAX {
-            codes.insert(hash(code), end);
-        }
     }
 }
 
@@ -446,6 +404,7 @@ pub(crate) fn random_text(length: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login::LoginCodes;
 
     fn place(host: &str, origin: Option<&str>) -> bool {
         let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
@@ -475,23 +434,6 @@ mod tests {
         {
             assert!(!place("127.0.0.1:80", Some(origin)), "{origin}");
         }
-    }
-
-    #[test]
-    fn a_code_works_once_and_not_for_ever() {
-        let codes = LoginCodes::default();
-        let code = codes.issue().unwrap();
-        assert!(codes.redeem("nonsense", now_ms()).is_none());
-        let end = codes.redeem(&code, now_ms()).unwrap();
-        assert!(codes.redeem(&code, now_ms()).is_none());
-        codes.give_back(&code, end);
-        assert!(codes.redeem(&code, now_ms()).is_some());
-        let old = codes.issue().unwrap();
-        assert!(codes.redeem(&old, now_ms() + 600_001).is_none());
-        for _ in 0..LOGIN_CODES_MAX * 2 {
-            codes.issue().unwrap();
-        }
-        assert_eq!(codes.0.lock().unwrap().len(), LOGIN_CODES_MAX);
     }
 
     #[test]

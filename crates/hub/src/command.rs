@@ -298,7 +298,7 @@ fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read,
         }
         Command::Search(params) => {
             let session_id = parsed.session_id.as_deref().filter(|id| *id != qd_wire::SYSTEM_SESSION);
-            Ok(Read::Search { params, session_id: session_id.map(str::to_owned) })
+            Ok(Read::Search { params: Box::new(params), session_id: session_id.map(str::to_owned) })
         }
         _ => Err(format!("'{}' is not served by this hub", spec.name)),
     }

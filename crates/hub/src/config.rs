@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::access::{LoginCodes, OwnerToken};
+use crate::access::OwnerToken;
+use crate::assets::AppFile;
 use crate::connection::MailBounds;
 use crate::faces::pi_server::PiServerConfig;
+use crate::login::LoginCodes;
+use crate::push::PushConfig;
 use crate::tls::HubTls;
 
 /// Thirty days: a phone that is used now and then stays logged in.
@@ -31,8 +34,11 @@ pub struct HubConfig {
     pub tls: Option<HubTls>,
     /// Where the log is written; without it nobody can read it over HTTP.
     pub log_path: Option<PathBuf>,
+    /// The browser app; without it there is a page that says how to build it.
+    pub app: &'static [AppFile],
     pub limits: Limits,
     pub pi_server: PiServerConfig,
+    pub push: PushConfig,
     /// A fault the simulated world has to find; never set outside its tests.
     #[doc(hidden)]
     pub planted_bug: Option<PlantedBug>,
@@ -60,8 +66,10 @@ impl HubConfig {
             audit_life: Some(AUDIT_LIFE_DEFAULT),
             tls: None,
             log_path: None,
+            app: &[],
             limits: Limits::default(),
             pi_server: PiServerConfig::default(),
+            push: PushConfig::default(),
             planted_bug: None,
         }
     }

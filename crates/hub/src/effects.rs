@@ -1,20 +1,25 @@
 //! What a record changes in the hub's own tables and lists. The only place that looks into bodies, beside `audit`.
 
+mod notes;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_store::{Effect, HubSession, MessageRow, RecordIn, SessionPatch};
-use qd_wire::data::SessionStatus;
 use qd_wire::message::Usage;
-use qd_wire::mux::SessionChange;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::audit;
-use crate::faces::pi_server::SessionNews;
-use crate::registry::{Hub, SessionEntry};
-use crate::terminals;
+use crate::registry::{SessionEntry, one_line};
+pub(crate) use notes::{Description, Note, apply_notes, describe, note, of_record as note_of_record};
+
+/// What lists show of the last message.
+const LAST_TEXT_CHARACTERS_MAX: usize = 200;
+
+/// What lists show of the error that ended an agent.
+const ERROR_CHARACTERS_MAX: usize = 500;
 
 /// A record for the store, with what it changes.
 pub(crate) fn record(entry: &SessionEntry, seq: u64, ts: i64, event: String, body: Bytes) -> RecordIn {
@@ -26,6 +31,7 @@ pub(crate) fn record(entry: &SessionEntry, seq: u64, ts: i64, event: String, bod
         }
         _ => {}
     }
+    entry.note_activity(ts);
     let (session_id, runner_id) = (Arc::clone(&entry.id), Arc::clone(&entry.runner_id));
     let audit = audit::of_record(&event, ts, &body);
     RecordIn { session_id, runner_id, seq, ts, event: Cow::Owned(event), body, audit, effect }
@@ -36,146 +42,6 @@ pub(crate) fn restore(record: &mut RecordIn) {
     record.effect =
         effect(&record.session_id, &record.runner_id, record.seq, record.ts, &record.event, &record.body);
     record.audit = audit::of_record(&record.event, record.ts, &record.body);
-}
-
-/// A change of a session's line in lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Note {
-    Status(SessionStatus),
-    /// The program is over; calls that wait for somebody's yes still wait.
-    Exited,
-    Created {
-        seq: Option<u64>,
-    },
-    Changed,
-    InputNeeded,
-    InputResolved,
-    /// The runner has said how the session stands.
-    Described {
-        status: SessionStatus,
-        pending_inputs: usize,
-        seq: u64,
-    },
-}
-
-impl Note {
-    /// Whether it tells of a moment: what its runner said later counts more.
-    pub(crate) fn is_of_a_moment(self) -> bool {
-        matches!(self, Note::Status(_) | Note::Exited | Note::InputNeeded | Note::InputResolved)
-    }
-}
-
-/// What an event says for lists, from its name. `tail` is the event's text without its opening brace.
-pub(crate) fn note(event: &str, tail: &str, seq: Option<u64>) -> Option<Note> {
-    // Deltas are nearly all there is; they end here.
-    if event.starts_with("stream.") {
-        return None;
-    }
-    match event {
-        "session.resync" => described(tail),
-        "agent.working" => Some(Note::Status(SessionStatus::Working)),
-        "agent.idle" => Some(Note::Status(SessionStatus::Idle)),
-        // A foreign host's run begins with it.
-        "run.started" if seq == Some(1) => Some(Note::Created { seq }),
-        "run.started" => Some(Note::Status(SessionStatus::Working)),
-        "session.closed" => Some(Note::Status(SessionStatus::Closed)),
-        "run.exited" => Some(Note::Exited),
-        "session.created" => Some(Note::Created { seq }),
-        "agent.error" if tail.contains("\"recoverable\":false") => Some(Note::Status(SessionStatus::Failed)),
-        "agent.input_needed" => Some(Note::InputNeeded),
-        "agent.input_resolved" => Some(Note::InputResolved),
-        "session.title_changed" | "config.model_changed" => Some(Note::Changed),
-        _ => None,
-    }
-}
-
-#[derive(Deserialize)]
-struct Resync {
-    state: ResyncState,
-}
-
-#[derive(Deserialize)]
-struct ResyncState {
-    status: SessionStatus,
-    seq: u64,
-    pending_input: Vec<serde::de::IgnoredAny>,
-}
-
-fn described(tail: &str) -> Option<Note> {
-    let Resync { state } = serde_json::from_str(&format!("{{{tail}")).ok()?;
-    let ResyncState { status, seq, pending_input } = state;
-    Some(Note::Described { status, pending_inputs: pending_input.len(), seq })
-}
-
-/// Brings lists up to date, when the events are stored and published.
-pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &[Note]) {
-    let mut change = None;
-    for note in notes {
-        match note {
-            Note::Status(status) => {
-                if matches!(status, SessionStatus::Closed | SessionStatus::Failed) {
-                    entry.set_pending_inputs(0);
-                }
-                if entry.set_status(*status) {
-                    let is_closed = *status == SessionStatus::Closed;
-                    change = Some(if is_closed { SessionChange::Closed } else { SessionChange::Updated });
-                }
-            }
-            Note::Exited => {
-                terminals::forget_later(hub, &entry.id);
-                if entry.set_status(SessionStatus::Closed) {
-                    change = Some(SessionChange::Closed);
-                }
-            }
-            Note::Created { seq } => {
-                if is_new(entry, *seq) {
-                    hub.pi_server.session_news(hub, &entry.id, SessionNews::Created);
-                }
-                if entry.status() == SessionStatus::Starting {
-                    entry.set_status(SessionStatus::Idle);
-                }
-                hub.tell_session(entry, SessionChange::Created);
-            }
-            Note::Changed => change = Some(SessionChange::Updated),
-            Note::Described { status, pending_inputs, seq } => {
-                if describe(hub, entry, *status, *pending_inputs, *seq) {
-                    change = Some(SessionChange::Updated);
-                }
-            }
-            Note::InputNeeded | Note::InputResolved => {
-                entry.change_pending_inputs(*note == Note::InputNeeded);
-                change = Some(SessionChange::Updated);
-            }
-        }
-    }
-    if let Some(change) = change {
-        hub.tell_session(entry, change);
-    }
-}
-
-/// Whether the agent's start, which is record `seq`, makes a session appear: it is the first, or the session was
-/// closed before. A record of the past says nothing of a session that is known to be closed now.
-fn is_new(entry: &SessionEntry, seq: Option<u64>) -> bool {
-    let is_closed = entry.status() == SessionStatus::Closed;
-    if is_closed { !seq.is_some_and(|seq| entry.is_described(seq)) } else { seq == Some(1) }
-}
-
-/// The runner has said how the session stands. True if the status is news.
-pub(crate) fn describe(
-    hub: &Arc<Hub>,
-    entry: &SessionEntry,
-    status: SessionStatus,
-    pending_inputs: usize,
-    seq: u64,
-) -> bool {
-    let was_closed = entry.status() == SessionStatus::Closed;
-    let is_closed = status == SessionStatus::Closed;
-    let is_news = entry.describe(status, pending_inputs, seq);
-    if was_closed != is_closed {
-        let news = if is_closed { SessionNews::Closed } else { SessionNews::Created };
-        hub.pi_server.session_news(hub, &entry.id, news);
-    }
-    is_news
 }
 
 #[derive(Deserialize)]
@@ -217,6 +83,20 @@ struct Model {
 #[derive(Deserialize)]
 struct AgentError {
     recoverable: bool,
+    #[serde(default)]
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct Branch {
+    #[serde(default)]
+    branch: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RunStarted {
+    #[serde(default)]
+    tool: Option<String>,
 }
 
 /// A message's columns; its parts stay text.
@@ -285,7 +165,14 @@ fn effect(session_id: &str, runner_id: &str, seq: u64, ts: i64, event: &str, bod
             return Some(created_effect(created, session_id, runner_id, seq, ts));
         }
         "session.closed" | "run.exited" => SessionPatch { closed: Some(true), ..state("closed") },
-        "run.started" => SessionPatch { closed: Some(false), ..state("working") },
+        "run.started" => {
+            let run_tool = read::<RunStarted>(body)?.tool;
+            SessionPatch { closed: Some(false), run_tool, error: Some(String::new()), ..state("working") }
+        }
+        "session.branch_changed" => SessionPatch {
+            branch: Some(read::<Branch>(body)?.branch.unwrap_or_default()),
+            ..SessionPatch::default()
+        },
         "session.title_changed" => {
             SessionPatch { title: Some(read::<Title>(body)?.title), ..SessionPatch::default() }
         }
@@ -298,7 +185,10 @@ fn effect(session_id: &str, runner_id: &str, seq: u64, ts: i64, event: &str, bod
             }
         }
         "agent.idle" => state("idle"),
-        "agent.error" if !read::<AgentError>(body)?.recoverable => state("failed"),
+        "agent.error" => {
+            let AgentError { error, .. } = read::<AgentError>(body).filter(|error| !error.recoverable)?;
+            SessionPatch { error: Some(one_line(&error, ERROR_CHARACTERS_MAX)), ..state("failed") }
+        }
         _ => return None,
     };
     Some(Effect::SessionPatch(Box::new(patch)))
@@ -316,6 +206,7 @@ fn created_effect(created: Created, session_id: &str, runner_id: &str, seq: u64,
             harness: Some(created.harness),
             cwd: created.cwd,
             closed: Some(false),
+            error: Some(String::new()),
             ..state("idle")
         }));
     }
@@ -333,9 +224,12 @@ fn created_effect(created: Created, session_id: &str, runner_id: &str, seq: u64,
 
 fn message_row(message: &RawValue) -> Option<MessageRow> {
     let head: MessageHead<'_> = read(message.get().as_bytes())?;
+    let content = flattened_text(head.parts);
+    let last_text = matches!(&*head.role, "user" | "assistant").then(|| last_words(head.parts, &content));
     let usage: Option<Usage> = head.usage.and_then(|usage| read::<Usage>(usage.get().as_bytes()));
     Some(MessageRow {
-        content: flattened_text(head.parts),
+        content,
+        last_text: last_text.filter(|text| !text.is_empty()),
         parts_json: head.parts.get().to_owned(),
         tokens: usage.as_ref().map(tokens),
         cost_usd: usage.and_then(|usage| usage.cost_usd),
@@ -360,12 +254,24 @@ fn tokens(usage: &Usage) -> i64 {
     i64::try_from(usage.input_tokens.saturating_add(usage.output_tokens)).unwrap_or(i64::MAX)
 }
 
+/// What lists show of a message: its text, without what the model thought.
+fn last_words(parts: &RawValue, content: &str) -> String {
+    if !parts.get().contains("\"thinking\"") {
+        return one_line(content, LAST_TEXT_CHARACTERS_MAX);
+    }
+    one_line(&text_of(parts, |kind| kind == "text"), LAST_TEXT_CHARACTERS_MAX)
+}
+
 /// Text and thinking, as `Message::flattened_text` gives it.
 fn flattened_text(parts: &RawValue) -> String {
+    text_of(parts, |kind| kind == "text" || kind == "thinking")
+}
+
+fn text_of(parts: &RawValue, is_wanted: impl Fn(&str) -> bool) -> String {
     let parts: Vec<PartText<'_>> = read(parts.get().as_bytes()).unwrap_or_default();
     let texts: Vec<String> = parts
         .into_iter()
-        .filter(|part| part.kind == "text" || part.kind == "thinking")
+        .filter(|part| is_wanted(&part.kind))
         .filter_map(|part| serde_json::from_str(part.text?.get()).ok())
         .collect();
     texts.join("\n")
@@ -386,6 +292,23 @@ mod tests {
         assert_eq!(row.content, typed.flattened_text());
         assert_eq!((row.idx, row.tokens, row.cost_usd), (3, Some(5), Some(0.5)));
         assert_eq!(&row.message_json[..], message.as_bytes());
+        assert_eq!(row.last_text.as_deref(), Some("a b"), "without what it thought, on one line");
+    }
+
+    #[test]
+    fn lists_learn_of_branches_programs_and_fatal_errors() {
+        let patch = |event: &str, body: &str| match effect("s", "r", 2, 1, event, body.as_bytes()) {
+            Some(Effect::SessionPatch(patch)) => *patch,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(patch("session.branch_changed", r#"{"branch":"main"}"#).branch.as_deref(), Some("main"));
+        assert_eq!(patch("session.branch_changed", "{}").branch.as_deref(), Some(""));
+        assert_eq!(patch("run.started", r#"{"tool":"vim"}"#).run_tool.as_deref(), Some("vim"));
+        let failed = patch("agent.error", r#"{"error":"no\nkey","recoverable":false}"#);
+        assert_eq!((failed.error.as_deref(), failed.state.as_deref()), (Some("no key"), Some("failed")));
+        assert!(effect("s", "r", 2, 1, "agent.error", br#"{"error":"x","recoverable":true}"#).is_none());
+        let again = patch("session.created", r#"{"harness":"pi"}"#);
+        assert_eq!(again.error.as_deref(), Some(""), "it runs again");
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Logging in with a name and a password.
+//! Logging in: with a name and a password here, with a one-time code in `with_code`.
 
+mod codes;
 mod password;
 mod throttle;
+pub(crate) mod with_code;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,12 +24,13 @@ use crate::listen::Peer;
 use crate::registry::Hub;
 use crate::runners_api::read_body;
 use crate::serve::Server;
+pub use codes::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
 pub(crate) use password::{HashError, Hasher, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use throttle::{Attempt, Throttle};
 
 const INVALID: &str = "invalid credentials";
 /// What a browser says of itself, as far as a list of logins shows it.
-const LABEL_CHARS_MAX: usize = 80;
+const LABEL_CHARS_MAX: usize = 200;
 
 /// Where people log in.
 #[derive(Default)]
@@ -158,7 +161,8 @@ pub(crate) fn label(headers: &HeaderMap) -> String {
     agent.chars().filter(|character| !character.is_control()).take(LABEL_CHARS_MAX).collect()
 }
 
-/// The cookie of a login; with an empty token and no life, its end.
+/// The cookie of a login; with an empty token and no life, its end. It never comes with a request that another site has
+/// made (`Strict`): the app itself loads without it, and what the app then asks is asked by our own page.
 pub(crate) fn cookie(hub: &Hub, token: &str, life_seconds: u64) -> String {
     let secure = if hub.config.tls.is_some() { "; Secure" } else { "" };
     format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life_seconds}{secure}")

@@ -1,10 +1,12 @@
-//! One's own logins: which there are, and how to end one.
+//! One's own logins: which there are, how to end one, and how to sign one more browser in.
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
+use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_store::{Login, StoreError};
 use qd_wire::people::{LoginInfo, Logins};
+use qd_wire::rest::LoginLink;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -52,6 +54,38 @@ pub(crate) async fn end(
     let summary = format!("ended {login_id}");
     server.hub.note_deed(Deed { kind: "login", principal: Some(&principal.name), ok: None, summary }).await;
     Json(json!({ "login_id": login_id })).into_response()
+}
+
+/// `POST /api/logins/links`: a link that signs in one more browser of the asker, once and soon. What is signed in by it
+/// is the asker, with the asker's role.
+pub(crate) async fn link(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
+    let principal = match check_known(&server.hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    if let Access::Token(_) = principal.access {
+        // It would be good for more than the token is, and for longer.
+        let error = "Permission denied: a token cannot make sign-in links; sign in with your password, or use the owner token";
+        return failed(StatusCode::FORBIDDEN, error);
+    }
+    let Some((code, expires_at)) = server.hub.config.login_codes.issue_for(&principal) else {
+        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+    };
+    let summary = "made a sign-in link".to_owned();
+    server.hub.note_deed(Deed { kind: "login", principal: Some(&principal.name), ok: None, summary }).await;
+    let url = format!("{}/login?code={code}", own_address(&server, &uri, &headers));
+    Json(LoginLink { url, code, expires_at }).into_response()
+}
+
+/// The hub's address as the asker reached it. The place was checked: name and origin are our own.
+fn own_address(server: &Server, uri: &Uri, headers: &HeaderMap) -> String {
+    // A page knows best: between it and us may be somebody who speaks TLS for us.
+    if let Some(origin) = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()) {
+        return origin.to_owned();
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
+    format!("{}://{host}", if server.hub.config.tls.is_some() { "https" } else { "http" })
 }
 
 /// Who asks, and their logins that are not over. Tokens have none, and see none of their owner's.

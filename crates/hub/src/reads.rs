@@ -5,7 +5,7 @@ mod away;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_store::{HubSession, MESSAGE_PAGE_ROWS_MAX, SEARCH_LIMIT_MAX, SearchQuery, StoreError};
+use qd_store::{MESSAGE_PAGE_ROWS_MAX, SEARCH_LIMIT_MAX, SearchQuery, StoreError};
 use qd_wire::command::{GetMessagesParams, SearchParams};
 use qd_wire::data::{RunnersData, SearchData, SearchHit, SessionSummary, SessionsData};
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub(crate) enum Read {
     /// Delete such a session; its runner is told when it comes.
     Bury(Arc<SessionEntry>),
     Search {
-        params: SearchParams,
+        params: Box<SearchParams>,
         session_id: Option<String>,
     },
 }
@@ -65,7 +65,7 @@ impl HubCommand {
                 Ok(()) => return Ok(self.reply.success(None)),
                 Err(error) => return Err((self.reply, error)),
             },
-            Read::Search { params, session_id } => search(hub, params, session_id).await,
+            Read::Search { params, session_id } => search(hub, *params, session_id).await,
         };
         match data {
             Ok(data) => Ok(self.reply.success(Some(&data))),
@@ -105,7 +105,7 @@ impl Read {
             }
             Read::AwayState(session) => away::state(hub, &session).await.map(|state| json(&state)),
             Read::Bury(session) => return away::bury(hub, &session).await.map(|()| None),
-            Read::Search { params, session_id } => search(hub, params, session_id).await,
+            Read::Search { params, session_id } => search(hub, *params, session_id).await,
         };
         let data = data.map_err(|error| format!("The hub cannot read its store: {error}"))?;
         RawValue::from_string(data)
@@ -173,33 +173,7 @@ pub(crate) fn push_list<'a>(parts: &mut Vec<&'a [u8]>, messages: &'a [Bytes]) {
 
 /// All sessions, most recently active first.
 pub(crate) async fn sessions(hub: &Hub) -> Result<Vec<SessionSummary>, StoreError> {
-    Ok(hub.store.sessions().await?.into_iter().map(|row| summary(hub, row)).collect())
-}
-
-fn summary(hub: &Hub, row: HubSession) -> SessionSummary {
-    let entry = hub.session(&row.session_id);
-    let is_away = hub.is_away(&row.runner_id);
-    let state = match &entry {
-        Some(entry) if !is_away => entry.status().as_str().to_owned(),
-        _ if is_away => "offline".to_owned(),
-        _ => row.state,
-    };
-    SessionSummary {
-        session_id: row.session_id,
-        runner_id: row.runner_id,
-        harness: row.harness,
-        state,
-        cwd: (!row.cwd.is_empty()).then_some(row.cwd),
-        title: row.title,
-        provider: row.provider,
-        model: row.model,
-        created_at: row.created_at,
-        last_activity: row.updated_at,
-        seq: row.last_seq,
-        message_count: row.message_count,
-        subscriber_count: entry.as_ref().map_or(0, |entry| entry.ring.subscriber_count() as u64),
-        pending_input_count: entry.map_or(0, |entry| u64::from(entry.pending_inputs())),
-    }
+    Ok(hub.store.sessions().await?.into_iter().map(|row| hub.summary(row)).collect())
 }
 
 /// All runners there ever were, connected or not.
@@ -218,7 +192,11 @@ async fn search(hub: &Hub, params: SearchParams, session_id: Option<String>) -> 
     let query = SearchQuery {
         text: params.query,
         session_id,
+        runner_id: params.runner_id,
+        harness: params.harness,
         role: params.role,
+        after: params.from,
+        before: params.to,
         limit: clip(params.limit.unwrap_or(SEARCH_LIMIT_DEFAULT)).min(SEARCH_LIMIT_MAX),
         offset: clip(params.offset.unwrap_or(0)),
         ..SearchQuery::default()
@@ -231,6 +209,10 @@ async fn search(hub: &Hub, params: SearchParams, session_id: Option<String>) -> 
         created_at: hit.created_at,
         snippet: hit.snippet,
         score: hit.rank,
+        title: hit.session_title,
+        harness: hit.harness,
+        runner_id: hit.runner_id,
+        cwd: Some(hit.cwd).filter(|cwd| !cwd.is_empty()),
     });
     Ok(json(&SearchData { hits: hits.collect() }))
 }

@@ -2,6 +2,7 @@
 
 mod burials;
 mod connections;
+mod line;
 mod news;
 mod runner;
 mod session;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use qd_store::{HubSession, HubStore, RunnerRow, StoreError};
+use qd_wire::data::SessionStatus;
 use qd_wire::link::LinkLine;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -24,9 +26,11 @@ use crate::faces::run::RunFace;
 use crate::login::LoginDesk;
 use crate::pending::PendingTable;
 use crate::principals::{Principal, Principals};
+use crate::push::Push;
 use crate::runner_link::line_of;
 use burials::Burials;
 pub(crate) use connections::{Admitted, PiConnections};
+pub(crate) use line::{Question, one_line};
 use news::News;
 pub(crate) use runner::{Runner, Standing};
 pub(crate) use session::SessionEntry;
@@ -44,6 +48,7 @@ pub(crate) struct Hub {
     pub(crate) logins: LoginDesk,
     pub(crate) pi_server: PiServer,
     pub(crate) run: RunFace,
+    pub(crate) push: Push,
     /// Connections and their reads; waited for at the end.
     pub(crate) tasks: TaskTracker,
     sessions: RwLock<HashMap<Arc<str>, Arc<SessionEntry>>>,
@@ -95,6 +100,7 @@ impl Hub {
         Self {
             pi_server: PiServer::new(config.pi_server.clone()),
             run: RunFace::new(ring_bytes_max),
+            push: Push::default(),
             config,
             store,
             pending: PendingTable::default(),
@@ -148,6 +154,14 @@ impl Hub {
 
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How many sessions wait for somebody: with a question, or because they have failed.
+    pub(crate) fn needing_count(&self) -> u64 {
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let needs =
+            |entry: &SessionEntry| entry.pending_inputs() > 0 || entry.status() == SessionStatus::Failed;
+        sessions.values().filter(|entry| needs(entry)).count() as u64
     }
 
     /// How many sessions each runner has.

@@ -15,6 +15,7 @@ use crate::invites::Invites;
 use crate::links::Links;
 use crate::listen::{self, Listen};
 use crate::pi_port::{self, PiServerPorts};
+use crate::push;
 use crate::registry::Hub;
 use crate::reply;
 use crate::runner_link::RunnerIdentity;
@@ -98,7 +99,7 @@ pub async fn serve_with<L: Listen, P: Listen>(
     });
     let teller = tokio::spawn({
         let hub = Arc::clone(&hub);
-        async move { hub.tell_of_runners().await }
+        async move { tokio::join!(hub.tell_of_runners(), hub.tell_of_sessions()) }
     });
 
     let face = tokio::spawn({
@@ -112,7 +113,8 @@ pub async fn serve_with<L: Listen, P: Listen>(
             tokio::join!(
                 hub.principals.keep_time(&hub),
                 audit::keep_short(&hub),
-                terminals::forget_ended(&hub)
+                terminals::forget_ended(&hub),
+                push::keep_telling(&hub)
             );
         }
     });

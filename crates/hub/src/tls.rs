@@ -127,7 +127,7 @@ fn make(names: &[String]) -> Result<(String, String), rcgen::Error> {
 }
 
 /// Whole or not at all, and never readable by more than `mode` says.
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
+pub(crate) fn write(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
     let failed = |error: io::Error| TlsError::Write { path: path.to_owned(), error };
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory).map_err(failed)?;

@@ -59,7 +59,7 @@ pub async fn client(io: BoxedIo, host: &str, trust: &Trust) -> Result<BoxedIo, T
 /// The cryptography used everywhere; the process's default is never relied on.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
-    PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())).clone()
+    PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())).clone()
 }
 
 async fn connect(io: BoxedIo, host: &str, config: Arc<ClientConfig>) -> Result<BoxedIo, TlsError> {

@@ -4,6 +4,7 @@
 //! below, and the command line is a client like any other.
 #![forbid(unsafe_code)]
 
+mod app;
 mod approval;
 mod arguments;
 mod clock;

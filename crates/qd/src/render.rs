@@ -289,6 +289,7 @@ impl Renderer {
             Event::ModelChanged { provider, model_id } => self.note(&format!("model: {provider}/{model_id}")),
             Event::ThinkingLevelChanged { level } => self.note(&format!("thinking level: {level}")),
             Event::SessionTitleChanged { title } => self.note(&format!("title: {title}")),
+            Event::SessionBranchChanged { branch: Some(branch) } => self.note(&format!("branch: {branch}")),
             Event::SessionNativeChanged { .. } => self.note("the agent moved to another conversation"),
             Event::SessionClosed { reason } => {
                 self.note(&format!(

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use qd_core::breaker::BreakerConfig;
-use qd_hub::PiServerConfig;
+use qd_hub::{PiServerConfig, PushConfig};
 use qd_runner::{RunsConfig, ServiceConfig};
 
 pub(crate) use load::{Environment, checked_runner_id, load, runner_id_of_hostname};
@@ -170,6 +170,12 @@ settings! {
             "A login that is not used for this long is over";
         audit_days: u64, "audit-days", "QD_AUDIT_DAYS", "DAYS", "90",
             "How long it is kept who did what; 0: for ever";
+        push_contact: String, "push-contact", "QD_PUSH_CONTACT", "URL", "mailto:admin@localhost",
+            "Where push services of browsers can complain about this server: mailto:… or https://…";
+        push_done_seconds: u64, "push-done-seconds", "QD_PUSH_DONE_SECONDS", "SECONDS", "30",
+            "A push tells that an agent is done when it has worked for this long";
+        push_loopback: OnOff, "push-loopback", "QD_PUSH_LOOPBACK", "WHETHER", "off",
+            "Send pushes also to push services on this machine, over plain HTTP; for tests";
         pi_server_port: u16, "pi-server-port", "QD_PI_SERVER_PORT", "PORT", "none; they find it at /ws/pi",
             "A port of its own for clients of the pi-server protocol, at the address of --listen; 0 takes a free one";
     }
@@ -293,6 +299,8 @@ pub(crate) struct Settings {
     pub(crate) login_life: Duration,
     /// How long it is kept who did what; `None` for ever.
     pub(crate) audit_life: Option<Duration>,
+    /// Pushes to browsers; the key comes from the data directory.
+    pub(crate) push: PushConfig,
     /// What services of the machine may do.
     pub(crate) services: ServiceConfig,
     /// How programs in terminals are ended.

@@ -10,6 +10,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod board;
+mod branch;
 mod clock;
 mod config;
 pub mod driver;

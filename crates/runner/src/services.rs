@@ -33,6 +33,7 @@ use qd_wire::people::Role;
 use qd_wire::run::PermissionDetails;
 
 pub use config::ServiceConfig;
+pub(crate) use git::SessionWorktree;
 
 use crate::runner::respond;
 use crate::session::{GateAnswer, Incoming, Shared};

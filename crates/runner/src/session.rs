@@ -13,6 +13,7 @@ mod hash;
 mod kept;
 mod prompts;
 mod publish;
+mod queue;
 mod row;
 mod run;
 mod run_end;
@@ -21,6 +22,7 @@ mod service;
 mod spawn;
 mod supervise;
 mod watching;
+mod worktree;
 
 use bytes::Bytes;
 use qd_core::ledger::Token;
@@ -36,6 +38,7 @@ pub(crate) use service::{GateAnswer, ServiceFacts, ServiceInput};
 pub(crate) use spawn::{spawn_new, spawn_restored};
 
 use crate::driver::{AgentFailure, Driver, Effect, Executed};
+use crate::services::SessionWorktree;
 use crate::submissions::Release;
 
 /// Inputs a session may have waiting; when full, new commands are refused at once.
@@ -60,6 +63,8 @@ pub(crate) enum SessionInput {
         generation: u32,
         result: Box<Result<AgentUp, String>>,
     },
+    /// The session's worktree is there, or cannot be made.
+    WorktreeMade(Box<Result<SessionWorktree, String>>),
     /// The agent has carried out a command.
     Executed {
         token: Token,

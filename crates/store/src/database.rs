@@ -14,8 +14,6 @@ pub const CACHE_KIB_DEFAULT: u32 = 512;
 const CACHE_KIB_INLINE_MAX: u32 = 64;
 /// How long a connection waits for another process (a backup, a curious `sqlite3`) before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pages in the write-ahead log before a commit moves them to the database: 16 MiB.
-const WAL_PAGES_MAX: u32 = 4096;
 /// The log file shrinks back to this after a burst.
 const WAL_BYTES_KEPT: u32 = 16 << 20;
 /// More than the statements of either store, so that none is prepared twice.
@@ -111,7 +109,8 @@ impl Database {
 fn set_up_threaded(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.query_row(&format!("PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}"), [], |_| Ok(()))?;
+    // The writing thread does that between commits.
+    connection.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?;
     connection.query_row(&format!("PRAGMA journal_size_limit = {WAL_BYTES_KEPT}"), [], |_| Ok(()))
 }
 

@@ -74,6 +74,16 @@ impl Engine {
         self.writer.enqueue(bytes, apply, committed).await
     }
 
+    /// The same for what is short whatever it meets in the tables.
+    pub(crate) async fn enqueue_short<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        apply: impl FnMut(&Connection) -> Result<T> + Send + 'static,
+        committed: impl FnOnce(&T) + Send + 'static,
+    ) -> Result<Pending<T>> {
+        self.writer.enqueue_short(bytes, apply, committed).await
+    }
+
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         bytes: usize,

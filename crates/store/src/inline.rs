@@ -98,10 +98,13 @@ async fn run(
     let mut is_warned = false;
     loop {
         let idle_limit = background.filter(|work| work.is_pending()).map(Background::interval);
-        let Some(Group { jobs, is_last }) = next_group(&mut messages, idle_limit).await else { break };
+        let Some(Group { jobs, permits, is_last }) = next_group(&mut messages, idle_limit).await else {
+            break;
+        };
         if !jobs.is_empty() {
             write(&owner.slot, jobs, &*disk, &mut is_warned).await;
         }
+        drop(permits);
         if let Some(work) = background.filter(|work| work.is_pending())
             && (is_last || last_background.elapsed() >= work.interval())
         {

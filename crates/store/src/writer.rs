@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::clock;
+use crate::direct::{SHORT_BYTES_MAX, Shared};
 use crate::error::{Result, StoreError};
 use crate::group::{Job, run_group};
 use crate::inline::Inline;
@@ -43,6 +44,8 @@ pub(crate) enum Message {
 #[derive(Default)]
 pub(crate) struct Group {
     pub(crate) jobs: Vec<Box<dyn Job>>,
+    /// Held until the requests are done, so that all permits free means nothing is queued or under way.
+    pub(crate) permits: Vec<OwnedSemaphorePermit>,
     /// Close was asked for: nothing comes after these.
     pub(crate) is_last: bool,
 }
@@ -51,6 +54,8 @@ pub(crate) struct Group {
 pub(crate) struct Writer {
     queue: Queue,
     units: Arc<Semaphore>,
+    /// The thread's connection, where callers may use it while the thread has nothing to do.
+    shared: Option<Arc<Shared>>,
 }
 
 enum Queue {
@@ -73,11 +78,13 @@ impl Writer {
         alive: mpsc::Sender<()>,
     ) -> std::io::Result<Self> {
         let (queue, messages) = sync_channel(QUEUE_UNITS_MAX + QUEUE_SPARE);
+        let shared = Arc::new(Shared::new(connection).map_err(std::io::Error::other)?);
+        let of_thread = Arc::clone(&shared);
         thread::Builder::new().name(format!("{name}-write")).stack_size(STACK_BYTES).spawn(move || {
-            run(connection, &messages, background.as_deref());
+            run(&of_thread, &messages, background.as_deref());
             drop(alive);
         })?;
-        Ok(Self::new(Queue::Thread(queue)))
+        Ok(Self { shared: Some(shared), ..Self::new(Queue::Thread(queue)) })
     }
 
     /// Like `start_thread`, with a task in the current runtime; fails where there is none.
@@ -92,7 +99,7 @@ impl Writer {
     }
 
     fn new(queue: Queue) -> Self {
-        Self { queue, units: Arc::new(Semaphore::new(QUEUE_UNITS_MAX)) }
+        Self { queue, units: Arc::new(Semaphore::new(QUEUE_UNITS_MAX)), shared: None }
     }
 
     /// Waits for room, then queues the request. From here on it is done even if the caller goes away;
@@ -103,13 +110,51 @@ impl Writer {
         A: FnMut(&Connection) -> Result<T> + Send + 'static,
         C: FnOnce(&T) + Send + 'static,
     {
+        let (job, pending) = typed_job(apply, committed);
+        self.queue_job(bytes, job).await?;
+        Ok(pending)
+    }
+
+    /// Like `enqueue`, for what is always short. A quiet store does it here and now: waking the thread and being woken
+    /// by it takes several times as long as the commit.
+    pub(crate) async fn enqueue_short<T, A, C>(
+        &self,
+        bytes: usize,
+        apply: A,
+        committed: C,
+    ) -> Result<Pending<T>>
+    where
+        T: Send + 'static,
+        A: FnMut(&Connection) -> Result<T> + Send + 'static,
+        C: FnOnce(&T) + Send + 'static,
+    {
+        let (job, pending) = typed_job(apply, committed);
+        if let Some(job) = self.commit_in_place(bytes, job) {
+            self.queue_job(bytes, job).await?;
+        }
+        Ok(pending)
+    }
+
+    async fn queue_job(&self, bytes: usize, job: Box<dyn Job>) -> Result<()> {
         let units = (1 + bytes / UNIT_BYTES).min(QUEUE_UNITS_MAX) as u32;
         let permit =
             Arc::clone(&self.units).acquire_many_owned(units).await.map_err(|_| StoreError::Closed)?;
-        let (reply, receiver) = oneshot::channel();
-        let job = Box::new(TypedJob { apply, committed, value: None, reply });
-        self.queue.try_send(Message::Write { job, permit }).map_err(|_| StoreError::Closed)?;
-        Ok(Pending { receiver })
+        self.queue.try_send(Message::Write { job, permit }).map_err(|_| StoreError::Closed)
+    }
+
+    /// Does a short request now, or gives it back.
+    fn commit_in_place(&self, bytes: usize, job: Box<dyn Job>) -> Option<Box<dyn Job>> {
+        let Some(shared) = self.shared.as_ref().filter(|_| bytes <= SHORT_BYTES_MAX) else {
+            return Some(job);
+        };
+        // All permits: nothing is queued or under way, and nothing comes between.
+        let Ok(_permits) = self.units.try_acquire_many(QUEUE_UNITS_MAX as u32) else { return Some(job) };
+        let Some(taken) = shared.try_take() else { return Some(job) };
+        taken.commit(job);
+        if shared.is_log_long() {
+            self.wake();
+        }
+        None
     }
 
     /// Makes an idle writer look at its background work.
@@ -150,21 +195,22 @@ impl Queue {
 impl Group {
     /// Takes what waits, from the first to as much as one transaction should hold.
     pub(crate) fn collect(first: Message, mut next: impl FnMut() -> Option<Message>) -> Self {
-        let mut jobs = Vec::new();
+        let mut group = Self::default();
         let mut units = 0;
         let mut message = Some(first);
         while let Some(current) = message {
             match current {
                 Message::Write { job, permit } => {
                     units += permit.num_permits();
-                    jobs.push(job);
+                    group.jobs.push(job);
+                    group.permits.push(permit);
                 }
                 Message::Wake => {}
-                Message::Close => return Self { jobs, is_last: true },
+                Message::Close => return Self { is_last: true, ..group },
             }
             message = if units < GROUP_UNITS_MAX { next() } else { None };
         }
-        Self { jobs, is_last: false }
+        group
     }
 }
 
@@ -180,6 +226,17 @@ impl<T> Future for Pending<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.receiver).poll(context).map(|reply| reply.unwrap_or(Err(StoreError::Closed)))
     }
+}
+
+/// A request as the writer takes it, and what its caller waits for.
+fn typed_job<T, A, C>(apply: A, committed: C) -> (Box<dyn Job>, Pending<T>)
+where
+    T: Send + 'static,
+    A: FnMut(&Connection) -> Result<T> + Send + 'static,
+    C: FnOnce(&T) + Send + 'static,
+{
+    let (reply, receiver) = oneshot::channel();
+    (Box::new(TypedJob { apply, committed, value: None, reply }), Pending { receiver })
 }
 
 struct TypedJob<T, A, C> {
@@ -211,26 +268,33 @@ where
     }
 }
 
-fn run(connection: Connection, messages: &Receiver<Message>, background: Option<&dyn Background>) {
+fn run(shared: &Shared, messages: &Receiver<Message>, background: Option<&dyn Background>) {
     let mut last_background = clock::now();
     let mut is_warned = false;
     loop {
         let idle_limit = background.filter(|work| work.is_pending()).map(Background::interval);
-        let Some(Group { jobs, is_last }) = next_group(messages, idle_limit) else { break };
+        let Some(Group { jobs, permits, is_last }) = next_group(messages, idle_limit) else { break };
         if !jobs.is_empty() {
-            is_warned = commit(&connection, jobs, is_warned);
+            is_warned = shared.with(|connection| commit(connection, jobs, is_warned)).unwrap_or(is_warned);
         }
+        drop(permits);
         if let Some(work) = background.filter(|work| work.is_pending())
             && (is_last || clock::now().duration_since(last_background) >= work.interval())
         {
-            work.run(&connection);
+            shared.with(|connection| work.run(connection));
             last_background = clock::now();
+        }
+        if shared.is_log_long() {
+            shared.with(|connection| checkpoint(connection, "PASSIVE", is_warned));
+            shared.log_was_moved();
         }
         if is_last {
             break;
         }
     }
-    close(connection);
+    if let Some(connection) = shared.take() {
+        close(connection);
+    }
 }
 
 /// Blocks for the first request and takes what else is waiting. `None` when all handles are gone.

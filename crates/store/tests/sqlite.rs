@@ -8,8 +8,8 @@ mod suite;
 use std::path::Path;
 
 use fixtures::{Files, line, message, put, record, unit};
-use qd_store::{HubStore, StoreError, StoreOptions};
-use suite::{Place, audit, fleet, hub, people, runner, search, submissions, tail, tokens};
+use qd_store::{HubStore, RecordIn, StoreError, StoreOptions};
+use suite::{Place, audit, fleet, hub, people, push, runner, search, submissions, tail, tokens, usage};
 
 /// One case, twice: with threads, and inline with a disk that is sometimes slow and a clock that skips waiting.
 macro_rules! contract {
@@ -31,19 +31,24 @@ macro_rules! contract {
 
 contract! {
     hub: records_come_back_in_order repeated_records_change_nothing sessions_are_listed_patched_and_deleted
-        messages_are_paged_and_replaced a_bad_request_fails_alone logins_are_kept close_finishes_what_is_queued;
+        messages_are_paged_and_replaced a_bad_request_fails_alone logins_are_kept close_finishes_what_is_queued
+        great_and_short_requests_keep_their_order lists_are_kept_with_the_session;
     fleet: runners_are_kept_rotated_and_revoked sessions_are_buried_until_their_runner_knows
         the_oldest_tombstones_go;
     search: search_follows_every_change search_takes_words_as_words search_filters_ranks_and_pages;
     runner: spool_keeps_until_acked sessions_are_kept_and_deleted inputs_are_taken_once a_unit_is_atomic
         outcomes_are_found_and_updated outcomes_are_pruned_oldest_first;
-    tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail an_ack_reaches_no_further_than_the_lines;
+    tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail an_ack_reaches_no_further_than_the_lines
+        the_next_number_follows_from_the_lines;
     submissions: submissions_are_kept_and_finished submissions_go_and_names_are_free_again
         history_is_ones_own_and_newest_first;
     tokens: access_tokens_are_kept_and_checked access_tokens_are_bounded;
+    usage: usage_adds_up odd_usage_does_no_harm a_conversation_is_read_from_its_beginning;
     people: people_are_kept_and_changed a_change_of_a_person_ends_their_accesses names_of_principals_are_unique
         tokens_end_and_keep_their_scopes logins_of_people_are_bounded_each people_are_bounded
         hosts_are_kept_and_trusted;
+    push: push_subscriptions_are_kept_and_changed push_subscriptions_go_with_logins_and_people
+        push_subscriptions_are_bounded_each;
     audit: the_audit_of_a_record_is_written_with_it_once the_audit_is_filtered_paged_and_pruned;
     full: a_full_hub_loses_nothing acks_make_room_in_a_full_spool;
 }
@@ -56,8 +61,10 @@ fn released_migrations_are_unchanged() {
         ("hub/0001_init.sql", 0xa228_630d_de8c_e1ec),
         ("hub/0002_fleet.sql", 0x9538_569f_d3fe_b644),
         ("hub/0003_submissions.sql", 0x1b83_92ce_a4f5_f660),
+        ("hub/0004_people.sql", 0x3a16_7c63_e68e_8417),
         ("runner/0001_init.sql", 0x4e96_0b95_5771_5b71),
         ("runner/0002_tail.sql", 0x6994_0d86_d52e_8d5b),
+        ("runner/0003_run_inputs.sql", 0xed5d_215b_5941_2a48),
     ];
     for (name, expected) in released {
         let text = std::fs::read(folder.join(name)).unwrap();
@@ -78,7 +85,7 @@ async fn a_newer_database_is_refused_and_left_alone() {
     raw.pragma_update(None, "user_version", 99).unwrap();
     drop(raw);
     match HubStore::open(&path, StoreOptions::default()) {
-        Err(StoreError::Newer { found: 99, known: 4, .. }) => {}
+        Err(StoreError::Newer { found: 99, known: 7, .. }) => {}
         other => panic!("{:?}", other.err()),
     }
     assert!(matches!(
@@ -103,6 +110,22 @@ async fn files_are_private() {
     }
     store.close().await;
     assert!(!files.path("hub.db-wal").exists(), "close leaves one file");
+}
+
+/// The log is moved to the database now and then, whoever commits.
+#[tokio::test]
+async fn the_log_stays_short() {
+    let files = Files::threads();
+    let store = files.hub();
+    let log = files.path("hub.db-wal");
+    let mut longest = 0;
+    for seq in 1..=4000 {
+        let record = RecordIn { body: vec![b' '; 12 << 10].into(), ..record("s", seq, None) };
+        store.append(vec![record]).await.unwrap();
+        longest = longest.max(std::fs::metadata(&log).unwrap().len());
+    }
+    assert!((8 << 20..24 << 20).contains(&longest), "{longest} bytes, for 48 MiB of records");
+    store.close().await;
 }
 
 /// Packed keys stay readable: the view shows records by session and `seq`, and the index agrees with its table.
@@ -164,6 +187,17 @@ async fn an_older_hub_is_taken_over() {
     raw.pragma_update(None, "user_version", 3).unwrap();
     raw.execute("INSERT INTO access_tokens VALUES ('ci', x'01', 100, NULL)", []).unwrap();
     raw.execute("INSERT INTO logins VALUES (x'02', 100, 100, 'browser')", []).unwrap();
+    raw.execute_batch(
+        "INSERT INTO sessions (session_id, runner_id, harness, cwd, state, created_at, updated_at)
+             VALUES ('s', 'r', 'pi', '/', 'idle', 1, 1), ('empty', 'r', 'pi', '/', 'idle', 1, 1);
+         INSERT INTO messages
+             (session_id, id, idx, active, role, created_at, tokens, cost_usd, content, parts_json, message_json)
+             VALUES ('s', 'm0', 0, 1, 'user', 1, NULL, NULL, 'asked', '[]', x'7b7d'),
+             ('s', 'm1', 1, 1, 'assistant', 1, 7, 0.5, 'answered', '[]', x'7b7d'),
+             ('s', 'm2', 2, 0, 'assistant', 1, 3, 0.25, 'left behind', '[]', x'7b7d'),
+             ('s', 'm3', 3, 1, 'tool', 1, NULL, NULL, 'a result', '[]', x'7b7d');",
+    )
+    .unwrap();
     drop(raw);
 
     let store = files.hub();
@@ -171,4 +205,9 @@ async fn an_older_hub_is_taken_over() {
     assert_eq!((&*token.name, token.owner, token.scopes, token.expires_at), ("ci", None, None, None));
     let login = store.check_login(&[2], 200, std::time::Duration::from_secs(9)).await.unwrap().unwrap();
     assert_eq!(login.username, None);
+    let session = store.session("s").await.unwrap().unwrap();
+    assert_eq!((session.totals.tokens, session.totals.cost_usd), (10, 0.75), "also what a fork left behind");
+    assert_eq!(session.last_text.as_deref(), Some("answered"));
+    let empty = store.session("empty").await.unwrap().unwrap();
+    assert_eq!((empty.totals.tokens, empty.last_text), (0, None));
 }

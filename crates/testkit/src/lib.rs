@@ -2,7 +2,7 @@
 //! it ([`pi`]), a running `qd up` ([`qd`]), other machines joined to it
 //! ([`fleet`]), plain clients of its WebSocket ([`mux`]), of its pi-server face
 //! ([`pi_server`]) and of its run face ([`run_app`]), plain HTTP ([`http`]), what a careful client makes of
-//! the frames ([`replica`]), and a look at the processes of this machine ([`process`]).
+//! the frames ([`replica`]), a push service with browsers ([`push`]), and a look at the processes of this machine ([`process`]).
 //!
 //! Nothing that ships may depend on this crate, and no logic of the product may live here.
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod mux;
 pub mod pi;
 pub mod pi_server;
 pub mod process;
+pub mod push;
 pub mod qd;
 pub mod replica;
 pub mod run_app;

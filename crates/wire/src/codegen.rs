@@ -1,11 +1,14 @@
 //! The generated artefacts: what `cargo xtask codegen` writes and a test compares.
 
+mod answers;
+
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use ts_rs::{Config, TS};
 
 use crate::{
-    access, command_table, data, delegation, fleet, link, mux, people, pi_server, run, run_protocol, service,
+    access, command_table, data, delegation, fleet, link, mux, people, pi_server, push, rest, run,
+    run_protocol, service,
 };
 
 /// One generated file: path below the repository, and text.
@@ -24,7 +27,9 @@ pub fn artefacts() -> Result<Vec<Artefact>, String> {
         Artefact { path: "docs/generated/pi-server-commands.json", text: pretty(&pi_server::COMMANDS)? },
         Artefact { path: "docs/generated/run-types.json", text: pretty(&run_protocol::TYPES)? },
         Artefact { path: "docs/generated/run.schema.json", text: run_schema()? },
+        Artefact { path: "docs/generated/openapi.json", text: pretty(&rest::openapi::document())? },
         Artefact { path: "clients/typescript/src/generated/pi-server.ts", text: pi_server_typescript() },
+        Artefact { path: "clients/typescript/src/generated/canonical.ts", text: canonical_client()? },
     ])
 }
 
@@ -42,6 +47,34 @@ fn typescript() -> Result<String, String> {
         text.push('\n');
     }
     Ok(text)
+}
+
+/// The same for the client, with the table of commands and the types that go with each.
+fn canonical_client() -> Result<String, String> {
+    let config = Config::default().with_large_int("number");
+    let mut text = typescript()?;
+    text.push_str("\n/** The parameters of every command. */\nexport interface CommandParams {\n");
+    for (name, parameters) in command_table::PARAMETERS {
+        text.push_str(&format!("  \"{name}\": {parameters};\n"));
+    }
+    text.push_str("}\n\n/** The `data` of every command's answer. */\nexport interface CommandData {\n");
+    for spec in command_table::COMMANDS {
+        text.push_str(&format!("  \"{}\": {};\n", spec.name, answers::data_type(&config, spec.name)));
+    }
+    text.push_str("}\n\n/** What the table says of every command. */\nexport const COMMANDS = {\n");
+    for spec in command_table::COMMANDS {
+        let (lane, permission) = (word(&spec.lane)?, word(&spec.permission)?);
+        text.push_str(&format!(
+            "  \"{}\": {{ lane: {lane}, mutating: {}, permission: {permission} }},\n",
+            spec.name, spec.mutating
+        ));
+    }
+    text.push_str("} as const;\n");
+    Ok(text)
+}
+
+fn word<T: serde::Serialize>(value: &T) -> Result<String, String> {
+    serde_json::to_string(value).map_err(|error| error.to_string())
 }
 
 /// Puts each member of a union on a line of its own, so that a change to one is a change of one line.
@@ -108,26 +141,14 @@ impl ts_rs::TypeVisitor for Collector<'_> {
 
 fn collect_roots(collector: &mut Collector<'_>) {
     use ts_rs::TypeVisitor;
+    answers::visit(collector);
     collector.visit::<crate::Command>();
     collector.visit::<crate::EventPayload>();
-    collector.visit::<data::AttachData>();
     collector.visit::<mux::ClientFrame>();
     collector.visit::<mux::ServerFrame>();
     collector.visit::<mux::Channel>();
     collector.visit::<link::LinkLine>();
     collector.visit::<delegation::DelegationPermission>();
-    collector.visit::<data::SessionCreatedData>();
-    collector.visit::<data::MessagesData>();
-    collector.visit::<data::SessionsData>();
-    collector.visit::<data::RunnersData>();
-    collector.visit::<data::ModelsData>();
-    collector.visit::<data::CommandsData>();
-    collector.visit::<data::ForkPointsData>();
-    collector.visit::<data::StatsData>();
-    collector.visit::<data::SearchData>();
-    collector.visit::<data::RunnerSessionsData>();
-    collector.visit::<data::StoredSessionsData>();
-    collector.visit::<data::RunnerHealthData>();
     collector.visit::<fleet::Invite>();
     collector.visit::<fleet::JoinRequest>();
     collector.visit::<fleet::Joined>();
@@ -136,27 +157,9 @@ fn collect_roots(collector: &mut Collector<'_>) {
     collector.visit::<access::AddedAccessToken>();
     collector.visit::<mux::FilesClientFrame>();
     collector.visit::<mux::TerminalClientFrame>();
-    collector.visit::<run::TerminalSnapshot>();
     collector.visit::<run::PermissionDetails>();
-    collector.visit::<run::RunInputData>();
-    collector.visit::<run::RunStopData>();
-    collector.visit::<service::FsReadData>();
-    collector.visit::<service::FsWriteData>();
-    collector.visit::<service::FsUploadData>();
-    collector.visit::<service::FsListData>();
-    collector.visit::<service::FsTreeData>();
-    collector.visit::<service::FsStatData>();
-    collector.visit::<service::FsSearchData>();
-    collector.visit::<service::FsDoneData>();
     collector.visit::<service::FsChanges>();
-    collector.visit::<service::GitStatusData>();
-    collector.visit::<service::GitDiffData>();
-    collector.visit::<service::GitLogData>();
-    collector.visit::<service::GitWorktreesData>();
     collector.visit::<service::BashOutput>();
-    collector.visit::<service::BashData>();
-    collector.visit::<service::HostInfoData>();
-    collector.visit::<service::HostLogsData>();
     collector.visit::<people::LoginRequest>();
     collector.visit::<people::LoginAnswer>();
     collector.visit::<people::Me>();
@@ -167,6 +170,8 @@ fn collect_roots(collector: &mut Collector<'_>) {
     collector.visit::<people::NewForeignHost>();
     collector.visit::<people::AddedForeignHost>();
     collector.visit::<people::AuditData>();
+    rest::visit_types(collector);
+    push::visit_types(collector);
 }
 
 /// The pi-server document's types, the table of its commands and the types that go with each.
@@ -239,6 +244,7 @@ struct Canonical {
     fork_points: data::ForkPointsData,
     stats: data::StatsData,
     search: data::SearchData,
+    queue_set: data::QueueSetData,
     runner_sessions: data::RunnerSessionsData,
     stored_sessions: data::StoredSessionsData,
     runner_health: data::RunnerHealthData,
@@ -281,6 +287,14 @@ struct Canonical {
     new_foreign_host: people::NewForeignHost,
     added_foreign_host: people::AddedForeignHost,
     audit: people::AuditData,
+    push_state: push::PushState,
+    new_push_subscription: push::NewPushSubscription,
+    change_push_subscription: push::ChangePushSubscription,
+    push_test: push::PushTest,
+    push_tested: push::PushTested,
+    push_answer: push::PushAnswer,
+    push_message: push::PushMessage,
+    system_client_frame: push::SystemClientFrame,
 }
 
 /// Everything the run document says, as one document.

@@ -52,6 +52,19 @@ pub struct SessionConfig {
     pub run: Option<RunConfig>,
     /// Who skips the gate before writes and shell commands; `roles` without it.
     pub gate: Option<GatePolicy>,
+    /// Work in a new git worktree of the repository at `cwd`, and not in `cwd` itself.
+    pub worktree: Option<WorktreeConfig>,
+}
+
+/// A git worktree to make for a session. It is made beside the repository, in `<repository>.worktrees`.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+pub struct WorktreeConfig {
+    /// The branch to make; without it `qd/` and the session's id.
+    pub branch: Option<String>,
+    /// Where the branch begins; without it at what is checked out.
+    pub base: Option<String>,
 }
 
 /// Parameters of a command that has none.
@@ -115,6 +128,15 @@ pub struct SteerParams {
     pub message: String,
     pub images: Option<Vec<ImageAttachment>>,
     pub client_id: Option<String>,
+}
+
+/// The queue as it is to be. A message whose text is in the queue keeps what came with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct QueueSetParams {
+    /// Read by the agent before its next step, in this order.
+    pub steering: Vec<String>,
+    /// Read by the agent when its turn is done, in this order.
+    pub follow_up: Vec<String>,
 }
 
 /// An image as base64.
@@ -231,13 +253,23 @@ pub struct ForkParams {
 }
 
 #[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 #[ts(optional_fields)]
 pub struct SearchParams {
     pub query: String,
     pub role: Option<String>,
     pub limit: Option<u64>,
     pub offset: Option<u64>,
+    /// Only in this session.
+    pub session_id: Option<String>,
+    /// Only in sessions of this runner.
+    pub runner_id: Option<String>,
+    /// Only in sessions of this harness.
+    pub harness: Option<String>,
+    /// Only messages made at or after this time, in Unix milliseconds.
+    pub from: Option<i64>,
+    /// Only messages made before this time, in Unix milliseconds.
+    pub to: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]

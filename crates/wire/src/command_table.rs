@@ -125,6 +125,9 @@ macro_rules! commands {
             }, )*
         ];
 
+        /// The names of every command and of the type of its parameters.
+        pub const PARAMETERS: &[(&str, &str)] = &[ $( ($name, stringify!($params)), )* ];
+
         impl Command {
             /// The row of this command.
             pub fn spec(&self) -> &'static CommandSpec {
@@ -157,6 +160,7 @@ commands! {
     Prompt(PromptParams) = "prompt", Session, true, None, Operate, Runner, true;
     Steer(SteerParams) = "steer", Control, true, None, Operate, Runner, true;
     FollowUp(SteerParams) = "follow_up", Control, true, None, Operate, Runner, true;
+    QueueSet(QueueSetParams) = "queue.set", Control, true, None, Operate, Runner, true;
     Abort(NoParams) = "abort", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
     InputResponse(InputResponseParams) = "input_response", Control, false, READ_TIMEOUT_MS, Approve, Runner, true;
     GetState(NoParams) = "get_state", Read, false, READ_TIMEOUT_MS, View, Runner, true;

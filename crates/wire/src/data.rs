@@ -58,6 +58,19 @@ pub struct SessionState {
     pub native_model: Option<Value>,
     /// Of a program in a terminal.
     pub run: Option<Box<RunState>>,
+    /// What is checked out where the session works; the beginning of a commit's id where that is no branch.
+    pub branch: Option<String>,
+    /// The session works in a worktree that was made for it.
+    pub worktree: Option<WorktreeState>,
+}
+
+/// A git worktree that was made for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct WorktreeState {
+    /// The directory of the session's configuration, in the repository it was made of.
+    pub repository: String,
+    /// The branch that was made with it.
+    pub branch: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
@@ -103,6 +116,17 @@ pub struct ModelRef {
 pub struct QueueState {
     pub steering: Vec<String>,
     pub follow_up: Vec<String>,
+}
+
+/// Answer of `queue.set`: the queue as it is now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct QueueSetData {
+    pub steering: Vec<String>,
+    pub follow_up: Vec<String>,
+    /// Texts asked for that were not put there, because the agent has read them, or what they were to replace, meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[ts(as = "Option<Vec<String>>", optional)]
+    pub taken: Vec<String>,
 }
 
 /// How far a conversation has come, so that a client can tell whether it has it all.
@@ -210,7 +234,7 @@ pub struct RunningTool {
 
 /// One line of `list_sessions`, from the hub's copy.
 #[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[ts(optional_fields)]
 pub struct SessionSummary {
     pub session_id: String,
@@ -229,6 +253,23 @@ pub struct SessionSummary {
     pub subscriber_count: u64,
     /// Questions waiting for a person.
     pub pending_input_count: u64,
+    /// What is checked out where the session works.
+    pub branch: Option<String>,
+    /// The beginning of the last message of a person or the agent, on one line.
+    pub last_text: Option<String>,
+    /// What the agent is doing; while it works.
+    pub phase: Option<AgentPhase>,
+    /// Unix milliseconds; while it works.
+    pub working_since: Option<i64>,
+    /// Input and output of all messages, also of those that a fork has left behind.
+    pub tokens: Option<u64>,
+    pub cost_usd: Option<f64>,
+    /// The last fatal error, until the agent runs again.
+    pub error: Option<String>,
+    /// Of a program in a terminal: what runs in it.
+    pub run_tool: Option<String>,
+    /// The title of the oldest question that waits.
+    pub pending_title: Option<String>,
 }
 
 /// One line of `get_runners`.
@@ -314,6 +355,8 @@ pub struct ModelInfo {
     pub reasoning: Option<bool>,
     pub context_window: Option<u64>,
     pub max_tokens: Option<u64>,
+    /// What `set_thinking_level` takes with this model; absent where the harness does not say.
+    pub thinking_levels: Option<Vec<String>>,
 }
 
 /// Answer of `get_commands`.
@@ -375,7 +418,9 @@ pub struct SearchData {
     pub hits: Vec<SearchHit>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct SearchHit {
     pub session_id: String,
     pub message_id: String,
@@ -386,6 +431,13 @@ pub struct SearchHit {
     pub snippet: String,
     /// Lower is better.
     pub score: f64,
+    /// Of the session.
+    pub title: Option<String>,
+    #[serde(default)]
+    pub harness: String,
+    #[serde(default)]
+    pub runner_id: String,
+    pub cwd: Option<String>,
 }
 
 /// Answer of `runner.sessions`.

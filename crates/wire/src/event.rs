@@ -122,6 +122,9 @@ pub enum Event {
     SessionHeartbeat { process: ProcessStats },
     #[serde(rename = "session.title_changed")]
     SessionTitleChanged { title: String },
+    /// Something else is checked out where the session works; absent when that is no repository any more.
+    #[serde(rename = "session.branch_changed")]
+    SessionBranchChanged { branch: Option<String> },
     /// The agent moved to another conversation file (new, switch, fork).
     #[serde(rename = "session.native_changed")]
     SessionNativeChanged { native_session_id: String, native_session_file: Option<String> },
@@ -399,6 +402,7 @@ impl Event {
             Event::SessionCreated { .. }
             | Event::SessionClosed { .. }
             | Event::SessionTitleChanged { .. }
+            | Event::SessionBranchChanged { .. }
             | Event::SessionNativeChanged { .. }
             | Event::AgentIdle { .. }
             | Event::AgentError { .. }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod answer;
 pub mod channel;
 pub mod codegen;
 pub mod command;
@@ -20,6 +21,8 @@ pub mod message;
 pub mod mux;
 pub mod people;
 pub mod pi_server;
+pub mod push;
+pub mod rest;
 pub mod run;
 pub mod run_protocol;
 pub mod service;

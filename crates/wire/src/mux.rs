@@ -6,7 +6,7 @@ use serde_json::Value;
 use ts_rs::TS;
 
 use crate::channel::{FilesCommand, FilesEvent, Place, TerminalCommand, TerminalEvent};
-use crate::data::{RunnerInfo, RunnerStatus};
+use crate::data::{RunnerInfo, RunnerStatus, SessionSummary};
 use crate::{Command, EventEnvelope};
 
 /// The channels of the multiplexed WebSocket.
@@ -128,7 +128,13 @@ pub enum SystemEvent {
     Notice { message: String },
     /// A session came, changed its state, or went; for lists.
     #[serde(rename = "session.changed")]
-    SessionChanged { session_id: String, runner_id: String, change: SessionChange },
+    SessionChanged {
+        session_id: String,
+        runner_id: String,
+        change: SessionChange,
+        /// Its line in `list_sessions` as it is now; absent when it is deleted.
+        session: Option<Box<SessionSummary>>,
+    },
     /// A runner came, went, or shows signs of trouble.
     #[serde(rename = "runner.changed")]
     RunnerChanged { runner_id: String, status: RunnerStatus, runner: Option<Box<RunnerInfo>> },

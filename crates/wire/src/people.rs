@@ -11,6 +11,7 @@ use crate::command_table::Permission;
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[ts(rename = "PersonRole")]
 pub enum Role {
     /// Sees.
     Viewer,

@@ -78,6 +78,13 @@ impl DemoAgent {
         }
     }
 
+    /// Empties the queue; what was in it is the asker's.
+    pub fn clear_queue(&mut self, out: &mut Vec<AgentEvent>) -> QueueState {
+        let (steering, follow_up) = (self.steering.drain(..).collect(), self.follow_up.drain(..).collect());
+        out.push(self.queue_changed());
+        QueueState { steering, follow_up }
+    }
+
     /// Goes on after the question was answered.
     pub fn answer(&mut self, now: i64, request_id: &str, answer: &Answer) {
         if self.question.as_deref() != Some(request_id) {

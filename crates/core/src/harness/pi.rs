@@ -19,7 +19,7 @@ pub use decode::{PiCodec, PiOutput, PiReply, UNKNOWN_FIELDS_BYTES_MAX};
 pub use encode::encode;
 pub use entries::{EntriesError, PiConversation, conversation_from_reply, has_stable_id};
 pub use replies::{
-    PiState, cleared_texts, commands, context_usage, fork_points, fork_text, is_cancelled,
+    PiState, cleared_queue, cleared_texts, commands, context_usage, fork_points, fork_text, is_cancelled,
     last_assistant_text, model, models, native_commands, skills, state, stats, thinking_level,
     thinking_levels,
 };

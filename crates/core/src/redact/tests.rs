@@ -10,6 +10,23 @@ fn every_pattern_compiles() {
     assert!(has_name);
 }
 
+/// The first look never says that there is nothing where a rule would find something.
+#[test]
+fn whatever_a_rule_finds_is_hinted_at() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for pattern in rules::patterns() {
+        // The generator knows no edges.
+        let plain =
+            pattern.replace(r"\b", "").replace("(?:^|", "(?:").replace(r"|\z)", ")").replace("(?s)", "");
+        let texts = proptest::string::string_regex(&plain).unwrap();
+        for _ in 0..200 {
+            let text = texts.new_tree(&mut runner).unwrap().current();
+            assert!(rules::is_hinted(&text), "{pattern}: {text:?}");
+        }
+    }
+}
+
 /// Made-up values of real shapes; the marked part is the secret.
 const SECRETS: [&str; 44] = [
     "export OPENAI_API_KEY=«sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z»",

@@ -8,7 +8,7 @@ use qd_wire::message::{Message, Role, Sender, SenderKind};
 use serde_json::Value;
 
 use super::watch::ConversationChange;
-use super::{IndexChange, Session};
+use super::{IndexChange, KeptInput, Session};
 use crate::agent::NativeMessage;
 use crate::ids::MessageIds;
 use crate::outbox::Outbox;
@@ -114,26 +114,36 @@ impl Session {
 
     /// A user message that came by one of our prompts carries the client's own id and the sender.
     pub(super) fn recognise_prompt(&mut self, message: &mut Message) {
-        if self.expected_prompts.is_empty() {
+        if self.expected_prompts.is_empty() && self.memory.kept.is_empty() {
             return;
         }
         let text = message.flattened_text();
         let Some(position) = self.expected_prompts.iter().position(|prompt| prompt.text == text) else {
-            return;
+            return self.recognise_requeued(&text, message);
         };
         if let Some(prompt) = self.expected_prompts.remove(position) {
             self.memory.accepted.retain(|accepted| accepted.token != prompt.token);
+            self.images.forget(prompt.token);
             if self.delivering_token == Some(prompt.token) {
                 self.kept_delivered();
             }
             message.client_id = prompt.client_id;
-            message.sender = prompt.user_id.map(|id| Sender {
-                kind: SenderKind::User,
-                id,
-                name: None,
-                runner_id: None,
-                session_id: None,
-            });
+            message.sender = prompt.user_id.map(sent_by);
         }
     }
+
+    /// The agent had begun to read what it then gave back: it is not to get it again.
+    fn recognise_requeued(&mut self, text: &str, message: &mut Message) {
+        let is_it = |kept: &KeptInput| kept.is_requeued && kept.text == text;
+        if let Some(position) = self.memory.kept.iter().position(is_it) {
+            let kept = self.memory.kept.remove(position);
+            self.is_queue_untold = true;
+            message.client_id = kept.client_id;
+            message.sender = kept.user_id.map(sent_by);
+        }
+    }
+}
+
+fn sent_by(id: String) -> Sender {
+    Sender { kind: SenderKind::User, id, name: None, runner_id: None, session_id: None }
 }

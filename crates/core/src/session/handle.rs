@@ -128,6 +128,9 @@ impl Session {
         self.accepted_are_read();
         let turn = self.turn.take().unwrap_or_default();
         let reason = turn.outcome(aborted);
+        if reason == StopReason::Aborted {
+            self.requeued_waits();
+        }
         if reason == StopReason::Error {
             let error = turn.last_error.unwrap_or_else(|| "The model failed without saying why".to_owned());
             self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
@@ -206,11 +209,16 @@ impl Session {
             turn.last_error.clone_from(&native.error);
         }
         let mut message = Self::canonical(assembly.message_id, native);
-        if message.role == Role::User {
+        let is_input = message.role == Role::User;
+        if is_input {
             self.read_before_move(&message);
+            self.reads.read(now, &message);
             self.recognise_prompt(&mut message);
         }
         self.append_message(now, message, out);
+        if is_input {
+            self.tell_queue(now, out);
+        }
     }
 
     fn text_delta(&mut self, now: i64, kind: PartialKind, index: u32, delta: &str, out: &mut Outbox) {
@@ -369,8 +377,13 @@ impl Session {
         }
     }
 
-    fn queue_changed(&mut self, now: i64, queue: QueueState, out: &mut Outbox) {
+    pub(super) fn queue_changed(&mut self, now: i64, queue: QueueState, out: &mut Outbox) {
+        if let Some(emptying) = &mut self.emptying {
+            emptying.last = Some(queue);
+            return;
+        }
         if self.memory.queue != queue {
+            self.reads.left(&self.memory.queue, &queue);
             self.memory.queue = queue;
             self.kept_is_queued();
             self.accepted_are_queued();
@@ -416,6 +429,14 @@ impl Session {
         if self.memory.thinking_level.as_ref() != Some(&level) {
             self.memory.thinking_level = Some(level.clone());
             self.emit(now, &Event::ThinkingLevelChanged { level }, out);
+        }
+    }
+
+    /// Something else is checked out where the session works; told only when it is news.
+    pub fn branch_changed(&mut self, now: i64, branch: Option<String>, out: &mut Outbox) {
+        if self.memory.branch != branch {
+            self.memory.branch.clone_from(&branch);
+            self.emit(now, &Event::SessionBranchChanged { branch }, out);
         }
     }
 

@@ -3,11 +3,14 @@
 //! Each is delivered at most once. It leaves the stored list in the same commit that notes it as on its way; if we
 //! or the agent die before it has arrived for sure, a person is told instead of it being run twice.
 
+use std::sync::Arc;
+
 use qd_wire::data::QueueState;
 use qd_wire::event::{Event, NotifyLevel};
 use serde::{Deserialize, Serialize};
 
 use super::{ExpectedPrompt, Session};
+use crate::agent::Image;
 use crate::outbox::Outbox;
 
 /// An input that waits for an agent.
@@ -20,44 +23,64 @@ pub struct KeptInput {
     pub client_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// Images that came with it and are not kept: they would be written with every change of the session.
+    /// Images that came with it and are not stored: they would be written with every change of the session.
     #[serde(default)]
     pub image_count: usize,
+    /// They are here as long as this process lives.
+    #[serde(skip)]
+    pub images: Option<Arc<Vec<Image>>>,
+    /// It goes back into the queue it was taken from, so it is shown there also while it is on its way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_requeued: bool,
 }
 
 impl Session {
-    /// What waits: for an agent to come, and in the agent that is there.
+    /// What waits: in the agent that is there, and for it or another one to take it.
     pub(super) fn whole_queue(&self) -> QueueState {
+        let on_its_way = self.memory.delivering.iter().filter(|delivering| delivering.is_requeued);
         let kept = |is_steering: bool| {
-            let own = self.memory.kept.iter().filter(move |kept| kept.is_steering == is_steering);
-            own.map(|kept| kept.text.clone())
+            let own = on_its_way.clone().chain(&self.memory.kept);
+            own.filter(move |kept| kept.is_steering == is_steering).map(|kept| kept.text.clone())
         };
         let QueueState { steering, follow_up } = &self.memory.queue;
         QueueState {
-            steering: kept(true).chain(steering.iter().cloned()).collect(),
-            follow_up: kept(false).chain(follow_up.iter().cloned()).collect(),
+            steering: steering.iter().cloned().chain(kept(true)).collect(),
+            follow_up: follow_up.iter().cloned().chain(kept(false)).collect(),
         }
     }
 
     /// Everything that waits, as it must be stored: a crash may come at any moment.
     pub fn waiting_inputs(&self) -> Vec<KeptInput> {
         let mut known: Vec<&ExpectedPrompt> = self.expected_prompts.iter().collect();
-        let mut kept = self.memory.kept.clone();
+        let mut kept = Vec::new();
         let QueueState { steering, follow_up } = &self.memory.queue;
         for (texts, is_steering) in [(steering, true), (follow_up, false)] {
             for text in texts {
                 let position = known.iter().position(|prompt| prompt.text == *text);
                 let prompt = position.map(|position| known.remove(position));
-                kept.push(KeptInput {
-                    text: text.clone(),
-                    is_steering,
-                    client_id: prompt.and_then(|prompt| prompt.client_id.clone()),
-                    user_id: prompt.and_then(|prompt| prompt.user_id.clone()),
-                    image_count: prompt.map_or(0, |prompt| prompt.image_count),
-                });
+                kept.push(self.kept_of(text.clone(), is_steering, prompt));
             }
         }
+        kept.extend(self.memory.kept.iter().cloned());
         kept
+    }
+
+    /// An input that leaves the agent's queue, with what came with it.
+    pub(super) fn kept_of(
+        &self,
+        text: String,
+        is_steering: bool,
+        prompt: Option<&ExpectedPrompt>,
+    ) -> KeptInput {
+        KeptInput {
+            text,
+            is_steering,
+            client_id: prompt.and_then(|prompt| prompt.client_id.clone()),
+            user_id: prompt.and_then(|prompt| prompt.user_id.clone()),
+            image_count: prompt.map_or(0, |prompt| prompt.image_count),
+            images: prompt.and_then(|prompt| self.images.of(prompt.token)),
+            is_requeued: false,
+        }
     }
 
     /// Whether any input waits: for an agent to come, in the agent, or on its way to it.
@@ -95,8 +118,10 @@ impl Session {
         let kept = self.memory.kept.remove(0);
         self.memory.delivering = Some(kept.clone());
         self.delivering_token = Some(token);
-        self.emit_queue(now, out);
-        if kept.image_count > 0 {
+        if !kept.is_requeued {
+            self.emit_queue(now, out);
+        }
+        if kept.image_count > 0 && kept.images.is_none() {
             let message = format!(
                 "A message that waited is delivered without its images ({}); send them again:\n{}",
                 kept.image_count, kept.text
@@ -108,8 +133,16 @@ impl Session {
 
     /// The agent has it.
     pub fn kept_delivered(&mut self) {
-        self.memory.delivering = None;
+        let delivered = self.memory.delivering.take();
+        self.is_queue_untold |= delivered.is_some_and(|kept| kept.is_requeued);
         self.delivering_token = None;
+    }
+
+    /// Tells what waits, if that is another than was told last.
+    pub fn tell_queue(&mut self, now: i64, out: &mut Outbox) {
+        if self.is_queue_untold {
+            self.emit_queue(now, out);
+        }
     }
 
     /// The agent (or we) refused it: it waits on, for another try.
@@ -128,6 +161,7 @@ impl Session {
     }
 
     pub(super) fn emit_queue(&mut self, now: i64, out: &mut Outbox) {
+        self.is_queue_untold = false;
         let queue = self.whole_queue();
         self.emit(now, &Event::QueueChanged { queue }, out);
     }
@@ -152,7 +186,8 @@ impl Session {
     /// The agent ended while an input was on its way to it.
     pub(super) fn delivery_lost(&mut self, now: i64, out: &mut Outbox) {
         self.delivering_token = None;
-        if let Some(KeptInput { text, .. }) = self.memory.delivering.take() {
+        if let Some(KeptInput { text, is_requeued, .. }) = self.memory.delivering.take() {
+            self.is_queue_untold |= is_requeued;
             let message = format!(
                 "A message that waited was on its way when the agent ended: it may or may not have run. Send it \
                  again if it is missing:\n{text}"
@@ -171,7 +206,7 @@ impl Session {
     pub(super) fn lose_kept(&mut self, now: i64, out: &mut Outbox) {
         let kept = std::mem::take(&mut self.memory.kept);
         if kept.is_empty() {
-            return;
+            return self.tell_queue(now, out);
         }
         let texts: Vec<&str> = kept.iter().map(|kept| kept.text.as_str()).collect();
         let message = format!(

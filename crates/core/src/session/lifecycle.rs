@@ -6,6 +6,7 @@ use qd_wire::data::{ModelRef, SessionStatus};
 use qd_wire::event::{AgentPhase, Event, NotifyLevel};
 
 use super::Session;
+use super::queue_edit::HeldImages;
 use crate::agent::NativeMessage;
 use crate::outbox::Outbox;
 
@@ -129,8 +130,10 @@ impl Session {
         self.delivery_lost(now, out);
         self.expected_are_unanswered();
         self.accepted_lost(now, out);
+        self.emptying = None;
         self.keep_queue();
         self.expected_prompts.clear();
+        self.images = HeldImages::default();
         match gone {
             Gone::Closed { reason } => {
                 self.lose_kept(now, out);
@@ -160,6 +163,7 @@ impl Session {
                 self.emit_idle(now, was_busy.then_some(qd_wire::StopReason::Error), out);
             }
         }
+        self.tell_queue(now, out);
     }
 
     /// We were killed and know how the session stood then: say what became of everything that was under way.

@@ -117,12 +117,12 @@ impl Session {
     }
 }
 
-fn texts_of(queue: &QueueState) -> Vec<String> {
+pub(super) fn texts_of(queue: &QueueState) -> Vec<String> {
     queue.steering.iter().chain(&queue.follow_up).cloned().collect()
 }
 
 /// Whether it was there.
-fn remove_one(texts: &mut Vec<String>, text: &str) -> bool {
+pub(super) fn remove_one(texts: &mut Vec<String>, text: &str) -> bool {
     let place = texts.iter().position(|one| one == text);
     place.map(|place| texts.remove(place)).is_some()
 }

@@ -68,6 +68,7 @@ pub(crate) fn session() -> Session {
         cwd: None,
         capabilities: Vec::new(),
         created_at: 0,
+        worktree: None,
     };
     Session::new(identity, Memory::default(), SessionStatus::Idle)
 }

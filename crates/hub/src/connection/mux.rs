@@ -11,6 +11,7 @@ use super::{Attachment, Mail, Parts, Speaker};
 use crate::channels::{Terminals, Watches, handle_files, handle_terminal};
 use crate::command::{self, Handled, Sender};
 use crate::finished::Finished;
+use crate::presence::{self, Seat};
 use crate::registry::Hub;
 use crate::reply;
 
@@ -24,6 +25,7 @@ pub(crate) struct Mux {
     pub(super) is_job_running: bool,
     watches: Watches,
     terminals: Terminals,
+    presence: Option<Seat>,
 }
 
 /// The channel a frame is for, if that is another than `agent`. Nearly all frames are for that one, and say so in
@@ -64,6 +66,7 @@ impl Speaker for Mux {
                 let asker = parts.mailbox.asker();
                 return handle_terminal(parts.hub, parts.mailbox, &asker, &self.terminals, text);
             }
+            Some(Channel::System) => return presence::handle(parts, &mut self.presence, text),
             _ => {}
         }
         let (attachments, finished) = (&self.attachments, &mut self.finished);

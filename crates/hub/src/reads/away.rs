@@ -126,13 +126,15 @@ pub(super) async fn state(hub: &Hub, session: &SessionEntry) -> Result<SessionSt
         status_texts: std::collections::BTreeMap::new(),
         native_session_id: None,
         native_session_file: None,
-        error: None,
+        error: row.error.clone(),
         capabilities: Vec::new(),
         unknown_events: None,
         process: None,
         created_at: Some(row.created_at),
         native_model: None,
         run: None,
+        branch: row.branch.clone(),
+        worktree: None,
     })
 }
 
@@ -169,6 +171,7 @@ pub(crate) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<
     }
     hub.note_buried(&session.id);
     session.end();
+    hub.push.forget(&session.id);
     hub.tell_session(session, SessionChange::Deleted);
     if let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) {
         order_burials(hub, &session.runner_id, &link);

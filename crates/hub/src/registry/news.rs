@@ -1,6 +1,6 @@
 //! What clients are told of the hub itself: runners, lists of sessions, the store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,11 +19,17 @@ use crate::reply;
 /// client gets one chunk instead of one for every change.
 const RUNNER_NEWS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How often clients are told of sessions that only go on: an agent that works changes its phase many times a second.
+const SESSION_NEWS_INTERVAL: Duration = Duration::from_millis(250);
+
 #[derive(Default)]
 pub(super) struct News {
     /// Runners that clients are yet to be told of.
     changed_runners: Mutex<BTreeSet<Arc<str>>>,
     runners_changed: Notify,
+    /// Sessions that clients are yet to be told of.
+    changed_sessions: Mutex<HashSet<Arc<str>>>,
+    sessions_changed: Notify,
     /// Clients that have asked for the list of sessions, by connection.
     watching: Mutex<HashMap<Box<str>, Arc<Mailbox>>>,
     /// Links that the store fails for.
@@ -96,12 +102,46 @@ impl Hub {
         if watching.is_empty() {
             return;
         }
-        let frames = reply::system(SystemEvent::SessionChanged {
+        let frames = self.session_news(entry, change);
+        watching.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+    }
+
+    fn session_news(&self, entry: &SessionEntry, change: SessionChange) -> Bytes {
+        let is_gone = change == SessionChange::Deleted;
+        let summary = (!is_gone).then(|| Box::new(entry.summary(self.is_away(&entry.runner_id))));
+        reply::system(SystemEvent::SessionChanged {
             session_id: entry.id.to_string(),
             runner_id: entry.runner_id.to_string(),
             change,
-        });
-        watching.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+            session: summary,
+        })
+    }
+
+    /// The same, together with what else changes soon.
+    pub(crate) fn tell_session_soon(&self, entry: &SessionEntry) {
+        if lock(&self.news.watching).is_empty() {
+            return;
+        }
+        lock(&self.news.changed_sessions).insert(Arc::clone(&entry.id));
+        self.news.sessions_changed.notify_one();
+    }
+
+    /// Tells clients of sessions that go on, for ever. Nothing runs while nothing changes.
+    pub(crate) async fn tell_of_sessions(&self) {
+        loop {
+            self.news.sessions_changed.notified().await;
+            sleep(SESSION_NEWS_INTERVAL).await;
+            let changed = std::mem::take(&mut *lock(&self.news.changed_sessions));
+            let mut frames = BytesMut::new();
+            for entry in changed.iter().filter_map(|session_id| self.session(session_id)) {
+                frames.extend_from_slice(&self.session_news(&entry, SessionChange::Updated));
+            }
+            if !frames.is_empty() {
+                let frames = frames.freeze();
+                let watching = lock(&self.news.watching);
+                watching.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+            }
+        }
     }
 
     /// The store fails for one more link. Clients are told once, not for each.
@@ -191,6 +231,32 @@ mod tests {
         assert_eq!((frames(&watching).len(), frames(&other).len()), (1, 0));
         hub.remove_connection(number);
         assert!(lock(&hub.news.watching).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_goes_on_is_told_now_and_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let hub = hub(&directory);
+        let (_, watching) = hub.add_connection(&Principal::owner()).unwrap();
+        let entry = hub.session_or_new("s", &Arc::from("r"));
+        hub.tell_session_soon(&entry);
+        assert!(lock(&hub.news.changed_sessions).is_empty(), "nobody watches");
+        hub.show_sessions(&watching);
+        let teller = tokio::spawn({
+            let hub = Arc::clone(&hub);
+            async move { hub.tell_of_sessions().await }
+        });
+        for count in 1..=10 {
+            entry.line().say(Some("working on it"), count);
+            hub.tell_session_soon(&entry);
+        }
+        sleep(SESSION_NEWS_INTERVAL * 3).await;
+        let told = frames(&watching);
+        assert_eq!(told.len(), 1, "{told:?}");
+        for part in ["\"last_text\":\"working on it\"", "\"message_count\":10", "\"change\":\"updated\""] {
+            assert!(told[0].contains(part), "{part}: {told:?}");
+        }
+        teller.abort();
     }
 
     #[tokio::test]

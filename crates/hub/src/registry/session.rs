@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qd_core::view::run::Kind;
@@ -6,6 +6,7 @@ use qd_store::HubSession;
 use qd_wire::data::SessionStatus;
 use tokio::sync::Notify;
 
+use super::line::{Question, SessionLine};
 use crate::ring::Ring;
 
 /// One session: where it lives, its live events, and what lists show of it.
@@ -42,6 +43,9 @@ pub(crate) struct SessionEntry {
     pending_inputs: AtomicU32,
     /// What its runner last said of it is as of this record: records up to it are history for lists.
     described_seq: AtomicU64,
+    /// The time of its last record.
+    last_activity: AtomicI64,
+    pub(super) line: Mutex<SessionLine>,
 }
 
 impl SessionEntry {
@@ -64,6 +68,8 @@ impl SessionEntry {
             status: AtomicU8::new(SessionStatus::Starting as u8),
             pending_inputs: AtomicU32::new(0),
             described_seq: AtomicU64::new(0),
+            last_activity: AtomicI64::new(0),
+            line: Mutex::default(),
         }
     }
 
@@ -73,7 +79,18 @@ impl SessionEntry {
         let status = if row.closed { SessionStatus::Closed } else { SessionStatus::Dormant };
         entry.status.store(status as u8, Ordering::Relaxed);
         entry.learn_harness(&row.harness);
+        entry.note_activity(row.updated_at);
+        entry.line().learn(row);
         entry
+    }
+
+    /// A record of this time was read.
+    pub(crate) fn note_activity(&self, ts: i64) {
+        self.last_activity.fetch_max(ts, Ordering::Relaxed);
+    }
+
+    pub(super) fn last_activity(&self) -> i64 {
+        self.last_activity.load(Ordering::Relaxed)
     }
 
     /// What runs in it, as its first record says.
@@ -187,9 +204,9 @@ impl SessionEntry {
     }
 
     /// The runner has said how the session stands as of record `seq`. True if the status is news.
-    pub(crate) fn describe(&self, status: SessionStatus, pending_inputs: usize, seq: u64) -> bool {
+    pub(crate) fn describe(&self, status: SessionStatus, questions: Vec<Question>, seq: u64) -> bool {
         self.described_seq.store(seq, Ordering::Relaxed);
-        self.set_pending_inputs(pending_inputs);
+        self.set_questions(questions);
         self.set_status(status)
     }
 

@@ -336,7 +336,11 @@ impl Splitter<'_> {
                 let body = frames.slice(mark.start..mark.end);
                 effects::record(&entry, mark.seq, mark.ts, mark.event, body)
             });
-            let records = records.collect();
+            let records: Vec<RecordIn> = records.collect();
+            // What the records say of the session comes before what is told because of them.
+            let mut all: Vec<Note> = records.iter().filter_map(effects::note_of_record).collect();
+            all.extend(notes);
+            let notes = all;
             self.steps.push(Step::Frames { entry, frames, records, notes });
             self.steps.extend(natives);
             self.steps.extend(ack);

@@ -15,6 +15,7 @@ use super::answers::Answer;
 use super::natives::Natives;
 use super::{LinkState, Outbox};
 use crate::effects::{self, Note};
+use crate::push;
 use crate::registry::{Hub, SessionEntry};
 
 /// Records and bytes in one transaction.
@@ -199,7 +200,7 @@ impl Committer {
         // batch.
         let copies: Vec<RecordIn> = records.iter().map(shallow).collect();
         let mut wait = RETRY_FIRST;
-        let mut result = self.hub.store.append(records).await.map(drop);
+        let mut result = append(&self.hub, records).await;
         while let Err(error) = result {
             if is_refusal(&error) {
                 tracing::error!(%error, "a batch of records is refused; storing them one by one");
@@ -297,14 +298,16 @@ impl Committer {
         let entry = match piece {
             Stored::Frames { entry, frames, seq, notes } => {
                 entry.ring.make_room(frames.len(), &self.link.patience).await;
+                // The ack first: of the tasks that are woken here the last one runs first, and people wait for the frames.
+                if let Some(seq) = seq {
+                    self.outbox.ack(&entry.id, seq);
+                }
                 entry.ring.publish(frames.clone(), seq);
                 if seq.is_some() {
                     self.hub.run.publish(&entry, &frames);
                 }
                 effects::apply_notes(&self.hub, &entry, &notes);
-                if let Some(seq) = seq {
-                    self.outbox.ack(&entry.id, seq);
-                }
+                push::observe(&self.hub, &entry, &frames, &notes);
                 entry
             }
             Stored::Natives { entry, natives } => {
@@ -326,6 +329,7 @@ impl Committer {
                 };
                 entry.end();
                 self.hub.run.forget(&entry.id);
+                self.hub.push.forget(&entry.id);
                 self.hub.tell_session(&entry, SessionChange::Deleted);
                 if let Some(answer) = answer {
                     answer.deliver_deleted(&self.hub, result);
@@ -395,13 +399,23 @@ fn is_refusal(error: &StoreError) -> bool {
     matches!(error, StoreError::Invalid(_) | StoreError::Sqlite(_))
 }
 
+/// Stores records, and learns what the messages of their sessions have cost by now.
+async fn append(hub: &Hub, records: Vec<RecordIn>) -> Result<(), StoreError> {
+    for (session_id, totals) in hub.store.append(records).await?.totals {
+        if let Some(entry) = hub.session(&session_id) {
+            entry.line().set_totals(totals);
+        }
+    }
+    Ok(())
+}
+
 /// Stores records one at a time, so that one the tables refuse spoils no other. Those already stored are
 /// passed over by the store.
 async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> {
     for record in records {
         let mut whole = shallow(record);
         effects::restore(&mut whole);
-        let Err(error) = hub.store.append(vec![whole]).await else { continue };
+        let Err(error) = append(hub, vec![whole]).await else { continue };
         if !is_refusal(&error) {
             return Err(error);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use qd_store::RunnerNote;
-use qd_wire::data::SessionStatus;
+use qd_wire::data::{SessionState, SessionStatus};
 use qd_wire::link::{LinkLine, RefusedSession, RunnerHello, RunnerWelcome, WelcomeSession};
 
 use super::ingest::{Ended, Ingest};
@@ -13,9 +13,10 @@ use super::refusals::belongs_to;
 use super::{Link, line_of};
 use crate::clock::now_ms;
 use crate::command::{request_resync_of_all, send_waiting};
-use crate::effects;
+use crate::effects::{self, Description};
 use crate::head::json_string;
-use crate::registry::{Hub, Runner};
+use crate::push;
+use crate::registry::{Hub, Question, Runner};
 
 /// Ids of the hub's own deletes: no command of a client has such a one.
 pub(super) const BURIAL_ID: &str = "bury:";
@@ -119,7 +120,10 @@ impl Ingest {
             };
             entry.is_orphan.store(false, Ordering::Relaxed);
             if let Some(state) = &session.state {
-                effects::describe(&self.hub, &entry, state.status, state.pending_input.len(), state.seq);
+                let questions = state.pending_input.iter().map(Question::from).collect();
+                let SessionState { status, phase, seq, .. } = **state;
+                effects::describe(&self.hub, &entry, &Description { status, phase, questions, seq });
+                push::described(&self.hub, &entry, status, &state.pending_input);
             } else if entry.status() == SessionStatus::Starting {
                 entry.set_status(SessionStatus::Dormant);
             }

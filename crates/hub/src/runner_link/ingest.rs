@@ -20,6 +20,7 @@ use crate::clock::now_ms;
 use crate::config::PlantedBug;
 use crate::effects::apply_notes;
 use crate::head::{self, Line};
+use crate::push;
 use crate::registry::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub, Runner, SessionEntry};
 
 /// A connection that says no hello for this long is not a runner.
@@ -150,6 +151,7 @@ impl Ingest {
                     entry.ring.make_room(frames.len(), &self.state.patience).await;
                     entry.ring.publish(frames, None);
                     apply_notes(&self.hub, &entry, &notes);
+                    push::observe(&self.hub, &entry, &[], &notes);
                     return Ok(());
                 }
                 if self.hub.config.planted_bug == Some(PlantedBug::AckBeforeCommit)

@@ -75,10 +75,6 @@ async fn the_plain_routes_answer() {
     let (status, _, body) = world.http("/healthz", &[]).await;
     let health: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &health["status"], &health["runners"]), (200, &"ok".into(), &1.into()));
-    let (status, _, body) = world.http("/", &[]).await;
-    assert_eq!(status, 200);
-    assert!(body.contains("<code>owner-token</code>"), "{body}");
-    assert!(body.contains("qd run") && !body.contains("http://") && !body.contains("https://"), "{body}");
     let (status, _, body) = world.http("/nowhere", &[]).await;
     assert_eq!(status, 404);
     assert!(serde_json::from_str::<Value>(&body).unwrap()["error"].is_string());

@@ -25,7 +25,8 @@ pub(crate) async fn run(
         return Err(CliError::usage("the query is empty").hint("say what to find: qd search WORDS"));
     }
     let Connection { client, frames: _frames, .. } = server::connect_hub(settings).await?;
-    let params = SearchParams { query, role: arguments.role, limit: Some(arguments.limit), offset: None };
+    let params =
+        SearchParams { query, role: arguments.role, limit: Some(arguments.limit), ..SearchParams::default() };
     let data: SearchData = client.query(&Request::system(Command::Search(params))).await?;
     if output.json {
         return output.json_line(&data.hits);
@@ -59,6 +60,7 @@ mod tests {
             created_at: 0,
             snippet: "the [hull]\nis tight".into(),
             score: -1.0,
+            ..SearchHit::default()
         };
         assert_eq!(line(&hit, 120_000, Style::PLAIN), "s1#4  assistant 2m  the [hull] is tight\n");
     }

@@ -104,6 +104,7 @@ fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Res
     let services = services::services(environment, &mut layer)?;
     let (runs, login_life, audit_life) =
         (services::runs(&layer)?, services::login_life(&layer)?, services::audit_life(&layer)?);
+    let push = services::push(&layer)?;
     let log_file = layer.log_file.take().map(|path| std::path::absolute(expand_home(environment, path)));
     Ok(Settings {
         runner_sockets: runner_sockets(environment, layer.runner_socket, &data_dir, program)?,
@@ -122,6 +123,7 @@ fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Res
         runs,
         login_life,
         audit_life,
+        push,
         log_file: log_file.transpose()?,
         listen: layer.listen.unwrap_or_else(|| LISTEN_DEFAULT.to_owned()),
         tls: layer.tls.unwrap_or(Tls::Auto),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use qd_hub::PushConfig;
 use qd_runner::{RunsConfig, ServiceConfig};
 
 use super::load::{Environment, bounded, expand_home};
-use super::{Layer, PathList, RoleList};
+use super::{Layer, OnOff, PathList, RoleList};
 use crate::error::CliError;
 
 const HOUR: u64 = 3600;
@@ -18,6 +19,8 @@ const RUN_KILL_SECONDS_DEFAULT: u64 = 5;
 const HOURS_MAX: u64 = 10 * 365 * 24;
 const DAYS_MAX: u64 = 100 * 365;
 const MINUTES_MAX: u64 = 365 * 24 * 60;
+/// Nobody waits longer than a day for an agent without looking.
+const PUSH_DONE_SECONDS_MAX: u64 = DAY;
 /// A server has ten seconds to stop, its programs included.
 const KILL_SECONDS_MAX: u64 = 3600;
 
@@ -55,6 +58,25 @@ pub(super) fn audit_life(layer: &Layer) -> Result<Option<Duration>, CliError> {
         0 => Ok(None),
         days => Ok(Some(Duration::from_secs(bounded("audit_days", days, DAYS_MAX)? * DAY))),
     }
+}
+
+/// Pushes to browsers, without the key they are signed with.
+pub(super) fn push(layer: &Layer) -> Result<PushConfig, CliError> {
+    let mut config = PushConfig::default();
+    if let Some(contact) = layer.push_contact.clone() {
+        let is_address = contact.starts_with("mailto:") || contact.starts_with("https://");
+        if !is_address || !contact.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(CliError::usage(format!("push_contact '{}' is no address", contact.escape_debug()))
+                .hint("write mailto:you@example.org, or the https:// address of a page"));
+        }
+        config.contact = contact;
+    }
+    if let Some(seconds) = layer.push_done_seconds {
+        let seconds = bounded("push_done_seconds", seconds, PUSH_DONE_SECONDS_MAX)?;
+        config.done_after = Duration::from_secs(seconds);
+    }
+    config.allow_loopback = layer.push_loopback == Some(OnOff::On);
+    Ok(config)
 }
 
 /// Zero for never.

@@ -91,6 +91,9 @@ const EVERY_SETTING: &str = r#"
         log_file = "~/qd.log"
         login_hours = 30
         audit_days = 31
+        push_contact = "mailto:ada@example.org"
+        push_done_seconds = 35
+        push_loopback = "on"
         workspace_roots = ["~/src", "/srv"]
         gate_skip_roles = ["operator"]
         gate_timeout_minutes = 32
@@ -102,6 +105,8 @@ fn check_people_and_services(settings: &Settings) {
     assert_eq!(settings.log_file.as_deref(), Some(Path::new("/home/x/qd.log")));
     assert_eq!(settings.login_life.as_secs(), 30 * 3600);
     assert_eq!(settings.audit_life.map(|life| life.as_secs()), Some(31 * 24 * 3600));
+    assert_eq!(settings.push.contact, "mailto:ada@example.org");
+    assert_eq!((settings.push.done_after.as_secs(), settings.push.allow_loopback), (35, true));
     let services = &settings.services;
     assert_eq!(services.workspace_roots, [Path::new("/home/x/src"), Path::new("/srv")]);
     assert_eq!(services.gate_skip_roles, [qd_wire::people::Role::Operator]);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use qd_hub::{
-    HubConfig, HubError, HubTls, LocalRunner, LoginCodes, OwnerToken, PiDoor, PiServerPorts, serve_with,
+    HubConfig, HubError, HubTls, LocalRunner, LoginCodes, OwnerToken, PiDoor, PiServerPorts, PushKey,
+    serve_with,
 };
 use qd_link::memory;
 use qd_runner::{Runner, Uplink};
@@ -72,6 +73,7 @@ impl Spine {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut config = hub_config(settings, token, &login_codes, listener.local_addr()?);
         config.tls = tls;
+        config.push.key = Some(push_key(settings)?);
         let local = LocalRunner { runner_id: settings.runner_id.clone(), link: hub_end };
         let (pi_door, door) = PiDoor::new();
         let pi_listener = pi_listener.map(tokio::net::TcpListener::from_std).transpose()?;
@@ -154,6 +156,12 @@ pub(crate) fn local_socket(settings: &Settings) -> Option<PathBuf> {
     }
 }
 
+/// What pushes are signed with; browsers know the server by it, so it is made once.
+fn push_key(settings: &Settings) -> Result<PushKey, CliError> {
+    PushKey::open(&settings.data_dir.join("push-key.pem"))
+        .map_err(|error| CliError::failed(error.to_string()))
+}
+
 fn hub_config(settings: &Settings, token: &str, login_codes: &LoginCodes, listen: SocketAddr) -> HubConfig {
     let mut config = HubConfig::new(OwnerToken::new(token), login_codes.clone());
     config.server_version = env!("CARGO_PKG_VERSION").to_owned();
@@ -164,5 +172,7 @@ fn hub_config(settings: &Settings, token: &str, login_codes: &LoginCodes, listen
     config.login_life = settings.login_life;
     config.audit_life = settings.audit_life;
     config.log_path = settings.log_file.clone();
+    config.push = settings.push.clone();
+    config.app = crate::app::FILES;
     config
 }

@@ -24,6 +24,8 @@ mod pi_server;
 mod pi_settings;
 mod pi_stdio;
 mod pi_turns;
+mod push;
+mod queue;
 mod reconnect;
 mod runs;
 mod server;

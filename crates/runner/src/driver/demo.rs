@@ -6,7 +6,7 @@ use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::harness::demo::{self, DemoAgent};
 use qd_core::session::AgentFacts;
 use qd_wire::Command;
-use qd_wire::data::{ModelInfo, ModelRef, ModelsData, StatsData};
+use qd_wire::data::{ModelInfo, ModelRef, ModelsData, QueueState, StatsData};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -77,6 +77,10 @@ impl DemoDriver {
                 self.agent.prompt(now, message, when_busy, events)?;
             }
             AgentRequest::Abort => self.agent.abort(events),
+            AgentRequest::ClearQueue => {
+                let QueueState { steering, follow_up } = self.agent.clear_queue(events);
+                return Ok(json!({ "steering": steering, "followUp": follow_up }));
+            }
             AgentRequest::Answer { request_id, answer } => self.agent.answer(now, &request_id, &answer),
             AgentRequest::GetState => {}
             AgentRequest::GetStats => return to_value(&self.stats()),
@@ -175,6 +179,7 @@ fn models() -> ModelsData {
         reasoning: None,
         context_window: None,
         max_tokens: None,
+        thinking_levels: None,
     };
     ModelsData { models: vec![model] }
 }

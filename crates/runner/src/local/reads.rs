@@ -73,6 +73,12 @@ fn summary(shared: &Shared, state: SessionState, created_at: i64, last_activity:
         seq: state.seq,
         message_count: state.message_count,
         pending_input_count: state.pending_input.len() as u64,
+        branch: state.branch,
+        phase: state.phase,
+        error: state.error,
+        run_tool: state.run.map(|run| run.tool),
+        pending_title: state.pending_input.first().map(|question| question.title().to_owned()),
+        ..SessionSummary::default()
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::answers::is_for_runner;
 use super::{BARRIER, CANCEL, FromLink, Task};
 use crate::clock::now_ms;
-use crate::services::{self, is_service};
+use crate::services::{self, SessionWorktree, is_service};
 use crate::session::{Ended, Incoming, SessionInput, Shared, check_cwd_of, spawn_new};
 use crate::submissions::{Owner, Release};
 use crate::{driver, stored};
@@ -118,10 +118,14 @@ impl Task {
             && params.check_only == Some(true)
         {
             let shared = Arc::clone(&self.shared);
-            // It looks at files, which must not hold up the commands of other sessions.
-            tokio::task::spawn_blocking(move || {
-                let error = check_create(&shared, &params.config).err();
-                respond(&shared, &session_id, &incoming, error.as_deref().map_or(Ok(None), Err));
+            tokio::spawn(async move {
+                let checked = check_only(&shared, &session_id, params.config).await;
+                respond(
+                    &shared,
+                    &session_id,
+                    &incoming,
+                    checked.as_ref().map(|()| None).map_err(|error| &**error),
+                );
             });
             return;
         }
@@ -213,6 +217,17 @@ impl Task {
     fn respond(&self, session_id: &str, incoming: &Incoming, result: Result<(), &str>) {
         respond(&self.shared, session_id, incoming, result.map(|()| None));
     }
+}
+
+/// The same on threads that may block: it looks at files, which must not hold up the commands of other sessions.
+async fn check_only(shared: &Arc<Shared>, session_id: &str, config: SessionConfig) -> Result<(), String> {
+    let (checked, of_config) = (Arc::clone(shared), config.clone());
+    let checking = tokio::task::spawn_blocking(move || check_create(&checked, &of_config));
+    checking.await.map_err(|error| error.to_string())??;
+    if let Some(worktree) = &config.worktree {
+        SessionWorktree::plan(shared, session_id, config.cwd.as_deref(), worktree).await.map(drop)?;
+    }
+    Ok(())
 }
 
 /// Whether a session with this configuration could be created now, by all that can be known without starting it.

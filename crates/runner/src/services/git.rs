@@ -3,6 +3,7 @@
 mod diff;
 mod log;
 mod program;
+mod session_worktree;
 mod status;
 mod worktree;
 
@@ -14,6 +15,7 @@ use super::call::{Cancel, ServiceError};
 use super::own_data::OwnData;
 use super::work::Done;
 use program::Git;
+pub(crate) use session_worktree::SessionWorktree;
 
 /// Where git works.
 pub(super) struct Ground<'a> {

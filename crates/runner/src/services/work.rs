@@ -107,7 +107,7 @@ pub(super) fn needs_directory(command: &Command) -> bool {
 }
 
 /// The root without links, and where the runner's own data lies; an error if the root is in it.
-async fn own_data(shared: &Arc<Shared>, root: &Path) -> Result<(PathBuf, OwnData), ServiceError> {
+pub(super) async fn own_data(shared: &Arc<Shared>, root: &Path) -> Result<(PathBuf, OwnData), ServiceError> {
     let (shared, root) = (Arc::clone(shared), root.to_owned());
     let looked = tokio::task::spawn_blocking(move || {
         let own_data = shared.services.own_data(&shared)?;

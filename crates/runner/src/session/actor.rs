@@ -20,6 +20,7 @@ use super::admit::{Admitted, Held};
 use super::breakers::Call;
 use super::kept::Delivery;
 use super::prompts::Door;
+use super::queue::QueueEdits;
 use super::run::Run;
 use super::service::Gates;
 use super::{Ended, Incoming, InputKey, SessionInput};
@@ -28,7 +29,7 @@ use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::driver::{AgentFailure, Driver, DriverHandle, Progress};
 use crate::outlet::Outlet;
-use crate::services::Services;
+use crate::services::{Services, SessionWorktree};
 use crate::submissions::Submissions;
 
 /// Inputs taken before the results are published.
@@ -118,6 +119,8 @@ pub(crate) struct SessionActor {
     pub(super) settled: Vec<(Token, Outcome)>,
     /// What the store has of the session, besides its counters.
     pub(super) stored: Option<Memory>,
+    /// When the counters were last stored, and with which state.
+    pub(super) row_stored: Option<(i64, &'static str)>,
     /// What the agent did before the session was ready; told after `session.created`.
     pub(super) early: Vec<AgentEvent>,
     /// Inputs whose names may come again: they were taken and then refused.
@@ -136,6 +139,7 @@ pub(crate) struct SessionActor {
     /// Commands that wait for other commands.
     pub(super) held: BTreeMap<Token, Held>,
     pub(super) door: Door,
+    pub(super) queue_edits: QueueEdits,
     pub(super) running: BTreeMap<Token, Admitted>,
     /// Commands that were answered because their time was over, and that the agent may still answer.
     pub(super) given_up: BTreeMap<Token, Admitted>,
@@ -166,6 +170,10 @@ pub(crate) struct SessionActor {
     /// Service calls that wait for a person, by the id of their question.
     pub(super) gates: Gates,
     pub(super) finished: bool,
+    /// Made for this session, which is not yet there.
+    pub(super) new_worktree: Option<SessionWorktree>,
+    /// It is being made, and the agent starts when it is there.
+    pub(super) is_making_worktree: bool,
     stopping: Option<oneshot::Sender<()>>,
 }
 
@@ -206,6 +214,7 @@ impl SessionActor {
             outcomes: Vec::new(),
             settled: Vec::new(),
             stored: None,
+            row_stored: None,
             early: Vec::new(),
             refused_inputs: Vec::new(),
             run: Run::default(),
@@ -217,6 +226,7 @@ impl SessionActor {
             parked: Vec::new(),
             held: BTreeMap::new(),
             door: Door::default(),
+            queue_edits: QueueEdits::default(),
             running: BTreeMap::new(),
             given_up: BTreeMap::new(),
             creating: None,
@@ -234,6 +244,8 @@ impl SessionActor {
             save_after: 0,
             gates: Gates::default(),
             finished: false,
+            new_worktree: None,
+            is_making_worktree: false,
             stopping: None,
         }
     }
@@ -246,7 +258,10 @@ impl SessionActor {
         while !self.finished {
             match self.wait(&mut events).await {
                 Wake::Input(None) => break,
-                Wake::Input(Some(input)) => self.take_inputs(input).await,
+                Wake::Input(Some(input)) => {
+                    self.take_inputs(input).await;
+                    self.wait_for_echo(&mut events).await;
+                }
                 Wake::Agent(progress) => self.agent_progress(progress, &mut events).await,
                 Wake::Timer => self.timers().await,
             }
@@ -258,6 +273,7 @@ impl SessionActor {
             self.publish().await;
             self.save().await;
         }
+        self.undo_worktree().await;
         let creations = self.refuse_the_rest().await;
         if let Some(done) = self.stopping.take() {
             // The runner may have stopped waiting; the session is down all the same.
@@ -307,9 +323,9 @@ impl SessionActor {
                 self.finish(admitted, Err(AgentFailure::refused(ended)));
             }
         }
-        let parked = std::mem::take(&mut self.parked);
+        let parked = std::mem::take(&mut self.parked).into_iter().chain(self.queue_edits.empty());
         let lanes = std::mem::take(&mut self.lane).into_iter().chain(std::mem::take(&mut self.shell));
-        for admitted in parked.into_iter().chain(lanes).chain(self.door.empty()) {
+        for admitted in parked.chain(lanes).chain(self.door.empty()) {
             self.finish(admitted, Err(AgentFailure::refused(ended)));
         }
         self.publish().await;
@@ -342,7 +358,7 @@ impl SessionActor {
         }
     }
 
-    async fn take_inputs(&mut self, first: SessionInput) {
+    pub(super) async fn take_inputs(&mut self, first: SessionInput) {
         let mut next = Some(first);
         for _ in 0..INPUTS_PER_ROUND_MAX {
             let Some(input) = next.take() else { break };
@@ -367,6 +383,7 @@ impl SessionActor {
                 self.agent_started(generation, *result, permit).await;
             }
             SessionInput::Prepared { generation, result } => self.agent_prepared(generation, *result).await,
+            SessionInput::WorktreeMade(result) => self.worktree_made(*result).await,
             SessionInput::Executed { token, result } => self.executed(token, *result),
             SessionInput::Probed { generation } => {
                 if generation == self.generation {

@@ -27,7 +27,7 @@ const PARKED_MAX: usize = 256;
 impl SessionActor {
     /// Starts the agent unless it is there or on its way.
     pub(super) fn start_agent(&mut self) {
-        if self.agent != AgentState::None {
+        if self.agent != AgentState::None || self.is_making_worktree {
             return;
         }
         let request = match AgentSlot::take(&self.shared) {
@@ -155,6 +155,7 @@ impl SessionActor {
         self.exists = true;
         self.agent = AgentState::Ready;
         self.session.ready(now_ms(), resumed, up, &known, &mut self.out);
+        self.look_at_branch();
         for event in std::mem::take(&mut self.early) {
             self.session.agent_event(now_ms(), event, &mut self.out);
         }
@@ -196,6 +197,7 @@ impl SessionActor {
         if let Some(driver) = driver {
             driver.close().await;
         }
+        self.undo_worktree().await;
         if self.exists {
             // A program that could not be started again is over, as it was before.
             let gone = match self.is_run() {
@@ -246,6 +248,7 @@ impl SessionActor {
         };
         let result = match result {
             Ok(()) => {
+                self.new_worktree = None;
                 let session_id = self.session.identity().session_id.clone();
                 let attach = self.attach_data(None).await;
                 json_text(&SessionCreatedData { session_id, attach }).map(Some)
@@ -277,6 +280,7 @@ impl SessionActor {
             if settled {
                 self.note_native_file();
                 self.look_for_changes();
+                self.look_at_branch();
             }
         } else {
             // A record of a session that may never come to be would take a number that is not its own.

@@ -57,6 +57,7 @@ impl SessionActor {
                 state.process = self.process_stats();
                 self.answer_with(admitted, &state);
             }
+            Command::QueueSet(_) => self.set_queue(admitted),
             Command::InputResponse(params) => {
                 let params = params.clone();
                 self.input_response(admitted, &params).await;
@@ -188,6 +189,9 @@ impl SessionActor {
         self.aborts.remove(&token);
         let admitted = self.running.remove(&token).or_else(|| self.given_up.remove(&token));
         let Some(admitted) = admitted else { return };
+        if self.queue_edits.is_of(token) {
+            return self.queue_cleared(admitted, result);
+        }
         if is_input(&admitted.command) {
             return self.prompt_answered(admitted, result);
         }
@@ -238,7 +242,11 @@ impl SessionActor {
         }
         self.creating = Some(admitted.token());
         self.running.insert(admitted.token(), admitted);
-        self.start_agent();
+        if self.config.worktree.is_some() {
+            self.make_worktree();
+        } else {
+            self.start_agent();
+        }
     }
 
     async fn input_response(&mut self, admitted: Admitted, params: &InputResponseParams) {

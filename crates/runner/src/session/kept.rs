@@ -20,7 +20,7 @@ impl SessionActor {
     /// and not because somebody looked at the session.
     pub(super) fn has_deliveries(&self) -> bool {
         let is_due = !self.session.waits_for_prompt() || self.door.has_waiting();
-        is_due && self.has_deliveries_before_prompts()
+        is_due && !self.queue_edits.is_under_way() && self.has_deliveries_before_prompts()
     }
 
     /// Whether a kept input is to go before the next prompt.
@@ -47,7 +47,8 @@ impl SessionActor {
     }
 
     fn send_kept(&mut self, token: Token, kept: KeptInput) {
-        let KeptInput { text, client_id, user_id, is_steering: _, image_count } = kept;
+        let KeptInput { text, client_id, user_id, is_steering, image_count, images, is_requeued } = kept;
+        let images = images.map(|images| images.to_vec()).unwrap_or_default();
         let Some(handle) = self.handle() else {
             let error = self.not_running();
             return self.delivery_refused(&error);
@@ -56,9 +57,11 @@ impl SessionActor {
         let turns_before = self.session.turns();
         let prompt = ExpectedPrompt { token, text: text.clone(), client_id, user_id, image_count };
         self.session.expect_prompt(prompt);
-        // An idle agent begins with it at once, a working one reads it when it is done.
-        let request =
-            AgentRequest::Prompt { message: text, images: Vec::new(), when_busy: Some(WhenBusy::FollowUp) };
+        self.session.hold_images(token, &images);
+        // An idle agent begins with it at once, a working one reads it when it is done; what goes back into the queue
+        // goes back to where it was.
+        let when_busy = if is_requeued && is_steering { WhenBusy::Steer } else { WhenBusy::FollowUp };
+        let request = AgentRequest::Prompt { message: text, images, when_busy: Some(when_busy) };
         match handle.begin(request) {
             Ok(begun) => {
                 self.delivery = Some(Delivery { token, turns_before });
@@ -84,6 +87,7 @@ impl SessionActor {
         match result {
             Ok(_) => {
                 self.session.kept_delivered();
+                self.session.tell_queue(now_ms(), &mut self.out);
                 if disposition == Some(Disposition::Handled) {
                     self.look_for_changes();
                 }

@@ -162,7 +162,7 @@ impl SessionActor {
 
     /// Lets the next ones through. What an earlier agent left unread goes first.
     pub(super) fn pump_door(&mut self) {
-        while self.door.is_open() && !self.has_deliveries() {
+        while self.door.is_open() && !self.has_deliveries() && !self.queue_edits.is_under_way() {
             let Some(prompt) = self.door.waiting.pop_front() else { return };
             self.send_prompt(prompt);
         }
@@ -187,6 +187,7 @@ impl SessionActor {
             user_id: Some(admitted.incoming.principal.clone()).filter(|user| !user.is_empty()),
             image_count: images.len(),
         });
+        self.session.hold_images(token, images);
         let begun = match handle.begin(request) {
             Ok(begun) => begun,
             Err(failure) => {

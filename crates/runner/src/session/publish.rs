@@ -15,6 +15,9 @@ use crate::clock::now_ms;
 /// The status text that says whether the session can be stored.
 const STORE_STATUS: &str = "qd.store";
 
+/// A session that only writes lines stores the time of its last sign of life this often.
+const ROW_EVERY_MS: i64 = 1000;
+
 /// How long to wait before a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -76,13 +79,7 @@ impl SessionActor {
         if !self.exists {
             return batch;
         }
-        let memory = self.session.memory();
-        if self.stored.as_ref().is_some_and(|stored| row::differs_in_counters_only(stored, memory)) {
-            batch.counters = Some(row::counters(self, now_ms()));
-        } else {
-            batch.session_row = Some(row::session_row(self, now_ms()));
-        }
-        self.stored = Some(memory.clone());
+        self.row_changes(&mut batch);
         for change in self.session.take_index_changes() {
             match change {
                 IndexChange::Clear => {
@@ -94,6 +91,30 @@ impl SessionActor {
         }
         self.question_changes(&mut batch);
         batch
+    }
+
+    /// What of the session's row is to be written: all of it, its counters, or nothing, for a moment, when only lines
+    /// were added. The number of the last line is known from the lines.
+    fn row_changes(&mut self, batch: &mut RunnerBatch) {
+        let (now, state) = (now_ms(), row::state_word(self));
+        let memory = self.session.memory();
+        let stored = self.stored.as_ref().filter(|stored| row::differs_in_counters_only(stored, memory));
+        let Some(stored) = stored else {
+            batch.session_row = Some(row::session_row(self, now));
+            self.stored = Some(memory.clone());
+            self.row_stored = Some((now, state));
+            return;
+        };
+        let is_fresh = |(at, word): (i64, &str)| word == state && (0..ROW_EVERY_MS).contains(&(now - at));
+        let has_lines_only = stored.version == memory.version && stored.next_idx == memory.next_idx;
+        if !has_lines_only || !self.row_stored.is_some_and(is_fresh) {
+            batch.counters = Some(row::counters(self, now));
+            self.row_stored = Some((now, state));
+        }
+        let (last_seq, next_idx, version) = (memory.last_seq, memory.next_idx, memory.version);
+        if let Some(stored) = &mut self.stored {
+            (stored.last_seq, stored.next_idx, stored.version) = (last_seq, next_idx, version);
+        }
     }
 
     fn question_changes(&mut self, batch: &mut RunnerBatch) {

@@ -6,7 +6,7 @@ use qd_core::session::{AcceptedPrompt, Identity, KeptInput, Memory, Session};
 use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::InputRequest;
 use qd_wire::command::SessionConfig;
-use qd_wire::data::{ModelRef, QueueState, SessionStatus};
+use qd_wire::data::{ModelRef, QueueState, SessionStatus, WorktreeState};
 use qd_wire::run::{RunState, is_terminal};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,10 @@ struct Native {
     /// Of a program in a terminal.
     #[serde(default)]
     run: Option<Box<RunState>>,
+    #[serde(default)]
+    branch: Option<String>,
+    #[serde(default)]
+    worktree: Option<WorktreeState>,
 }
 
 pub(super) fn new_session(
@@ -85,6 +89,8 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         accepted: memory.accepted.clone(),
         allowed_tools: memory.allowed_tools.clone(),
         run: memory.run.clone(),
+        branch: memory.branch.clone(),
+        worktree: actor.session.identity().worktree.clone(),
     };
     RunnerSession {
         session_id: actor.session.identity().session_id.clone(),
@@ -102,7 +108,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
 }
 
 /// A session whose agent we stop with ourselves is stored as it was: the next start may take it up again.
-fn state_word(actor: &SessionActor) -> &'static str {
+pub(super) fn state_word(actor: &SessionActor) -> &'static str {
     let status = if actor.was_up_at_shutdown { SessionStatus::Idle } else { actor.session.status() };
     status.as_str()
 }
@@ -139,6 +145,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         accepted,
         allowed_tools,
         run,
+        branch,
     } = memory;
     stored.title == *title
         && stored.model == *model
@@ -154,6 +161,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         && stored.accepted == *accepted
         && stored.allowed_tools == *allowed_tools
         && stored.run == *run
+        && stored.branch == *branch
 }
 
 /// Rebuilds a session; its agent is not running.
@@ -182,6 +190,7 @@ pub(crate) fn restore(
         accepted: native.accepted,
         allowed_tools: native.allowed_tools,
         run: native.run,
+        branch: native.branch,
     };
     let memory = stored.clone();
     let is = |status: SessionStatus| row.state == status.as_str();
@@ -194,7 +203,9 @@ pub(crate) fn restore(
     let is_over = status == SessionStatus::Closed || is(SessionStatus::Failed);
     let has_work = !memory.kept.is_empty() && !memory.waits_for_prompt;
     let may_resume = !is_run && (had_agent || (has_work && !is_over));
-    let session = Session::new(identity(runner, &row.session_id, &config, row.created_at), memory, status);
+    let mut identity = identity(runner, &row.session_id, &config, row.created_at);
+    identity.worktree = native.worktree;
+    let session = Session::new(identity, memory, status);
     let created_at = row.created_at;
     Ok(Restored { session, config, created_at, stored, was_working, may_resume, open_questions })
 }
@@ -281,6 +292,7 @@ fn identity(runner: &RunnerConfig, session_id: &str, config: &SessionConfig, cre
         cwd: Some(config.cwd.clone().unwrap_or_else(|| home_of(runner))),
         capabilities: driver::capabilities(&config.harness),
         created_at,
+        worktree: None,
     }
 }
 

@@ -22,6 +22,9 @@ const QUIET_MS: i64 = 300;
 /// answer.
 const ASKED_LOOK_MS: i64 = 1_000;
 
+/// What a program has checked out shows this long after it is quiet, at the latest.
+const BRANCH_MS: i64 = 2_000;
+
 /// Records from which a screen is drawn again after a restart.
 const REDRAW_RECORDS_MAX: usize = 200;
 
@@ -42,12 +45,16 @@ pub(super) struct Run {
     pub(super) is_secret_asked: bool,
     /// What is being typed by keys.
     pub(super) line: TypedLine,
+    /// Commands whose keys were written and which are answered with the echo.
+    pub(super) typed: Vec<Admitted>,
     /// When a program that was asked to end is killed.
     pub(super) kill_at: Option<i64>,
     /// The last input or output.
     pub(super) active_at: i64,
     /// When what is left of a terminal goes.
     pub(super) delete_at: Option<i64>,
+    /// When it was last looked what is checked out.
+    branch_at: i64,
 }
 
 impl Run {
@@ -103,6 +110,7 @@ impl SessionActor {
         let screen = Box::new(Screen::new(start.cols, start.rows));
         self.run = Run { screen: Some(screen), active_at: now, ..Run::default() };
         self.session.run_started(now, start, &mut self.out);
+        self.look_at_branch();
         if let Some(title) = self.config.title.clone().filter(|_| self.session.memory().title.is_none()) {
             self.session.title_changed(now, title, &mut self.out);
         }
@@ -273,6 +281,10 @@ impl SessionActor {
     pub(super) fn look_at_screen(&mut self, now: i64) {
         self.run.look_at = None;
         self.run.unseen_since = None;
+        if now >= self.run.branch_at + BRANCH_MS {
+            self.run.branch_at = now;
+            self.look_at_branch();
+        }
         let Ok(handle) = self.run_handle() else { return };
         let Some(run) = self.session.run_state() else { return };
         let Some(screen) = &mut self.run.screen else { return };

@@ -48,6 +48,8 @@ impl SessionActor {
         self.forget_agent();
         let now = now_ms();
         let RunExit { code, signal, error } = exit;
+        // The exit is the last record of the program.
+        self.look_at_branch();
         self.session.run_exited(now, code, signal, error, &mut self.out);
         self.run.look_ended();
         if self.config.harness == TERMINAL_HARNESS {

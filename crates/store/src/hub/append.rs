@@ -3,15 +3,17 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::types::{Appended, Effect, RecordIn};
+use super::types::{Appended, Effect, RecordIn, Totals};
 use super::{audit, messages, sessions};
 use crate::error::Result;
 use crate::key::{record_seq, session_base};
 
 const INSERT: &str = "INSERT INTO records (record_key, ts, event, body) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (record_key) DO NOTHING";
-const RAISE_HEAD: &str = "UPDATE sessions SET last_seq = max(last_seq, ?2), updated_at = max(updated_at, ?3)
-    WHERE session_key = ?1";
+/// The totals are given back as they are then.
+const RAISE_HEAD: &str = "UPDATE sessions SET last_seq = max(last_seq, ?2), updated_at = max(updated_at, ?3),
+     last_text = coalesce(?4, last_text), tokens = tokens + ?5, cost_usd = cost_usd + ?6
+    WHERE session_key = ?1 RETURNING tokens, cost_usd";
 /// What a record costs in the queue beside its body.
 const RECORD_OVERHEAD_BYTES: usize = 128;
 
@@ -23,6 +25,31 @@ struct Head<'batch> {
     last_seq: u64,
     ts: i64,
     raised: bool,
+    /// What the new messages of the batch add.
+    added: Totals,
+    last_text: Option<&'batch str>,
+}
+
+impl<'batch> Head<'batch> {
+    /// Notes what an effect that is about to be applied means for lists.
+    fn count(&mut self, connection: &Connection, effect: &'batch Effect) -> Result<()> {
+        let list = match effect {
+            Effect::Message(message) => std::slice::from_ref(&**message),
+            Effect::ReplaceMessages(list) => {
+                // What was said before is not of this conversation.
+                self.last_text = Some("");
+                list
+            }
+            Effect::UpsertSession(_) | Effect::SessionPatch(_) => return Ok(()),
+        };
+        for message in list {
+            let Totals { tokens, cost_usd } = messages::added(connection, self.session_id, message)?;
+            self.added.tokens = self.added.tokens.saturating_add(tokens);
+            self.added.cost_usd += cost_usd;
+            self.last_text = message.last_text.as_deref().or(self.last_text);
+        }
+        Ok(())
+    }
 }
 
 pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> Result<Appended> {
@@ -44,6 +71,7 @@ pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> Result<Appe
         head.last_seq = head.last_seq.max(record.seq);
         head.ts = head.ts.max(record.ts);
         if let Some(effect) = &record.effect {
+            head.count(connection, effect)?;
             apply(connection, &record.session_id, effect)?;
         }
         if let Some(row) = &record.audit {
@@ -56,6 +84,11 @@ pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> Result<Appe
 
 pub(super) fn batch_bytes(batch: &[RecordIn]) -> usize {
     batch.iter().map(|record| RECORD_OVERHEAD_BYTES + record.body.len() + effect_bytes(record)).sum()
+}
+
+/// Whether its time depends on its own size only: replacing messages removes as many as there are.
+pub(super) fn is_short(batch: &[RecordIn]) -> bool {
+    !batch.iter().any(|record| matches!(record.effect, Some(Effect::ReplaceMessages(_))))
 }
 
 fn effect_bytes(record: &RecordIn) -> usize {
@@ -94,7 +127,16 @@ impl<'batch> Heads<'batch> {
                 None => {
                     let (session_key, last_seq) = sessions::key(connection, session_id, &record.runner_id)?;
                     let base = session_base(session_key)?;
-                    self.list.push(Head { session_id, session_key, base, last_seq, ts: 0, raised: false });
+                    self.list.push(Head {
+                        session_id,
+                        session_key,
+                        base,
+                        last_seq,
+                        ts: 0,
+                        raised: false,
+                        added: Totals::default(),
+                        last_text: None,
+                    });
                     self.by_id.insert(session_id, self.list.len() - 1);
                     self.list.len() - 1
                 }
@@ -107,7 +149,14 @@ impl<'batch> Heads<'batch> {
         let mut raise = connection.prepare_cached(RAISE_HEAD)?;
         for head in self.list {
             if head.raised {
-                raise.execute((head.session_key, head.last_seq.cast_signed(), head.ts))?;
+                let Totals { tokens, cost_usd } = head.added;
+                let last_seq = head.last_seq.cast_signed();
+                let values = (head.session_key, last_seq, head.ts, head.last_text, tokens, cost_usd);
+                let totals = raise
+                    .query_row(values, |row| Ok(Totals { tokens: row.get(0)?, cost_usd: row.get(1)? }))?;
+                if head.added != Totals::default() {
+                    appended.totals.push((Arc::clone(head.session_id), totals));
+                }
             }
             appended.heads.push((Arc::clone(head.session_id), head.last_seq));
         }

@@ -1,6 +1,6 @@
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::types::MessageRow;
+use super::types::{MessageRow, Totals};
 use crate::error::Result;
 
 /// An upsert, never REPLACE: see the triggers in the schema.
@@ -14,6 +14,24 @@ const UPSERT: &str = "INSERT INTO messages
      tool_call_id = excluded.tool_call_id, tool_name = excluded.tool_name, is_error = excluded.is_error,
      client_id = excluded.client_id, usage_json = excluded.usage_json, metadata = excluded.metadata,
      content = excluded.content, parts_json = excluded.parts_json, message_json = excluded.message_json";
+
+const COST: &str = "SELECT tokens, cost_usd FROM messages WHERE session_id = ?1 AND id = ?2";
+
+/// How a message changes the totals of its session. Asked before it is stored; of what it replaces only the difference
+/// counts.
+pub(super) fn added(connection: &Connection, session_id: &str, message: &MessageRow) -> Result<Totals> {
+    if message.tokens.is_none() && message.cost_usd.is_none() {
+        return Ok(Totals::default());
+    }
+    let mut select = connection.prepare_cached(COST)?;
+    let known: Option<(Option<i64>, Option<f64>)> =
+        select.query_row([session_id, &message.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let (tokens, cost_usd) = known.unwrap_or_default();
+    Ok(Totals {
+        tokens: message.tokens.unwrap_or(0).saturating_sub(tokens.unwrap_or(0)),
+        cost_usd: message.cost_usd.unwrap_or(0.0) - cost_usd.unwrap_or(0.0),
+    })
+}
 
 pub(super) fn upsert(connection: &Connection, session_id: &str, message: &MessageRow) -> Result<()> {
     connection.prepare_cached(UPSERT)?.execute(params![

@@ -1,15 +1,17 @@
 //! `hub.db`: sessions, their records, their messages with full-text search, people, logins, access tokens, runners,
-//! hosts of others, what was done by whom,
+//! hosts of others, browsers that want pushes, what was done by whom,
 //! tombstones of sessions whose runner has yet to learn that they are deleted, and the journal of submissions.
 
 mod append;
 mod audit;
 mod burials;
+mod export;
 mod fleet;
 mod hosts;
 mod logins;
 mod messages;
 mod people;
+mod push;
 mod read;
 mod run_reads;
 mod runners;
@@ -18,25 +20,29 @@ mod sessions;
 mod submissions;
 mod tokens;
 mod types;
+mod usage;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rusqlite::Connection;
 
 pub use audit::{AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX};
 pub use burials::BURIED_SESSIONS_MAX;
 pub use hosts::PENDING_HOSTS_MAX;
 pub use logins::LOGINS_MAX;
 pub use people::PEOPLE_MAX;
+pub use push::{PUSH_SUBSCRIPTIONS_MAX, PushChange, PushRow};
 pub use read::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX};
 pub use search::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX};
 pub use tokens::ACCESS_TOKENS_MAX;
 pub use types::{
     AccessToken, Appended, AuditQuery, AuditRow, Effect, HistoryQuery, HostRow, HostTrust, HubSession, Login,
     MessagePage, MessageRow, PersonChange, PersonPut, PersonRow, RecordIn, RunnerNote, RunnerRow, SearchHit,
-    SearchQuery, SessionPatch, SubmissionRow, TokenPut,
+    SearchQuery, SessionPatch, SubmissionRow, TokenPut, Totals,
 };
+pub use usage::{USAGE_ROWS_MAX, UsageQuery, UsageRow, UsageRows, UsageSum};
 
 use crate::database::StoreOptions;
 use crate::engine::Engine;
@@ -49,6 +55,9 @@ const MIGRATIONS: Migrations = &[
     include_str!("../../migrations/hub/0002_fleet.sql"),
     include_str!("../../migrations/hub/0003_submissions.sql"),
     include_str!("../../migrations/hub/0004_people.sql"),
+    include_str!("../../migrations/hub/0005_summaries.sql"),
+    include_str!("../../migrations/hub/0006_push.sql"),
+    include_str!("../../migrations/hub/0007_usage.sql"),
 ];
 
 /// The hub's copy of all sessions. Clones share one database.
@@ -74,7 +83,12 @@ impl HubStore {
     /// a caller can have several batches under way and still know their order.
     pub async fn enqueue_append(&self, batch: Vec<RecordIn>) -> Result<Pending<Appended>> {
         let bytes = append::batch_bytes(&batch);
-        self.engine.enqueue(bytes, move |connection| append::append(connection, &batch), |_| {}).await
+        let is_short = append::is_short(&batch);
+        let apply = move |connection: &Connection| append::append(connection, &batch);
+        if is_short {
+            return self.engine.enqueue_short(bytes, apply, |_| {}).await;
+        }
+        self.engine.enqueue(bytes, apply, |_| {}).await
     }
 
     /// Removes a session with its records and messages; false if there was none.

@@ -11,11 +11,13 @@ pub const SEARCH_LIMIT_MAX: u32 = 200;
 /// CROSS JOIN keeps the index outermost: it then yields rows best first by itself, and a snippet is made only
 /// for rows that are returned.
 const SEARCH: &str = "SELECT m.session_id, s.title, m.id, m.idx, m.role, m.created_at,
-     snippet(messages_fts, 0, '[', ']', '…', 12), messages_fts.rank
+     snippet(messages_fts, 0, '[', ']', '…', 12), messages_fts.rank, coalesce(s.runner_id, ''),
+     coalesce(s.harness, ''), coalesce(s.cwd, '')
     FROM messages_fts CROSS JOIN messages m ON m.message_key = messages_fts.rowid
     LEFT JOIN sessions s ON s.session_id = m.session_id
     WHERE messages_fts MATCH ?1 AND (m.active = 1 OR ?2) AND (?3 IS NULL OR m.session_id = ?3)
      AND (?4 IS NULL OR m.role = ?4) AND (?5 IS NULL OR m.created_at >= ?5) AND (?6 IS NULL OR m.created_at < ?6)
+     AND (?9 IS NULL OR s.runner_id = ?9) AND (?10 IS NULL OR s.harness = ?10)
     ORDER BY messages_fts.rank LIMIT ?7 OFFSET ?8";
 
 pub(super) fn search(connection: &Connection, query: &SearchQuery) -> Result<Vec<SearchHit>> {
@@ -31,6 +33,8 @@ pub(super) fn search(connection: &Connection, query: &SearchQuery) -> Result<Vec
             query.before,
             query.limit.min(SEARCH_LIMIT_MAX),
             query.offset,
+            query.runner_id,
+            query.harness,
         ],
         from_row,
     )?;
@@ -62,6 +66,9 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<SearchHit> {
         created_at: row.get(5)?,
         snippet: row.get(6)?,
         rank: row.get(7)?,
+        runner_id: row.get(8)?,
+        harness: row.get(9)?,
+        cwd: row.get(10)?,
     })
 }
 

@@ -1,12 +1,13 @@
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
-use super::types::{HubSession, SessionPatch};
+use super::types::{HubSession, SessionPatch, Totals};
 use crate::error::Result;
 use crate::key::{SEQ_MAX, counter, session_base};
 
 const COLUMNS: &str = "session_id, runner_id, harness, cwd, title, model, provider, state, created_at, \
     updated_at, last_seq, closed, meta_json, \
-    (SELECT count(*) FROM messages WHERE messages.session_id = sessions.session_id AND active = 1)";
+    (SELECT count(*) FROM messages WHERE messages.session_id = sessions.session_id AND active = 1), \
+    branch, last_text, tokens, cost_usd, error, run_tool";
 /// A placeholder made by a record that came first has created_at 0 and takes the real one later.
 const UPSERT: &str = "INSERT INTO sessions
     (session_id, runner_id, harness, cwd, title, model, provider, state, created_at, updated_at, last_seq, closed,
@@ -21,7 +22,8 @@ const PATCH: &str = "UPDATE sessions SET runner_id = coalesce(:runner_id, runner
      harness = coalesce(:harness, harness), cwd = coalesce(:cwd, cwd), title = coalesce(:title, title),
      model = coalesce(:model, model), provider = coalesce(:provider, provider), state = coalesce(:state, state),
      updated_at = coalesce(:updated_at, updated_at), closed = coalesce(:closed, closed),
-     meta_json = coalesce(:meta_json, meta_json)
+     meta_json = coalesce(:meta_json, meta_json), branch = coalesce(:branch, branch),
+     error = coalesce(:error, error), run_tool = coalesce(:run_tool, run_tool)
     WHERE session_id = :session_id";
 const PLACEHOLDER: &str = "INSERT INTO sessions
     (session_id, runner_id, harness, cwd, state, created_at, updated_at) VALUES (?1, ?2, '', '', '', 0, 0)";
@@ -58,6 +60,9 @@ pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPa
         ":updated_at": patch.updated_at,
         ":closed": patch.closed,
         ":meta_json": patch.meta_json,
+        ":branch": patch.branch,
+        ":error": patch.error,
+        ":run_tool": patch.run_tool,
     })?;
     Ok(())
 }
@@ -117,5 +122,15 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<HubSession> {
         closed: row.get(11)?,
         meta_json: row.get(12)?,
         message_count: row.get::<_, i64>(13)?.cast_unsigned(),
+        branch: text(row, 14)?,
+        last_text: text(row, 15)?,
+        totals: Totals { tokens: row.get(16)?, cost_usd: row.get(17)? },
+        error: text(row, 18)?,
+        run_tool: text(row, 19)?,
     })
+}
+
+/// A text that may be none, which an empty one is too.
+fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(row.get::<_, Option<String>>(column)?.filter(|text| !text.is_empty()))
 }

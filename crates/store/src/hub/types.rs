@@ -20,8 +20,23 @@ pub struct HubSession {
     pub last_seq: u64,
     pub closed: bool,
     pub meta_json: Option<String>,
-    /// Active messages. Counted when sessions are listed; an upsert does not look at it.
+    /// Active messages. Counted when sessions are listed; an upsert does not look at it, nor at what follows.
     pub message_count: u64,
+    pub branch: Option<String>,
+    /// Of its last message that has one.
+    pub last_text: Option<String>,
+    /// Of all messages, active or not.
+    pub totals: Totals,
+    pub error: Option<String>,
+    /// What runs in its terminal.
+    pub run_tool: Option<String>,
+}
+
+/// What the messages of a session have cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Totals {
+    pub tokens: i64,
+    pub cost_usd: f64,
 }
 
 /// One durable record on its way into the log.
@@ -65,6 +80,10 @@ pub struct SessionPatch {
     pub updated_at: Option<i64>,
     pub closed: Option<bool>,
     pub meta_json: Option<String>,
+    /// An empty text takes it away, as with the next two.
+    pub branch: Option<String>,
+    pub error: Option<String>,
+    pub run_tool: Option<String>,
 }
 
 /// A canonical message, taken apart into columns by the caller.
@@ -88,6 +107,8 @@ pub struct MessageRow {
     pub tool_name: Option<String>,
     pub is_error: Option<bool>,
     pub client_id: Option<String>,
+    /// What a list of sessions shows of it while it is the last one; kept with the session, not with the message.
+    pub last_text: Option<String>,
     /// The whole message; pages return it unchanged.
     pub message_json: Bytes,
 }
@@ -98,6 +119,8 @@ pub struct Appended {
     pub inserted: u64,
     pub duplicates: u64,
     pub heads: Vec<(Arc<str>, u64)>,
+    /// Sessions whose messages have a cost among the new ones, with what it comes to now.
+    pub totals: Vec<(Arc<str>, Totals)>,
 }
 
 /// A page of the active messages, oldest first.
@@ -115,6 +138,10 @@ pub struct SearchQuery {
     /// Words, all of which must occur; a trailing `*` matches any ending.
     pub text: String,
     pub session_id: Option<String>,
+    /// Only in sessions of this runner.
+    pub runner_id: Option<String>,
+    /// Only in sessions of this harness.
+    pub harness: Option<String>,
     pub role: Option<String>,
     /// Only messages created at or after this time, in unix milliseconds.
     pub after: Option<i64>,
@@ -131,6 +158,9 @@ pub struct SearchQuery {
 pub struct SearchHit {
     pub session_id: String,
     pub session_title: Option<String>,
+    pub runner_id: String,
+    pub harness: String,
+    pub cwd: String,
     pub message_id: String,
     pub idx: i64,
     pub role: String,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::spool::{Places, Spooled};
 use super::tail;
 use crate::error::Result;
 use crate::group::in_transaction;
@@ -17,12 +18,13 @@ pub const ACK_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// run in a transaction of their own, since they must get through when new lines do not fit any more.
 pub(super) struct Acks {
     waiting: Mutex<HashMap<String, u64>>,
+    places: Arc<Places>,
     spool_bytes: Arc<AtomicU64>,
 }
 
 impl Acks {
-    pub(super) fn new(spool_bytes: Arc<AtomicU64>) -> Self {
-        Self { waiting: Mutex::new(HashMap::new()), spool_bytes }
+    pub(super) fn new(places: Arc<Places>, spool_bytes: Arc<AtomicU64>) -> Self {
+        Self { waiting: Mutex::new(HashMap::new()), places, spool_bytes }
     }
 
     /// True if nothing was waiting before, so that the writer must be woken.
@@ -42,13 +44,21 @@ impl Acks {
         self.lock().remove(session_id);
     }
 
-    fn flush(&self, connection: &Connection, acks: &HashMap<String, u64>) -> Result<u64> {
+    /// Where the sessions stand after these acks, and the bytes that wait no longer.
+    fn flush(
+        &self,
+        connection: &Connection,
+        acks: &HashMap<String, u64>,
+    ) -> Result<(Vec<(String, Spooled)>, u64)> {
         in_transaction(connection, || {
-            let mut freed = 0;
+            let (mut moved, mut freed) = (Vec::new(), 0);
             for (session_id, seq) in acks {
-                freed += tail::ack(connection, session_id, *seq)?;
+                let Some(place) = self.places.get(session_id) else { continue };
+                let (place, bytes) = tail::ack(connection, place, *seq)?;
+                moved.push((session_id.clone(), place));
+                freed += bytes;
             }
-            Ok(freed)
+            Ok((moved, freed))
         })
     }
 
@@ -65,7 +75,9 @@ impl Background for Acks {
     fn run(&self, connection: &Connection) {
         let acks = std::mem::take(&mut *self.lock());
         match self.flush(connection, &acks) {
-            Ok(freed) => {
+            Ok((moved, freed)) => {
+                // Commits and acks take turns on the one connection, so no unit comes between.
+                moved.iter().for_each(|(session_id, place)| self.places.set(session_id, *place));
                 self.spool_bytes.fetch_sub(freed, Ordering::AcqRel);
             }
             Err(error) => {

@@ -11,7 +11,7 @@ mod types;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -29,6 +29,7 @@ use crate::error::Result;
 use crate::migrate::Migrations;
 use crate::writer::Pending;
 use ack::Acks;
+use spool::{Added, Places};
 
 const MIGRATIONS: Migrations = &[
     include_str!("../../migrations/runner/0001_init.sql"),
@@ -41,6 +42,7 @@ const MIGRATIONS: Migrations = &[
 pub struct RunnerStore {
     engine: Arc<Engine>,
     acks: Arc<Acks>,
+    places: Arc<Places>,
     spool_bytes: Arc<AtomicU64>,
 }
 
@@ -49,10 +51,11 @@ impl RunnerStore {
     /// must be called inside a tokio runtime, which the store then lives and dies with.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self> {
         let opened = Engine::open(path, options, MIGRATIONS)?;
-        let spool_bytes = Arc::new(AtomicU64::new(spool::total_bytes(&opened.connection)?));
-        let acks = Arc::new(Acks::new(Arc::clone(&spool_bytes)));
+        let places = Arc::new(Places::load(&opened.connection)?);
+        let spool_bytes = Arc::new(AtomicU64::new(places.total_bytes()));
+        let acks = Arc::new(Acks::new(Arc::clone(&places), Arc::clone(&spool_bytes)));
         let engine = Engine::start("runner-db", opened, Some(Arc::clone(&acks) as _))?;
-        Ok(Self { engine: Arc::new(engine), acks, spool_bytes })
+        Ok(Self { engine: Arc::new(engine), acks, places, spool_bytes })
     }
 
     /// Stores one unit, all or nothing; resolves after the commit.
@@ -64,18 +67,31 @@ impl RunnerStore {
     /// which yields the bytes it added to the spool. So a caller can have several units under way in order.
     pub async fn enqueue_commit(&self, batch: RunnerBatch) -> Result<Pending<u64>> {
         let bytes = batch_bytes(&batch);
+        // Truncating an index takes as long as it is.
+        let is_short = batch.index_truncate_from.is_none();
         // Every future on the way would keep room for it.
-        let batch = Box::new(batch);
-        let spool_bytes = Arc::clone(&self.spool_bytes);
-        self.engine
-            .enqueue(
-                bytes,
-                move |connection| apply(connection, &batch),
-                move |added| {
-                    spool_bytes.fetch_add(*added, Ordering::AcqRel);
-                },
-            )
-            .await
+        let batch = Arc::new(batch);
+        let session_key = Arc::new(AtomicI64::new(0));
+        let committed = {
+            let (places, spool_bytes) = (Arc::clone(&self.places), Arc::clone(&self.spool_bytes));
+            let (batch, session_key) = (Arc::clone(&batch), Arc::clone(&session_key));
+            move |added: &u64| {
+                spool_bytes.fetch_add(*added, Ordering::AcqRel);
+                if !batch.spool.is_empty() {
+                    places.add(&batch.session_id, session_key.load(Ordering::Relaxed), *added);
+                }
+            }
+        };
+        let places = Arc::clone(&self.places);
+        let apply = move |connection: &Connection| {
+            let added = apply(connection, &places, &batch)?;
+            session_key.store(added.session_key, Ordering::Relaxed);
+            Ok(added.bytes)
+        };
+        if is_short {
+            return self.engine.enqueue_short(bytes, apply, committed).await;
+        }
+        self.engine.enqueue(bytes, apply, committed).await
     }
 
     /// The hub has stored everything up to `seq`. Noted lazily, within `ACK_FLUSH_INTERVAL`; an ack lost in a crash
@@ -129,9 +145,10 @@ impl RunnerStore {
     pub async fn delete_session(&self, session_id: &str) -> Result<bool> {
         let session_id = session_id.to_owned();
         let (acks, deleted_id) = (Arc::clone(&self.acks), session_id.clone());
-        let spool_bytes = Arc::clone(&self.spool_bytes);
+        let (places, spool_bytes) = (Arc::clone(&self.places), Arc::clone(&self.spool_bytes));
+        let deleted_from = Arc::clone(&self.places);
         let delete = move |connection: &Connection| {
-            let freed = spool::delete_session(connection, &session_id)?;
+            let freed = spool::delete_session(connection, &deleted_from, &session_id)?;
             inputs::delete_session(connection, &session_id)?;
             Ok((sessions::delete(connection, &session_id)?, freed))
         };
@@ -139,6 +156,7 @@ impl RunnerStore {
             spool_bytes.fetch_sub(*freed, Ordering::AcqRel);
             // An ack still waiting would otherwise hit a new session of the same name.
             acks.forget(&deleted_id);
+            places.forget(&deleted_id);
         };
         let (existed, _) = self.engine.enqueue(0, delete, committed).await?.await?;
         Ok(existed)
@@ -174,7 +192,8 @@ impl RunnerStore {
     /// what follows happens at most once, for ever.
     pub async fn take_input(&self, session_id: &str, input_id: &str) -> Result<bool> {
         let (session_id, input_id) = (session_id.to_owned(), input_id.to_owned());
-        self.engine.write(0, move |connection| inputs::put(connection, &session_id, &input_id)).await
+        let put = move |connection: &Connection| inputs::put(connection, &session_id, &input_id);
+        self.engine.enqueue_short(0, put, |_| {}).await?.await
     }
 
     /// Bounds the file, as a full disk would.
@@ -189,15 +208,15 @@ impl RunnerStore {
     }
 }
 
-/// Returns the bytes added to the spool.
-fn apply(connection: &Connection, batch: &RunnerBatch) -> Result<u64> {
+/// Returns what was added to the spool.
+fn apply(connection: &Connection, places: &Places, batch: &RunnerBatch) -> Result<Added> {
     if let Some(session) = &batch.session_row {
         sessions::put(connection, session)?;
     }
     if let Some(counters) = &batch.counters {
         sessions::put_counters(connection, &batch.session_id, counters)?;
     }
-    let added = spool::put(connection, &batch.session_id, &batch.spool)?;
+    let added = spool::put(connection, places, &batch.session_id, &batch.spool)?;
     outcomes::put(connection, &batch.outcomes)?;
     sessions::change_index(connection, &batch.session_id, batch.index_truncate_from, &batch.index_put)?;
     sessions::change_approvals(connection, &batch.session_id, &batch.approvals_put, &batch.approvals_delete)?;

@@ -5,7 +5,12 @@ use super::types::{ApprovalRow, RunnerSession, SessionCounters};
 use crate::error::{Result, StoreError};
 use crate::key::counter;
 
-const COLUMNS: &str = "session_id, config_json, native_json, version, next_seq, next_idx, state, title, \
+/// The next number is after the last line that was spooled or acked: units that only add lines do not write the row.
+const COLUMNS: &str = "session_id, config_json, native_json, version, max(next_seq, coalesce((
+        SELECT 1 + max(acked_seq, coalesce((
+            SELECT max(spool_key) - (session_key << 40) FROM spool
+            WHERE spool_key > session_key << 40 AND spool_key < (session_key + 1) << 40), 0))
+        FROM spool_sessions WHERE spool_sessions.session_id = sessions.session_id), 0)), next_idx, state, title, \
     created_at, updated_at, extra_json";
 const PUT: &str = "INSERT INTO sessions
     (session_id, config_json, native_json, version, next_seq, next_idx, state, title, created_at, updated_at,

@@ -1,3 +1,6 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -12,8 +15,10 @@ pub(super) const LINE_OVERHEAD_BYTES: usize = 64;
 
 const FIND: &str =
     "SELECT session_key, bytes, acked_seq, tail_bytes FROM spool_sessions WHERE session_id = ?1";
+const ALL: &str = "SELECT session_key, bytes, acked_seq, tail_bytes, session_id FROM spool_sessions";
+const SIZE: &str =
+    "SELECT coalesce(sum(length(line)), 0) FROM spool WHERE spool_key > ?1 AND spool_key <= ?2";
 const INSERT: &str = "INSERT INTO spool (spool_key, line) VALUES (?1, ?2) ON CONFLICT (spool_key) DO NOTHING";
-const ADD_BYTES: &str = "UPDATE spool_sessions SET bytes = bytes + ?2 WHERE session_key = ?1";
 const DELETE: &str = "DELETE FROM spool WHERE spool_key > ?1 AND spool_key <= ?2";
 const AFTER: &str = "SELECT spool_key, line FROM spool WHERE spool_key > ?1 AND spool_key <= ?2
     ORDER BY spool_key LIMIT ?3";
@@ -21,6 +26,7 @@ const NEWEST: &str = "SELECT spool_key, line FROM spool WHERE spool_key > ?1 AND
     ORDER BY spool_key DESC LIMIT ?3";
 
 /// A session's place in the spool.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Spooled {
     pub(super) session_key: i64,
     /// Of the lines after `acked_seq`.
@@ -30,45 +36,123 @@ pub(super) struct Spooled {
     pub(super) tail_bytes: i64,
 }
 
-/// Returns the bytes of the lines that are new. A line that was acked is not: it may have left the tail already.
-pub(super) fn put(connection: &Connection, session_id: &str, lines: &[(u64, Bytes)]) -> Result<u64> {
-    if lines.is_empty() {
-        return Ok(0);
-    }
-    let (session_key, acked_seq) = match find(connection, session_id)? {
-        Some(spooled) => (spooled.session_key, spooled.acked_seq),
-        None => {
-            connection
-                .prepare_cached("INSERT INTO spool_sessions (session_id) VALUES (?1)")?
-                .execute([session_id])?;
-            (connection.last_insert_rowid(), 0)
+/// Every session's place, as of the last commit: a unit then writes its lines and nothing else.
+#[derive(Default)]
+pub(super) struct Places {
+    by_session: Mutex<HashMap<String, Spooled>>,
+}
+
+impl Places {
+    /// Reads the places, and counts what waits: the bytes in the table are those of the last ack.
+    pub(super) fn load(connection: &Connection) -> Result<Self> {
+        let mut select = connection.prepare_cached(ALL)?;
+        let rows = select.query_map([], |row| Ok((row.get(4)?, spooled(row)?)))?;
+        let mut by_session: HashMap<String, Spooled> = rows.collect::<rusqlite::Result<_>>()?;
+        for place in by_session.values_mut() {
+            let base = session_base(place.session_key)?;
+            place.bytes = size(connection, base + place.acked_seq, base + SEQ_MAX.cast_signed())?;
         }
+        Ok(Self { by_session: Mutex::new(by_session) })
+    }
+
+    /// What waits for its ack.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.lock().values().map(|place| place.bytes.max(0).cast_unsigned()).sum()
+    }
+
+    pub(super) fn get(&self, session_id: &str) -> Option<Spooled> {
+        self.lock().get(session_id).copied()
+    }
+
+    /// A unit with so many bytes of new lines is committed.
+    pub(super) fn add(&self, session_id: &str, session_key: i64, bytes: u64) {
+        let mut places = self.lock();
+        match places.get_mut(session_id) {
+            Some(place) => place.bytes += bytes.cast_signed(),
+            None => {
+                places.insert(session_id.to_owned(), Spooled::new(session_key, bytes.cast_signed()));
+            }
+        }
+    }
+
+    /// An ack is committed.
+    pub(super) fn set(&self, session_id: &str, place: Spooled) {
+        if let Some(known) = self.lock().get_mut(session_id) {
+            *known = place;
+        }
+    }
+
+    pub(super) fn forget(&self, session_id: &str) {
+        self.lock().remove(session_id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Spooled>> {
+        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a unit has added to the spool.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Added {
+    pub(super) bytes: u64,
+    pub(super) session_key: i64,
+}
+
+impl Spooled {
+    fn new(session_key: i64, bytes: i64) -> Self {
+        Self { session_key, bytes, acked_seq: 0, tail_bytes: 0 }
+    }
+}
+
+/// Adds lines. One that was acked is not added: it may have left the tail already.
+pub(super) fn put(
+    connection: &Connection,
+    places: &Places,
+    session_id: &str,
+    lines: &[(u64, Bytes)],
+) -> Result<Added> {
+    if lines.is_empty() {
+        return Ok(Added::default());
+    }
+    let place = match places.get(session_id) {
+        Some(place) => place,
+        None => begin(connection, session_id)?,
     };
-    let base = session_base(session_key)?;
+    let base = session_base(place.session_key)?;
     let mut insert = connection.prepare_cached(INSERT)?;
-    let mut added = 0;
+    let mut bytes = 0;
     for (seq, line) in lines {
         let seq = record_seq(*seq)?;
-        if seq <= acked_seq {
+        if seq <= place.acked_seq {
             continue;
         }
         insert.raw_bind_parameter(1, base + seq)?;
         insert.raw_bind_parameter(2, &line[..])?;
         if insert.raw_execute()? > 0 {
-            added += line.len() as u64;
+            bytes += line.len() as u64;
         }
     }
-    connection.prepare_cached(ADD_BYTES)?.execute((session_key, added.cast_signed()))?;
-    Ok(added)
+    Ok(Added { bytes, session_key: place.session_key })
+}
+
+/// The place of a session that has none in memory: its first unit, or one whose first is in the same group.
+fn begin(connection: &Connection, session_id: &str) -> Result<Spooled> {
+    if let Some(place) = find(connection, session_id)? {
+        return Ok(place);
+    }
+    connection
+        .prepare_cached("INSERT INTO spool_sessions (session_id) VALUES (?1)")?
+        .execute([session_id])?;
+    Ok(Spooled::new(connection.last_insert_rowid(), 0))
 }
 
 /// Returns the bytes of the lines that waited for their ack.
-pub(super) fn delete_session(connection: &Connection, session_id: &str) -> Result<u64> {
+pub(super) fn delete_session(connection: &Connection, places: &Places, session_id: &str) -> Result<u64> {
     let Some(spooled) = find(connection, session_id)? else { return Ok(0) };
     let base = session_base(spooled.session_key)?;
     delete_through(connection, base, SEQ_MAX.cast_signed())?;
     connection.prepare_cached("DELETE FROM spool_sessions WHERE session_id = ?1")?.execute([session_id])?;
-    Ok(spooled.bytes.cast_unsigned())
+    Ok(places.get(session_id).map_or(0, |place| place.bytes.max(0).cast_unsigned()))
 }
 
 pub(super) fn delete_through(connection: &Connection, base: i64, seq: i64) -> Result<()> {
@@ -122,21 +206,20 @@ pub(super) fn acked(connection: &Connection) -> Result<Vec<(String, u64)>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// What waits for its ack. The sum over sessions, not lines: it stays cheap however long the spool is.
-pub(super) fn total_bytes(connection: &Connection) -> Result<u64> {
-    let total: i64 =
-        connection.query_row("SELECT coalesce(sum(bytes), 0) FROM spool_sessions", [], |row| row.get(0))?;
-    Ok(total.max(0).cast_unsigned())
+pub(super) fn find(connection: &Connection, session_id: &str) -> Result<Option<Spooled>> {
+    Ok(connection.prepare_cached(FIND)?.query_row([session_id], spooled).optional()?)
 }
 
-pub(super) fn find(connection: &Connection, session_id: &str) -> Result<Option<Spooled>> {
-    let from_row = |row: &Row<'_>| {
-        Ok(Spooled {
-            session_key: row.get(0)?,
-            bytes: row.get(1)?,
-            acked_seq: row.get(2)?,
-            tail_bytes: row.get(3)?,
-        })
-    };
-    Ok(connection.prepare_cached(FIND)?.query_row([session_id], from_row).optional()?)
+fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {
+    Ok(Spooled {
+        session_key: row.get(0)?,
+        bytes: row.get(1)?,
+        acked_seq: row.get(2)?,
+        tail_bytes: row.get(3)?,
+    })
+}
+
+/// Bytes of the lines in a range of keys.
+pub(super) fn size(connection: &Connection, after: i64, through: i64) -> Result<i64> {
+    Ok(connection.prepare_cached(SIZE)?.query_row((after, through), |row| row.get(0))?)
 }

@@ -12,40 +12,38 @@ pub const TAIL_BYTES_MAX: u64 = 512 << 10;
 
 const LAST: &str =
     "SELECT spool_key FROM spool WHERE spool_key > ?1 AND spool_key <= ?2 ORDER BY spool_key DESC LIMIT 1";
-const SIZE: &str =
-    "SELECT coalesce(sum(length(line)), 0) FROM spool WHERE spool_key > ?1 AND spool_key <= ?2";
 const SIZES: &str = "SELECT spool_key, length(line) FROM spool WHERE spool_key > ?1 AND spool_key <= ?2
     ORDER BY spool_key";
 const STORE: &str =
     "UPDATE spool_sessions SET bytes = ?2, acked_seq = ?3, tail_bytes = ?4 WHERE session_key = ?1";
 
-/// The lines up to and including `seq` wait no longer, and become the tail as far as they fit; returns their bytes.
-/// An ack reaches no further than the last line that is here: later ones have yet to be sent.
-pub(super) fn ack(connection: &Connection, session_id: &str, seq: u64) -> Result<u64> {
-    let Some(spooled) = spool::find(connection, session_id)? else { return Ok(0) };
+/// The lines up to and including `seq` wait no longer, and become the tail as far as they fit; returns the place of the
+/// session then and their bytes. An ack reaches no further than the last line that is here: later ones have yet to be
+/// sent.
+pub(super) fn ack(connection: &Connection, spooled: Spooled, seq: u64) -> Result<(Spooled, u64)> {
     let base = session_base(spooled.session_key)?;
     let last = last_seq(connection, base)?;
     let acked_seq = cursor_seq(seq).min(last);
     if acked_seq <= spooled.acked_seq {
-        return Ok(0);
+        return Ok((spooled, 0));
     }
     let freed = if acked_seq == last {
         spooled.bytes
     } else {
-        size(connection, base + spooled.acked_seq, base + acked_seq)?
+        spool::size(connection, base + spooled.acked_seq, base + acked_seq)?
     };
     let (bytes, tail_bytes) = (spooled.bytes - freed, spooled.tail_bytes + freed);
     let acked = Spooled { bytes, acked_seq, tail_bytes, ..spooled };
     let tail_bytes = trim(connection, base, last, &acked)?;
     connection.prepare_cached(STORE)?.execute((acked.session_key, bytes, acked_seq, tail_bytes))?;
-    Ok(freed.cast_unsigned())
+    Ok((Spooled { tail_bytes, ..acked }, freed.max(0).cast_unsigned()))
 }
 
 /// Deletes what is beyond the bounds; returns the bytes of the tail that is left. Each line is looked at once, when
 /// it goes, so the cost of an ack does not depend on how long the tail is.
 fn trim(connection: &Connection, base: i64, last: i64, acked: &Spooled) -> Result<i64> {
     let mut through = (last - TAIL_LINES_MAX.cast_signed()).clamp(0, acked.acked_seq);
-    let mut tail_bytes = acked.tail_bytes - size(connection, base, base + through)?;
+    let mut tail_bytes = acked.tail_bytes - spool::size(connection, base, base + through)?;
     let bytes_max = TAIL_BYTES_MAX.cast_signed() - acked.bytes;
     if tail_bytes > bytes_max {
         let mut select = connection.prepare_cached(SIZES)?;
@@ -68,8 +66,4 @@ fn last_seq(connection: &Connection, base: i64) -> Result<i64> {
     let range = (base, base + SEQ_MAX.cast_signed());
     let last = connection.prepare_cached(LAST)?.query_row(range, |row| row.get(0)).optional()?;
     Ok(last.map_or(0, |key| seq_of(key).cast_signed()))
-}
-
-fn size(connection: &Connection, after: i64, through: i64) -> Result<i64> {
-    Ok(connection.prepare_cached(SIZE)?.query_row((after, through), |row| row.get(0))?)
 }

@@ -32,7 +32,8 @@ pub struct SessionCounters {
 pub struct RunnerBatch {
     pub session_id: String,
     pub session_row: Option<RunnerSession>,
-    /// Applied after `session_row`; fails the unit if the session is not stored.
+    /// Applied after `session_row`; fails the unit if the session is not stored. Not needed for `next_seq` alone, which
+    /// follows from the lines.
     pub counters: Option<SessionCounters>,
     /// Lines by `seq`. One that is stored already stays as it is.
     pub spool: Vec<(u64, Bytes)>,

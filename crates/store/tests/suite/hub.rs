@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_store::{
-    Appended, Effect, HubSession, HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX, SEQ_MAX, SessionPatch,
-    StoreError,
+    Appended, Effect, HubSession, HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX, MessageRow, RecordIn,
+    SEQ_MAX, SessionPatch, StoreError, Totals,
 };
 
 use super::Place;
@@ -72,7 +72,10 @@ pub(crate) async fn repeated_records_change_nothing(place: &impl Place) {
     let mut again = record("s", 1, title("old"));
     again.body = Bytes::from_static(b"other");
     let appended = store.append(vec![again, record("s", 3, None)]).await.unwrap();
-    assert_eq!(appended, Appended { inserted: 1, duplicates: 1, heads: vec![(Arc::from("s"), 3)] });
+    assert_eq!(
+        appended,
+        Appended { inserted: 1, duplicates: 1, heads: vec![(Arc::from("s"), 3)], totals: vec![] }
+    );
     assert_eq!(listed(&store, "s").await.unwrap().title.as_deref(), Some("new"));
     assert_eq!(store.records_after("s", 0, 1, 1000).await.unwrap(), [(1, record("s", 1, None).body)]);
 }
@@ -100,6 +103,50 @@ pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl Place) 
     assert_eq!(store.records_after("s", 0, 10, 1000).await.unwrap(), []);
     store.append(vec![record("s", 1, None)]).await.unwrap();
     assert_eq!(store.records_after("s", 0, 10, 1000).await.unwrap().len(), 1, "a new life starts empty");
+}
+
+/// What lists show is kept with the session: counted once for each message, whatever comes again.
+pub(crate) async fn lists_are_kept_with_the_session(place: &impl Place) {
+    let store = place.hub();
+    let said = |id: &str, idx: i64, text: Option<&str>| MessageRow {
+        last_text: text.map(str::to_owned),
+        ..message(id, idx, "content")
+    };
+    let batch = vec![
+        record("s", 1, put(said("m0", 0, Some("first")))),
+        record("s", 2, put(said("m1", 1, None))),
+        record("t", 1, None),
+    ];
+    let appended = store.append(batch).await.unwrap();
+    let totals = |tokens, cost_usd| Totals { tokens, cost_usd };
+    assert_eq!(appended.totals, [(Arc::from("s"), totals(6, 1.0))]);
+    let row = listed(&store, "s").await.unwrap();
+    assert_eq!((row.last_text.as_deref(), row.totals), (Some("first"), totals(6, 1.0)));
+
+    // The same message again, and another figure for it: only the difference counts.
+    store.append(vec![record("s", 2, put(said("m1", 1, Some("repeated"))))]).await.unwrap();
+    let changed = MessageRow { tokens: Some(10), ..said("m1", 1, Some("second")) };
+    let appended = store.append(vec![record("s", 3, put(changed.clone()))]).await.unwrap();
+    assert_eq!(appended.totals, [(Arc::from("s"), totals(13, 1.0))]);
+
+    // What a fork leaves behind was paid for all the same.
+    let list = Effect::ReplaceMessages(vec![changed, said("m9", 1, None)]);
+    store.append(vec![record("s", 4, Some(list))]).await.unwrap();
+    let row = listed(&store, "s").await.unwrap();
+    assert_eq!((row.last_text.as_deref(), row.totals), (Some("second"), totals(16, 1.5)));
+    store.append(vec![record("s", 5, Some(Effect::ReplaceMessages(Vec::new())))]).await.unwrap();
+    assert_eq!(listed(&store, "s").await.unwrap().last_text, None);
+
+    let patch = |branch: &str, error: &str| {
+        let (branch, error) = (Some(branch.to_owned()), Some(error.to_owned()));
+        Some(Effect::SessionPatch(Box::new(SessionPatch { branch, error, ..SessionPatch::default() })))
+    };
+    store.append(vec![record("s", 6, patch("main", "it died"))]).await.unwrap();
+    let row = listed(&store, "s").await.unwrap();
+    assert_eq!((row.branch.as_deref(), row.error.as_deref()), (Some("main"), Some("it died")));
+    store.append(vec![record("s", 7, patch("", ""))]).await.unwrap();
+    let row = listed(&store, "s").await.unwrap();
+    assert_eq!((row.branch, row.error), (None, None), "an empty text takes it away");
 }
 
 pub(crate) async fn messages_are_paged_and_replaced(place: &impl Place) {
@@ -205,4 +252,24 @@ pub(crate) async fn close_finishes_what_is_queued(place: &impl Place) {
     assert!(matches!(store.sessions().await, Err(StoreError::Closed)));
     store.close().await;
     assert_eq!(place.hub().records_after("s", 0, 1000, usize::MAX).await.unwrap().len(), 600);
+}
+
+/// Whether a request is done by the writer or, being short, at once: a later one never comes before an earlier one.
+pub(crate) async fn great_and_short_requests_keep_their_order(place: &impl Place) {
+    let store = place.hub();
+    let titled = |seq: u64, title: &str, bytes: usize| {
+        let patch = SessionPatch { title: Some(title.to_owned()), ..SessionPatch::default() };
+        let effect = Some(Effect::SessionPatch(Box::new(patch)));
+        RecordIn { body: vec![b' '; bytes].into(), ..record("s", seq, effect) }
+    };
+    for round in 0..1500 {
+        let great = store.enqueue_append(vec![titled(2 * round + 1, "great", 40 << 10)]).await.unwrap();
+        // Later and later, so that every moment of the writer's work is met.
+        (0..round % 150 * 40).for_each(|_| std::hint::spin_loop());
+        let short = store.enqueue_append(vec![titled(2 * round + 2, "short", 8)]).await.unwrap();
+        short.await.unwrap();
+        great.await.unwrap();
+        assert_eq!(store.session("s").await.unwrap().unwrap().title.as_deref(), Some("short"), "{round}");
+    }
+    store.close().await;
 }

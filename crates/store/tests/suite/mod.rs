@@ -5,11 +5,13 @@ pub(crate) mod audit;
 pub(crate) mod fleet;
 pub(crate) mod hub;
 pub(crate) mod people;
+pub(crate) mod push;
 pub(crate) mod runner;
 pub(crate) mod search;
 pub(crate) mod submissions;
 pub(crate) mod tail;
 pub(crate) mod tokens;
+pub(crate) mod usage;
 
 use qd_store::{HubStore, RunnerStore};
 

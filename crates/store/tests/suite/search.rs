@@ -83,6 +83,8 @@ pub(crate) async fn search_filters_ranks_and_pages(place: &impl Place) {
     let store = place.hub();
     let session =
         HubSession { session_id: "s".into(), title: Some("The title".into()), ..HubSession::default() };
+    let session =
+        HubSession { runner_id: "desk".into(), harness: "pi".into(), cwd: "/src".into(), ..session };
     let long = "filler ".repeat(60);
     let tool = MessageRow { role: "tool".into(), ..message("m2", 2, "needle in a tool") };
     let batch = vec![
@@ -99,11 +101,18 @@ pub(crate) async fn search_filters_ranks_and_pages(place: &impl Place) {
     assert_eq!(order, ["m1", "m2", "m9", "m0"], "best first");
     assert_eq!(hits[0].snippet, "[needle] [needle]");
     assert_eq!(hits[0].session_title.as_deref(), Some("The title"));
+    let place = (&*hits[0].runner_id, &*hits[0].harness, &*hits[0].cwd);
+    assert_eq!(place, ("desk", "pi", "/src"));
     assert!(hits[3].snippet.contains("[needle]") && hits[3].snippet.len() < 200, "{}", hits[3].snippet);
 
     let needle = || words("needle");
     assert_eq!(found(&store, SearchQuery { session_id: Some("t".into()), ..needle() }).await, ["m9"]);
     assert_eq!(found(&store, SearchQuery { role: Some("tool".into()), ..needle() }).await, ["m2"]);
+    let ours = found(&store, SearchQuery { runner_id: Some("desk".into()), ..needle() }).await;
+    assert_eq!(ours, ["m0", "m1", "m2"]);
+    let pi = SearchQuery { harness: Some("pi".into()), after: Some(101), before: Some(102), ..needle() };
+    assert_eq!(found(&store, pi).await, ["m1"]);
+    assert_eq!(found(&store, SearchQuery { harness: Some("demo".into()), ..needle() }).await, [""; 0]);
     assert_eq!(found(&store, SearchQuery { after: Some(102), ..needle() }).await, ["m2", "m9"]);
     assert_eq!(found(&store, SearchQuery { before: Some(102), ..needle() }).await, ["m0", "m1"]);
     assert_eq!(found(&store, SearchQuery { limit: 2, ..needle() }).await, ["m1", "m2"]);

@@ -1,8 +1,8 @@
 use bytes::Bytes;
-use qd_store::{RunnerBatch, RunnerStore, TAIL_BYTES_MAX, TAIL_LINES_MAX};
+use qd_store::{RunnerBatch, RunnerSession, RunnerStore, TAIL_BYTES_MAX, TAIL_LINES_MAX};
 
 use super::Place;
-use super::runner::until_spooled;
+use super::runner::{session, until_spooled};
 use crate::fixtures::{line, unit};
 
 async fn seqs(store: &RunnerStore, limit: usize) -> Vec<u64> {
@@ -89,4 +89,30 @@ pub(crate) async fn an_ack_reaches_no_further_than_the_lines(place: &impl Place)
     store.ack("s", 5);
     until_spooled(&store, 0).await;
     assert_eq!(seqs(&store, 9).await, [1, 2, 3, 4, 5]);
+}
+
+/// A unit of lines alone writes nothing else: the next number follows from them, also when none of them is left.
+pub(crate) async fn the_next_number_follows_from_the_lines(place: &impl Place) {
+    let next = async |store: &RunnerStore| store.session("s").await.unwrap().unwrap().next_seq;
+    let store = place.runner();
+    store.put_session(RunnerSession { next_seq: 1, ..session("s") }).await.unwrap();
+    assert_eq!(next(&store).await, 1);
+    store.commit(unit("other", 1..=9)).await.unwrap();
+    store.commit(unit("s", 1..=5)).await.unwrap();
+    assert_eq!(next(&store).await, 6);
+    store.close().await;
+
+    let store = place.runner();
+    assert_eq!(next(&store).await, 6);
+    store.commit(great(6, TAIL_BYTES_MAX + 1)).await.unwrap();
+    store.ack("s", 6);
+    let others: u64 = (1..=9).map(|seq| line("other", seq).1.len() as u64).sum();
+    until_spooled(&store, others).await;
+    assert_eq!(seqs(&store, usize::MAX).await, [] as [u64; 0], "the line was too great for a tail");
+    assert_eq!(next(&store).await, 7);
+    store.close().await;
+    let store = place.runner();
+    assert_eq!((next(&store).await, store.sessions().await.unwrap()[0].next_seq), (7, 7));
+    assert_eq!(store.spool_bytes(), others);
+    store.close().await;
 }

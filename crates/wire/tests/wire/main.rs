@@ -6,5 +6,6 @@ mod commands;
 mod extensions;
 mod generated;
 mod properties;
+mod rest;
 mod spec_examples;
 mod support;

@@ -1,8 +1,8 @@
 //! The data of pi's replies to the data of ours. Whatever pi leaves out is absent or zero, never an error.
 
 use qd_wire::data::{
-    CommandsData, ForkPoint, ForkPointsData, ModelInfo, ModelRef, ModelsData, SlashCommand, StatsData,
-    TokenStats,
+    CommandsData, ForkPoint, ForkPointsData, ModelInfo, ModelRef, ModelsData, QueueState, SlashCommand,
+    StatsData, TokenStats,
 };
 use qd_wire::message::Role;
 use serde_json::{Value, json};
@@ -90,9 +90,26 @@ pub fn models(data: &Value) -> ModelsData {
             reasoning: flag(native, "reasoning"),
             context_window: number(native, "contextWindow"),
             max_tokens: number(native, "maxTokens"),
+            thinking_levels: Some(levels_of(native)),
         })
     });
     ModelsData { models: models.collect() }
+}
+
+/// The levels pi has, in its order.
+const LEVELS: [&str; 7] = ["off", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// The levels a model takes, as pi finds them: one that is mapped to null is none of them, and the highest two must be
+/// mapped to something. Without reasoning there is nothing to choose.
+fn levels_of(native: &Value) -> Vec<String> {
+    if flag(native, "reasoning") != Some(true) {
+        return vec![LEVELS[0].to_owned()];
+    }
+    let takes = |level: &&&str| {
+        let mapped = native.get("thinkingLevelMap").and_then(|map| map.get(**level));
+        mapped.map_or(!matches!(**level, "xhigh" | "max"), |mapped| !mapped.is_null())
+    };
+    LEVELS.iter().filter(takes).map(|level| (*level).to_owned()).collect()
 }
 
 /// Takes out what is not for people, and says beside each command where it is from, as older versions of pi did.
@@ -178,8 +195,15 @@ pub fn is_cancelled(data: &Value) -> bool {
 
 /// What a `clear_queue` reply says was thrown away.
 pub fn cleared_texts(data: &Value) -> Vec<String> {
-    let texts = ["steering", "followUp"].into_iter().flat_map(|field| list(data, field));
-    texts.filter_map(Value::as_str).map(str::to_owned).collect()
+    let QueueState { mut steering, follow_up } = cleared_queue(data);
+    steering.extend(follow_up);
+    steering
+}
+
+/// The same, as it was in the queue.
+pub fn cleared_queue(data: &Value) -> QueueState {
+    let texts = |field: &str| list(data, field).filter_map(Value::as_str).map(str::to_owned).collect();
+    QueueState { steering: texts("steering"), follow_up: texts("followUp") }
 }
 
 fn list<'a>(data: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {

@@ -19,6 +19,7 @@ use super::inputs::INPUTS_MAX;
 use crate::audit;
 use crate::clock::now_ms;
 use crate::reads;
+use crate::registry::Question;
 
 /// Calls that a host may have to answer at once.
 const CALLS_MAX: usize = 1024;
@@ -103,7 +104,7 @@ impl Adapter {
         let state = self.lock();
         let Some(book) = state.runs.get(run_id).and_then(|run| run.book.as_ref()) else { return };
         if let Some(entry) = self.hub.session(run_id).filter(|_| book.seq <= seq) {
-            entry.set_pending_inputs(book.questions().len());
+            entry.set_questions(book.questions().iter().map(Question::from).collect());
         }
     }
 

@@ -190,6 +190,7 @@ mod tests {
             reasoning: None,
             context_window: None,
             max_tokens: None,
+            thinking_levels: None,
         };
         let models = [model("a"), model("b"), model("c")];
         let before = |id: &str| {

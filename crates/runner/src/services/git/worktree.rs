@@ -129,7 +129,7 @@ fn place(
     Ok(resolved)
 }
 
-async fn all(git: &Git) -> Result<GitWorktreesData, ServiceError> {
+pub(super) async fn all(git: &Git) -> Result<GitWorktreesData, ServiceError> {
     let raw = git.output(&["worktree", "list", "--porcelain", "-z"], &[]).await?.check()?;
     Ok(GitWorktreesData { worktrees: parse(&String::from_utf8_lossy(&raw)) })
 }

@@ -167,6 +167,8 @@ impl RunBook {
             created_at: self.created_at,
             native_model: None,
             run: Some(Box::new(self.run.clone())),
+            branch: None,
+            worktree: None,
         }
     }
 

@@ -1,0 +1,5 @@
+/** A name that nobody else uses: 128 bits of chance. `crypto.randomUUID` is not there on pages without TLS. */
+export function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

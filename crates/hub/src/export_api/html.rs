@@ -1,0 +1,213 @@
+//! An export as one HTML file that needs nothing else: no script, no address of others. Whatever an agent has written is
+//! text in it.
+
+use std::fmt::Write;
+
+use qd_wire::data::SessionSummary;
+use qd_wire::message::{KnownPart, Message, Part, Role};
+
+use super::text::{elsewhere, facts, image, is_tricky, readable, speaker, time, title};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #777 }
+@media (prefers-color-scheme: dark) { :root { --dim: #999 } }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.5rem }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; color: var(--dim); font-size: .85rem }
+dd { margin: 0; unicode-bidi: isolate }
+article { border-top: 1px solid var(--line); padding: .75rem 0 }
+article.user { background: var(--soft); padding: .75rem; border-radius: .4rem }
+article > header { color: var(--dim); font-size: .85rem }
+article > header b { color: CanvasText }
+.text { white-space: pre-wrap; unicode-bidi: isolate; margin: .5rem 0 }
+pre { background: var(--soft); padding: .6rem .75rem; border-radius: .4rem; overflow-x: auto; white-space: pre-wrap; font: .85rem/1.45 ui-monospace, monospace; unicode-bidi: isolate }
+details { margin: .5rem 0 }
+summary { cursor: pointer; color: var(--dim) }
+.bad > summary { color: #c33 }
+img { max-width: 100% }
+.note { color: var(--dim); font-style: italic }
+";
+pub(super) const END: &str = "</main>\n</html>\n";
+/// Of a tool's input in the line that is shown when it is folded.
+const HINT_CHARS_MAX: usize = 120;
+
+pub(super) fn head(session: &SessionSummary, exported_at: i64) -> String {
+    let mut out = String::from(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"Quarterdeck\">\n<title>",
+    );
+    escape(&mut out, title(session));
+    out.push_str("</title>\n<style>");
+    out.push_str(STYLE);
+    out.push_str("</style>\n<main>\n<h1>");
+    escape(&mut out, title(session));
+    out.push_str("</h1>\n<dl>\n");
+    for (name, value) in facts(session, exported_at) {
+        out.push_str("<dt>");
+        out.push_str(name);
+        out.push_str("</dt><dd>");
+        escape(&mut out, &value);
+        out.push_str("</dd>\n");
+    }
+    out.push_str("</dl>\n");
+    out
+}
+
+pub(super) fn note(out: &mut String, text: &str) {
+    out.push_str("<p class=\"note\">");
+    escape(out, text);
+    out.push_str("</p>\n");
+}
+
+pub(super) fn message(out: &mut String, message: &Message) {
+    let class = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::System => "system",
+        Role::Tool => "tool",
+    };
+    let _ = write!(out, "<article class=\"{class}\" id=\"m{}\">\n<header><b>", message.idx);
+    escape(out, &speaker(message));
+    out.push_str("</b> · ");
+    out.push_str(&time(message.created_at));
+    if let Some(model) = &message.model {
+        out.push_str(" · ");
+        escape(out, model);
+    }
+    out.push_str("</header>\n");
+    for each in &message.parts {
+        part(out, each, message.is_error == Some(true));
+    }
+    out.push_str("</article>\n");
+}
+
+fn part(out: &mut String, part: &Part, is_error: bool) {
+    let part = match part {
+        Part::Known(part) => part,
+        Part::Other(other) => {
+            let text = serde_json::to_string_pretty(other).unwrap_or_default();
+            return folded(out, &other.kind, &text, false);
+        }
+    };
+    match part {
+        KnownPart::Text { text, .. } => prose(out, text),
+        KnownPart::Thinking { text, .. } => {
+            out.push_str("<details>\n<summary>Thinking</summary>\n");
+            prose(out, text);
+            out.push_str("</details>\n");
+        }
+        KnownPart::ToolCall { name, input, .. } => {
+            let text = input.as_ref().map(readable).unwrap_or_default();
+            folded(out, &format!("{name} {}", hint(&text)), &text, false);
+        }
+        KnownPart::ToolResult { output, is_error: is_bad, .. } => {
+            let text = output.as_ref().map(readable).unwrap_or_default();
+            let is_bad = *is_bad || is_error;
+            folded(out, if is_bad { "Failed" } else { "Result" }, &text, is_bad);
+        }
+        KnownPart::Image { source, alt, .. } => match image(source) {
+            Some((mime, data)) => {
+                let _ = write!(out, "<p><img src=\"data:{mime};base64,{data}\" alt=\"");
+                escape(out, alt.as_deref().unwrap_or("Image"));
+                out.push_str("\"></p>\n");
+            }
+            None => note(out, &elsewhere("Image", source)),
+        },
+        KnownPart::Audio { source, transcript, .. } => {
+            note(out, &elsewhere("Sound", source));
+            prose(out, transcript.as_deref().unwrap_or_default());
+        }
+        KnownPart::Video { source, .. } => note(out, &elsewhere("Video", source)),
+        KnownPart::FileRef { uri, label, .. } => {
+            note(out, &format!("File: {}", label.as_deref().unwrap_or(uri)));
+        }
+        KnownPart::Attachment { source, filename, .. } => {
+            note(out, &elsewhere(filename.as_deref().unwrap_or("Attachment"), source));
+        }
+    }
+}
+
+fn hint(text: &str) -> String {
+    let words = text.split_whitespace().flat_map(|word| [word, " "]);
+    words.flat_map(str::chars).take(HINT_CHARS_MAX).collect()
+}
+
+fn folded(out: &mut String, summary: &str, text: &str, is_bad: bool) {
+    out.push_str(if is_bad { "<details class=\"bad\">\n<summary>" } else { "<details>\n<summary>" });
+    escape(out, summary);
+    out.push_str("</summary>\n<pre>");
+    escape(out, text);
+    out.push_str("</pre>\n</details>\n");
+}
+
+/// Text as it is, with code between fences set apart.
+fn prose(out: &mut String, text: &str) {
+    let mut code: Option<(String, usize)> = None;
+    let mut plain = String::new();
+    for line in text.lines() {
+        let fence = line.trim_start();
+        let ticks = fence.len() - fence.trim_start_matches('`').len();
+        match &mut code {
+            None if ticks >= 3 && !fence[ticks..].contains('`') => {
+                paragraph(out, &plain);
+                plain.clear();
+                code = Some((String::new(), ticks));
+            }
+            Some((kept, opened)) if ticks >= *opened && fence.trim_end().len() == ticks => {
+                block(out, kept);
+                code = None;
+            }
+            Some((kept, _)) => {
+                kept.push_str(line);
+                kept.push('\n');
+            }
+            None => {
+                plain.push_str(line);
+                plain.push('\n');
+            }
+        }
+    }
+    // A fence that is never closed holds the rest.
+    match code {
+        Some((kept, _)) => block(out, &kept),
+        None => paragraph(out, &plain),
+    }
+}
+
+fn paragraph(out: &mut String, text: &str) {
+    let text = text.trim_matches('\n');
+    if text.is_empty() {
+        return;
+    }
+    out.push_str("<div class=\"text\">");
+    escape(out, text);
+    out.push_str("</div>\n");
+}
+
+fn block(out: &mut String, text: &str) {
+    out.push_str("<pre>");
+    escape(out, text.trim_end_matches('\n'));
+    out.push_str("</pre>\n");
+}
+
+/// Text that is only ever text, within an element or a quoted attribute. What would be invisible is shown.
+pub(super) fn escape(out: &mut String, text: &str) {
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(letter),
+            '\r' => {}
+            _ if is_tricky(letter) => {
+                let _ = write!(out, "[U+{:04X}]", u32::from(letter));
+            }
+            _ if letter.is_control() => out.push('\u{fffd}'),
+            _ => out.push(letter),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One session, its messages, and search in all of them, over HTTP. The commands of the same name do the work.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode, Uri};
+use serde::{Deserialize, Serialize};
+
+use crate::commands_api::ask_and_wait;
+use crate::http::{check_access, check_known, failed, refused};
+use crate::principals::Principal;
+use crate::registry::Hub;
+use crate::serve::Server;
+
+pub(crate) const NO_SESSION: &str = "There is no such session; GET /api/sessions lists those there are";
+
+/// `GET /api/sessions/{session_id}`
+pub(crate) async fn session(
+    State(hub): State<Arc<Hub>>,
+    Path(session_id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = check_access(&hub, &uri, &headers).await {
+        return refused(&refusal);
+    }
+    match hub.store.session(&session_id).await {
+        Ok(Some(row)) => Json(hub.summary(row)).into_response(),
+        Ok(None) => failed(StatusCode::NOT_FOUND, NO_SESSION),
+        Err(error) => {
+            failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
+        }
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Page {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+}
+
+/// `GET /api/sessions/{session_id}/messages`
+pub(crate) async fn messages(
+    State(server): State<Server>,
+    Path(session_id): Path<String>,
+    page: Result<Query<Page>, QueryRejection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let principal = match check_known(&server.hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    let Ok(Query(page)) = page else {
+        return failed(StatusCode::BAD_REQUEST, "'before' and 'limit' must be whole numbers");
+    };
+    let is_known = server.hub.session(&session_id).is_some();
+    let command = Asked { cmd: "get_messages", session_id: Some(session_id), parameters: page };
+    let response = ask(&server.hub, &principal, &command).await;
+    if !is_known && response.status() != StatusCode::FORBIDDEN {
+        return failed(StatusCode::NOT_FOUND, NO_SESSION);
+    }
+    response
+}
+
+/// The words of `search`, with `q` for the words looked for.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Wanted {
+    #[serde(rename(deserialize = "q", serialize = "query"))]
+    query: String,
+    #[serde(skip_serializing)]
+    session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runner_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    harness: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+}
+
+/// `GET /api/search`
+pub(crate) async fn search(
+    State(server): State<Server>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let principal = match check_known(&server.hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    let Ok(Query(mut wanted)) = wanted else {
+        let error = "Give the words as 'q'; 'from', 'to', 'limit' and 'offset' must be whole numbers";
+        return failed(StatusCode::BAD_REQUEST, error);
+    };
+    let session_id = wanted.session_id.take().filter(|session_id| !session_id.is_empty());
+    let command = Asked { cmd: "search", session_id, parameters: wanted };
+    ask(&server.hub, &principal, &command).await
+}
+
+/// A canonical command.
+#[derive(Serialize)]
+struct Asked<P> {
+    cmd: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(flatten)]
+    parameters: P,
+}
+
+/// Asks, and gives the data of the answer as it came.
+async fn ask(hub: &Arc<Hub>, principal: &Principal, command: &impl Serialize) -> Response {
+    // There are no maps with odd keys in it, so writing it cannot fail.
+    let text = serde_json::to_string(command).unwrap_or_default();
+    let answered = ask_and_wait(hub, principal, &text).await;
+    let error = match (answered.success, answered.data) {
+        (true, Some(data)) => {
+            return ([(CONTENT_TYPE, "application/json")], Box::<str>::from(data).into_string())
+                .into_response();
+        }
+        (true, None) => "The answer has no data".to_owned(),
+        (false, _) => answered.error.unwrap_or_else(|| "There is no reason given".to_owned()),
+    };
+    let status = match &*error {
+        denied if denied.starts_with("Permission denied") => StatusCode::FORBIDDEN,
+        store if store.starts_with("The hub cannot") => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    failed(status, &error)
+}

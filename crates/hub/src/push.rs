@@ -1,0 +1,383 @@
+//! Pushes: people are told on their phones and browsers when an agent needs them, is done or has failed, unless they
+//! look already.
+//!
+//! What happens in sessions is seen here as it is published, and becomes jobs for one task, which waits a little, looks
+//! who wants to know and does not look, and sends. Nobody waits for it: what does not fit its queue is dropped and
+//! logged. Messages are for the push services of browsers, which cannot read them (`seal`).
+
+mod answer;
+mod deliver;
+mod endpoint;
+mod key;
+mod questions;
+mod seal;
+mod words;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use qd_core::view::run::record::Record;
+use qd_wire::data::SessionStatus;
+use qd_wire::push::PushTopic;
+use qd_wire::{InputRequest, StopReason};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+pub(crate) use answer::{Answering, answer};
+pub(crate) use deliver::{keep_telling, send_test};
+pub use key::{PushKey, PushKeyError};
+
+use crate::clock::now_ms;
+use crate::effects::Note;
+use crate::frame;
+use crate::presence::Presence;
+use crate::registry::{Hub, SessionEntry};
+use deliver::{Job, Lanes};
+use endpoint::Endpoint;
+use questions::Questions;
+use seal::{AUTH_BYTES, POINT_BYTES, Reader};
+
+/// Jobs that wait for the task that does them.
+const JOBS_MAX: usize = 1024;
+/// Turns under way whose beginning is remembered; more than there are sessions that work at a time.
+const TURNS_MAX: usize = 16_384;
+const CONTACT_DEFAULT: &str = "mailto:admin@localhost";
+const DONE_AFTER_DEFAULT: Duration = Duration::from_secs(30);
+/// Whoever sits at the screen answers within this, and no phone rings.
+const QUESTION_DELAY_DEFAULT: Duration = Duration::from_secs(2);
+/// Who looks away for a moment is not told at once of what they have seen.
+const LEFT_GRACE_DEFAULT: Duration = Duration::from_secs(15);
+const RETRY_FIRST_DEFAULT: Duration = Duration::from_secs(2);
+
+/// How pushes are sent.
+#[derive(Debug, Clone)]
+pub struct PushConfig {
+    /// Without a key there are no pushes.
+    pub key: Option<PushKey>,
+    /// Where a push service can complain about us: `mailto:…` or `https://…`.
+    pub contact: String,
+    /// The end of a turn that was shorter is no news.
+    pub done_after: Duration,
+    /// Also send to push services on this machine, over plain HTTP. For tests.
+    pub allow_loopback: bool,
+    /// How long something has to last before people are told.
+    pub delay: Duration,
+    /// How long somebody who looked has to look away before they are told.
+    pub left_grace: Duration,
+    /// The pause before a message is sent again; later ones are longer.
+    pub retry_first: Duration,
+}
+
+impl Default for PushConfig {
+    fn default() -> Self {
+        Self {
+            key: None,
+            contact: CONTACT_DEFAULT.to_owned(),
+            done_after: DONE_AFTER_DEFAULT,
+            allow_loopback: false,
+            delay: QUESTION_DELAY_DEFAULT,
+            left_grace: LEFT_GRACE_DEFAULT,
+            retry_first: RETRY_FIRST_DEFAULT,
+        }
+    }
+}
+
+/// What the hub knows for pushes.
+pub(crate) struct Push {
+    pub(crate) presence: Arc<Presence>,
+    questions: Questions,
+    turns: Mutex<Turns>,
+    jobs: mpsc::Sender<Job>,
+    /// Until the task that does them takes it.
+    receiver: Mutex<Option<mpsc::Receiver<Job>>>,
+    lanes: Lanes,
+    /// Whether somebody may want to know; while nobody does, nothing is looked into.
+    has_subscribers: AtomicBool,
+}
+
+#[derive(Default)]
+struct Turns {
+    /// When the turns under way began; unix milliseconds.
+    began: HashMap<Arc<str>, i64>,
+    /// Ends that people are yet to be told of.
+    ended: HashMap<Arc<str>, End>,
+}
+
+/// How a turn, a program or a session has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct End {
+    topic: PushTopic,
+    /// What went wrong, or with which code a program ended.
+    said: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Needed {
+    request: InputRequest,
+}
+
+#[derive(Deserialize)]
+struct Resolved {
+    request_id: String,
+}
+
+#[derive(Deserialize)]
+struct Idle {
+    reason: Option<StopReason>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    error: String,
+    recoverable: bool,
+}
+
+#[derive(Deserialize)]
+struct Exited {
+    exit_code: i32,
+}
+
+impl Default for Push {
+    fn default() -> Self {
+        let (jobs, receiver) = mpsc::channel(JOBS_MAX);
+        Self {
+            presence: Arc::default(),
+            questions: Questions::default(),
+            turns: Mutex::default(),
+            jobs,
+            receiver: Mutex::new(Some(receiver)),
+            lanes: Lanes::default(),
+            // Until the store was asked.
+            has_subscribers: AtomicBool::new(true),
+        }
+    }
+}
+
+/// Sees what is published of a session; `notes` says whether there is something to see in the frames.
+pub(crate) fn observe(hub: &Hub, entry: &SessionEntry, frames: &[u8], notes: &[Note]) {
+    if notes.is_empty() || hub.config.push.key.is_none() {
+        return;
+    }
+    let (push, config) = (&hub.push, &hub.config.push);
+    let works = |note: &Note| matches!(note, Note::Working(_));
+    if notes.iter().any(works) {
+        push.begin(&entry.id);
+    }
+    if push.has_subscribers() && notes.iter().any(is_news) {
+        for record in records(frames).filter(|record| !entry.is_described(record.seq)) {
+            push.record(config, entry, &record);
+        }
+    }
+    match notes.iter().rfind(|note| matches!(note, Note::Working(_) | Note::Status(_) | Note::Exited)) {
+        // A turn that followed one whose end was seen above.
+        Some(note) if works(note) => push.begin(&entry.id),
+        Some(_) => drop(push.forget_turn(&entry.id)),
+        None => {}
+    }
+}
+
+/// Whether there is a record of interest.
+fn is_news(note: &Note) -> bool {
+    match note {
+        Note::Status(_)
+        | Note::Exited
+        | Note::Created { .. }
+        | Note::InputNeeded(_)
+        | Note::InputResolved { .. } => true,
+        Note::Working(_) | Note::Described(_) | Note::Row(_) | Note::Patched(_) | Note::Said { .. } => false,
+    }
+}
+
+/// The runner has said how a session stands: questions may have come and gone, and turns ended, while it was away.
+pub(crate) fn described(hub: &Hub, entry: &SessionEntry, status: SessionStatus, pending: &[InputRequest]) {
+    let (push, config) = (&hub.push, &hub.config.push);
+    if config.key.is_none() {
+        return;
+    }
+    for request_id in push.questions.ids_of(&entry.id) {
+        if !pending.iter().any(|request| request.request_id() == &*request_id) {
+            push.resolved(&entry.id, &request_id);
+        }
+    }
+    if push.has_subscribers() {
+        pending.iter().for_each(|request| push.asked(&entry.id, request.clone()));
+    }
+    match status {
+        SessionStatus::Working => push.begin(&entry.id),
+        SessionStatus::Failed if push.forget_turn(&entry.id).is_some() => {
+            push.ended(&entry.id, End { topic: PushTopic::Failed, said: None });
+        }
+        SessionStatus::Idle => push.turn_ended(config, &entry.id, End { topic: PushTopic::Done, said: None }),
+        _ => drop(push.forget_turn(&entry.id)),
+    }
+}
+
+impl Push {
+    /// The session is gone or down, and with it its turn and its questions.
+    pub(crate) fn forget(&self, session_id: &Arc<str>) {
+        self.forget_turn(session_id);
+        for request_id in self.questions.ids_of(session_id) {
+            self.resolved(session_id, &request_id);
+        }
+    }
+
+    pub(crate) fn note_subscribers(&self, are_some: bool) {
+        self.has_subscribers.store(are_some, Ordering::Relaxed);
+    }
+
+    fn has_subscribers(&self) -> bool {
+        self.has_subscribers.load(Ordering::Relaxed)
+    }
+
+    fn record(&self, config: &PushConfig, entry: &SessionEntry, record: &Record<'_>) {
+        let session_id = &entry.id;
+        match &*record.event {
+            "agent.input_needed" => {
+                if let Some(Needed { request }) = record.read() {
+                    self.asked(session_id, request);
+                }
+            }
+            "agent.input_resolved" => {
+                if let Some(Resolved { request_id }) = record.read() {
+                    self.resolved(session_id, &request_id);
+                }
+            }
+            "run.started" => self.begin(session_id),
+            "agent.idle" => match record.read::<Idle>().and_then(|idle| idle.reason) {
+                Some(StopReason::Aborted) => drop(self.forget_turn(session_id)),
+                Some(StopReason::Error) => {
+                    self.forget_turn(session_id);
+                    self.ended(session_id, End { topic: PushTopic::Failed, said: None });
+                }
+                _ => self.turn_ended(config, session_id, End { topic: PushTopic::Done, said: None }),
+            },
+            "agent.error" => {
+                if let Some(Failure { error, recoverable: false }) = record.read() {
+                    self.forget(session_id);
+                    self.ended(session_id, End { topic: PushTopic::Failed, said: Some(error) });
+                }
+            }
+            "run.exited" => {
+                let code = record.read::<Exited>().map(|exited| exited.exit_code);
+                let said = code.map(|code| format!("Ended with code {code}"));
+                self.turn_ended(config, session_id, End { topic: PushTopic::Done, said });
+            }
+            "session.closed" => self.forget(session_id),
+            _ => {}
+        }
+    }
+
+    fn asked(&self, session_id: &Arc<str>, request: InputRequest) {
+        if let Some(key) = self.questions.open(session_id, request, now_ms()) {
+            self.queue(Job::Question(key));
+        }
+    }
+
+    fn resolved(&self, session_id: &Arc<str>, request_id: &str) {
+        if let Some((key, question)) = self.questions.close(session_id, request_id)
+            && !question.told.is_empty()
+        {
+            self.queue(Job::Resolved { key, told: question.told });
+        }
+    }
+
+    /// A turn begins, if none is under way.
+    fn begin(&self, session_id: &Arc<str>) {
+        let mut turns = self.turns();
+        if turns.began.len() < TURNS_MAX && !turns.began.contains_key(session_id) {
+            turns.began.insert(Arc::clone(session_id), now_ms());
+        }
+    }
+
+    /// When the turn that ends here began.
+    fn forget_turn(&self, session_id: &str) -> Option<i64> {
+        self.turns().began.remove(session_id)
+    }
+
+    fn is_working(&self, session_id: &str) -> bool {
+        self.turns().began.contains_key(session_id)
+    }
+
+    /// A turn has ended by itself, which is news if it was a long one.
+    fn turn_ended(&self, config: &PushConfig, session_id: &Arc<str>, end: End) {
+        let Some(began) = self.forget_turn(session_id) else { return };
+        let took = u64::try_from(now_ms().saturating_sub(began)).unwrap_or(0);
+        if self.has_subscribers() && Duration::from_millis(took) >= config.done_after {
+            self.ended(session_id, end);
+        }
+    }
+
+    /// People are to be told of an end, of the worst one where several come together.
+    fn ended(&self, session_id: &Arc<str>, end: End) {
+        let is_first = match self.turns().ended.entry(Arc::clone(session_id)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(end);
+                true
+            }
+            Entry::Occupied(mut occupied) => {
+                let known = occupied.get();
+                let is_worse = end.topic == PushTopic::Failed && known.topic != PushTopic::Failed;
+                let says_more = end.topic == known.topic && known.said.is_none();
+                if is_worse || says_more {
+                    occupied.insert(end);
+                }
+                false
+            }
+        };
+        if is_first && !self.queue(Job::End(Arc::clone(session_id))) {
+            self.turns().ended.remove(session_id);
+        }
+    }
+
+    fn take_end(&self, session_id: &str) -> Option<End> {
+        self.turns().ended.remove(session_id)
+    }
+
+    /// False if there is no room, which is logged.
+    fn queue(&self, job: Job) -> bool {
+        let queued = self.jobs.try_send(job);
+        if queued.is_err() {
+            tracing::warn!("too many pushes wait; one is dropped");
+        }
+        queued.is_ok()
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The records among whole frames.
+fn records(frames: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    let mut rest = frames;
+    let payloads = std::iter::from_fn(move || {
+        let (first, payload) = frame::split_text(rest)?;
+        rest = &rest[first.len()..];
+        Some(payload)
+    });
+    payloads.filter_map(|payload| Record::parse(std::str::from_utf8(payload).ok()?))
+}
+
+/// Checks what a browser says of itself; what is good is given as it is stored.
+pub(crate) fn check_subscription(
+    config: &PushConfig,
+    endpoint: &str,
+    p256dh: &[u8],
+    auth: &[u8],
+) -> Result<(), String> {
+    Endpoint::parse(endpoint, config.allow_loopback)?;
+    if p256dh.len() != POINT_BYTES || auth.len() != AUTH_BYTES {
+        return Err(format!("'keys' must be {POINT_BYTES} and {AUTH_BYTES} bytes, as base64url"));
+    }
+    match seal::seal(Reader { p256dh, auth }, b"") {
+        Some(_) => Ok(()),
+        None => Err("'keys.p256dh' is no public key of the curve P-256".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[path = "push/tests.rs"]
+mod tests;

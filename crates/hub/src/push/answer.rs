@@ -1,0 +1,90 @@
+//! Answers that come from a notification, with the token that was in its push.
+
+use std::sync::Arc;
+
+use qd_store::StoreError;
+use qd_wire::command_table::Permission;
+use qd_wire::push::PushDecision;
+use serde_json::json;
+
+use super::deliver::{alive_after, rights_of};
+use super::questions::Ticket;
+use crate::access::hash;
+use crate::audit::Deed;
+use crate::clock::now_ms;
+use crate::commands_api::ask_and_wait;
+use crate::principals::Principal;
+use crate::registry::Hub;
+
+/// How it was answered, in the records of the session.
+const ACTOR: &str = "push";
+
+/// What became of an answer.
+pub(crate) enum Answering {
+    Done {
+        session_id: Arc<str>,
+        request_id: Arc<str>,
+    },
+    /// The token is unknown, used up, or its question is open no more.
+    Over,
+    Denied(String),
+    /// The session did not take it.
+    Refused(String),
+    /// Nobody can know whether it arrived, or it can be tried again.
+    Failed(String),
+}
+
+/// Answers a question for the person whose push had the token, if they may still do so.
+pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) -> Answering {
+    let hash = hash(token);
+    let Some(ticket) = hub.push.questions.take(&hash, now_ms()) else { return Answering::Over };
+    let principal = match principal_of(hub, &ticket).await {
+        Ok(Ok(principal)) => principal,
+        Ok(Err(error)) => {
+            let summary = format!("answer to {} of {} refused", ticket.key.request_id, ticket.key.session_id);
+            let principal = Some(&*ticket.principal);
+            hub.note_deed(Deed { kind: "push", principal, ok: Some(false), summary }).await;
+            return Answering::Denied(error);
+        }
+        Err(error) => {
+            hub.push.questions.give_back(hash, ticket);
+            return Answering::Failed(format!("The hub cannot use its store: {error}"));
+        }
+    };
+    let command = json!({
+        "cmd": "input_response",
+        "session_id": &*ticket.key.session_id,
+        "request_id": &*ticket.key.request_id,
+        "decision": decision.as_str(),
+        "actor": ACTOR,
+    });
+    let answered = ask_and_wait(hub, &principal, &command.to_string()).await;
+    if answered.success {
+        let key = ticket.key;
+        return Answering::Done { session_id: key.session_id, request_id: key.request_id };
+    }
+    let error = answered.error.unwrap_or_else(|| "The session did not take the answer".to_owned());
+    if error.starts_with("Permission denied") {
+        return Answering::Denied(error);
+    }
+    let is_settled =
+        error.contains("already answered") || error.contains("No pending") || error.contains("timed out");
+    if is_settled && !answered.timed_out {
+        return Answering::Refused(error);
+    }
+    // The runner takes one answer to a question: sending it again can do no harm.
+    hub.push.questions.give_back(hash, ticket);
+    Answering::Failed(error)
+}
+
+/// Who the token was made for, if the browser is still theirs and they may still answer; else why not.
+async fn principal_of(hub: &Hub, ticket: &Ticket) -> Result<Result<Principal, String>, StoreError> {
+    let gone = || Err("Permission denied: this browser is not logged in any more; log in again".to_owned());
+    let subscription = hub.store.push_subscription(&ticket.subscription_id, alive_after(hub)).await?;
+    if subscription.is_none_or(|subscription| subscription.principal != ticket.principal) {
+        return Ok(gone());
+    }
+    let Some(rights) = rights_of(hub, &ticket.principal).await? else { return Ok(gone()) };
+    let checked = rights.check("input_response", Permission::Approve);
+    Ok(checked.map(|()| Principal::lasting(&ticket.principal, rights.role)))
+}

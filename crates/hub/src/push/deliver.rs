@@ -1,0 +1,408 @@
+//! The task that tells people: who wants to know, whether they look already, and the way to their push services.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use qd_store::{PushRow, StoreError};
+use qd_wire::command_table::Permission;
+use qd_wire::push::{PushKind, PushMessage, PushTopic};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::questions::{Question, QuestionKey, Ticket};
+use super::seal::{Reader, seal};
+use super::words::{self, Words};
+use super::{End, Endpoint};
+use crate::access::{hash, random_text, role_of};
+use crate::clock::now_ms;
+use crate::principals::{OWNER, Rights};
+use crate::registry::Hub;
+
+/// Jobs under way at a time, those that wait for somebody to look away included.
+const TASKS_MAX: usize = 1024;
+/// Requests under way at a time; those of one subscription come one after the other.
+const LANES: usize = 16;
+const ATTEMPTS_MAX: u32 = 4;
+const RETRY_FACTOR: u32 = 4;
+const RETRY_MAX: Duration = Duration::from_secs(120);
+/// How long a push service keeps a message for a browser that is away.
+const KEEP_QUESTION: Duration = Duration::from_secs(24 * 3600);
+const KEEP_END: Duration = Duration::from_secs(12 * 3600);
+const KEEP_TEST: Duration = Duration::from_secs(60);
+const TOKEN_BYTES: usize = 32;
+/// Agents may call their questions anything; a longer name is not in a push.
+const REQUEST_ID_BYTES_MAX: usize = 256;
+/// What a push service may know a message by, which a later one replaces.
+const TOPIC_CHARS: usize = 32;
+
+/// What is to be done.
+pub(super) enum Job {
+    Question(QuestionKey),
+    End(Arc<str>),
+    Resolved { key: QuestionKey, told: Vec<String> },
+    Send(Box<Outgoing>),
+}
+
+/// A message to one browser.
+pub(super) struct Outgoing {
+    subscription: PushRow,
+    message: PushMessage,
+    keep: Duration,
+    /// It is sent only while this is open.
+    question: Option<QuestionKey>,
+}
+
+/// One after the other for each subscription, and not too many at a time.
+#[derive(Default)]
+pub(super) struct Lanes([Mutex<()>; LANES]);
+
+impl Lanes {
+    fn of(&self, subscription_id: &str) -> &Mutex<()> {
+        &self.0[usize::from(hash(subscription_id)[0]) % LANES]
+    }
+}
+
+/// What came of an attempt to send.
+enum Attempt {
+    Sent,
+    /// The browser has taken its subscription back.
+    Gone,
+    Later {
+        reason: String,
+        after: Option<Duration>,
+    },
+    Refused(String),
+}
+
+/// Does the jobs, for ever.
+pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
+    let receiver = hub.push.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut jobs) = receiver.filter(|_| hub.config.push.key.is_some()) else { return };
+    count_subscribers(hub).await;
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            job = jobs.recv(), if tasks.len() < TASKS_MAX => {
+                let Some(job) = job else { return };
+                tasks.spawn(run(Arc::clone(hub), job));
+            }
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a push broke off");
+                }
+            }
+        }
+    }
+}
+
+/// Whether anybody wants pushes.
+pub(crate) async fn count_subscribers(hub: &Hub) {
+    match hub.store.push_subscriptions(alive_after(hub)).await {
+        Ok(rows) => hub.push.note_subscribers(!rows.is_empty()),
+        Err(error) => tracing::warn!(%error, "the subscriptions to pushes cannot be read"),
+    }
+}
+
+async fn run(hub: Arc<Hub>, job: Job) {
+    match job {
+        Job::Question(key) => tell_question(&hub, &key).await,
+        Job::End(session_id) => tell_end(&hub, &session_id).await,
+        Job::Resolved { key, told } => tell_resolved(&hub, &key, &told).await,
+        Job::Send(outgoing) => send(&hub, *outgoing).await,
+    }
+}
+
+/// Logins that were not used since are over.
+pub(super) fn alive_after(hub: &Hub) -> i64 {
+    let life = i64::try_from(hub.config.login_life.as_millis()).unwrap_or(i64::MAX);
+    now_ms().saturating_sub(life)
+}
+
+/// What somebody may do now; `None` if they may not come in any more.
+pub(super) async fn rights_of(hub: &Hub, principal: &str) -> Result<Option<Rights>, StoreError> {
+    if principal == OWNER {
+        return Ok(Some(Rights::ALL));
+    }
+    let person = hub.store.person(principal).await?.filter(|person| !person.disabled);
+    let role = person.as_ref().and_then(role_of);
+    Ok(role.map(|role| Rights { role, permissions: role.permissions() }))
+}
+
+/// The browsers of those who may see sessions and want to know of this.
+async fn audience(hub: &Hub, topic: PushTopic) -> Vec<(PushRow, Rights)> {
+    let wanted = async {
+        let mut rows = hub.store.push_subscriptions(alive_after(hub)).await?;
+        rows.retain(|row| row.topics.split(' ').any(|word| word == topic.as_str()));
+        let mut known: HashMap<String, Option<Rights>> = HashMap::new();
+        let mut audience = Vec::with_capacity(rows.len());
+        for row in rows {
+            let rights = match known.get(&row.principal) {
+                Some(rights) => *rights,
+                None => {
+                    let rights = rights_of(hub, &row.principal).await?;
+                    known.insert(row.principal.clone(), rights);
+                    rights
+                }
+            };
+            if let Some(rights) = rights.filter(|rights| rights.permissions.contains(Permission::View)) {
+                audience.push((row, rights));
+            }
+        }
+        Ok::<_, StoreError>(audience)
+    };
+    wanted.await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "nobody can be pushed, because the store cannot be read");
+        Vec::new()
+    })
+}
+
+/// Tells of a question when it has been open for a while. Those who see it are told when they look away and it is
+/// still open.
+async fn tell_question(hub: &Arc<Hub>, key: &QuestionKey) {
+    let config = &hub.config.push;
+    sleep(config.delay).await;
+    let Some(question) = hub.push.questions.get(key, now_ms()) else { return };
+    let topic = question.topic();
+    let session = hub.store.session(&key.session_id).await.ok().flatten();
+    let words = words::of_question(&question.request, session.as_ref(), &key.session_id);
+    // Who looked the last time, and who has looked away since.
+    let mut away: HashMap<String, bool> = HashMap::new();
+    loop {
+        let Some(question) = hub.push.questions.get(key, now_ms()) else { return };
+        let mut looking = Vec::new();
+        for (row, rights) in audience(hub, topic).await {
+            if question.told.contains(&row.subscription_id) {
+                continue;
+            }
+            let is_looking = hub.push.presence.is_looking(&row.principal, &key.session_id, true);
+            let has_left = away.get(&row.principal).is_none_or(|was_away| *was_away);
+            if is_looking || !has_left {
+                looking.push((row.principal, !is_looking));
+            } else {
+                queue_question(hub, key, &question, row, rights, &words);
+            }
+        }
+        if looking.is_empty() {
+            return;
+        }
+        away.extend(looking);
+        sleep(config.left_grace).await;
+    }
+}
+
+fn queue_question(
+    hub: &Arc<Hub>,
+    key: &QuestionKey,
+    question: &Question,
+    row: PushRow,
+    rights: Rights,
+    words: &Words,
+) {
+    let may_answer = question.takes_yes_or_no() && rights.permissions.contains(Permission::Approve);
+    let token = if may_answer { random_text(TOKEN_BYTES) } else { None };
+    let ticket = token.as_deref().map(|token| {
+        let (principal, subscription_id) = (row.principal.clone(), row.subscription_id.clone());
+        (hash(token), Ticket { key: key.clone(), principal, subscription_id })
+    });
+    if !hub.push.questions.note_told(key, &row.subscription_id, ticket) {
+        return;
+    }
+    let kind = if question.topic() == PushTopic::Approval { PushKind::Approval } else { PushKind::Question };
+    let message = PushMessage {
+        request_id: short(&key.request_id),
+        answer_token: token,
+        ..message(hub, kind, Some(&key.session_id), key.tag(), Some(words).filter(|_| row.content))
+    };
+    let left = question.expires_at.map(|end| end.saturating_sub(now_ms()));
+    let left = left.map(|left| Duration::from_millis(u64::try_from(left).unwrap_or(0)));
+    let keep = left.unwrap_or(KEEP_QUESTION).min(KEEP_QUESTION);
+    queue(hub, Outgoing { subscription: row, message, keep, question: Some(key.clone()) });
+}
+
+/// Tells of an end, if the session has not gone on by itself.
+async fn tell_end(hub: &Arc<Hub>, session_id: &Arc<str>) {
+    sleep(hub.config.push.delay).await;
+    let Some(end) = hub.push.take_end(session_id) else { return };
+    if hub.push.is_working(session_id) {
+        return;
+    }
+    let End { topic, said } = end;
+    let is_failure = topic == PushTopic::Failed;
+    let kind = if is_failure { PushKind::Failed } else { PushKind::Done };
+    let session = hub.store.session(session_id).await.ok().flatten();
+    let last =
+        session.as_ref().and_then(|row| if is_failure { row.error.clone() } else { row.last_text.clone() });
+    let words = words::of_end(session.as_ref(), session_id, said.or(last).as_deref());
+    for (row, _) in audience(hub, topic).await {
+        if hub.push.presence.is_looking(&row.principal, session_id, is_failure) {
+            continue;
+        }
+        let tag = format!("end:{session_id}");
+        let message = message(hub, kind, Some(session_id), tag, Some(&words).filter(|_| row.content));
+        queue(hub, Outgoing { subscription: row, message, keep: KEEP_END, question: None });
+    }
+}
+
+/// Takes back what was shown of a question.
+async fn tell_resolved(hub: &Arc<Hub>, key: &QuestionKey, told: &[String]) {
+    for subscription_id in told {
+        match hub.store.push_subscription(subscription_id, alive_after(hub)).await {
+            Ok(Some(subscription)) => {
+                let request_id = short(&key.request_id);
+                let message = message(hub, PushKind::Resolved, Some(&key.session_id), key.tag(), None);
+                let message = PushMessage { request_id, ..message };
+                queue(hub, Outgoing { subscription, message, keep: KEEP_QUESTION, question: None });
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "a subscription to pushes cannot be read"),
+        }
+    }
+}
+
+fn message(
+    hub: &Hub,
+    kind: PushKind,
+    session_id: Option<&str>,
+    tag: String,
+    words: Option<&Words>,
+) -> PushMessage {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    PushMessage {
+        kind,
+        session_id: session_id.map(str::to_owned),
+        tag,
+        title: words.and_then(|words| text(&words.title)),
+        body: words.and_then(|words| text(&words.body)),
+        request_id: None,
+        answer_token: None,
+        badge: hub.needing_count(),
+    }
+}
+
+fn short(request_id: &str) -> Option<String> {
+    (request_id.len() <= REQUEST_ID_BYTES_MAX).then(|| request_id.to_owned())
+}
+
+fn queue(hub: &Hub, outgoing: Outgoing) {
+    hub.push.queue(Job::Send(Box::new(outgoing)));
+}
+
+/// Sends a message, again if need be.
+async fn send(hub: &Hub, outgoing: Outgoing) {
+    let id = &outgoing.subscription.subscription_id;
+    let mut pause = hub.config.push.retry_first;
+    for number in 1..=ATTEMPTS_MAX {
+        let tried = {
+            let _lane = hub.push.lanes.of(id).lock().await;
+            let is_stale = |key: &QuestionKey| hub.push.questions.get(key, now_ms()).is_none();
+            if outgoing.question.as_ref().is_some_and(is_stale) {
+                return;
+            }
+            attempt(hub, &outgoing).await
+        };
+        match tried {
+            Attempt::Later { after, .. } if number < ATTEMPTS_MAX => {
+                sleep(after.unwrap_or(pause).min(RETRY_MAX)).await;
+                pause *= RETRY_FACTOR;
+            }
+            tried => {
+                // The reason is stored for the person.
+                let _ = settle(hub, &outgoing.subscription, tried).await;
+                return;
+            }
+        }
+    }
+}
+
+/// Tries a subscription at once, and once.
+pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), String> {
+    let words = Words {
+        title: "Notifications work".to_owned(),
+        body: "This device will tell you when an agent needs you.".to_owned(),
+    };
+    let message = message(hub, PushKind::Test, None, "test".to_owned(), Some(&words));
+    let outgoing = Outgoing { subscription, message, keep: KEEP_TEST, question: None };
+    let tried = attempt(hub, &outgoing).await;
+    settle(hub, &outgoing.subscription, tried).await
+}
+
+/// Notes how it went; a subscription that is no more goes.
+async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(), String> {
+    let id = &subscription.subscription_id;
+    let failure = match tried {
+        Attempt::Sent => None,
+        Attempt::Later { reason, .. } | Attempt::Refused(reason) => Some(reason),
+        Attempt::Gone => {
+            tracing::info!(
+                principal = subscription.principal,
+                label = subscription.label,
+                "a browser takes no more pushes"
+            );
+            if let Err(error) = hub.store.delete_push_subscription(None, id).await {
+                tracing::warn!(%error, "a subscription that is over cannot be removed");
+            }
+            return Err(
+                "The browser has taken this subscription back; turn notifications on again".to_owned()
+            );
+        }
+    };
+    if let Some(reason) = &failure {
+        tracing::warn!(
+            principal = subscription.principal,
+            label = subscription.label,
+            reason,
+            "a push was not taken"
+        );
+    }
+    if let Err(error) = hub.store.note_push(id, now_ms(), failure.clone()).await {
+        tracing::warn!(%error, "it cannot be noted how a push went");
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+async fn attempt(hub: &Hub, outgoing: &Outgoing) -> Attempt {
+    let Outgoing { subscription, message, keep, .. } = outgoing;
+    let config = &hub.config.push;
+    let Some(key) = &config.key else { return Attempt::Refused("The hub sends no pushes".to_owned()) };
+    let endpoint = match Endpoint::parse(&subscription.endpoint, config.allow_loopback) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return Attempt::Refused(error),
+    };
+    let reader = Reader { p256dh: &subscription.p256dh, auth: &subscription.auth };
+    let text = serde_json::to_vec(message).unwrap_or_default();
+    let (Some(body), Some(authorization)) =
+        (seal(reader, &text), key.authorization(&endpoint.origin, &config.contact, now_ms()))
+    else {
+        return Attempt::Refused("The message cannot be encrypted for this browser".to_owned());
+    };
+    let mut topic = URL_SAFE_NO_PAD.encode(hash(&message.tag));
+    topic.truncate(TOPIC_CHARS);
+    let urgency = match message.kind {
+        PushKind::Approval | PushKind::Question | PushKind::Test => "high",
+        PushKind::Done | PushKind::Failed | PushKind::Resolved => "normal",
+    };
+    let headers = [
+        ("TTL", keep.as_secs().to_string()),
+        ("Urgency", urgency.to_owned()),
+        ("Topic", topic),
+        ("Content-Encoding", "aes128gcm".to_owned()),
+        ("Content-Type", "application/octet-stream".to_owned()),
+        ("Authorization", authorization),
+    ];
+    match endpoint.post(&headers, &body).await {
+        Ok(answer) => match answer.status {
+            200..=299 => Attempt::Sent,
+            404 | 410 => Attempt::Gone,
+            429 | 500..=599 => {
+                let reason = format!("The push service answered {}", answer.status);
+                Attempt::Later { reason, after: answer.retry_after }
+            }
+            status => Attempt::Refused(format!("The push service answered {status}")),
+        },
+        Err(error) => Attempt::Later { reason: format!("The push service: {error}"), after: None },
+    }
+}

@@ -1,0 +1,136 @@
+use qd_store::{HubStore, StoreOptions};
+use serde_json::json;
+
+use super::*;
+use crate::config::HubConfig;
+use crate::registry::Stored;
+use crate::{LoginCodes, OwnerToken};
+
+/// A hub that notes what it would do, and does nothing of it.
+struct World {
+    hub: Hub,
+    entry: Arc<SessionEntry>,
+    jobs: mpsc::Receiver<Job>,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    fn start() -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
+        let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
+        config.push.key = Some(PushKey::new().unwrap());
+        config.push.done_after = Duration::ZERO;
+        let hub = Hub::new(config, store, Stored::default());
+        let entry = hub.session_or_new("s", &Arc::from("r"));
+        let jobs = hub.push.receiver.lock().unwrap().take().unwrap();
+        World { hub, entry, jobs, _directory: directory }
+    }
+
+    fn observe(&self, records: &[String], notes: &[Note]) {
+        let frames: Vec<u8> = records.iter().flat_map(|text| frame::text(text.as_bytes()).to_vec()).collect();
+        observe(&self.hub, &self.entry, &frames, notes);
+    }
+
+    /// What is to be done, in short.
+    fn jobs(&mut self) -> Vec<String> {
+        let mut jobs = Vec::new();
+        while let Ok(job) = self.jobs.try_recv() {
+            jobs.push(match job {
+                Job::Question(key) => format!("question {}", key.request_id),
+                Job::End(session_id) => format!("end {session_id}"),
+                Job::Resolved { key, told } => format!("resolved {} for {}", key.request_id, told.join(" ")),
+                Job::Send(_) => "send".to_owned(),
+            });
+        }
+        jobs
+    }
+}
+
+fn request(request_id: &str) -> InputRequest {
+    let (request_id, title) = (request_id.to_owned(), "t".to_owned());
+    InputRequest::Permission { request_id, title, description: None, metadata: None, timeout: None }
+}
+
+fn record(seq: u64, event: &str, mut body: serde_json::Value) -> String {
+    let fields = body.as_object_mut().unwrap();
+    let rest: String = fields.iter().map(|(name, value)| format!(",{}:{value}", json!(name))).collect();
+    format!(
+        r#"{{"channel":"agent","session_id":"s","runner_id":"r","ts":1,"seq":{seq},"event":"{event}"{rest}}}"#
+    )
+}
+
+fn idle(seq: u64) -> String {
+    record(seq, "agent.idle", json!({"reason":"stop"}))
+}
+
+fn needed(seq: u64, request_id: &str) -> String {
+    record(seq, "agent.input_needed", json!({ "request": request(request_id) }))
+}
+
+/// That there is something to see; what it is stands in the frames.
+fn news() -> Note {
+    Note::InputResolved { request_id: String::new() }
+}
+
+#[tokio::test]
+async fn a_turn_that_follows_another_in_the_same_block_is_a_turn_of_its_own() {
+    let mut world = World::start();
+    let status = Note::Status(SessionStatus::Idle);
+    world.observe(&[idle(1)], std::slice::from_ref(&status));
+    assert!(world.jobs().is_empty(), "nobody has seen it begin");
+    world.observe(&[idle(2)], &[Note::Working(None), status.clone(), Note::Working(None)]);
+    assert_eq!(world.jobs(), ["end s"]);
+    assert!(world.hub.push.is_working("s"));
+    world.observe(&[idle(3)], &[status]);
+    assert!(world.jobs().is_empty(), "they are told of one end at a time");
+    assert!(!world.hub.push.is_working("s"));
+    assert_eq!(world.hub.push.take_end("s"), Some(End { topic: PushTopic::Done, said: None }));
+}
+
+#[tokio::test]
+async fn the_worst_end_is_told() {
+    let world = World::start();
+    let said = |text: &str| Some(text.to_owned());
+    let (id, push) = (Arc::clone(&world.entry.id), &world.hub.push);
+    push.ended(&id, End { topic: PushTopic::Done, said: None });
+    push.ended(&id, End { topic: PushTopic::Failed, said: None });
+    push.ended(&id, End { topic: PushTopic::Failed, said: said("broken") });
+    push.ended(&id, End { topic: PushTopic::Failed, said: None });
+    push.ended(&id, End { topic: PushTopic::Done, said: said("Ended with code 0") });
+    assert_eq!(push.take_end("s"), Some(End { topic: PushTopic::Failed, said: said("broken") }));
+}
+
+#[tokio::test]
+async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
+    let mut world = World::start();
+    world.entry.describe(SessionStatus::Idle, Vec::new(), 5);
+    world.observe(&[needed(5, "old"), needed(6, "new")], &[news()]);
+    assert_eq!(world.jobs(), ["question new"]);
+    let (id, push) = (Arc::clone(&world.entry.id), &world.hub.push);
+    let key = push.questions.open(&id, request("gone"), 0).unwrap();
+    assert!(push.questions.note_told(&key, "phone", None));
+    described(&world.hub, &world.entry, SessionStatus::Working, &[request("new"), request("newer")]);
+    assert_eq!(world.jobs(), ["resolved gone for phone", "question newer"]);
+    assert!(world.hub.push.is_working("s"));
+    described(&world.hub, &world.entry, SessionStatus::Idle, &[]);
+    assert_eq!(world.jobs(), ["end s"], "those that nobody was told of just go");
+    described(&world.hub, &world.entry, SessionStatus::Idle, &[]);
+    assert!(world.jobs().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_looked_into_while_nobody_wants_to_know() {
+    let mut world = World::start();
+    world.hub.push.note_subscribers(false);
+    world.observe(
+        &[needed(1, "q"), idle(2)],
+        &[Note::Working(None), news(), Note::Status(SessionStatus::Idle)],
+    );
+    assert!(world.jobs().is_empty());
+    world.hub.push.note_subscribers(true);
+    world.observe(&[needed(3, "q")], &[news()]);
+    assert_eq!(world.jobs(), ["question q"]);
+    world.hub.push.forget(&world.entry.id);
+    assert!(world.hub.push.questions.ids_of("s").is_empty());
+}

@@ -1,0 +1,181 @@
+//! A worktree made for a session: beside its repository, on a branch of its own, gone without a trace should the session
+//! not come to be.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use qd_wire::command::WorktreeConfig;
+use qd_wire::data::WorktreeState;
+
+use super::super::call::{Cancel, ServiceError};
+use super::super::work::own_data;
+use super::diff::commit;
+use super::program::Git;
+use super::{Ground, revision, worktree};
+use crate::session::Shared;
+
+/// As much of a session's id as its branch is named by.
+const ID_CHARACTERS: usize = 12;
+
+/// A worktree that can be made, or has been.
+pub(crate) struct SessionWorktree {
+    git: Git,
+    /// The worktree itself.
+    path: PathBuf,
+    /// Where the session works in it, from there.
+    prefix: PathBuf,
+    /// The directory the session was to be created for.
+    repository: String,
+    branch: String,
+    /// The commit of a new branch; an existing one is where it is.
+    base: Option<String>,
+}
+
+impl SessionWorktree {
+    /// Looks whether there can be one; nothing is made.
+    pub(crate) async fn plan(
+        shared: &Arc<Shared>,
+        session_id: &str,
+        cwd: Option<&str>,
+        config: &WorktreeConfig,
+    ) -> Result<SessionWorktree, String> {
+        let cwd = cwd.ok_or("worktree: Name a directory of the repository as cwd")?;
+        let planned = Self::look(shared, session_id, cwd, config).await;
+        planned.map_err(|error| format!("worktree: {error}"))
+    }
+
+    async fn look(
+        shared: &Arc<Shared>,
+        session_id: &str,
+        cwd: &str,
+        config: &WorktreeConfig,
+    ) -> Result<SessionWorktree, ServiceError> {
+        let (root, own_data) = own_data(shared, Path::new(cwd)).await?;
+        let workspace_roots = &shared.config.services.workspace_roots;
+        let ground = Ground { root: &root, workspace_roots, own_data };
+        let git = Git::open(&ground, &Cancel::default()).await?;
+        let no_repository = || ServiceError::other(format!("'{cwd}' is not in a git repository"));
+        let common = one_line(&git, &["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
+        let common = PathBuf::from(common.ok_or_else(no_repository)?);
+        let prefix = one_line(&git, &["rev-parse", "--show-prefix"]).await?.unwrap_or_default();
+        let branch = match &config.branch {
+            Some(branch) => branch.clone(),
+            None => format!("qd/{}", session_id.chars().take(ID_CHARACTERS).collect::<String>()),
+        };
+        let path = place(&common, &branch).ok_or_else(no_repository)?;
+        let base = begin_of(&git, &branch, config.base.as_deref()).await?;
+        if path.symlink_metadata().is_ok() {
+            let path = path.display();
+            return Err(ServiceError::other(format!("'{path}' is there already; name another branch")));
+        }
+        let (prefix, repository) = (PathBuf::from(prefix), cwd.to_owned());
+        Ok(SessionWorktree { git, path, prefix, repository, branch, base })
+    }
+
+    /// Makes it. Of one that cannot be made nothing is left.
+    pub(crate) async fn make(&self) -> Result<(), String> {
+        let path = self.path.to_string_lossy();
+        let mut arguments = vec!["worktree", "add"];
+        match &self.base {
+            Some(base) => arguments.extend(["-b", &self.branch, "--", &path, base]),
+            None => arguments.extend(["--", &path, &self.branch]),
+        }
+        let made = match self.git.output(&arguments, &[]).await {
+            Ok(output) => output.check(),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = made {
+            self.undo().await;
+            return Err(format!("worktree: {error}"));
+        }
+        Ok(())
+    }
+
+    /// Takes it away again, with its branch if that was made with it.
+    pub(crate) async fn undo(&self) {
+        let path = self.path.to_string_lossy();
+        let is_there = self.path.symlink_metadata().is_ok();
+        if is_there {
+            self.try_to(&["worktree", "remove", "--force", "--", &path]).await;
+        }
+        self.try_to(&["worktree", "prune"]).await;
+        if self.base.is_some() {
+            self.try_to(&["branch", "-D", "--quiet", "--", &self.branch]).await;
+        }
+        // Worktrees of others may be in it.
+        if let Some(parent) = self.path.parent()
+            && let Err(error) = std::fs::remove_dir(parent)
+        {
+            tracing::debug!(%error, "the directory of worktrees stays");
+        }
+    }
+
+    async fn try_to(&self, arguments: &[&str]) {
+        match self.git.output(arguments, &[]).await {
+            Ok(output) if output.code == 0 => {}
+            Ok(output) => {
+                tracing::debug!(?arguments, complaint = output.complaint, "git left something behind")
+            }
+            Err(error) => tracing::warn!(?arguments, %error, "git left something behind"),
+        }
+    }
+
+    /// Where the session works: the same place as in the repository, if there is such a one in the worktree.
+    pub(crate) fn cwd(&self) -> String {
+        let same_place = self.path.join(&self.prefix);
+        let cwd = if same_place.is_dir() { same_place } else { self.path.clone() };
+        cwd.to_string_lossy().trim_end_matches('/').to_owned()
+    }
+
+    pub(crate) fn state(&self) -> WorktreeState {
+        WorktreeState { repository: self.repository.clone(), branch: self.branch.clone() }
+    }
+}
+
+/// Where a new branch begins; `None` for a branch that is there and free.
+async fn begin_of(git: &Git, branch: &str, base: Option<&str>) -> Result<Option<String>, ServiceError> {
+    revision(branch)?;
+    let checked = git.output(&["check-ref-format", "--branch", branch], &[]).await?;
+    if checked.code != 0 {
+        return Err(ServiceError::other(format!("'{branch}' is not the name of a branch")));
+    }
+    let reference = format!("refs/heads/{branch}");
+    let known =
+        git.output(&["rev-parse", "--verify", "--quiet", "--end-of-options", &reference], &[]).await?;
+    if known.code != 0 {
+        let none_yet = |_| ServiceError::other("the repository has no commit yet; make one first");
+        return match base {
+            Some(base) => commit(git, base).await.map(Some),
+            None => commit(git, "HEAD").await.map(Some).map_err(none_yet),
+        };
+    }
+    if base.is_some() {
+        return Err(ServiceError::other(format!(
+            "branch '{branch}' is there already, so it cannot begin at 'base'; name another"
+        )));
+    }
+    let worktrees = worktree::all(git).await?.worktrees;
+    if let Some(other) = worktrees.iter().find(|other| other.branch.as_deref() == Some(branch)) {
+        let other = &other.path;
+        return Err(ServiceError::other(format!(
+            "branch '{branch}' is checked out at '{other}'; name another"
+        )));
+    }
+    Ok(None)
+}
+
+/// Beside the repository: `<repository>.worktrees/<branch>`.
+fn place(common: &Path, branch: &str) -> Option<PathBuf> {
+    let is_usual = common.file_name().is_some_and(|name| name == ".git");
+    let repository = if is_usual { common.parent()? } else { common };
+    let mut name = repository.file_name()?.to_owned();
+    name.push(".worktrees");
+    Some(repository.parent()?.join(name).join(branch.replace('/', "-")))
+}
+
+/// What git says on one line, or nothing where it fails.
+async fn one_line(git: &Git, arguments: &[&str]) -> Result<Option<String>, ServiceError> {
+    let output = git.output(arguments, &[]).await?;
+    let text = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
+    Ok((output.code == 0).then_some(text))
+}

@@ -1,0 +1,163 @@
+//! `queue.set`: what waits for the agent is made what a person wants.
+
+use std::collections::VecDeque;
+
+use qd_core::agent::AgentRequest;
+use qd_core::harness::pi::{cleared_queue, private_command};
+use qd_core::ledger::Token;
+use qd_core::session::QueueEdit;
+use qd_wire::Command;
+use qd_wire::command::QueueSetParams;
+use qd_wire::data::{QueueState, SessionStatus};
+
+use super::SessionInput;
+use super::actor::SessionActor;
+use super::admit::Admitted;
+use crate::clock::now_ms;
+use crate::driver::{AgentFailure, Executed};
+
+/// Messages that may be in a queue.
+const MESSAGES_MAX: usize = 256;
+
+/// Changes of the queue that may wait for the one under way.
+const WAITING_MAX: usize = 64;
+
+/// The first pi that can give back its queue.
+const PI_VERSION: &str = "0.84.4";
+
+/// Changes of the queue: one at a time.
+#[derive(Default)]
+pub(super) struct QueueEdits {
+    /// The agent is asked to give back what it has.
+    under_way: Option<(Token, QueueEdit)>,
+    waiting: VecDeque<Admitted>,
+}
+
+impl QueueEdits {
+    /// Nothing may go to the agent meanwhile: it would come before what is put back.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Whether the agent has answered to this one.
+    pub(super) fn is_of(&self, token: Token) -> bool {
+        self.under_way.as_ref().is_some_and(|(own, _)| *own == token)
+    }
+
+    /// Gives up on those that wait.
+    pub(super) fn empty(&mut self) -> VecDeque<Admitted> {
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+impl SessionActor {
+    pub(super) fn set_queue(&mut self, admitted: Admitted) {
+        if let Err(error) = self.check_queue(&admitted.command) {
+            return self.finish(admitted, Err(AgentFailure::refused(error)));
+        }
+        if self.queue_edits.is_under_way() {
+            if self.queue_edits.waiting.len() < WAITING_MAX {
+                return self.queue_edits.waiting.push_back(admitted);
+            }
+            let error = format!("Too many changes of the queue wait (max {WAITING_MAX}). Please retry.");
+            return self.finish(admitted, Err(error.into()));
+        }
+        let edit = self.session.begin_queue_edit();
+        let Some(handle) = self.handle().filter(|_| self.session.is_queue_in_agent()) else {
+            // All that waits is here.
+            return self.queue_is_here(admitted, &edit, &QueueState::default());
+        };
+        let begun = match handle.begin(AgentRequest::ClearQueue) {
+            Ok(begun) => begun,
+            Err(failure) => {
+                self.session.give_up_queue_edit(now_ms(), &mut self.out);
+                return self.finish(admitted, Err(failure));
+            }
+        };
+        let (token, sender) = (admitted.token(), self.sender.clone());
+        self.queue_edits.under_way = Some((token, edit));
+        self.running.insert(token, admitted);
+        tokio::spawn(async move {
+            let result = begun.reply().await;
+            let result = result.map(|data| Executed { data: Some(data), ..Executed::default() });
+            if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
+                tracing::debug!(token, "a session ended while its agent gave back its queue");
+            }
+        });
+    }
+
+    fn check_queue(&self, command: &Command) -> Result<(), String> {
+        if self.is_run() {
+            return Err("A program in a terminal has no queue".to_owned());
+        }
+        if self.session.status() == SessionStatus::Closed {
+            let session_id = &self.session.identity().session_id;
+            return Err(format!("Session '{session_id}' is closed; session.restart opens it again"));
+        }
+        if self.session.is_moving() {
+            return Err(
+                "The session moves to another conversation, and its queue with it. Please retry.".to_owned()
+            );
+        }
+        let Command::QueueSet(QueueSetParams { steering, follow_up }) = command else { return Ok(()) };
+        if steering.len() + follow_up.len() > MESSAGES_MAX {
+            return Err(format!("Too many messages for the queue (max {MESSAGES_MAX})"));
+        }
+        for text in steering.iter().chain(follow_up) {
+            if text.trim().is_empty() {
+                return Err("A message of the queue is empty; leave it out to remove it".to_owned());
+            }
+            if let Some(private) = private_command(text) {
+                return Err(format!("'/{private}' is Quarterdeck's own; use the command navigate_tree"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent has given back its queue, or cannot.
+    pub(super) fn queue_cleared(&mut self, admitted: Admitted, result: Result<Executed, AgentFailure>) {
+        let Some((_, edit)) = self.queue_edits.under_way.take() else { return };
+        match result {
+            Ok(executed) => {
+                let cleared = cleared_queue(&executed.data.unwrap_or_default());
+                self.queue_is_here(admitted, &edit, &cleared);
+            }
+            Err(failure) => {
+                self.session.give_up_queue_edit(now_ms(), &mut self.out);
+                self.finish(admitted, Err(AgentFailure { lost: false, ..not_given_back(failure) }));
+            }
+        }
+        if let Some(next) = self.queue_edits.waiting.pop_front() {
+            self.set_queue(next);
+        }
+        self.pump_door();
+    }
+
+    fn queue_is_here(&mut self, admitted: Admitted, edit: &QueueEdit, cleared: &QueueState) {
+        let Command::QueueSet(QueueSetParams { steering, follow_up }) = admitted.command.clone() else {
+            return;
+        };
+        let wanted = QueueState { steering, follow_up };
+        let user = Some(admitted.incoming.principal.as_str()).filter(|user| !user.is_empty());
+        let data = self.session.set_queue(now_ms(), edit, cleared, wanted, user, &mut self.out);
+        self.answer_with(admitted, &data);
+    }
+}
+
+/// Why the queue is as it was.
+fn not_given_back(failure: AgentFailure) -> AgentFailure {
+    if failure.lost {
+        // What was in its queue waits for the next one.
+        return AgentFailure::refused(
+            "The agent ended before its queue could be changed; the queue is as it was",
+        );
+    }
+    if failure.is_reply && failure.error.to_ascii_lowercase().contains("unknown command") {
+        let error = format!(
+            "This version of pi cannot give back what is in its queue, so it stays as it is; {PI_VERSION} or newer can \
+             (npm install -g @earendil-works/pi-coding-agent)"
+        );
+        return AgentFailure::replied(error);
+    }
+    failure
+}

@@ -1,0 +1,69 @@
+//! The directory of a session: a worktree made for it where it wants one, and what is checked out there.
+
+use std::path::Path;
+
+use super::SessionInput;
+use super::actor::SessionActor;
+use crate::branch;
+use crate::clock::now_ms;
+use crate::services::SessionWorktree;
+
+impl SessionActor {
+    /// Makes the worktree that the session is to work in; its agent starts when that is there.
+    pub(super) fn make_worktree(&mut self) {
+        self.is_making_worktree = true;
+        let (shared, sender) = (self.shared.clone(), self.sender.clone());
+        let session_id = self.session.identity().session_id.clone();
+        let (cwd, config) = (self.config.cwd.clone(), self.config.worktree.clone().unwrap_or_default());
+        tokio::spawn(async move {
+            let result = match SessionWorktree::plan(&shared, &session_id, cwd.as_deref(), &config).await {
+                Ok(worktree) => worktree.make().await.map(|()| worktree),
+                Err(error) => Err(error),
+            };
+            let input = SessionInput::WorktreeMade(Box::new(result));
+            if let Err(unsent) = sender.send(input).await
+                && let SessionInput::WorktreeMade(result) = unsent.0
+                && let Ok(worktree) = *result
+            {
+                // The session ended meanwhile; nobody else would take it away.
+                worktree.undo().await;
+            }
+        });
+    }
+
+    pub(super) async fn worktree_made(&mut self, result: Result<SessionWorktree, String>) {
+        self.is_making_worktree = false;
+        match result {
+            // Whoever wanted the session has been told that there is none.
+            Ok(worktree) if self.creating.is_none() => worktree.undo().await,
+            Ok(worktree) => {
+                let (cwd, state) = (worktree.cwd(), worktree.state());
+                self.config.cwd = Some(cwd.clone());
+                if let Some(config) = &mut self.config.worktree {
+                    config.branch = Some(state.branch.clone());
+                }
+                self.session.works_in(cwd, state);
+                self.new_worktree = Some(worktree);
+                self.start_agent();
+            }
+            Err(error) => {
+                self.answer_create(Err(error.clone())).await;
+                self.fail_waiting(&error);
+            }
+        }
+    }
+
+    /// The session did not come to be: nothing of it is left.
+    pub(super) async fn undo_worktree(&mut self) {
+        if let Some(worktree) = self.new_worktree.take().filter(|_| !self.exists) {
+            worktree.undo().await;
+        }
+    }
+
+    /// Looks what is checked out where the session works; the agent may have changed it.
+    pub(super) fn look_at_branch(&mut self) {
+        let cwd = self.session.identity().cwd.as_deref();
+        let branch = cwd.and_then(|cwd| branch::of_directory(Path::new(cwd)));
+        self.session.branch_changed(now_ms(), branch, &mut self.out);
+    }
+}

@@ -1,0 +1,446 @@
+//! The one table of REST routes: method, path, what it is for, who may, what goes in and what comes out.
+//!
+//! The hub's router is compared with it by a test, and the OpenAPI document is made of it. WebSockets and the routes of
+//! the run document are described elsewhere (docs/protocol.md, docs/runs.md).
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::*;
+use crate::access::{AccessTokens, AddedAccessToken, NewAccessToken};
+use crate::command_table::Permission;
+use crate::data::{MessagesData, RunnersData, SearchData, SessionSummary, SessionsData};
+use crate::fleet::{Invite, JoinRequest, Joined};
+use crate::people::*;
+use crate::push::*;
+use crate::service::FsUploadData;
+
+/// Makes the schema of a type.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+pub struct Route {
+    pub method: &'static str,
+    pub path: &'static str,
+    /// The name under which generated clients know it.
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub access: Access,
+    pub query: &'static [Parameter],
+    pub body: Body,
+    pub status: u16,
+    pub answer: Answer,
+    /// What else it may answer, beside what every route may.
+    pub problems: &'static [(u16, &'static str)],
+}
+
+/// Who may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Everybody who reaches the hub.
+    Open,
+    /// Whoever is signed in; what they may depends on what is theirs.
+    Known,
+    /// Who has this permission.
+    Needs(Permission),
+    /// Who has the permission of the command, by the table of commands.
+    OfCommand,
+}
+
+/// A parameter of the query.
+#[derive(Clone, Copy)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub required: bool,
+    pub about: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    Integer,
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+#[derive(Clone, Copy)]
+pub enum Body {
+    None,
+    Json(SchemaOf),
+    /// The bytes of a file.
+    Bytes,
+}
+
+#[derive(Clone, Copy)]
+pub enum Answer {
+    /// No body.
+    Empty,
+    Json(SchemaOf),
+    /// The bytes of a file.
+    Bytes,
+    /// Text in one of these forms; JSON of this type too.
+    Document(&'static [&'static str], SchemaOf),
+    /// This description itself.
+    OpenApi,
+}
+
+/// What stands for what in the paths.
+pub const PATH_PARAMETERS: &[(&str, &str)] = &[
+    ("session_id", "A session, by its id; see `GET /api/sessions`."),
+    ("runner_id", "A runner, by its name; see `GET /api/runners`."),
+    ("login_id", "One of your logins; see `GET /api/logins`."),
+    ("username", "A person's name."),
+    ("name", "A token's name."),
+    ("host_id", "A host, by its id; see `GET /api/hosts`."),
+    ("subscription_id", "One of your browsers that take pushes; see `GET /api/push`."),
+];
+
+const fn route(method: &'static str, path: &'static str, name: &'static str, summary: &'static str) -> Route {
+    Route {
+        method,
+        path,
+        name,
+        summary,
+        access: Access::Known,
+        query: &[],
+        body: Body::None,
+        status: 200,
+        answer: Answer::Empty,
+        problems: &[],
+    }
+}
+
+const fn get(path: &'static str, name: &'static str, summary: &'static str) -> Route {
+    route("get", path, name, summary)
+}
+
+const fn post(path: &'static str, name: &'static str, summary: &'static str) -> Route {
+    route("post", path, name, summary)
+}
+
+const fn delete(path: &'static str, name: &'static str, summary: &'static str) -> Route {
+    route("delete", path, name, summary)
+}
+
+impl Route {
+    const fn open(self) -> Self {
+        Self { access: Access::Open, ..self }
+    }
+
+    const fn needs(self, permission: Permission) -> Self {
+        Self { access: Access::Needs(permission), ..self }
+    }
+
+    const fn of_command(self) -> Self {
+        Self { access: Access::OfCommand, ..self }
+    }
+
+    const fn query(self, query: &'static [Parameter]) -> Self {
+        Self { query, ..self }
+    }
+
+    const fn takes<T: JsonSchema>(self) -> Self {
+        Self { body: Body::Json(schema_of::<T>), ..self }
+    }
+
+    const fn takes_bytes(self) -> Self {
+        Self { body: Body::Bytes, ..self }
+    }
+
+    const fn gives<T: JsonSchema>(self) -> Self {
+        Self { answer: Answer::Json(schema_of::<T>), ..self }
+    }
+
+    const fn answers(self, answer: Answer) -> Self {
+        Self { answer, ..self }
+    }
+
+    const fn status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
+    const fn or(self, problems: &'static [(u16, &'static str)]) -> Self {
+        Self { problems, ..self }
+    }
+}
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+const fn text(name: &'static str, about: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Text, required: false, about }
+}
+
+const fn integer(name: &'static str, about: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Integer, required: false, about }
+}
+
+const fn flag(name: &'static str, about: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Flag, required: false, about }
+}
+
+const fn word(name: &'static str, words: &'static [&'static str], about: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Word(words), required: false, about }
+}
+
+const fn required(parameter: Parameter) -> Parameter {
+    Parameter { required: true, ..parameter }
+}
+
+const NO_SESSION: (u16, &str) = (404, "There is no such session.");
+const NO_RUNNER: &[(u16, &str)] =
+    &[(404, "No runner of this name has joined."), (409, "It is the hub's own, is revoked, or is away.")];
+const NO_HOST: &[(u16, &str)] = &[(404, "There is no such host.")];
+const NO_PUSHES: (u16, &str) = (503, "This hub sends no pushes.");
+const NO_SUBSCRIPTION: (u16, &str) = (404, "You have no such subscription.");
+const NO_PERSON: (u16, &str) = (404, "There is no such person.");
+const THROTTLED: (u16, &str) = (429, "Too many failed logins; wait as long as `Retry-After` says.");
+
+/// Every route, in the order of the documentation.
+pub const ROUTES: &[Route] = &[
+    get("/api/openapi.json", "openapi", "This description").open().answers(Answer::OpenApi),
+    get("/healthz", "health", "How the hub is doing").open().gives::<Health>(),
+    // Signing in.
+    get(
+        "/login",
+        "login_with_code",
+        "Signs a browser in with a one-time code, and sends it to the first page",
+    )
+    .open()
+    .query(&[required(text("code", "From `qd up`, or of `POST /api/logins/links`."))])
+    .status(303)
+    .or(&[(401, "The code is used up, too old or wrong.")]),
+    post("/auth/login", "login", "Signs in with a name and a password; browsers get a cookie too")
+        .open()
+        .takes::<LoginRequest>()
+        .gives::<LoginAnswer>()
+        .or(&[(401, "The name or the password is wrong."), THROTTLED]),
+    post("/logout", "logout", "Ends the login of this browser or program").open().status(303),
+    get("/api/me", "me", "Who you are here and what you may do").gives::<Me>(),
+    get("/api/logins", "list_logins", "Your logins").gives::<Logins>(),
+    post("/api/logins/links", "make_login_link", "A one-time link that signs one more browser in as you")
+        .gives::<LoginLink>(),
+    delete("/api/logins/{login_id}", "end_login", "Ends one of your logins, at once")
+        .gives::<EndedLogin>()
+        .or(&[(404, "You have no such login.")]),
+    // Sessions.
+    get("/api/sessions", "list_sessions", "All sessions, most recently active first")
+        .needs(Permission::View)
+        .gives::<SessionsData>(),
+    get("/api/sessions/{session_id}", "session", "One session as the list shows it")
+        .needs(Permission::View)
+        .gives::<SessionSummary>()
+        .or(&[NO_SESSION]),
+    get(
+        "/api/sessions/{session_id}/messages",
+        "messages",
+        "A page of the conversation, the newest without `before`",
+    )
+    .needs(Permission::View)
+    .query(&[
+        integer("before", "Only messages with a smaller `idx`."),
+        integer("limit", "How many; at most 1000, which is the default."),
+    ])
+    .gives::<MessagesData>()
+    .or(&[NO_SESSION]),
+    get("/api/sessions/{session_id}/export", "export", "The whole conversation as a file to keep")
+        .needs(Permission::View)
+        .query(&[word("format", &["html", "json", "md"], "The form; `html` without it.")])
+        .answers(Answer::Document(&["text/html", "text/markdown"], schema_of::<ExportData>))
+        .or(&[NO_SESSION]),
+    get("/api/sessions/{session_id}/file", "download_file", "The bytes of a file of the session's machine")
+        .of_command()
+        .query(&[
+            required(text("path", "Below the session's directory.")),
+            flag("inline", "Do not offer it as a download."),
+        ])
+        .answers(Answer::Bytes)
+        .or(&[(404, "There is no such file, or it cannot be read.")]),
+    route("put", "/api/sessions/{session_id}/file", "upload_file", "Writes a file, whole or not at all")
+        .of_command()
+        .query(&[
+            required(text("path", "Below the session's directory.")),
+            text(
+                "expected_hash",
+                "Write only if the file has this hash now; empty for one that is not there.",
+            ),
+            flag("create_parents", "Make the directories above it."),
+        ])
+        .takes_bytes()
+        .gives::<FsUploadData>()
+        .or(&[(409, "The file is not as expected, or cannot be written.")]),
+    get("/api/search", "search", "Messages with all these words, best first")
+        .needs(Permission::View)
+        .query(&[
+            required(text("q", "Words; a trailing `*` matches any ending.")),
+            text("session_id", "Only this session."),
+            text("runner_id", "Only sessions of this runner."),
+            text("harness", "Only sessions of this harness."),
+            text("role", "Only messages of this role: `user`, `assistant`, `system` or `tool`."),
+            integer("from", "Only messages of this time or later, in Unix milliseconds."),
+            integer("to", "Only messages before this time, in Unix milliseconds."),
+            integer("limit", "How many; 20 without it, at most 200."),
+            integer("offset", "How many to leave out."),
+        ])
+        .gives::<SearchData>(),
+    get("/api/usage", "usage", "Tokens and money by day, model and session")
+        .needs(Permission::View)
+        .query(&[
+            text("from", "From this day (`2026-01-31`) or this time (Unix milliseconds) on."),
+            text("to", "Until this day, which counts too, or this time, which does not."),
+            text("by", "Some of `day`, `model` and `session`, with commas between them; `day` without it."),
+            text("session_id", "Only this session."),
+            integer(
+                "tz_offset_minutes",
+                "How far the clock that tells the day is ahead of UTC; 0 without it.",
+            ),
+            integer("limit", "How many rows; at most 5000, which is the default. The total counts all."),
+        ])
+        .gives::<UsageData>(),
+    post("/api/commands", "run_command", "Any command of the canonical protocol: one command, one answer")
+        .of_command()
+        .takes::<crate::Command>()
+        .gives::<CommandAnswer>()
+        .or(&[(413, "The body is too long.")]),
+    // Machines.
+    get("/api/runners", "list_runners", "All runners there ever were")
+        .needs(Permission::Manage)
+        .gives::<RunnersData>(),
+    post("/api/runners/invites", "invite_runner", "A code with which one machine can join, for some minutes")
+        .needs(Permission::Manage)
+        .gives::<Invite>()
+        .or(&[(429, "Too many codes are open.")]),
+    post(
+        "/api/runners/join",
+        "join_runner",
+        "Lets a runner in; the code is the permission. Not for browsers",
+    )
+    .open()
+    .takes::<JoinRequest>()
+    .gives::<Joined>()
+    .or(&[
+        (401, "The code is wrong."),
+        (409, "The name is taken."),
+        (410, "The code is used or too old."),
+    ]),
+    post("/api/runners/{runner_id}/rotate", "rotate_runner", "Tells a runner to make itself a new key")
+        .needs(Permission::Manage)
+        .status(202)
+        .gives::<ChangedRunner>()
+        .or(NO_RUNNER),
+    delete("/api/runners/{runner_id}", "revoke_runner", "Cuts a runner off for good, at once")
+        .needs(Permission::Manage)
+        .gives::<ChangedRunner>()
+        .or(NO_RUNNER),
+    get("/api/hosts", "list_hosts", "Machines of others that speak the run protocol")
+        .needs(Permission::Manage)
+        .gives::<ForeignHosts>(),
+    post("/api/hosts", "add_host", "Lets in a host that has not come yet")
+        .needs(Permission::Manage)
+        .takes::<NewForeignHost>()
+        .gives::<AddedForeignHost>()
+        .or(&[(409, "The name is taken.")]),
+    post("/api/hosts/{host_id}/confirm", "confirm_host", "Lets in a host that has come")
+        .needs(Permission::Manage)
+        .gives::<ChangedHost>()
+        .or(NO_HOST),
+    delete("/api/hosts/{host_id}", "revoke_host", "Cuts a host off; the second time it is forgotten")
+        .needs(Permission::Manage)
+        .gives::<ChangedHost>()
+        .or(NO_HOST),
+    // People.
+    get("/api/people", "list_people", "People with an account").needs(Permission::Manage).gives::<People>(),
+    post("/api/people", "add_person", "Makes an account")
+        .needs(Permission::Manage)
+        .takes::<NewPerson>()
+        .status(201)
+        .gives::<Person>()
+        .or(&[(409, "The name is taken."), (429, "There are as many people as there can be.")]),
+    route("patch", "/api/people/{username}", "change_person", "Changes an account, or your own password")
+        .takes::<ChangePerson>()
+        .gives::<Person>()
+        .or(&[NO_PERSON, THROTTLED]),
+    delete("/api/people/{username}", "remove_person", "Removes an account, and ends all it had open")
+        .needs(Permission::Manage)
+        .gives::<RemovedPerson>()
+        .or(&[NO_PERSON]),
+    get("/api/tokens", "list_tokens", "Your access tokens; all of them for those who manage")
+        .gives::<AccessTokens>(),
+    post("/api/tokens", "add_token", "Makes an access token, and shows it this once")
+        .takes::<NewAccessToken>()
+        .gives::<AddedAccessToken>()
+        .or(&[(409, "The name is taken."), (429, "There are as many tokens as there can be.")]),
+    delete("/api/tokens/{name}", "revoke_token", "Ends an access token, and all it had open")
+        .query(&[text("owner", "Whose, for those who manage; empty for the hub's owner.")])
+        .gives::<RevokedToken>()
+        .or(&[(404, "There is no such token.")]),
+    // Pushes.
+    get("/api/push", "push_state", "The key for pushes, and your browsers that take them")
+        .needs(Permission::View)
+        .gives::<PushState>()
+        .or(&[NO_PUSHES]),
+    post(
+        "/api/push/subscriptions",
+        "subscribe_push",
+        "Tells you on this browser; the same endpoint again renews it",
+    )
+    .needs(Permission::View)
+    .takes::<NewPushSubscription>()
+    .status(201)
+    .gives::<PushSubscriptionInfo>()
+    .or(&[NO_PUSHES]),
+    route(
+        "patch",
+        "/api/push/subscriptions/{subscription_id}",
+        "change_push",
+        "Changes what a browser is told",
+    )
+    .needs(Permission::View)
+    .takes::<ChangePushSubscription>()
+    .gives::<PushSubscriptionInfo>()
+    .or(&[NO_SUBSCRIPTION]),
+    delete(
+        "/api/push/subscriptions/{subscription_id}",
+        "unsubscribe_push",
+        "Tells that browser nothing any more",
+    )
+    .needs(Permission::View)
+    .gives::<RemovedPushSubscription>()
+    .or(&[NO_SUBSCRIPTION]),
+    post("/api/push/test", "test_push", "Sends your browsers a message now, and tells how that went")
+        .needs(Permission::View)
+        .takes::<PushTest>()
+        .gives::<PushTested>()
+        .or(&[NO_SUBSCRIPTION]),
+    post(
+        "/api/push/answer",
+        "answer_push",
+        "Answers a question from its notification; the token in it is the access",
+    )
+    .open()
+    .takes::<PushAnswer>()
+    .gives::<PushAnswered>()
+    .or(&[
+        (403, "Who was pushed may not answer any more."),
+        (409, "The session did not take the answer."),
+        (410, "The token was used, or its question is open no more."),
+    ]),
+    get(
+        "/api/audit",
+        "audit",
+        "Who did what, newest first: in sessions, and your own; everything for those who manage",
+    )
+    .needs(Permission::View)
+    .query(&[
+        text("session", "Only of this session."),
+        text("principal", "Only of this principal."),
+        text("tool", "Only of this tool."),
+        text("kind", "Only of this kind."),
+        integer("before", "Only entries with a smaller `id`."),
+        integer("limit", "How many; 100 without it, at most 1000."),
+    ])
+    .gives::<AuditData>(),
+];
