@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tree::root;
-use crate::{bans, client, codegen, tidy};
+use crate::{bans, client, codegen, tidy, web};
 
 /// What a step does.
 enum Work {
@@ -52,6 +52,8 @@ fn steps() -> Vec<Step> {
         Step { name: "tidy", work: Work::Check(tidy::run), advice: "" },
         Step { name: "codegen", work: Work::Check(codegen::check), advice: "" },
         Step { name: "bans", work: Work::Check(bans::run), advice: "" },
+        // Before the binary, which carries it.
+        Step { name: "web", work: Work::Check(web::build), advice: "" },
         Step {
             name: "clippy",
             work: Work::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], None),
@@ -65,6 +67,7 @@ fn steps() -> Vec<Step> {
     ];
     steps.extend(test_steps(has_nextest()));
     steps.push(Step { name: "client", work: Work::Check(client::run), advice: "" });
+    steps.push(Step { name: "browser", work: Work::Check(web::test), advice: "" });
     steps.push(Step {
         name: "doc",
         work: Work::Cargo(&["doc", "--workspace", "--no-deps"], Some(("RUSTDOCFLAGS", "-D warnings"))),

@@ -14,6 +14,7 @@ mod licences;
 mod tidy;
 mod tree;
 mod trials;
+mod web;
 mod world;
 
 use std::process::ExitCode;

@@ -56,9 +56,10 @@ pub(crate) fn run() -> Result<(), Failure> {
 
 /// Files that people write and read; generated ones may be long.
 fn is_source(file: &Path) -> bool {
-    let written =
-        file.extension().is_some_and(|extension| ["rs", "ts", "js", "sh"].iter().any(|it| extension == *it));
-    written && !file.starts_with("docs/generated")
+    let written = file.extension().is_some_and(|extension| {
+        ["rs", "ts", "js", "mjs", "svelte", "css", "sh"].iter().any(|it| extension == *it)
+    });
+    written && !file.iter().any(|part| part == "generated")
 }
 
 fn check_text(file: &Path, text: &str) -> Vec<String> {
@@ -143,6 +144,8 @@ mod tests {
     fn generated_files_may_be_long() {
         assert!(is_source(Path::new("crates/a/src/lib.rs")));
         assert!(!is_source(Path::new("docs/generated/canonical.ts")));
+        assert!(!is_source(Path::new("clients/typescript/src/generated/canonical.ts")));
+        assert!(is_source(Path::new("web/src/App.svelte")));
         assert!(!is_source(Path::new("docs/protocol.md")));
     }
 }

@@ -1,0 +1,25 @@
+import { test } from "@playwright/test";
+
+export const FIGURE = "figure";
+
+export interface Figure {
+  what: string;
+  value: number;
+  unit: string;
+  /** It is to be no more than this. */
+  target?: number;
+}
+
+export function figure(what: string, value: number, unit: string, target?: number): void {
+  const found: Figure = { what, value, unit, ...(target === undefined ? {} : { target }) };
+  test.info().annotations.push({ type: FIGURE, description: JSON.stringify(found) });
+}
+
+export function percentile(values: readonly number[], part: number): number {
+  const sorted = values.toSorted((one, other) => one - other);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
+}
+
+export function median(values: readonly number[]): number {
+  return percentile(values, 0.5);
+}

@@ -1,0 +1,15 @@
+import type { Message } from "@quarterdeck/client";
+import { createContext } from "svelte";
+import type { SessionView } from "../lib/session/view.svelte.ts";
+
+/** What everything inside a conversation needs to know. */
+export interface Conversation {
+  readonly view: SessionView;
+  /** Where a path of the session's directory is shown. */
+  fileHref(path: string): string;
+  /** Goes back to before a message of the person and lets them write it anew. */
+  fork(message: Message): void;
+  readonly canFork: boolean;
+}
+
+export const [conversation, setConversation] = createContext<Conversation>();

@@ -1,0 +1,62 @@
+import { makeVisible } from "../markdown/visible.ts";
+import type { SessionSummary } from "@quarterdeck/client";
+import { baseName, harnessName } from "./format.ts";
+
+export type Group = "needs" | "working" | "idle" | "done";
+
+export const groupOrder: readonly Group[] = ["needs", "working", "idle", "done"];
+
+export const groupNames: Record<Group, string> = { needs: "Needs you", working: "Working", idle: "Idle", done: "Done" };
+
+/**
+ * Where a session stands in the fleet. One whose machine is away stays where it last was. A shared terminal stands
+ * nowhere: it is a tool beside its session, which has a page for it.
+ */
+export function groupOf(session: SessionSummary): Group | undefined {
+  if (session.harness === "terminal") return undefined;
+  if (session.state === "closed") return "done";
+  if (session.pending_input_count > 0 || session.state === "failed") return "needs";
+  if (session.state === "working") return "working";
+  if (session.state === "offline" && session.working_since !== undefined) return "working";
+  return "idle";
+}
+
+/** What a session is called: its title, or what tells it apart until it has one. */
+export function titleOf(session: SessionSummary): string {
+  if (session.title) return makeVisible(session.title);
+  const harness = harnessName(session.harness, session.run_tool);
+  return session.cwd ? `${harness} in ${baseName(session.cwd)}` : `${harness} ${session.session_id}`;
+}
+
+export function isRun(session: { harness: string }): boolean {
+  return session.harness === "pty" || session.harness === "terminal";
+}
+
+const phaseWords: Record<string, string> = {
+  generating: "writing",
+  thinking: "thinking",
+  tool_running: "running a tool",
+  compacting: "compacting",
+  retrying: "retrying",
+  initializing: "starting",
+};
+
+/** What a session does now, in a word or three. */
+export function statusWord(session: SessionSummary): string {
+  if (session.state === "offline") return "offline";
+  if (session.state === "failed") return "failed";
+  if (session.state === "closed") return "closed";
+  if (session.pending_input_count > 0) return session.pending_input_count > 1 ? `${session.pending_input_count} questions` : "asks you";
+  if (session.state === "working") return isRun(session) ? "running" : (phaseWords[session.phase ?? ""] ?? "working");
+  if (session.state === "starting") return "starting";
+  return session.state === "dormant" ? "asleep" : "idle";
+}
+
+/** The tone of its mark. */
+export function toneOf(session: SessionSummary): "needs" | "bad" | "accent" | "neutral" | "faint" {
+  if (session.state === "failed") return "bad";
+  const group = groupOf(session);
+  if (group === "needs") return "needs";
+  if (session.state === "offline") return "faint";
+  return group === "working" ? "accent" : group === "done" ? "faint" : "neutral";
+}

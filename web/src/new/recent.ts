@@ -1,0 +1,49 @@
+import { recall, remember } from "../lib/remembered.ts";
+
+/** What the person chose the last times, so that the next session is two clicks. */
+export interface Recent {
+  runner?: string;
+  harness?: string;
+  /** By harness. */
+  models: Record<string, string>;
+  /** By runner, newest first. */
+  directories: Record<string, string[]>;
+  /** Command lines of programs in a terminal, newest first. */
+  commands: string[];
+  worktree?: boolean;
+}
+
+const KEPT = 8;
+
+export function recentChoices(): Recent {
+  return { models: {}, directories: {}, commands: [], ...recall<Partial<Recent>>("new", {}) };
+}
+
+function first(list: readonly string[], value: string): string[] {
+  return [value, ...list.filter((one) => one !== value)].slice(0, KEPT);
+}
+
+export interface Choice {
+  runner: string;
+  harness: string;
+  model: string;
+  directory: string;
+  command: string;
+  worktree: boolean;
+}
+
+export function rememberChoice(choice: Choice): void {
+  const before = recentChoices();
+  const after: Recent = {
+    runner: choice.runner,
+    harness: choice.harness,
+    worktree: choice.worktree,
+    models: { ...before.models, [choice.harness]: choice.model },
+    directories: before.directories,
+    commands: choice.command ? first(before.commands, choice.command) : before.commands,
+  };
+  if (choice.directory) {
+    after.directories = { ...before.directories, [choice.runner]: first(before.directories[choice.runner] ?? [], choice.directory) };
+  }
+  remember("new", after);
+}
