@@ -24,6 +24,8 @@ export default defineConfig({
   fullyParallel: true,
   forbidOnly: true,
   workers: 2,
+  // A browser, a hub and real agents share two cores: what fails is tried again, and listed as flaky if it passes then.
+  retries: 2,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: [["list"]],

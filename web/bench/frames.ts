@@ -9,6 +9,8 @@ interface TraceEvent {
   tid: number;
   ts: number;
   dur?: number;
+  /** Of it on a core; the rest other programs had. */
+  tdur?: number;
   ph: string;
   args?: { name?: string };
 }
@@ -26,6 +28,8 @@ export interface FrameFigures {
   distance: Spread;
   /** Milliseconds the page's thread worked from one animation frame to the next: script, style, layout and paint. */
   work: Spread;
+  /** The same, counting only the time it had a core: what a busy machine adds is not in it. */
+  cpu: Spread;
 }
 
 export class Frames {
@@ -62,13 +66,14 @@ export class Frames {
       recording.isRecording = false;
       return recording.distances;
     });
-    const work = workOf(trace.traceEvents);
-    return { count: work.length, distance: spread(distances), work: spread(work) };
+    const work = workOf(trace.traceEvents, (task) => task.dur ?? 0);
+    const cpu = workOf(trace.traceEvents, (task) => task.tdur ?? task.dur ?? 0);
+    return { count: work.length, distance: spread(distances), work: spread(work), cpu: spread(cpu) };
   }
 }
 
 /** The work between the animation frames of the thread that has most of them: the page's. */
-function workOf(events: readonly TraceEvent[]): number[] {
+function workOf(events: readonly TraceEvent[], timeOf: (task: TraceEvent) => number): number[] {
   const frames = events.filter((event) => event.name === "FireAnimationFrame" && event.ph === "X");
   const counts = new Map<string, number>();
   const threadOf = (event: TraceEvent) => `${event.pid}/${event.tid}`;
@@ -90,7 +95,7 @@ function workOf(events: readonly TraceEvent[]): number[] {
       else high = middle;
     }
     const place = low - 1;
-    if (place >= 0 && place < work.length) work[place] = (work[place] ?? 0) + (task.dur ?? 0) / 1000;
+    if (place >= 0 && place < work.length) work[place] = (work[place] ?? 0) + timeOf(task) / 1000;
   }
   return work.slice(1, -1);
 }

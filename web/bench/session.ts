@@ -4,8 +4,8 @@ import type { Hub } from "../tests/support/hub.ts";
 /** Prompts on their way at one time; the demo agent's queue takes 64. */
 const TOGETHER = 24;
 
-/** Fills a session of the demo agent until it has so many messages, two for each prompt. */
-export async function fillSession(hub: Hub, sessionId: string, messages: number): Promise<void> {
+/** Fills a session of the demo agent until it has so many messages, two for each prompt; gives the number of the last. */
+export async function fillSession(hub: Hub, sessionId: string, messages: number): Promise<number> {
   let left = messages / 2;
   const ask = async () => {
     while (left > 0) {
@@ -16,7 +16,9 @@ export async function fillSession(hub: Hub, sessionId: string, messages: number)
   await Promise.all(Array.from({ length: TOGETHER }, ask));
   for (;;) {
     const state = await hub.command<{ status: string; message_count: number }>("get_state", { session_id: sessionId });
-    if (state.status === "idle" && state.message_count >= messages) return;
+    if (state.status === "idle" && state.message_count >= messages) break;
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
+  const page = await hub.command<{ messages: { idx: number }[] }>("get_messages", { session_id: sessionId });
+  return page.messages.at(-1)?.idx ?? 0;
 }

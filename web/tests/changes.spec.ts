@@ -95,12 +95,16 @@ test("while the agent works a review steers it, or waits for the end of its turn
     await comment(app, "code.ts", "added line 2", word);
     await app.getByRole("button", { name: "Send to the agent" }).click();
     const dialog = app.getByRole("dialog", { name: "Send the review" });
-    await hub.command("prompt", { session_id: session, message: "/long 600" });
+    // It works until its question is answered.
+    await hub.command("prompt", { session_id: session, message: "/question" });
     await dialog.getByRole("radio", { name: when }).check();
     await dialog.getByRole("button", { name: "Send 1 comment" }).click();
     await expect(app.getByTestId("review-bar")).toHaveCount(0);
+    await app.getByRole("link", { name: "Conversation" }).click();
+    await app.getByTestId("question-card").getByRole("button").first().click();
     await expect.poll(() => saidWith(hub, session, word), { timeout: 30_000 }).toBe(1);
     await expect.poll(async () => (await hub.command<{ status: string }>("get_state", { session_id: session })).status, { timeout: 30_000 }).toBe("idle");
+    await app.getByRole("link", { name: "Changes" }).click();
   }
 });
 

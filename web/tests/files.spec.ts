@@ -62,15 +62,15 @@ test("the tree obeys the keyboard", async ({ app, hub }) => {
 });
 
 test("a huge file opens at once and is read on page by page", async ({ app, hub }) => {
-  const lines = Array.from({ length: 400_000 }, (_, index) => `line ${index + 1} of many`);
+  const lines = Array.from({ length: 150_000 }, (_, index) => `line ${index + 1} of many`);
   writeFileSync(join(hub.project, "huge.log"), lines.join("\n"));
   await openFiles(app, hub, "huge.log");
   await expect(fileText(app).locator("pre").first()).toContainText("line 1 of many");
   await expect(app.getByRole("button", { name: "Edit" })).toBeDisabled();
-  await expect(app.getByText(/of .* are shown/)).toBeVisible();
-  const before = await app.getByText(/of .* are shown/).textContent();
-  await app.getByRole("button", { name: "Show more" }).click();
-  await expect(app.getByText(/of .* are shown/)).not.toHaveText(before ?? "");
+  const footer = app.getByRole("region", { name: "huge.log", exact: true }).locator("footer");
+  await expect(footer).toContainText(/^1(\.0)? MB of .* are shown/);
+  await footer.getByRole("button", { name: "Show more" }).click();
+  await expect(footer).toContainText(/^2(\.[01])? MB of .* are shown/);
 });
 
 test("what changes on the machine shows by itself", async ({ app, hub }) => {
@@ -234,7 +234,7 @@ test("entries are made, renamed, moved, copied and deleted @both", async ({ app,
   await answer(app, "Move tomorrow.txt", "later/new/plan.txt", "Move");
   await expect.poll(() => existsSync(at("later/new/plan.txt"))).toBe(true);
   expect(existsSync(at("notes/tomorrow.txt"))).toBe(false);
-  await entry(app, "later").click();
+  await expect(entry(app, "later")).toBeVisible();
   await choose(app, "README.md", "Copy");
   await answer(app, "Copy README.md", undefined, "Copy");
   await expect(entry(app, "README-copy.md")).toBeVisible();
@@ -370,7 +370,7 @@ test("who may only look reads and downloads, and changes nothing", async ({ hub,
   await viewer.keyboard.press("Delete");
   await viewer.keyboard.press("F2");
   await expect(viewer.getByRole("dialog")).toHaveCount(0);
-  await entry(viewer, "README.md").hover();
+  await entry(viewer, "README.md").focus();
   await viewer.getByRole("tree").getByRole("button", { name: "Actions for README.md" }).click();
   await expect(viewer.getByRole("menuitem")).toHaveText(["Download", "Copy path"]);
   const saved = viewer.waitForEvent("download");
@@ -414,7 +414,7 @@ async function back(page: Page): Promise<void> {
 
 /** Takes an action from the menu of an entry. */
 async function choose(page: Page, name: string, action: string): Promise<void> {
-  await entry(page, name).hover();
+  await entry(page, name).focus();
   await page.getByRole("tree").getByRole("button", { name: `Actions for ${name}`, exact: true }).click();
   await page.getByRole("menuitem", { name: new RegExp(`^${action}( F2)?$`) }).click();
 }

@@ -5,7 +5,7 @@ import { PricedModel } from "./support/priced.ts";
 import { test as piTest } from "./support/pi.ts";
 import { Runner } from "./support/runner.ts";
 import { talk } from "./support/prompting.ts";
-import { descendants } from "./support/processes.ts";
+import { descendants, signalAll } from "./support/processes.ts";
 import { expect, signIn, test, type Page } from "./support/test.ts";
 
 piTest("sessions stand in their groups, say what they do, and move by themselves @both", async ({ app, hub, model, isMobile }) => {
@@ -144,7 +144,7 @@ piTest("an agent that dies needs you, says why, and is started again from its ro
   const session = await hub.pi();
   await talk(hub, session, "hello");
   await expect(row(app, "idle", "pi in project")).toBeVisible();
-  for (const pid of descendants(hub.pid)) process.kill(pid, "SIGKILL");
+  signalAll(descendants(hub.pid), "SIGKILL");
   await expect(row(app, "needs", "pi in project")).toContainText("failed");
   await expect(row(app, "needs", "pi in project").locator(".words")).toContainText(/signal|killed|exit|died|ended/i);
   await choose(app, "pi in project", "Restart");

@@ -7,7 +7,7 @@ import { stripVTControlCharacters } from "node:util";
 import type { ScriptedModel } from "../../clients/typescript/test/pi.ts";
 import { BINARY } from "./support/hub.ts";
 import { test as piTest } from "./support/pi.ts";
-import { descendants } from "./support/processes.ts";
+import { descendants, signalAll } from "./support/processes.ts";
 import { Runner } from "./support/runner.ts";
 import { composer } from "./support/talk.ts";
 import { expect, signIn, test, watch, type Hub, type Page } from "./support/test.ts";
@@ -138,7 +138,7 @@ piTest("nobody knows whether it arrived: the person is asked, and decides", asyn
     // An agent that takes nothing any more, then the end of the hub: what was given to it may be done or not.
     const agent = descendants(hub.pid);
     expect(agent).not.toEqual([]);
-    for (const pid of agent) process.kill(pid, "SIGSTOP");
+    signalAll(agent, "SIGSTOP");
     await say(page, text);
     await expect(page.getByTestId("pending")).toContainText("Sending");
     await expect.poll(() => isBegun(hub, text)).toBe(true);

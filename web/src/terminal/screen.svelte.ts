@@ -59,6 +59,7 @@ export class TerminalScreen {
   #search = new SearchAddon();
   #events: ScreenEvents;
   #colours: SearchColours = { match: "#fff1b8", active: "#ffc94d" };
+  #searchKind = "";
   #isActive = false;
   #redraws = 0;
   #sent: string[] = [];
@@ -181,6 +182,10 @@ export class TerminalScreen {
       },
     };
     if (text === "" || !this.#isSearchable(text, options.regex)) return this.endSearch();
+    // The search takes the same text for the same search, whatever else is asked for.
+    const kind = `${options.regex} ${options.caseSensitive}`;
+    if (kind !== this.#searchKind) this.#search.clearDecorations();
+    this.#searchKind = kind;
     if (direction === "next") this.#search.findNext(text, wanted);
     else this.#search.findPrevious(text, wanted);
   }

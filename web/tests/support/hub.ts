@@ -69,8 +69,15 @@ export class Hub {
 
   async end(): Promise<void> {
     await this.kill();
-    // Shells write their history when they end.
-    rmSync(this.directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+    // Shells write their history when they end, which may be while we clear up.
+    for (let attempt = 1; existsSync(this.directory); attempt += 1) {
+      try {
+        rmSync(this.directory, { recursive: true, force: true });
+      } catch (error) {
+        if (attempt === 50) throw error;
+        await new Promise((done) => setTimeout(done, 100));
+      }
+    }
   }
 
   /** Calls the REST interface as the owner. */

@@ -7,3 +7,14 @@ export function descendants(pid: number): number[] {
   const children = lists.join(" ").split(/\s+/).filter(Boolean).map(Number);
   return children.flatMap((child) => [child, ...descendants(child)]);
 }
+
+/** Gives processes a signal; one that ended with its parent meanwhile needs none. */
+export function signalAll(pids: readonly number[], signal: NodeJS.Signals): void {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, signal);
+    } catch (error) {
+      if (!(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error;
+    }
+  }
+}
