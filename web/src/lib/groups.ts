@@ -1,5 +1,5 @@
 import { makeVisible } from "../markdown/visible.ts";
-import type { SessionSummary } from "@quarterdeck/client";
+import type { RunnerInfo, SessionSummary } from "@quarterdeck/client";
 import { baseName, harnessName } from "./format.ts";
 
 export type Group = "needs" | "working" | "idle" | "done";
@@ -59,4 +59,18 @@ export function toneOf(session: SessionSummary): "needs" | "bad" | "accent" | "n
   if (group === "needs") return "needs";
   if (session.state === "offline") return "faint";
   return group === "working" ? "accent" : group === "done" ? "faint" : "neutral";
+}
+
+/** What people call a machine: a runner that joined by the name it was given, the one inside the hub by its host's. */
+export function runnerName(runner: RunnerInfo | undefined, runnerId: string): string {
+  if (!runner) return runnerId;
+  return runner.joined_at === undefined ? runner.hostname || runnerId : runnerId;
+}
+
+/** A line of Markdown as words: what a list has no room to draw. */
+export function plainWords(text: string): string {
+  return text
+    .replace(/^\s*(#{1,6}|[-*+]|\d+\.|>)\s+/, "")
+    .replace(/(\*\*|__|~~|`+)/g, "")
+    .replace(/!?\[([^\]]*)\]\([^)]*\)/g, "$1");
 }

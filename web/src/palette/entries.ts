@@ -1,6 +1,6 @@
 import { app, can, toast } from "../lib/app.svelte.ts";
 import { errorText, harnessName, shortPath } from "../lib/format.ts";
-import { groupOrder, statusWord, titleOf, toneOf } from "../lib/groups.ts";
+import { groupOrder, runnerName, statusWord, titleOf, toneOf } from "../lib/groups.ts";
 import { fuzzy } from "../lib/fuzzy.ts";
 import { go, route } from "../lib/router.svelte.ts";
 import { sessionMenu } from "../lib/sessionActions.ts";
@@ -35,7 +35,7 @@ function sessionEntries(): Entry[] {
       detail: [
         statusWord(session),
         harnessName(session.harness, session.run_tool),
-        app.runner(session.runner_id)?.hostname ?? session.runner_id,
+        runnerName(app.runner(session.runner_id), session.runner_id),
         session.cwd ? shortPath(session.cwd) : "",
         session.branch ?? "",
       ]
