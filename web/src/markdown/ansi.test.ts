@@ -62,10 +62,8 @@ describe("parseAnsi", () => {
     expect(texts(`${"\u001b[".repeat(20_000)}`)).toHaveLength(1);
   });
 
-  it("is quick with much output", () => {
-    const started = performance.now();
+  it("takes much output", () => {
     const lines = parseAnsi("\u001b[32mok\u001b[0m some test name that passed\n".repeat(20_000));
     expect(lines).toHaveLength(20_000);
-    expect(performance.now() - started).toBeLessThan(15_000);
   }, 30_000);
 });
