@@ -190,7 +190,7 @@ impl SessionActor {
             }
             self.record_input(&line.text, line.is_hidden, fresh_id("i"), params.actor.as_deref(), &user_id);
         }
-        self.run.typed.push(admitted);
+        self.finish(admitted, Ok(None));
     }
 
     /// Keys are mostly echoed at once. Who pressed them is answered with the echo, or a moment later where there is none:
