@@ -45,8 +45,6 @@ pub(super) struct Run {
     pub(super) is_secret_asked: bool,
     /// What is being typed by keys.
     pub(super) line: TypedLine,
-    /// Commands whose keys were written and which are answered with the echo.
-    pub(super) typed: Vec<Admitted>,
     /// When a program that was asked to end is killed.
     pub(super) kill_at: Option<i64>,
     /// The last input or output.
