@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use qd_link::client::{Attachment, CallError, Frame, MuxClient, Request, Update};
 use qd_wire::data::{AttachData, Resume};
-use qd_wire::run::{RunResizeParams, RunStdinParams};
+use qd_wire::run::{INPUT_IS_CLOSED, INPUT_IS_FULL, RUN_HAS_ENDED, RunResizeParams, RunStdinParams};
 use qd_wire::{Command, Event, EventEnvelope, EventPayload};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -269,7 +269,12 @@ impl View<'_> {
             if response.success || self.ending.is_some() {
                 return Ok(());
             }
-            if !error.contains("does not read its input") {
+            if error.contains(RUN_HAS_ENDED) || error.contains(INPUT_IS_CLOSED) {
+                // Nobody reads any more, as with any pipe; how the program ended is still to come.
+                self.typed.close();
+                return Ok(());
+            }
+            if !error.contains(INPUT_IS_FULL) {
                 return Err(CallError::Refused(Box::new(response)).into());
             }
             self.meanwhile(tokio::time::sleep(RETRY)).await?;

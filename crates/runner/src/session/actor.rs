@@ -258,7 +258,10 @@ impl SessionActor {
         while !self.finished {
             match self.wait(&mut events).await {
                 Wake::Input(None) => break,
-                Wake::Input(Some(input)) => self.take_inputs(input).await,
+                Wake::Input(Some(input)) => {
+                    self.take_inputs(input).await;
+                    self.wait_for_echo(&mut events).await;
+                }
                 Wake::Agent(progress) => self.agent_progress(progress, &mut events).await,
                 Wake::Timer => self.timers().await,
             }
@@ -355,7 +358,7 @@ impl SessionActor {
         }
     }
 
-    async fn take_inputs(&mut self, first: SessionInput) {
+    pub(super) async fn take_inputs(&mut self, first: SessionInput) {
         let mut next = Some(first);
         for _ in 0..INPUTS_PER_ROUND_MAX {
             let Some(input) = next.take() else { break };

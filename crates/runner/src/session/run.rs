@@ -5,7 +5,9 @@ use qd_core::terminal::{Rules, Screen, ScreenRequest};
 use qd_wire::command::SessionAttachParams;
 use qd_wire::data::AttachData;
 use qd_wire::event::Event;
-use qd_wire::run::{PermissionSource, RunResizeParams, TERMINAL_HARNESS, TerminalSnapshot, is_terminal};
+use qd_wire::run::{
+    PermissionSource, RUN_HAS_ENDED, RunResizeParams, TERMINAL_HARNESS, TerminalSnapshot, is_terminal,
+};
 use qd_wire::{EventEnvelope, EventPayload};
 
 use super::actor::{AgentState, SessionActor};
@@ -45,6 +47,8 @@ pub(super) struct Run {
     pub(super) is_secret_asked: bool,
     /// What is being typed by keys.
     pub(super) line: TypedLine,
+    /// Commands whose keys were written and which are answered with the echo.
+    pub(super) typed: Vec<Admitted>,
     /// When a program that was asked to end is killed.
     pub(super) kill_at: Option<i64>,
     /// The last input or output.
@@ -93,10 +97,7 @@ impl SessionActor {
         }
         match self.driver.as_ref().filter(|_| self.agent == AgentState::Ready).map(Driver::handle) {
             Some(DriverHandle::Pty(handle)) => Ok(handle),
-            _ => Err(format!(
-                "The run '{}' has ended; session.restart starts it again",
-                self.session.identity().session_id
-            )),
+            _ => Err(format!("The run '{}' {RUN_HAS_ENDED}", self.session.identity().session_id)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use qd_core::session::Gone;
 use qd_wire::data::SessionStatus;
-use qd_wire::run::{RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
+use qd_wire::run::{RUN_HAS_ENDED, RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
 
 use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
@@ -55,7 +55,7 @@ impl SessionActor {
         if self.config.harness == TERMINAL_HARNESS {
             self.keep_for_a_while(now);
         }
-        self.fail_waiting("The run has ended; session.restart starts it again");
+        self.fail_waiting(&format!("The run {RUN_HAS_ENDED}"));
     }
 
     /// A session of last time: its program died with its runner.

@@ -1,5 +1,8 @@
 //! What people type into a program: inputs with a name, written once for ever, and keys as they are pressed.
 
+use std::time::Duration;
+
+use qd_core::agent::AgentEvent;
 use qd_core::redact::{is_guessable, redact, secrets};
 use qd_core::session::{Answered, RunInputNote};
 use qd_wire::Command;
@@ -25,6 +28,9 @@ const SECRET_BYTES_MAX: usize = 8 * 1024;
 
 /// What is recorded of a text that was typed without echo. Its length says nothing of the text's.
 const HIDDEN: &str = "••••";
+
+/// How long keys wait for their echo before they are answered without it: some programs show nothing.
+const ECHO_WAIT: Duration = Duration::from_millis(2);
 
 /// Who types, where nobody says.
 const ACTOR: &str = "web";
@@ -184,7 +190,34 @@ impl SessionActor {
             }
             self.record_input(&line.text, line.is_hidden, fresh_id("i"), params.actor.as_deref(), &user_id);
         }
-        self.finish(admitted, Ok(None));
+        self.run.typed.push(admitted);
+    }
+
+    /// Keys are mostly echoed at once. Who pressed them is answered with the echo, or a moment later where there is none:
+    /// so the answer is not in the way of what a person waits for.
+    pub(super) async fn wait_for_echo(&mut self, events: &mut Vec<AgentEvent>) {
+        if self.run.typed.is_empty() {
+            return;
+        }
+        let moment = tokio::time::sleep(ECHO_WAIT);
+        tokio::pin!(moment);
+        while !self.finished && !self.is_held_back() {
+            let Some(driver) = self.driver.as_mut() else { break };
+            tokio::select! {
+                progress = driver.next(events) => {
+                    self.agent_progress(progress, events).await;
+                    break;
+                }
+                input = self.mailbox.recv() => match input {
+                    Some(input) => self.take_inputs(input).await,
+                    None => break,
+                },
+                () = &mut moment => break,
+            }
+        }
+        for admitted in std::mem::take(&mut self.run.typed) {
+            self.finish(admitted, Ok(None));
+        }
     }
 
     /// Whether what is typed now is not to be seen.

@@ -31,8 +31,18 @@ async fn a_program_is_run_with_its_output_and_its_exit_code() {
     let expected: String = (1..=50_000).map(|number| format!("{number}\r\n")).collect();
     assert_eq!(code, 7);
     assert!(out == expected, "{} bytes instead of {}", out.len(), expected.len());
-    let (code, out, _) = piped(&qd, &["run", "--runner", "local", "--", "echo", "hi"], b"").await;
-    assert_eq!((code, &*out), (0, "hi\r\n"));
+    let (code, out, error) = piped(&qd, &["run", "--runner", "local", "--", "echo", "hi"], b"").await;
+    assert_eq!((code, &*out), (0, "hi\r\n"), "{error}");
+}
+
+#[tokio::test]
+async fn input_nobody_reads_any_more_does_not_hide_how_the_program_ended() {
+    let qd = world().up().await;
+    let lines = "a line of many\n".repeat(60_000);
+    for input in ["", "one\n", &*lines] {
+        let (code, _, error) = piped(&qd, &["run", "--", "bash", "-c", "exit 7"], input.as_bytes()).await;
+        assert_eq!(code, 7, "{} bytes: {error}", input.len());
+    }
 }
 
 #[tokio::test]

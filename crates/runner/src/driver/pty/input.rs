@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use qd_wire::run::{INPUT_IS_CLOSED, INPUT_IS_FULL};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -58,7 +59,7 @@ impl Input {
         let waiting = self.shared.waiting().len();
         if waiting + count > INPUT_BYTES_MAX {
             return Err(format!(
-                "The program does not read its input: {} KiB wait for it already. Wait until it does, or stop it \
+                "The program {INPUT_IS_FULL}: {} KiB wait for it already. Wait until it does, or stop it \
                  with run.stop.",
                 waiting >> 10
             ));
@@ -92,7 +93,7 @@ fn write_now(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) ->
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => {
                 let written = bytes.len() - rest.len();
-                let error = format!("The program has closed its terminal: {error}");
+                let error = format!("The program {INPUT_IS_CLOSED}: {error}");
                 return Err(if written == 0 {
                     AgentFailure::refused(error)
                 } else {
