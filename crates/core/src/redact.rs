@@ -60,6 +60,43 @@ pub fn redact_value(value: &Value) -> Value {
     }
 }
 
+/// A stored record with a question in it, without the question's secrets; `None` if there are none. It is as long as
+/// before, so that whoever counts what is stored need not count again.
+pub fn redact_question(record: &[u8]) -> Option<Vec<u8>> {
+    #[derive(serde::Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow)]
+        request: &'a serde_json::value::RawValue,
+    }
+    let asked: Asked<'_> = serde_json::from_slice(record).ok()?;
+    let whole = asked.request.get();
+    let request: Value = serde_json::from_str(whole).ok()?;
+    let clean = redact_value(&request);
+    if clean == request {
+        return None;
+    }
+    let fits = |text: &String| text.len() <= whole.len();
+    // A secret may be shorter than what stands in its place.
+    let marked = clean.to_string();
+    let text = Some(marked.replace(REDACTED, "***")).filter(|_| !fits(&marked)).unwrap_or(marked);
+    let text = Some(text).filter(fits).unwrap_or_else(|| without_details(clean));
+    let start = record.windows(whole.len()).position(|window| window == whole.as_bytes())?;
+    let mut stored = record[..start].to_vec();
+    stored.extend_from_slice(text.as_bytes());
+    stored.resize(stored.len().max(start + whole.len()), b' ');
+    stored.extend_from_slice(&record[start + whole.len()..]);
+    Some(stored)
+}
+
+/// What a question was about is gone then, but not that it was asked.
+fn without_details(mut request: Value) -> String {
+    if let Value::Object(fields) = &mut request {
+        fields.retain(|name, _| name == "type" || name == "request_id");
+        fields.insert("title".to_owned(), "".into());
+    }
+    request.to_string()
+}
+
 /// Where secrets are in the text: in order, apart from each other, at edges of characters.
 pub fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut found = rules::find(text);

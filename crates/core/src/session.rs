@@ -32,7 +32,7 @@ pub use assembly::Assembly;
 pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
 pub use moving::QueueFate;
-pub use questions::{AnswerError, Answered, OpenQuestion};
+pub use questions::{AnswerError, Answered, OpenQuestion, StoredQuestion};
 pub use queue_edit::QueueEdit;
 pub use run::{RunInputNote, RunStart};
 
@@ -148,6 +148,8 @@ pub struct Session {
     screen_question: Option<ScreenQuestion>,
     /// Calls whose time at the gate is over, until somebody takes them.
     timed_out_gates: Vec<(String, PermissionDetails)>,
+    /// The records of questions that are settled, until somebody asks for them.
+    settled_records: Vec<u64>,
     /// Images of prompts that the agent has and has not read, by the prompts' commands.
     images: HeldImages,
     /// What has left the agent's queue, and what of it was read.
@@ -204,6 +206,7 @@ impl Session {
             question_timeout_ms: None,
             screen_question: None,
             timed_out_gates: Vec::new(),
+            settled_records: Vec::new(),
             images: HeldImages::default(),
             reads: QueueReads::default(),
             is_queue_untold: false,

@@ -6,7 +6,7 @@ mod support;
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, Answer};
 use qd_core::outbox::Outbox;
-use qd_core::session::{AnswerError, Gone, RunStart, Session};
+use qd_core::session::{AnswerError, Gone, RunStart, Session, StoredQuestion};
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
@@ -105,10 +105,9 @@ fn an_agent_cannot_pass_for_a_gate() {
     session.agent_event(1, AgentEvent::InputNeeded(gate("a", "bash", None)), &mut out);
     assert_eq!(events_of(out.bytes())[0]["request"]["metadata"]["source"], "agent");
     // Neither now nor after a restart, which knows only what is stored.
-    let stored: Vec<InputRequest> =
-        session.open_questions().map(|question| question.request.clone()).collect();
+    let stored: Vec<StoredQuestion> = session.open_questions().map(StoredQuestion::from).collect();
     let mut later = support::session();
-    assert_eq!(later.restore_questions(5, stored), ["a"]);
+    assert_eq!(later.restore_questions(5, stored.clone()), stored);
     assert!(open(&later).is_empty());
     let answered = session.answer(2, &decide("a", Decision::ApproveForSession), None, &mut out).unwrap();
     assert_eq!((answered.decision, answered.details), (Some(Decision::Approve), None));
@@ -132,15 +131,24 @@ fn hole_17_a_pending_call_outlives_agents_programs_and_the_runner() {
     assert!(!session.activity().has_questions, "the agent does not wait for it");
     assert_eq!(session.state().pending_input.len(), 1);
 
-    let mut stored: Vec<InputRequest> =
-        session.open_questions().map(|question| question.request.clone()).collect();
-    let (title, message) = ("Sure?".to_owned(), String::new());
-    stored.push(InputRequest::Confirm { request_id: "old".into(), title, message, timeout: None });
+    let mut stored: Vec<StoredQuestion> = session.open_questions().map(StoredQuestion::from).collect();
+    let asked_seq = stored[0].asked_seq;
+    assert!(asked_seq.is_some());
+    // What an older version stored says nothing of its record.
+    let old = r#"{"type":"confirm","request_id":"old","title":"Sure?","message":""}"#;
+    stored.push(serde_json::from_str(old).unwrap());
+    let stored = serde_json::to_string(&stored).unwrap();
     let mut later = support::session();
-    assert_eq!(later.restore_questions(9, stored), ["old"]);
+    let gone = later.restore_questions(9, serde_json::from_str(&stored).unwrap());
+    assert_eq!(gone.iter().map(|question| question.request.request_id()).collect::<Vec<_>>(), ["old"]);
     assert_eq!(open(&later), ["g"]);
-    let answered = later.answer(10, &decide("g", Decision::Approve), None, &mut out).unwrap();
+    let mut said = Outbox::default();
+    let answered = later.answer(10, &decide("g", Decision::Approve), None, &mut said).unwrap();
     assert_eq!(answered.details.unwrap().op_tool.as_deref(), Some("bash"));
+    // Its record is named, so that it can be kept without secrets from here on.
+    assert_eq!(events_of(said.bytes())[0]["asked_seq"].as_u64(), asked_seq);
+    assert_eq!(later.take_settled_records(), Vec::from_iter(asked_seq));
+    assert!(later.take_settled_records().is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_core::redact::redact_question;
 use qd_store::{Effect, HubSession, MessageRow, RecordIn, SessionPatch};
 use qd_wire::message::Usage;
 use serde::Deserialize;
@@ -85,6 +86,12 @@ struct AgentError {
     recoverable: bool,
     #[serde(default)]
     error: String,
+}
+
+#[derive(Deserialize)]
+struct Resolved {
+    #[serde(default)]
+    asked_seq: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -183,6 +190,10 @@ fn effect(session_id: &str, runner_id: &str, seq: u64, ts: i64, event: &str, bod
                 model: Some(model.model_id),
                 ..SessionPatch::default()
             }
+        }
+        "agent.input_resolved" => {
+            let seq = read::<Resolved>(body)?.asked_seq?;
+            return Some(Effect::Rewrite { seq, with: redact_question });
         }
         "agent.idle" => state("idle"),
         "agent.error" => {

@@ -109,6 +109,8 @@ impl Database {
 fn set_up_threaded(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // What is deleted is overwritten where its page is written anyway: a secret that is to go does.
+    connection.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
     // The writing thread does that between commits.
     connection.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?;
     connection.query_row(&format!("PRAGMA journal_size_limit = {WAL_BYTES_KEPT}"), [], |_| Ok(()))

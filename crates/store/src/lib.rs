@@ -24,6 +24,9 @@ mod runner;
 mod slab;
 mod writer;
 
+/// Makes another body of a stored one; `None` leaves it as it is.
+pub type Rewrite = fn(&[u8]) -> Option<Vec<u8>>;
+
 pub use database::{CACHE_KIB_DEFAULT, StoreOptions};
 pub use error::{Result, StoreError};
 pub use execution::{Disk, Execution};

@@ -30,7 +30,8 @@ macro_rules! contract {
 }
 
 contract! {
-    hub: records_come_back_in_order repeated_records_change_nothing sessions_are_listed_patched_and_deleted
+    hub: records_come_back_in_order repeated_records_change_nothing an_earlier_record_is_rewritten
+        how_far_a_session_is_does_not_depend_on_its_row sessions_are_listed_patched_and_deleted
         messages_are_paged_and_replaced a_bad_request_fails_alone logins_are_kept close_finishes_what_is_queued
         great_and_short_requests_keep_their_order lists_are_kept_with_the_session;
     fleet: runners_are_kept_rotated_and_revoked sessions_are_buried_until_their_runner_knows
@@ -38,7 +39,7 @@ contract! {
     search: search_follows_every_change search_takes_words_as_words search_filters_ranks_and_pages;
     runner: spool_keeps_until_acked sessions_are_kept_and_deleted inputs_are_taken_once a_unit_is_atomic
         outcomes_are_found_and_updated outcomes_are_pruned_oldest_first;
-    tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail an_ack_reaches_no_further_than_the_lines
+    tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail a_line_is_rewritten_where_it_is an_ack_reaches_no_further_than_the_lines
         the_next_number_follows_from_the_lines;
     submissions: submissions_are_kept_and_finished submissions_go_and_names_are_free_again
         history_is_ones_own_and_newest_first;

@@ -159,6 +159,9 @@ pub enum Event {
         decision: Option<Decision>,
         /// How the answer came: `web`, `cli` or `system`.
         actor: Option<String>,
+        /// The record of the question. From here on that record is kept without the secrets in it: who had to decide
+        /// has seen them.
+        asked_seq: Option<u64>,
     },
 
     // --- streaming ---

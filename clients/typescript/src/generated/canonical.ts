@@ -1357,7 +1357,12 @@ decision?: Decision,
 /**
  * How the answer came: `web`, `cli` or `system`.
  */
-actor?: string, }
+actor?: string,
+/**
+ * The record of the question. From here on that record is kept without the secrets in it: who had to decide
+ * has seen them.
+ */
+asked_seq?: number, }
   | { "event": "stream.message_start", message_id: string, role: string, }
   | { "event": "stream.text_delta", message_id: string, delta: string, content_index: number,
 /**

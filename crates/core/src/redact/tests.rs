@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{REDACTED, Scrubber, is_guessable, redact, redact_value, rules, secrets};
+use super::{REDACTED, Scrubber, is_guessable, redact, redact_question, redact_value, rules, secrets};
 
 #[test]
 fn every_pattern_compiles() {
@@ -243,5 +243,51 @@ proptest! {
         prop_assert_eq!(out.chars().count(), whole.chars().count());
         let same = out.chars().zip(whole.chars()).all(|(left, right)| left == right || left == '*');
         prop_assert!(same);
+    }
+}
+
+#[test]
+fn a_decided_question_is_stored_without_its_secrets_and_as_long_as_before() {
+    let asked = |args: serde_json::Value| {
+        let request = json!({"type": "permission", "request_id": "q", "title": "Run it?",
+            "metadata": {"source": "gate", "op_tool": "rpc.bash", "op_args": args}});
+        format!("{{\"seq\":7,\"event\":\"agent.input_needed\",\"request\":{request},\"ts\":1}}\n")
+    };
+    let key = "sk-ant-REDACTED";
+    let long = asked(json!({"cmd": format!("curl -H 'x-api-key: {key}' https://example.org")}));
+    // The names say what these are; they are shorter than the mark, or no text at all.
+    let short = asked(json!({"password": "hunter2"}));
+    let number = asked(json!({"pin": 1, "password": 2, "secret": 3}));
+    for (line, secret) in [(&long, key), (&short, "hunter2"), (&number, "\"password\":2")] {
+        let stored = redact_question(line.as_bytes()).unwrap();
+        let text = String::from_utf8(stored).unwrap();
+        assert_eq!(text.len(), line.len(), "{text}");
+        assert!(!text.contains(secret), "{text}");
+        let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&record["seq"], &record["ts"]), (&json!(7), &json!(1)));
+        let request: qd_wire::InputRequest = serde_json::from_value(record["request"].clone()).unwrap();
+        assert_eq!(request.request_id(), "q");
+        assert_eq!(redact_question(text.as_bytes()), None, "nothing is left to hide");
+    }
+    let first = String::from_utf8(redact_question(long.as_bytes()).unwrap()).unwrap();
+    assert!(first.contains("curl") && first.contains(REDACTED), "the rest stays: {first}");
+    assert_eq!(redact_question(asked(json!({"cmd": "ls"})).as_bytes()), None);
+    assert_eq!(redact_question(b"{\"event\":\"agent.idle\"}"), None);
+    assert_eq!(redact_question(b"no json"), None);
+}
+
+proptest! {
+    #[test]
+    fn a_stored_question_never_changes_its_length(
+        fields in prop::collection::btree_map("[a-z_]{1,12}|password|token|secret|pin", "\\PC{0,40}|[0-9]{1,4}", 0..6),
+        title in "\\PC{0,40}",
+    ) {
+        let request = json!({"type": "permission", "request_id": "q", "title": title, "metadata": fields});
+        let line = format!("{{\"event\":\"agent.input_needed\",\"request\":{request}}}\n");
+        if let Some(stored) = redact_question(line.as_bytes()) {
+            prop_assert_eq!(stored.len(), line.len());
+            let record: serde_json::Value = serde_json::from_slice(&stored).unwrap();
+            prop_assert_eq!(&record["request"]["request_id"], "q");
+        }
     }
 }

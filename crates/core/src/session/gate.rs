@@ -7,7 +7,7 @@ use qd_wire::InputRequest;
 use qd_wire::input::InputOutcome;
 use qd_wire::run::{PermissionDetails, PermissionSource};
 
-use super::{OpenQuestion, Session};
+use super::{OpenQuestion, Session, StoredQuestion};
 use crate::outbox::Outbox;
 
 /// Calls that wait at the gate of one session at once; more are refused, so that an agent's own questions have room.
@@ -42,16 +42,17 @@ impl Session {
     }
 
     /// Takes up the questions that were open when we were killed. Those of a gate are open again (a time limit
-    /// begins anew); the ids of the others are returned, for [`Session::interrupted`]: who asked them is gone.
-    pub fn restore_questions(&mut self, now: i64, stored: Vec<InputRequest>) -> Vec<String> {
+    /// begins anew); the others are returned, for [`Session::interrupted`]: who asked them is gone.
+    pub fn restore_questions(&mut self, now: i64, stored: Vec<StoredQuestion>) -> Vec<StoredQuestion> {
         let mut gone = Vec::new();
-        for request in stored {
-            match gate_details(&request) {
-                Some(details) if !self.is_known_question(request.request_id()) => {
-                    self.questions.push(open_gate(now, request, details));
+        for question in stored {
+            match gate_details(&question.request) {
+                Some(details) if !self.is_known_question(question.request.request_id()) => {
+                    let StoredQuestion { request, asked_seq } = question;
+                    self.questions.push(OpenQuestion { asked_seq, ..open_gate(now, request, details) });
                 }
                 Some(_) => {}
-                None => gone.push(request.request_id().to_owned()),
+                None => gone.push(question),
             }
         }
         gone
@@ -92,7 +93,7 @@ impl Session {
 fn open_gate(now: i64, request: InputRequest, details: PermissionDetails) -> OpenQuestion {
     let deadline = request.timeout_ms().and_then(|timeout| now.checked_add(i64::try_from(timeout).ok()?));
     let (source, details) = (PermissionSource::Gate, Some(details));
-    OpenQuestion { request, asked_at: now, deadline, source, details }
+    OpenQuestion { request, asked_at: now, deadline, source, details, asked_seq: None }
 }
 
 /// The details of a permission that a gate asks for. What an agent asks never has them: see [`disown`].

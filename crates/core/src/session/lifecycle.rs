@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use qd_wire::data::{ModelRef, SessionStatus};
 use qd_wire::event::{AgentPhase, Event, NotifyLevel};
 
-use super::Session;
 use super::queue_edit::HeldImages;
+use super::{Session, StoredQuestion};
 use crate::agent::NativeMessage;
 use crate::outbox::Outbox;
 
@@ -171,13 +171,19 @@ impl Session {
         &mut self,
         now: i64,
         was_working: bool,
-        open_questions: Vec<String>,
+        open_questions: Vec<StoredQuestion>,
         out: &mut Outbox,
     ) {
-        for request_id in open_questions {
-            let outcome = Some(qd_wire::input::InputOutcome::Withdrawn);
-            let event =
-                Event::AgentInputResolved { request_id, outcome, user_id: None, decision: None, actor: None };
+        for StoredQuestion { request, asked_seq } in open_questions {
+            let event = Event::AgentInputResolved {
+                request_id: request.request_id().to_owned(),
+                outcome: Some(qd_wire::input::InputOutcome::Withdrawn),
+                user_id: None,
+                decision: None,
+                actor: None,
+                asked_seq,
+            };
+            self.settled_records.extend(asked_seq);
             self.emit(now, &event, out);
         }
         self.delivery_lost(now, out);

@@ -5,6 +5,7 @@ use qd_wire::command::InputResponseParams;
 use qd_wire::event::Event;
 use qd_wire::input::InputOutcome;
 use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
+use serde::{Deserialize, Serialize};
 
 use super::{Session, gate, interview};
 use crate::agent::Answer;
@@ -28,6 +29,23 @@ pub struct OpenQuestion {
     pub source: PermissionSource,
     /// Of a gate and of a screen.
     pub details: Option<PermissionDetails>,
+    /// The record that asks; `None` where an older version stored the question.
+    pub asked_seq: Option<u64>,
+}
+
+/// A question as it is stored while it is open.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredQuestion {
+    #[serde(flatten)]
+    pub request: InputRequest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_seq: Option<u64>,
+}
+
+impl From<&OpenQuestion> for StoredQuestion {
+    fn from(question: &OpenQuestion) -> Self {
+        StoredQuestion { request: question.request.clone(), asked_seq: question.asked_seq }
+    }
 }
 
 /// An answer that settled its question.
@@ -227,7 +245,7 @@ impl Session {
         let source = PermissionSource::Agent;
         self.open_question(
             now,
-            OpenQuestion { request, asked_at: now, deadline, source, details: None },
+            OpenQuestion { request, asked_at: now, deadline, source, details: None, asked_seq: None },
             out,
         );
     }
@@ -243,16 +261,23 @@ impl Session {
         let (source, details) = (PermissionSource::Screen, Some(details));
         self.open_question(
             now,
-            OpenQuestion { request, asked_at: now, deadline: None, source, details },
+            OpenQuestion { request, asked_at: now, deadline: None, source, details, asked_seq: None },
             out,
         );
     }
 
-    pub(super) fn open_question(&mut self, now: i64, question: OpenQuestion, out: &mut Outbox) {
+    pub(super) fn open_question(&mut self, now: i64, mut question: OpenQuestion, out: &mut Outbox) {
         self.show_question(now, &question.request, out);
         let request = question.request.clone();
-        self.questions.push(question);
         self.emit(now, &Event::AgentInputNeeded { request }, out);
+        question.asked_seq = Some(self.memory.last_seq);
+        self.questions.push(question);
+    }
+
+    /// The records of questions that were settled since the last time somebody asked: their secrets are not needed any
+    /// more.
+    pub fn take_settled_records(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.settled_records)
     }
 
     /// Whether this question waits for its answer.
@@ -278,7 +303,8 @@ impl Session {
         if self.questions.iter().any(is_on_screen) {
             self.clear_awaiting();
         }
-        self.questions.retain(|question| question.request.request_id() != id);
+        let position = self.questions.iter().position(|question| question.request.request_id() == id);
+        let asked_seq = position.and_then(|position| self.questions.remove(position).asked_seq);
         if self.settled_questions.len() == SETTLED_MAX {
             self.settled_questions.pop_front();
         }
@@ -290,7 +316,9 @@ impl Session {
             user_id: by.user_id.map(str::to_owned),
             decision: by.decision,
             actor: by.actor.map(str::to_owned),
+            asked_seq,
         };
+        self.settled_records.extend(asked_seq);
         self.emit(now, &event, out);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use qd_core::redact::redact_question;
 use qd_store::{Effect, HubSession, RecordIn, SessionPatch};
 use qd_wire::data::SessionStatus;
 use qd_wire::event::AgentPhase;
@@ -26,6 +27,8 @@ pub(crate) enum Note {
     InputNeeded(Question),
     InputResolved {
         request_id: String,
+        /// The record of the question, where no record tells that it is over.
+        asked_seq: Option<u64>,
     },
     /// The runner has said how the session stands.
     Described(Box<Description>),
@@ -86,7 +89,8 @@ pub(crate) fn note(event: &str, tail: &str, seq: Option<u64>) -> Option<Note> {
         "agent.error" if tail.contains("\"recoverable\":false") => Some(Note::Status(SessionStatus::Failed)),
         "agent.input_needed" => read::<Needed>(tail).map(|needed| Note::InputNeeded(needed.request)),
         "agent.input_resolved" => {
-            read::<Resolved>(tail).map(|resolved| Note::InputResolved { request_id: resolved.request_id })
+            let Resolved { request_id, asked_seq } = read(tail)?;
+            Some(Note::InputResolved { request_id, asked_seq: asked_seq.filter(|_| seq.is_none()) })
         }
         _ => None,
     }
@@ -105,6 +109,7 @@ pub(crate) fn of_record(record: &RecordIn) -> Option<Note> {
             text: Some(list.iter().rev().find_map(|message| message.last_text.clone()).unwrap_or_default()),
             count: list.len() as u64,
         }),
+        Effect::Rewrite { .. } => None,
     }
 }
 
@@ -121,6 +126,8 @@ struct Needed {
 #[derive(Deserialize)]
 struct Resolved {
     request_id: String,
+    #[serde(default)]
+    asked_seq: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -218,8 +225,11 @@ fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &Note, told: &mut Told) {
             entry.add_question(question);
             told.now = Some(SessionChange::Updated);
         }
-        Note::InputResolved { request_id } => {
+        Note::InputResolved { request_id, asked_seq } => {
             entry.remove_question(request_id);
+            if let Some(seq) = *asked_seq {
+                forget_secrets(hub, &entry.id, seq);
+            }
             told.now = Some(SessionChange::Updated);
         }
         Note::Row(row) => entry.line().learn(row),
@@ -236,6 +246,16 @@ fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &Note, told: &mut Told) {
             told.soon = true;
         }
     }
+}
+
+/// A question is over whose host records no decisions: its record is kept without the secrets in it from now on.
+fn forget_secrets(hub: &Arc<Hub>, session_id: &Arc<str>, seq: u64) {
+    let (store, session_id) = (hub.store.clone(), Arc::clone(session_id));
+    hub.tasks.spawn(async move {
+        if let Err(error) = store.rewrite_record(&session_id, seq, redact_question).await {
+            tracing::warn!(%error, %session_id, seq, "a decided question keeps its secrets in the log");
+        }
+    });
 }
 
 /// Whether the agent's start, which is record `seq`, makes a session appear: it is the first, or the session was

@@ -70,7 +70,7 @@ fn needed(seq: u64, request_id: &str) -> String {
 
 /// That there is something to see; what it is stands in the frames.
 fn news() -> Note {
-    Note::InputResolved { request_id: String::new() }
+    Note::InputResolved { request_id: String::new(), asked_seq: None }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use qd_core::session::StoredQuestion;
 use qd_store::ApprovalRow;
 use qd_wire::InputRequest;
 
@@ -11,14 +12,16 @@ use crate::session::{Shared, restore, spawn_restored};
 
 /// Brings back every session the store knows.
 pub(super) async fn restore_sessions(shared: &Arc<Shared>) -> Result<(), RunnerError> {
-    let mut questions: BTreeMap<String, Vec<InputRequest>> = BTreeMap::new();
+    let mut questions: BTreeMap<String, Vec<StoredQuestion>> = BTreeMap::new();
     for approval in shared.store.approvals().await? {
         let ApprovalRow { session_id, request_id, body_json } = approval;
-        let request = serde_json::from_slice(&body_json).unwrap_or_else(|error| {
+        let question = serde_json::from_slice(&body_json).unwrap_or_else(|error| {
             tracing::error!(session_id, request_id, %error, "a stored question cannot be read; it is withdrawn");
-            InputRequest::Confirm { request_id, title: String::new(), message: String::new(), timeout: None }
+            let (title, message) = (String::new(), String::new());
+            let request = InputRequest::Confirm { request_id, title, message, timeout: None };
+            StoredQuestion { request, asked_seq: None }
         });
-        questions.entry(session_id).or_default().push(request);
+        questions.entry(session_id).or_default().push(question);
     }
     for row in shared.store.sessions().await? {
         let session_id = row.session_id.clone();

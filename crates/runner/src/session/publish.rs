@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_core::outbox::{Outbox, Response, ResponseSpan};
-use qd_core::session::IndexChange;
-use qd_store::{ApprovalRow, RunnerBatch, StoreError};
+use qd_core::redact::redact_question;
+use qd_core::session::{IndexChange, StoredQuestion};
+use qd_store::{ApprovalRow, Rewrite, RunnerBatch, StoreError};
 use qd_wire::Event;
 
 use super::actor::SessionActor;
@@ -118,9 +119,12 @@ impl SessionActor {
     }
 
     fn question_changes(&mut self, batch: &mut RunnerBatch) {
+        // Whoever decided has seen everything; from here on nobody needs the secrets.
+        let settled = self.session.take_settled_records();
         let stored = &mut self.stored_questions;
         let open: Vec<&qd_core::session::OpenQuestion> = self.session.open_questions().collect();
         let gone = |id: &String| !open.iter().any(|question| question.request.request_id() == id);
+        batch.rewrites = settled.into_iter().map(|seq| (seq, redact_question as Rewrite)).collect();
         batch.approvals_delete = stored.iter().filter(|id| gone(id)).cloned().collect();
         for id in &batch.approvals_delete {
             stored.remove(id);
@@ -131,7 +135,7 @@ impl SessionActor {
                 batch.approvals_put.push(ApprovalRow {
                     session_id: batch.session_id.clone(),
                     request_id: request_id.to_owned(),
-                    body_json: serde_json::to_vec(&question.request).unwrap_or_default().into(),
+                    body_json: serde_json::to_vec(&StoredQuestion::from(question)).unwrap_or_default().into(),
                 });
             }
         }

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_core::session::{AcceptedPrompt, Identity, KeptInput, Memory, Session};
+use qd_core::session::{AcceptedPrompt, Identity, KeptInput, Memory, Session, StoredQuestion};
 use qd_store::{RunnerSession, SessionCounters};
-use qd_wire::InputRequest;
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ModelRef, QueueState, SessionStatus, WorktreeState};
 use qd_wire::run::{RunState, is_terminal};
@@ -25,7 +24,7 @@ pub(crate) struct Restored {
     pub(super) was_working: bool,
     /// It had an agent when we stopped, or its turn was cut off with inputs that wait.
     pub(super) may_resume: bool,
-    pub(super) open_questions: Vec<InputRequest>,
+    pub(super) open_questions: Vec<StoredQuestion>,
 }
 
 /// What only the harness understands, and what it last said of itself.
@@ -168,7 +167,7 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
 pub(crate) fn restore(
     runner: &RunnerConfig,
     row: RunnerSession,
-    open_questions: Vec<InputRequest>,
+    open_questions: Vec<StoredQuestion>,
 ) -> Result<Restored, String> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
     let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;

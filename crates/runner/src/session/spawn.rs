@@ -51,7 +51,7 @@ pub(crate) fn spawn_restored(
     let now = now_ms();
     actor.stored = Some(restored.stored);
     let stored = restored.open_questions;
-    actor.stored_questions = stored.iter().map(|request| request.request_id().to_owned()).collect();
+    actor.stored_questions = stored.iter().map(|question| question.request.request_id().to_owned()).collect();
     // What an agent asked is withdrawn with it; a call at the gate waits on.
     let gone = actor.session.restore_questions(now, stored);
     actor.session.interrupted(now, restored.was_working, gone, &mut actor.out);

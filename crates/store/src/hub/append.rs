@@ -1,10 +1,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::types::{Appended, Effect, RecordIn, Totals};
 use super::{audit, messages, sessions};
+use crate::Rewrite;
 use crate::error::Result;
 use crate::key::{record_seq, session_base};
 
@@ -14,6 +15,8 @@ const INSERT: &str = "INSERT INTO records (record_key, ts, event, body) VALUES (
 const RAISE_HEAD: &str = "UPDATE sessions SET last_seq = max(last_seq, ?2), updated_at = max(updated_at, ?3),
      last_text = coalesce(?4, last_text), tokens = tokens + ?5, cost_usd = cost_usd + ?6
     WHERE session_key = ?1 RETURNING tokens, cost_usd";
+/// How old the time in the row of a session may be that only writes output.
+const ROW_EVERY_MS: i64 = 1000;
 /// What a record costs in the queue beside its body.
 const RECORD_OVERHEAD_BYTES: usize = 128;
 
@@ -25,12 +28,23 @@ struct Head<'batch> {
     last_seq: u64,
     ts: i64,
     raised: bool,
+    /// The time its row has.
+    stored_at: i64,
+    /// A record of the batch says more than that it happened.
+    has_effect: bool,
     /// What the new messages of the batch add.
     added: Totals,
     last_text: Option<&'batch str>,
 }
 
 impl<'batch> Head<'batch> {
+    /// Whether its row is to be written. A session that only writes output has its time stored once in a while: the row
+    /// would cost as much as the record, and its newest record is known from the records.
+    fn is_to_be_stored(&self) -> bool {
+        let is_fresh = self.stored_at > 0 && (0..ROW_EVERY_MS).contains(&(self.ts - self.stored_at));
+        self.raised && (self.has_effect || !is_fresh)
+    }
+
     /// Notes what an effect that is about to be applied means for lists.
     fn count(&mut self, connection: &Connection, effect: &'batch Effect) -> Result<()> {
         let list = match effect {
@@ -40,7 +54,7 @@ impl<'batch> Head<'batch> {
                 self.last_text = Some("");
                 list
             }
-            Effect::UpsertSession(_) | Effect::SessionPatch(_) => return Ok(()),
+            Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. } => return Ok(()),
         };
         for message in list {
             let Totals { tokens, cost_usd } = messages::added(connection, self.session_id, message)?;
@@ -71,8 +85,9 @@ pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> Result<Appe
         head.last_seq = head.last_seq.max(record.seq);
         head.ts = head.ts.max(record.ts);
         if let Some(effect) = &record.effect {
+            head.has_effect = true;
             head.count(connection, effect)?;
-            apply(connection, &record.session_id, effect)?;
+            apply(connection, head.base, &record.session_id, effect)?;
         }
         if let Some(row) = &record.audit {
             audit::insert_of_record(connection, record, row)?;
@@ -95,16 +110,45 @@ fn effect_bytes(record: &RecordIn) -> usize {
     match &record.effect {
         Some(Effect::Message(message)) => messages::row_bytes(message),
         Some(Effect::ReplaceMessages(list)) => list.iter().map(messages::row_bytes).sum(),
-        Some(Effect::UpsertSession(_) | Effect::SessionPatch(_)) | None => 0,
+        Some(Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. }) | None => 0,
     }
 }
 
-fn apply(connection: &Connection, session_id: &str, effect: &Effect) -> Result<()> {
+fn apply(connection: &Connection, base: i64, session_id: &str, effect: &Effect) -> Result<()> {
     match effect {
         Effect::UpsertSession(session) => sessions::upsert(connection, session),
         Effect::SessionPatch(patch) => sessions::patch(connection, session_id, patch),
         Effect::Message(message) => messages::upsert(connection, session_id, message),
         Effect::ReplaceMessages(list) => messages::replace(connection, session_id, list),
+        Effect::Rewrite { seq, with } => rewrite(connection, base, *seq, *with),
+    }
+}
+
+/// Replaces the body of a record, where it is there and something is to be replaced.
+fn rewrite(connection: &Connection, base: i64, seq: u64, with: Rewrite) -> Result<()> {
+    let key = base + record_seq(seq)?;
+    let mut select = connection.prepare_cached("SELECT body FROM records WHERE record_key = ?1")?;
+    let body: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional()?;
+    if let Some(body) = body.and_then(|body| with(&body)) {
+        connection
+            .prepare_cached("UPDATE records SET body = ?2 WHERE record_key = ?1")?
+            .execute((key, body))?;
+    }
+    Ok(())
+}
+
+/// The same for a record that no later one tells of; nothing where the session or the record is unknown.
+pub(super) fn rewrite_record(
+    connection: &Connection,
+    session_id: &str,
+    seq: u64,
+    with: Rewrite,
+) -> Result<()> {
+    match sessions::find_key(connection, session_id)? {
+        Some(sessions::Place { session_key, .. }) => {
+            rewrite(connection, session_base(session_key)?, seq, with)
+        }
+        None => Ok(()),
     }
 }
 
@@ -125,7 +169,8 @@ impl<'batch> Heads<'batch> {
             self.current = match self.by_id.get(&**session_id) {
                 Some(index) => *index,
                 None => {
-                    let (session_key, last_seq) = sessions::key(connection, session_id, &record.runner_id)?;
+                    let sessions::Place { session_key, last_seq, updated_at } =
+                        sessions::key(connection, session_id, &record.runner_id)?;
                     let base = session_base(session_key)?;
                     self.list.push(Head {
                         session_id,
@@ -134,6 +179,8 @@ impl<'batch> Heads<'batch> {
                         last_seq,
                         ts: 0,
                         raised: false,
+                        stored_at: updated_at,
+                        has_effect: false,
                         added: Totals::default(),
                         last_text: None,
                     });
@@ -148,7 +195,7 @@ impl<'batch> Heads<'batch> {
     fn store(self, connection: &Connection, appended: &mut Appended) -> Result<()> {
         let mut raise = connection.prepare_cached(RAISE_HEAD)?;
         for head in self.list {
-            if head.raised {
+            if head.is_to_be_stored() {
                 let Totals { tokens, cost_usd } = head.added;
                 let last_seq = head.last_seq.cast_signed();
                 let values = (head.session_key, last_seq, head.ts, head.last_text, tokens, cost_usd);

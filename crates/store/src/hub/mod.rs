@@ -44,6 +44,7 @@ pub use types::{
 };
 pub use usage::{USAGE_ROWS_MAX, UsageQuery, UsageRow, UsageRows, UsageSum};
 
+use crate::Rewrite;
 use crate::database::StoreOptions;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -89,6 +90,15 @@ impl HubStore {
             return self.engine.enqueue_short(bytes, apply, |_| {}).await;
         }
         self.engine.enqueue(bytes, apply, |_| {}).await
+    }
+
+    /// Replaces the body of a record by what `with` makes of it, where there is such a record. For what no later record
+    /// tells; otherwise see [`Effect::Rewrite`].
+    pub async fn rewrite_record(&self, session_id: &str, seq: u64, with: Rewrite) -> Result<()> {
+        let session_id = session_id.to_owned();
+        self.engine
+            .write(0, move |connection| append::rewrite_record(connection, &session_id, seq, with))
+            .await
     }
 
     /// Removes a session with its records and messages; false if there was none.

@@ -25,8 +25,8 @@ pub(super) fn records_after(
     limit_rows: usize,
     limit_bytes: usize,
 ) -> Result<Vec<(u64, Bytes)>> {
-    let Some((session_key, _)) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
-    let base = session_base(session_key)?;
+    let Some(place) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
+    let base = session_base(place.session_key)?;
     let limit = i64::try_from(limit_rows).unwrap_or(i64::MAX);
     let mut select = connection.prepare_cached(RECORDS)?;
     let mut rows = select.query((base + cursor_seq(after_seq), base + SEQ_MAX.cast_signed(), limit))?;

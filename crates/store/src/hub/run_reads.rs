@@ -55,8 +55,8 @@ struct Query {
 }
 
 fn select(connection: &Connection, session_id: &str, query: &Query) -> Result<Vec<(u64, Bytes)>> {
-    let Some((session_key, _)) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
-    let base = session_base(session_key)?;
+    let Some(place) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
+    let base = session_base(place.session_key)?;
     let marks = vec!["?"; query.events.len()].join(", ");
     let sql = format!(
         "SELECT record_key, body FROM records WHERE record_key > ? AND record_key <= ? AND event IN ({marks})

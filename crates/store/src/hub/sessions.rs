@@ -4,8 +4,18 @@ use super::types::{HubSession, SessionPatch, Totals};
 use crate::error::Result;
 use crate::key::{SEQ_MAX, counter, session_base};
 
+/// The greatest `seq` of a session: that of its newest record, because its row is not written for each of them, or what
+/// the row says, where the records are gone.
+macro_rules! last_seq {
+    () => {
+        "max(last_seq, coalesce((SELECT record_key & 1099511627775 FROM records
+          WHERE record_key BETWEEN (session_key << 40) AND ((session_key << 40) | 1099511627775)
+          ORDER BY record_key DESC LIMIT 1), 0))"
+    };
+}
+const LAST_SEQ: &str = last_seq!();
 const COLUMNS: &str = "session_id, runner_id, harness, cwd, title, model, provider, state, created_at, \
-    updated_at, last_seq, closed, meta_json, \
+    updated_at, closed, meta_json, \
     (SELECT count(*) FROM messages WHERE messages.session_id = sessions.session_id AND active = 1), \
     branch, last_text, tokens, cost_usd, error, run_tool";
 /// A placeholder made by a record that came first has created_at 0 and takes the real one later.
@@ -25,6 +35,8 @@ const PATCH: &str = "UPDATE sessions SET runner_id = coalesce(:runner_id, runner
      meta_json = coalesce(:meta_json, meta_json), branch = coalesce(:branch, branch),
      error = coalesce(:error, error), run_tool = coalesce(:run_tool, run_tool)
     WHERE session_id = :session_id";
+const FIND: &str =
+    concat!("SELECT session_key, ", last_seq!(), ", updated_at FROM sessions WHERE session_id = ?1");
 const PLACEHOLDER: &str = "INSERT INTO sessions
     (session_id, runner_id, harness, cwd, state, created_at, updated_at) VALUES (?1, ?2, '', '', '', 0, 0)";
 
@@ -68,23 +80,36 @@ pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPa
 }
 
 /// The number of a session and its greatest `seq`; makes a placeholder for one nobody has described yet.
-pub(super) fn key(connection: &Connection, session_id: &str, runner_id: &str) -> Result<(i64, u64)> {
+pub(super) fn key(connection: &Connection, session_id: &str, runner_id: &str) -> Result<Place> {
     if let Some(found) = find_key(connection, session_id)? {
         return Ok(found);
     }
     connection.prepare_cached(PLACEHOLDER)?.execute([session_id, runner_id])?;
-    Ok((connection.last_insert_rowid(), 0))
+    Ok(Place { session_key: connection.last_insert_rowid(), last_seq: 0, updated_at: 0 })
 }
 
-pub(super) fn find_key(connection: &Connection, session_id: &str) -> Result<Option<(i64, u64)>> {
-    let mut select =
-        connection.prepare_cached("SELECT session_key, last_seq FROM sessions WHERE session_id = ?1")?;
-    let found = select.query_row([session_id], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?))).optional()?;
-    Ok(found.map(|(key, last_seq)| (key, last_seq.cast_unsigned())))
+/// Where a session's records are, and how far they go.
+pub(super) struct Place {
+    pub(super) session_key: i64,
+    pub(super) last_seq: u64,
+    /// As its row has it.
+    pub(super) updated_at: i64,
+}
+
+pub(super) fn find_key(connection: &Connection, session_id: &str) -> Result<Option<Place>> {
+    let mut select = connection.prepare_cached(FIND)?;
+    let place = |row: &Row<'_>| {
+        Ok(Place {
+            session_key: row.get(0)?,
+            last_seq: row.get::<_, i64>(1)?.cast_unsigned(),
+            updated_at: row.get(2)?,
+        })
+    };
+    Ok(select.query_row([session_id], place).optional()?)
 }
 
 pub(super) fn delete(connection: &Connection, session_id: &str) -> Result<bool> {
-    let Some((session_key, _)) = find_key(connection, session_id)? else { return Ok(false) };
+    let Some(Place { session_key, .. }) = find_key(connection, session_id)? else { return Ok(false) };
     let base = session_base(session_key)?;
     connection
         .prepare_cached("DELETE FROM records WHERE record_key BETWEEN ?1 AND ?2")?
@@ -95,12 +120,13 @@ pub(super) fn delete(connection: &Connection, session_id: &str) -> Result<bool> 
 }
 
 pub(super) fn get(connection: &Connection, session_id: &str) -> Result<Option<HubSession>> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session_id = ?1");
+    let sql = format!("SELECT {COLUMNS}, {LAST_SEQ} FROM sessions WHERE session_id = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([session_id], from_row).optional()?)
 }
 
 pub(super) fn list(connection: &Connection) -> Result<Vec<HubSession>> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions ORDER BY updated_at DESC, session_key DESC");
+    let sql =
+        format!("SELECT {COLUMNS}, {LAST_SEQ} FROM sessions ORDER BY updated_at DESC, session_key DESC");
     let mut select = connection.prepare_cached(&sql)?;
     let rows = select.query_map([], from_row)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -118,15 +144,15 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<HubSession> {
         state: row.get(7)?,
         created_at: row.get(8)?,
         updated_at: row.get(9)?,
-        last_seq: row.get::<_, i64>(10)?.cast_unsigned(),
-        closed: row.get(11)?,
-        meta_json: row.get(12)?,
-        message_count: row.get::<_, i64>(13)?.cast_unsigned(),
-        branch: text(row, 14)?,
-        last_text: text(row, 15)?,
-        totals: Totals { tokens: row.get(16)?, cost_usd: row.get(17)? },
-        error: text(row, 18)?,
-        run_tool: text(row, 19)?,
+        last_seq: row.get::<_, i64>(19)?.cast_unsigned(),
+        closed: row.get(10)?,
+        meta_json: row.get(11)?,
+        message_count: row.get::<_, i64>(12)?.cast_unsigned(),
+        branch: text(row, 13)?,
+        last_text: text(row, 14)?,
+        totals: Totals { tokens: row.get(15)?, cost_usd: row.get(16)? },
+        error: text(row, 17)?,
+        run_tool: text(row, 18)?,
     })
 }
 

@@ -3,6 +3,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::Rewrite;
+
 /// A session as the hub lists it. Times are unix milliseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HubSession {
@@ -65,6 +67,11 @@ pub enum Effect {
     Message(Box<MessageRow>),
     /// The whole list after fork, switch or new: messages not in it become inactive.
     ReplaceMessages(Vec<MessageRow>),
+    /// The body of an earlier record of the same session is replaced.
+    Rewrite {
+        seq: u64,
+        with: Rewrite,
+    },
 }
 
 /// Fields to change; `None` leaves one as it is.

@@ -217,6 +217,7 @@ fn apply(connection: &Connection, places: &Places, batch: &RunnerBatch) -> Resul
         sessions::put_counters(connection, &batch.session_id, counters)?;
     }
     let added = spool::put(connection, places, &batch.session_id, &batch.spool)?;
+    spool::rewrite(connection, places, &batch.session_id, &batch.rewrites)?;
     outcomes::put(connection, &batch.outcomes)?;
     sessions::change_index(connection, &batch.session_id, batch.index_truncate_from, &batch.index_put)?;
     sessions::change_approvals(connection, &batch.session_id, &batch.approvals_put, &batch.approvals_delete)?;

@@ -122,6 +122,22 @@ pub(super) fn change_approvals(
         let row = params![approval.session_id, approval.request_id, &approval.body_json[..]];
         connection.prepare_cached(PUT_APPROVAL)?.execute(row)?;
     }
+    if delete.is_empty() {
+        return Ok(());
+    }
+    // A question may hold secrets, so what it leaves behind is overwritten, free pages too. Doing so for everything that
+    // is ever deleted would write every line of the spool twice.
+    secure_delete(connection, "ON")?;
+    let deleted = delete_approvals(connection, session_id, delete);
+    secure_delete(connection, "FAST")?;
+    deleted
+}
+
+fn secure_delete(connection: &Connection, mode: &str) -> Result<()> {
+    Ok(connection.query_row(&format!("PRAGMA secure_delete = {mode}"), [], |_| Ok(()))?)
+}
+
+fn delete_approvals(connection: &Connection, session_id: &str, delete: &[String]) -> Result<()> {
     for request_id in delete {
         connection
             .prepare_cached("DELETE FROM approvals WHERE session_id = ?1 AND request_id = ?2")?

@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use crate::Rewrite;
 use crate::error::Result;
 use crate::key::{SEQ_MAX, cursor_seq, record_seq, seq_of, session_base};
 use crate::slab::Slab;
@@ -133,6 +134,37 @@ pub(super) fn put(
         }
     }
     Ok(Added { bytes, session_key: place.session_key })
+}
+
+/// Replaces lines that are still here. They stay as long as they were, because their bytes are counted: a line that would
+/// change its length is left alone.
+pub(super) fn rewrite(
+    connection: &Connection,
+    places: &Places,
+    session_id: &str,
+    rewrites: &[(u64, Rewrite)],
+) -> Result<()> {
+    if rewrites.is_empty() {
+        return Ok(());
+    }
+    let place = match places.get(session_id) {
+        Some(place) => Some(place),
+        None => find(connection, session_id)?,
+    };
+    let Some(place) = place else { return Ok(()) };
+    let base = session_base(place.session_key)?;
+    for (seq, with) in rewrites {
+        let key = base + record_seq(*seq)?;
+        let mut select = connection.prepare_cached("SELECT line FROM spool WHERE spool_key = ?1")?;
+        let line: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional()?;
+        let Some(line) = line else { continue };
+        if let Some(new) = with(&line).filter(|new| new.len() == line.len()) {
+            connection
+                .prepare_cached("UPDATE spool SET line = ?2 WHERE spool_key = ?1")?
+                .execute((key, new))?;
+        }
+    }
+    Ok(())
 }
 
 /// The place of a session that has none in memory: its first unit, or one whose first is in the same group.

@@ -1,5 +1,7 @@
 use bytes::Bytes;
 
+use crate::Rewrite;
+
 /// A session as its runner keeps it. Times are unix milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunnerSession {
@@ -45,6 +47,8 @@ pub struct RunnerBatch {
     pub approvals_put: Vec<ApprovalRow>,
     /// Request ids; applied after `approvals_put`.
     pub approvals_delete: Vec<String>,
+    /// Lines that are replaced by what this makes of them, as far as they are here; applied after `spool`.
+    pub rewrites: Vec<(u64, Rewrite)>,
     /// Inputs that were taken and then refused: their names may come again.
     pub inputs_delete: Vec<String>,
 }

@@ -61,6 +61,58 @@ pub(crate) async fn records_come_back_in_order(place: &impl Place) {
     assert_eq!((listed.last_seq, &*listed.runner_id), (50, "r1"), "whose it is does not depend on an effect");
 }
 
+/// A body can be replaced by a later record, together with it and once, or by hand; others stay.
+pub(crate) async fn an_earlier_record_is_rewritten(place: &impl Place) {
+    fn short(body: &[u8]) -> Option<Vec<u8>> {
+        (body.len() > 3).then(|| b"{}".to_vec())
+    }
+    let store = place.hub();
+    let bodies = async |store: &HubStore| -> Vec<usize> {
+        let records = store.records_after("s", 0, 99, usize::MAX).await.unwrap();
+        records.into_iter().map(|(_, body)| body.len()).collect()
+    };
+    let whole = record("s", 1, None).body.len();
+    let rewrite = |seq| Some(Effect::Rewrite { seq, with: short });
+    store.append(vec![record("s", 1, None), record("s", 2, None), record("other", 1, None)]).await.unwrap();
+    store.append(vec![record("s", 3, rewrite(2))]).await.unwrap();
+    assert_eq!(bodies(&store).await, [whole, 2, whole]);
+    // In the same batch, and for a record nobody has.
+    store
+        .append(vec![record("s", 4, None), record("s", 5, rewrite(4)), record("s", 6, rewrite(99))])
+        .await
+        .unwrap();
+    assert_eq!(bodies(&store).await, [whole, 2, whole, 2, whole, whole]);
+    store.rewrite_record("s", 1, short).await.unwrap();
+    store.rewrite_record("s", 50, short).await.unwrap();
+    store.rewrite_record("nobody", 1, short).await.unwrap();
+    assert_eq!(bodies(&store).await, [2, 2, whole, 2, whole, whole]);
+    let other = store.records_after("other", 0, 9, 9999).await.unwrap();
+    assert_eq!(other, [(1, record("other", 1, None).body)]);
+}
+
+/// The row of a session that only writes is stored now and then; how far it has come is known all the same.
+pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl Place) {
+    let at = |seq: u64, ts: i64| RecordIn { ts, ..record("s", seq, None) };
+    let store = place.hub();
+    store.append(vec![at(1, 5000)]).await.unwrap();
+    store.append(vec![at(2, 5400)]).await.unwrap();
+    store.append(vec![at(3, 5900)]).await.unwrap();
+    let row = listed(&store, "s").await.unwrap();
+    assert_eq!((row.last_seq, row.updated_at), (3, 5000));
+    let again = store.append(vec![at(2, 5400)]).await.unwrap();
+    assert_eq!(again.heads, [(Arc::from("s"), 3)], "a repeated record is acked with all that is there");
+    store.append(vec![at(4, 6000)]).await.unwrap();
+    assert_eq!(listed(&store, "s").await.unwrap().updated_at, 6000);
+    store.append(vec![at(5, 6001)]).await.unwrap();
+    store.close().await;
+    let store = place.hub();
+    assert_eq!(store.session("s").await.unwrap().unwrap().last_seq, 5);
+    // A clock that was set back does not hold the row back for ever.
+    store.append(vec![at(6, 4000)]).await.unwrap();
+    assert_eq!(listed(&store, "s").await.unwrap().updated_at, 6000);
+    assert_eq!(store.append(vec![at(1, 5000)]).await.unwrap().heads, [(Arc::from("s"), 6)]);
+}
+
 /// A record that comes twice keeps its first body, and its effect does not run again over newer state.
 pub(crate) async fn repeated_records_change_nothing(place: &impl Place) {
     let store = place.hub();

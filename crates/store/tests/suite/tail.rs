@@ -55,6 +55,35 @@ pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl Place) {
     assert_eq!(store.tail("s", 9).await.unwrap(), [], "the tail goes with its session");
 }
 
+/// A line can be replaced by one as long as it, whether it waits for its ack or not; what is counted stays right.
+pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl Place) {
+    fn dots(line: &[u8]) -> Option<Vec<u8>> {
+        Some(vec![b'.'; line.len()])
+    }
+    fn longer(line: &[u8]) -> Option<Vec<u8>> {
+        Some(vec![b'.'; line.len() + 1])
+    }
+    let store = place.runner();
+    let size = line("s", 1).1.len() as u64;
+    store.commit(RunnerBatch { rewrites: vec![(1, dots)], ..unit("s", 1..=3) }).await.unwrap();
+    store.ack("s", 2);
+    until_spooled(&store, size).await;
+    let rewrites: Vec<(u64, qd_store::Rewrite)> = vec![(2, dots), (3, longer), (99, dots)];
+    let batch = RunnerBatch { session_id: "s".into(), rewrites, ..RunnerBatch::default() };
+    store.commit(batch).await.unwrap();
+    let tail = store.tail("s", 9).await.unwrap();
+    let is_rewritten: Vec<bool> =
+        tail.iter().map(|(_, line)| line.iter().all(|byte| *byte == b'.')).collect();
+    assert_eq!(is_rewritten, [true, true, false], "one that would grow is left alone");
+    assert_eq!(store.spool_bytes(), size);
+    let rewrites: Vec<(u64, qd_store::Rewrite)> = vec![(1, dots)];
+    let nobody = RunnerBatch { session_id: "nobody".into(), rewrites, ..RunnerBatch::default() };
+    store.commit(nobody).await.unwrap();
+    store.close().await;
+    let store = place.runner();
+    assert_eq!((store.spool_bytes(), seqs(&store, 9).await), (size, vec![1, 2, 3]));
+}
+
 pub(crate) async fn great_lines_shorten_the_tail(place: &impl Place) {
     let store = place.runner();
     let third = TAIL_BYTES_MAX / 3;

@@ -83,7 +83,7 @@ pub fn show(kind: Kind, record: &Record<'_>, each: &mut dyn FnMut(Shown<'_>)) {
     let Some(event) = typed(record) else { return };
     match event {
         Event::AgentInputNeeded { request } => question(kind, record, &request, each),
-        Event::AgentInputResolved { request_id, outcome, user_id, decision, actor } => {
+        Event::AgentInputResolved { request_id, outcome, user_id, decision, actor, .. } => {
             let decision = decision_word(decision, outcome).to_owned();
             let data = PermissionDecidedData { request_id, decision, actor, by: user_id };
             write(numbered("run.permission_decided"), record, &data, each);

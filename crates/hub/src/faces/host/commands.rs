@@ -220,6 +220,7 @@ impl Adapter {
                 Vec::new()
             }
             Then::Decided { request_id, decision, actor } => {
+                let asked_seq = book.asked_seq(&request_id);
                 book.settle(&request_id);
                 let user_id =
                     serde_json::from_str::<CommandHead<'_>>(text).ok().and_then(|head| head.user_id);
@@ -231,6 +232,7 @@ impl Adapter {
                     user_id: user_id.map(Into::into),
                     decision: Some(decision),
                     actor,
+                    asked_seq,
                 };
                 let line = self.event_line(run_id, now_ms(), None, EventPayload::Known(event));
                 self.note_decided(run_id, line.clone());

@@ -5,6 +5,7 @@ use qd_core::ids::check_session_id;
 use qd_core::view::run::host::arrivals::{Arrived, NotTaken};
 use qd_core::view::run::host::{answer, event, time};
 use qd_link::memory::LinkReceiver;
+use qd_wire::InputRequest;
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::{LinkEvent, LinkLine};
@@ -205,7 +206,7 @@ impl Adapter {
         let mut block = Vec::new();
         let Some(run) = state.runs.get_mut(run_id) else { return block };
         for arrived in arrived {
-            let (seq, held) = match arrived {
+            let (seq, mut held) = match arrived {
                 Arrived::Event(seq, held) => (seq, held),
                 Arrived::Lost(seq) => {
                     tracing::warn!(host = %self.host_id, run_id, seq, "a host never sent an event");
@@ -213,12 +214,22 @@ impl Adapter {
                 }
             };
             let settled = run.book.as_mut().map(|book| {
-                let open: Vec<String> =
-                    book.questions().iter().map(|question| question.request_id().to_owned()).collect();
+                let asked = |question: &InputRequest| {
+                    let id = question.request_id();
+                    (id.to_owned(), book.asked_seq(id))
+                };
+                let open: Vec<_> = book.questions().iter().map(asked).collect();
                 book.read(held.ts, seq, &held.event);
-                open.into_iter().filter(|id| book.question(id).is_none()).collect::<Vec<_>>()
+                open.into_iter().filter(|(id, _)| book.question(id).is_none()).collect::<Vec<_>>()
             });
-            let is_resolution = matches!(&held.event, EventPayload::Known(Event::AgentInputResolved { .. }));
+            let mut is_resolution = false;
+            if let EventPayload::Known(Event::AgentInputResolved { request_id, asked_seq, .. }) =
+                &mut held.event
+            {
+                is_resolution = true;
+                let of_it = |(id, seq): &(String, Option<u64>)| seq.filter(|_| id == request_id);
+                *asked_seq = settled.iter().flatten().find_map(of_it);
+            }
             let answered = match &held.event {
                 EventPayload::Known(Event::RunInput { input_id, .. }) => {
                     let data = json!({ "input_id": input_id, "duplicate": false });
@@ -230,8 +241,8 @@ impl Adapter {
                 _ => None,
             };
             block.extend(self.event_line(run_id, held.ts, Some(seq), held.event));
-            for request_id in settled.into_iter().flatten().filter(|_| !is_resolution) {
-                block.extend(self.resolved_line(run_id, &request_id));
+            for (request_id, asked_seq) in settled.into_iter().flatten().filter(|_| !is_resolution) {
+                block.extend(self.resolved_line(run_id, request_id, asked_seq));
             }
             if let Some((askers, result)) = answered {
                 askers.iter().for_each(|asker| block.extend(self.response(asker, result.clone())));
@@ -263,13 +274,14 @@ impl Adapter {
     }
 
     /// The host does not say that a question is over, so whoever follows the run is told here.
-    fn resolved_line(&self, run_id: &str, request_id: &str) -> Vec<u8> {
+    fn resolved_line(&self, run_id: &str, request_id: String, asked_seq: Option<u64>) -> Vec<u8> {
         let event = Event::AgentInputResolved {
-            request_id: request_id.to_owned(),
+            request_id,
             outcome: Some(InputOutcome::Answered),
             user_id: None,
             decision: None,
             actor: None,
+            asked_seq,
         };
         self.event_line(run_id, now_ms(), None, EventPayload::Known(event))
     }

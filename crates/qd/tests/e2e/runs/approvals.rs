@@ -156,6 +156,33 @@ async fn a_gated_call_survives_a_kill_and_is_done_when_it_is_approved() {
     assert_eq!(std::fs::read_to_string(qd.world().work().join("late.txt")).unwrap(), "late");
 }
 
+/// Whoever decides sees everything, also after a crash; what is kept when it is decided has no secrets.
+#[tokio::test]
+async fn a_secret_in_a_question_is_shown_to_who_decides_and_not_kept() {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    let secret = "ghp_Z9b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
+    let cmd = format!("GITHUB_TOKEN={secret}; echo length:${{#GITHUB_TOKEN}} > seen");
+    let (_, question) = gated(&mut app, "rpc.bash", &run, json!({ "cmd": cmd })).await;
+    assert_eq!(question["op_args"]["cmd"], cmd, "{question}");
+    let qd = qd.restart().await;
+    let mut app = qd.run_app().await;
+    let mut mux = qd.connect().await;
+    let state = mux.state(&run).await;
+    assert!(state["pending_input"].to_string().contains(secret), "{state}");
+    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    let result = app.event(&run, "tool.result").await;
+    assert_eq!(result["data"]["ok"], true, "{result}");
+    assert_eq!(std::fs::read_to_string(qd.world().work().join("seen")).unwrap(), "length:40\n");
+    let history = qd.http("GET", &format!("/runs/{run}/messages?limit=100"), None).await.json().to_string();
+    assert!(history.contains("***REDACTED***; echo length:"), "{history}");
+    assert!(!history.contains(secret), "{history}");
+    let world = qd.terminate().await;
+    for (path, content) in qd_testkit::qd::files_below(&world.data_dir()) {
+        assert!(!memchr_find(&content, secret.as_bytes()), "{} has it", path.display());
+    }
+}
+
 fn memchr_find(content: &[u8], needle: &[u8]) -> bool {
     content.windows(needle.len()).any(|window| window == needle)
 }

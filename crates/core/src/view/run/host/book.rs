@@ -34,6 +34,8 @@ pub struct RunBook {
     cwd: Option<String>,
     created_at: Option<i64>,
     questions: Vec<InputRequest>,
+    /// The records of the open questions, by their names.
+    asked_seqs: BTreeMap<String, u64>,
     inputs: HashSet<String>,
     inputs_in_order: VecDeque<String>,
     has_exited: bool,
@@ -81,12 +83,13 @@ impl RunBook {
             Event::RunExited { exit_code, signal, .. } => {
                 self.has_exited = true;
                 self.questions.clear();
+                self.asked_seqs.clear();
                 self.run.awaiting = None;
                 self.run.exited_at = Some(ts);
                 self.run.exit_code = Some(*exit_code);
                 self.run.signal = *signal;
             }
-            Event::AgentInputNeeded { request } => self.ask(request.clone()),
+            Event::AgentInputNeeded { request } => self.ask(seq, request.clone()),
             // The document's host says nothing when a gated call is decided; its result tells.
             Event::AgentInputResolved { request_id, .. } | Event::ServiceResult { request_id, .. } => {
                 self.settle(request_id);
@@ -104,9 +107,15 @@ impl RunBook {
         &self.questions
     }
 
+    /// The record that asks an open question.
+    pub fn asked_seq(&self, request_id: &str) -> Option<u64> {
+        self.asked_seqs.get(request_id).copied()
+    }
+
     /// A question is decided. True if it was open.
     pub fn settle(&mut self, request_id: &str) -> bool {
         let before = self.questions.len();
+        self.asked_seqs.remove(request_id);
         self.questions.retain(|question| question.request_id() != request_id);
         let awaits_it = |awaiting: &Awaiting| awaiting.request_id.as_deref() == Some(request_id);
         if self.run.awaiting.as_ref().is_some_and(awaits_it) {
@@ -187,11 +196,13 @@ impl RunBook {
         }
     }
 
-    fn ask(&mut self, request: InputRequest) {
+    fn ask(&mut self, seq: u64, request: InputRequest) {
         self.settle(request.request_id());
         if self.questions.len() >= QUESTIONS_MAX {
-            self.questions.remove(0);
+            let forgotten = self.questions.remove(0);
+            self.asked_seqs.remove(forgotten.request_id());
         }
+        self.asked_seqs.insert(request.request_id().to_owned(), seq);
         self.questions.push(request);
     }
 

@@ -101,6 +101,7 @@ fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, String> {
             user_id: None,
             decision: fields.decision(),
             actor: fields.text("actor"),
+            asked_seq: None,
         },
         "tool.call" => Event::ServiceCall {
             request_id: fields.required("request_id")?,
