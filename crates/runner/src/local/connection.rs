@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::Command;
-use qd_wire::command_table::{Answerer, CommandHead, spec};
+use qd_wire::command_table::{Answerer, CommandHead, Permission, spec};
 use qd_wire::data::{AttachData, Resume};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,6 +16,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
+use super::ClientPlace;
 use super::history::Tail;
 use super::reads;
 use crate::clock::now_ms;
@@ -36,6 +37,18 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 const DELETE_NEEDS_HUB: &str = "A session is deleted through its hub, which has the history too; try again when it \
                                 can be reached";
 
+/// An agent that could answer would approve its own calls.
+const NOT_FROM_WITHIN: &str = "Permission denied: a program inside a session can neither start or steer sessions nor answer \
+                               questions; do it in a terminal of your own, or in the app";
+
+/// Whether only a person may do it: what a program in a session needs are the services, and those have their gate.
+fn is_a_persons(cmd: &str) -> bool {
+    spec(cmd).is_none_or(|row| match row.permission {
+        Permission::View | Permission::Files | Permission::Shell => false,
+        Permission::Operate | Permission::Approve | Permission::Manage => true,
+    })
+}
+
 /// The cursors of the attaches under way, by command id.
 type Cursors = Mutex<VecDeque<(String, Option<u64>)>>;
 
@@ -43,18 +56,24 @@ struct Client {
     shared: Arc<Shared>,
     commands: mpsc::Sender<FromLink>,
     origin: u64,
+    place: ClientPlace,
     cursors: Cursors,
 }
 
 /// Serves one client until it goes or is too slow.
-pub(super) async fn serve(shared: Arc<Shared>, commands: mpsc::Sender<FromLink>, stream: UnixStream) {
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<FromLink>,
+    stream: UnixStream,
+    place: ClientPlace,
+) {
     let (read, write) = stream.into_split();
     let (queue, pieces) = local_queue();
     let origin = shared.outlet.new_origin();
     shared.outlet.add_local(origin, queue);
     // Also when this task is dropped in the middle.
     let _entry = Entry { shared: Arc::clone(&shared), origin };
-    let client = Client { shared, commands, origin, cursors: Cursors::default() };
+    let client = Client { shared, commands, origin, place, cursors: Cursors::default() };
     tokio::select! {
         () = client.read(read) => {}
         result = client.write(write, pieces) => if let Err(error) = result {
@@ -129,6 +148,9 @@ impl Client {
             Err(_) => return self.complain("The field 'id' must be a string"),
         };
         let session_id = head.session_id.as_deref().unwrap_or_default();
+        if self.place == ClientPlace::InSession && is_a_persons(cmd) {
+            return self.respond(session_id, &id, cmd, Err(&NOT_FROM_WITHIN.to_owned()));
+        }
         if spec(cmd).is_some_and(|row| row.answerer == Answerer::Hub) {
             let answer = match Command::parse(cmd, text) {
                 Ok(command) => reads::answer(&self.shared, self.origin, session_id, &command).await,

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::process::procfs;
 use crate::runner::FromLink;
 use crate::session::Shared;
 use socket::SocketFile;
@@ -60,7 +61,13 @@ impl LocalServer {
                 };
                 match accepted {
                     Ok((stream, _)) if is_ours(&stream) => {
-                        clients.spawn(connection::serve(Arc::clone(&shared), commands.clone(), stream));
+                        let place = place_of(&stream);
+                        clients.spawn(connection::serve(
+                            Arc::clone(&shared),
+                            commands.clone(),
+                            stream,
+                            place,
+                        ));
                     }
                     Ok(_) => tracing::warn!("a client of another user was turned away from the local socket"),
                     Err(error) => {
@@ -73,6 +80,25 @@ impl LocalServer {
             clients.shutdown().await;
             self.file.remove();
         })
+    }
+}
+
+/// Where a client runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClientPlace {
+    /// Anywhere on this machine: it is a person's.
+    Outside,
+    /// Below this runner, which starts nothing but sessions: what an agent or a program does is not a person's will.
+    InSession,
+}
+
+/// Guards stay the parents of everything their agents start, so nothing gets out by ending its own parent.
+fn place_of(stream: &UnixStream) -> ClientPlace {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
+    match peer {
+        Some(pid) if procfs::is_below(pid, own) => ClientPlace::InSession,
+        Some(_) | None => ClientPlace::Outside,
     }
 }
 

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::fs;
 
+/// Parents looked at before a chain is given up.
+const PARENTS_MAX: usize = 4096;
+
 /// What is used of `/proc/{pid}/stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
@@ -61,6 +64,20 @@ pub(crate) fn descendants(ancestor: i32) -> Vec<ProcessStat> {
     found
 }
 
+/// Whether the chain of parents of `pid` reaches `ancestor`, which is not below itself.
+pub(crate) fn is_below(pid: i32, ancestor: i32) -> bool {
+    let mut process = pid;
+    // A chain that is longer than any real one changes while it is read.
+    for _ in 0..PARENTS_MAX {
+        match read_stat(process) {
+            Some(stat) if stat.parent == ancestor => return true,
+            Some(stat) if stat.parent > 0 => process = stat.parent,
+            Some(_) | None => return false,
+        }
+    }
+    false
+}
+
 /// The name in the second field may hold anything, even `)` and blanks, so the last `)` counts.
 fn parse_stat(bytes: &[u8]) -> Option<ProcessStat> {
     let name_end = memchr::memrchr(b')', bytes)?;
@@ -114,5 +131,7 @@ mod tests {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let parent = read_stat(own).unwrap().parent;
         assert!(descendants(parent).iter().any(|process| process.pid == own));
+        assert!(is_below(own, parent) && !is_below(parent, own) && !is_below(own, own));
+        assert!(!is_below(i32::MAX, own), "nobody");
     }
 }

@@ -171,6 +171,37 @@ async fn hole_08_a_viewer_starts_nothing_and_answers_nothing() {
     assert_eq!(owner.response(from, &request).await["data"]["error"], "denied");
 }
 
+/// The socket takes everybody of our user for a person, except what a session has started: also what ran away from it.
+#[tokio::test]
+async fn hole_08_a_program_in_a_run_neither_answers_nor_starts_anything_by_the_socket() {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    let request = app.begin_rpc("rpc.bash", &run, json!({"cmd": "touch ran"})).await;
+    let question = app.event(&run, "run.permission_requested").await;
+    let request_id = question["data"]["request_id"].as_str().unwrap();
+    let program = env!("CARGO_BIN_EXE_qd");
+    let cmd = format!(
+        "{program} ls --local >list 2>&1; echo list:$?; \
+         {program} approve --local {run} {request_id} >answer 2>&1; echo answer:$?; \
+         {program} run --local --detach -- touch ran >start 2>&1; echo start:$?; \
+         (setsid bash -c '{program} approve --local {run} {request_id} >away 2>&1; echo $? >ended' &); \
+         until test -s ended; do sleep 0.05; done; echo away:$(cat ended); cat"
+    );
+    let inner = start(&qd, &mut app, &host, &cmd).await;
+    app.wait_output(&inner, "away:").await;
+    let read = |name: &str| std::fs::read_to_string(qd.world().work().join(name)).unwrap();
+    assert!(read("list").contains(&run), "it may look: {}", read("list"));
+    for name in ["answer", "start", "away"] {
+        assert!(read(name).contains("a program inside a session"), "{name}: {}", read(name));
+    }
+    assert_ne!(read("ended"), "0\n");
+    assert!(!qd.world().work().join("ran").exists());
+    // A person outside may.
+    let output = qd.world().run(&["approve", "--local", &run, request_id]).await;
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(app.response(0, &request).await["data"]["ok"], true);
+}
+
 #[tokio::test]
 async fn hole_09_an_rpc_response_goes_to_the_asker_only() {
     let (qd, mut app, host) = app().await;
