@@ -265,12 +265,27 @@ fn tokens(usage: &Usage) -> i64 {
     i64::try_from(usage.input_tokens.saturating_add(usage.output_tokens)).unwrap_or(i64::MAX)
 }
 
-/// What lists show of a message: its text, without what the model thought.
+/// What lists show of a message: how its text ends, without what the model thought. That is where an agent says what it
+/// has done, and asks what to do next.
 fn last_words(parts: &RawValue, content: &str) -> String {
     if !parts.get().contains("\"thinking\"") {
-        return one_line(content, LAST_TEXT_CHARACTERS_MAX);
+        return end_of(content);
     }
-    one_line(&text_of(parts, |kind| kind == "text"), LAST_TEXT_CHARACTERS_MAX)
+    end_of(&text_of(parts, |kind| kind == "text"))
+}
+
+/// The end of a text on one line, from the beginning of a word.
+fn end_of(text: &str) -> String {
+    let text = text.trim_end();
+    // Blanks are joined, so more is looked at than is shown.
+    let from = text.char_indices().rev().nth(4 * LAST_TEXT_CHARACTERS_MAX).map_or(0, |(at, _)| at);
+    let line = one_line(&text[from..], usize::MAX);
+    let start = line.char_indices().rev().nth(LAST_TEXT_CHARACTERS_MAX - 1).map_or(0, |(at, _)| at);
+    if (from, start) == (0, 0) {
+        return line;
+    }
+    let end = &line[start..];
+    format!("…{}", end.split_once(' ').map_or(end, |(_, words)| words))
 }
 
 /// Text and thinking, as `Message::flattened_text` gives it.
@@ -304,6 +319,21 @@ mod tests {
         assert_eq!((row.idx, row.tokens, row.cost_usd), (3, Some(5), Some(0.5)));
         assert_eq!(&row.message_json[..], message.as_bytes());
         assert_eq!(row.last_text.as_deref(), Some("a b"), "without what it thought, on one line");
+    }
+
+    #[test]
+    fn lists_show_how_a_message_ends() {
+        assert_eq!(end_of(""), "");
+        assert_eq!(end_of(" short\n\nand  sweet "), "short and sweet");
+        let exact = "x".repeat(LAST_TEXT_CHARACTERS_MAX - 1);
+        assert_eq!(end_of(&exact), exact);
+        let long = format!("{}\n\nShall I go on?", "word ".repeat(1000));
+        let end = end_of(&long);
+        assert!(end.starts_with("…word word") && end.ends_with("word Shall I go on?"), "{end}");
+        assert!(end.chars().count() <= LAST_TEXT_CHARACTERS_MAX, "{end}");
+        let one_word = end_of(&"ü".repeat(5000));
+        assert_eq!(one_word.chars().count(), LAST_TEXT_CHARACTERS_MAX + 1, "no word begins here");
+        assert_eq!(end_of(&format!("Done.{}", " ".repeat(5000))), "Done.");
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub(crate) enum Command {
     Log(LogArguments),
     Shims(ShimsArguments),
     User(UserArguments),
+    /// Print a link that signs one more browser in as you, once.
+    LoginLink,
     Hosts(HostsArguments),
     Runner(RunnerArguments),
     Token(TokenArguments),

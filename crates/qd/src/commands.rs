@@ -10,6 +10,7 @@ pub(crate) mod fs;
 pub(crate) mod git;
 pub(crate) mod hosts;
 pub(crate) mod list;
+pub(crate) mod login_link;
 pub(crate) mod logs;
 pub(crate) mod run;
 pub(crate) mod search;

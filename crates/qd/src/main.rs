@@ -124,6 +124,7 @@ fn talks_to_sessions(command: &Command) -> bool {
             | Command::Log(_)
             | Command::Shims(_)
             | Command::User(_)
+            | Command::LoginLink
             | Command::Hosts(_)
             | Command::Search(_)
             | Command::Doctor(_)
@@ -157,6 +158,7 @@ async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<
         Command::Log(arguments) => commands::audit::run(settings, output, arguments.command).await,
         Command::Shims(arguments) => commands::shims::run(settings, output, arguments),
         Command::User(arguments) => commands::user::run(settings, output, arguments.command).await,
+        Command::LoginLink => commands::login_link::run(settings, output).await,
         Command::Hosts(arguments) => commands::hosts::run(settings, output, arguments.command).await,
         Command::Up(_)
         | Command::PiServer(_)

@@ -81,4 +81,11 @@ async fn the_login_link_works_once_and_its_cookie_from_then_on() {
     child.kill().await.unwrap();
     let qd = world.up().await;
     assert!(Mux::open(qd.url(), &[("cookie", cookie)]).await.is_ok(), "the login survives a restart");
+    // Who has lost the link asks for another.
+    let output = qd.cli(&["login-link"]).await;
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let (url, path) = printed.trim().split_at(printed.find("/login").unwrap());
+    assert_eq!(url, qd.url());
+    assert!(get(url, path, None).await.contains("set-cookie: "), "{printed}");
+    assert!(!get(url, path, None).await.contains("set-cookie: "), "once");
 }

@@ -1,0 +1,28 @@
+//! `qd login-link`.
+
+use qd_link::rest::Method;
+use qd_wire::rest::LoginLink;
+use serde_json::json;
+
+use crate::clock;
+use crate::error::CliError;
+use crate::output::{Output, harmless};
+use crate::rest::{Refusal, Rest};
+use crate::settings::Settings;
+
+const MINUTE_MS: i64 = 60_000;
+
+/// Prints a link that signs one browser in, once.
+pub(crate) async fn run(settings: &Settings, output: &Output) -> Result<(), CliError> {
+    let rest = Rest::of(settings)?;
+    let answer = rest.call::<LoginLink>(Method::Post, "/api/logins/links", Some(&json!({}))).await?;
+    let link = answer.map_err(Refusal::into_error)?;
+    if output.json {
+        return output.json_line(&link);
+    }
+    let minutes = ((link.expires_at - clock::now_ms()) / MINUTE_MS).max(1);
+    output.note(&format!(
+        "open this in the browser that shall be signed in; it works once, for {minutes} minutes:\n"
+    ));
+    output.out(&format!("{}\n", harmless(&link.url)))
+}
