@@ -8,10 +8,20 @@ export interface Figure {
   unit: string;
   /** It is to be no more than this. */
   target?: number;
+  /** It is to be no less than this. */
+  least?: number;
 }
 
 export function figure(what: string, value: number, unit: string, target?: number): void {
-  const found: Figure = { what, value, unit, ...(target === undefined ? {} : { target }) };
+  tell({ what, value, unit, ...(target === undefined ? {} : { target }) });
+}
+
+/** A figure that is to be no less than `least`. */
+export function atLeast(what: string, value: number, unit: string, least: number): void {
+  tell({ what, value, unit, least });
+}
+
+function tell(found: Figure): void {
   test.info().annotations.push({ type: FIGURE, description: JSON.stringify(found) });
 }
 

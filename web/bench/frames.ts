@@ -1,4 +1,5 @@
 /** Frames of a page, from the browser's own trace: how far apart they are, and how much the page works for each. */
+import { writeFileSync } from "node:fs";
 import type { Browser, Page } from "@playwright/test";
 
 import { percentile } from "./figures.ts";
@@ -12,7 +13,6 @@ interface TraceEvent {
   /** Of it on a core; the rest other programs had. */
   tdur?: number;
   ph: string;
-  args?: { name?: string };
 }
 
 export interface Spread {
@@ -23,7 +23,8 @@ export interface Spread {
 }
 
 export interface FrameFigures {
-  count: number;
+  /** A second, for as long as was recorded. */
+  rate: number;
   /** Milliseconds from one animation frame to the next; 16.7 on a screen of 60 Hz. */
   distance: Spread;
   /** Milliseconds the page's thread worked from one animation frame to the next: script, style, layout and paint. */
@@ -55,49 +56,63 @@ export class Frames {
       };
       requestAnimationFrame(next);
     });
-    await browser.startTracing(page, { categories: ["-*", "toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"] });
+    await browser.startTracing(page, { categories: ["-*", "devtools.timeline", "disabled-by-default-devtools.timeline"] });
     return new Frames(browser, page);
   }
 
   async end(): Promise<FrameFigures> {
-    const trace = JSON.parse((await this.#browser.stopTracing()).toString()) as { traceEvents: TraceEvent[] };
     const distances = await this.#page.evaluate(() => {
       const recording = globalThis as unknown as { isRecording: boolean; distances: number[] };
       recording.isRecording = false;
       return recording.distances;
     });
-    const work = workOf(trace.traceEvents, (task) => task.dur ?? 0);
-    const cpu = workOf(trace.traceEvents, (task) => task.tdur ?? task.dur ?? 0);
-    return { count: work.length, distance: spread(distances), work: spread(work), cpu: spread(cpu) };
+    const written = await this.#browser.stopTracing();
+    // To be looked at in the browser's own tools.
+    const file = process.env["QD_BENCH_TRACE"];
+    if (file !== undefined) writeFileSync(file, written);
+    const { traceEvents } = JSON.parse(written.toString()) as { traceEvents: TraceEvent[] };
+    const frames = framesOf(traceEvents);
+    const work = frames.map((tasks) => sum(tasks, (task) => task.dur ?? 0));
+    const cpu = frames.map((tasks) => sum(tasks, (task) => task.tdur ?? task.dur ?? 0));
+    const rate = distances.length / (distances.reduce((all, distance) => all + distance, 0) / 1000);
+    return { rate, distance: spread(distances), work: spread(work), cpu: spread(cpu) };
   }
 }
 
-/** The work between the animation frames of the thread that has most of them: the page's. */
-function workOf(events: readonly TraceEvent[], timeOf: (task: TraceEvent) => number): number[] {
-  const frames = events.filter((event) => event.name === "FireAnimationFrame" && event.ph === "X");
-  const counts = new Map<string, number>();
+/**
+ * The tasks of each frame, of the thread that has most animation frames: the page's. A frame begins with the task that
+ * calls for animation, in which style, layout and paint follow, and has all tasks up to the next of that kind.
+ */
+function framesOf(events: readonly TraceEvent[]): TraceEvent[][] {
   const threadOf = (event: TraceEvent) => `${event.pid}/${event.tid}`;
-  for (const frame of frames) counts.set(threadOf(frame), (counts.get(threadOf(frame)) ?? 0) + 1);
+  const calls = events.filter((event) => event.name === "FireAnimationFrame" && event.ph === "X");
+  const counts = new Map<string, number>();
+  for (const call of calls) counts.set(threadOf(call), (counts.get(threadOf(call)) ?? 0) + 1);
   const thread = [...counts].toSorted((one, other) => other[1] - one[1])[0]?.[0];
-  const starts = frames.filter((frame) => threadOf(frame) === thread).map((frame) => frame.ts).toSorted((one, other) => one - other);
-  // Two callbacks of one frame are one frame.
-  const edges = starts.filter((start, place) => place === 0 || start - (starts[place - 1] ?? 0) > 4000);
-  const tasks = events.filter((event) => event.ph === "X" && /RunTask$/.test(event.name) && threadOf(event) === thread);
-  const work = edges.map(() => 0);
-  for (const task of tasks) {
-    const end = task.ts + (task.dur ?? 0);
-    // The frame in which it ends is the one that had to wait for it.
-    let low = 0;
-    let high = edges.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((edges[middle] ?? 0) < end) low = middle + 1;
-      else high = middle;
-    }
-    const place = low - 1;
-    if (place >= 0 && place < work.length) work[place] = (work[place] ?? 0) + timeOf(task) / 1000;
+  const starts = calls.filter((call) => threadOf(call) === thread).map(({ ts }) => ts).toSorted((one, other) => one - other);
+  const frames: TraceEvent[][] = [];
+  let call = 0;
+  let end = 0;
+  for (const task of tasksOf(events.filter((event) => threadOf(event) === thread))) {
+    // A task inside another is counted with that one.
+    if (task.ts < end) continue;
+    end = task.ts + (task.dur ?? 0);
+    while ((starts[call] ?? Infinity) < task.ts) call += 1;
+    if ((starts[call] ?? Infinity) <= end) frames.push([]);
+    frames.at(-1)?.push(task);
   }
-  return work.slice(1, -1);
+  // The first and the last may not be whole.
+  return frames.slice(1, -1);
+}
+
+/** A task has one event of this name; `ThreadControllerImpl::RunTask` of other categories would be the same time again. */
+function tasksOf(events: readonly TraceEvent[]): TraceEvent[] {
+  return events.filter((event) => event.name === "RunTask" && event.ph === "X").toSorted((one, other) => one.ts - other.ts);
+}
+
+/** In milliseconds. */
+function sum(tasks: readonly TraceEvent[], timeOf: (task: TraceEvent) => number): number {
+  return tasks.reduce((all, task) => all + timeOf(task), 0) / 1000;
 }
 
 function spread(values: readonly number[]): Spread {

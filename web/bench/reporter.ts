@@ -19,12 +19,12 @@ export default class Table implements Reporter {
   }
 
   onEnd(_result: FullResult): void {
-    const rows = this.#figures.map(({ what, value, target, unit }) => [
-      what,
-      `${shown(value)} ${unit}`,
-      target === undefined ? "" : `≤ ${shown(target)} ${unit}`,
-      target === undefined ? "" : value <= target ? "kept" : "MISSED",
-    ]);
+    const rows = this.#figures.map(({ what, value, target, least, unit }) => {
+      const bound = target ?? least;
+      if (bound === undefined) return [what, `${shown(value)} ${unit}`, "", ""];
+      const isKept = target === undefined ? value >= bound : value <= bound;
+      return [what, `${shown(value)} ${unit}`, `${target === undefined ? "≥" : "≤"} ${shown(bound)} ${unit}`, isKept ? "kept" : "MISSED"];
+    });
     const all = [["Figure", "Measured", "Target", ""], ...rows];
     const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => (row[column] ?? "").length)));
     for (const [place, row] of all.entries()) {

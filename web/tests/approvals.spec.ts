@@ -27,6 +27,38 @@ test("a command waits in the inbox, with all of it to read, and is approved @bot
   expect(readFileSync(join(hub.project, "it.txt"), "utf8")).toBe("made\n");
 });
 
+test("the icon of the page wears the number of sessions that wait, and none when nothing does", async ({ app, hub }) => {
+  const icon = app.locator('link[rel="icon"]');
+  await expect(icon).toHaveAttribute("href", "/icon.svg");
+  const [first, second] = [await hub.demo("First"), await hub.demo("Second")];
+  await hub.command("prompt", { session_id: first, message: "/question" });
+  await expect(icon).toHaveAttribute("href", /^data:image\/png/);
+  await expect(icon).toHaveAttribute("type", "image/png");
+  const one = (await icon.getAttribute("href")) ?? "";
+  await hub.command("prompt", { session_id: second, message: "/question" });
+  await expect(icon).not.toHaveAttribute("href", one);
+  // And the title says it on every page.
+  for (const [key, name, title] of [["h", "History", "History"], ["u", "Usage", "Usage"], ["s", "Settings", "Profile · Settings"], ["f", "Fleet", "Fleet"]] as const) {
+    await app.keyboard.press("g");
+    await app.keyboard.press(key);
+    await expect(app.getByRole("heading", { name, level: 1 })).toBeVisible();
+    await expect(app).toHaveTitle(`(2) ${title} · Quarterdeck`);
+  }
+  // It is a picture, with the mark in its corner.
+  const [width, red] = await app.evaluate(async (source) => {
+    const image = new Image();
+    image.src = source;
+    await image.decode();
+    const pen = document.createElement("canvas").getContext("2d");
+    pen?.drawImage(image, 0, 0);
+    const [r = 0, g = 0, b = 0] = pen?.getImageData(30, 52, 1, 1).data ?? [];
+    return [image.naturalWidth, r > 150 && g < 100 && b < 60] as const;
+  }, one);
+  expect([width, red]).toEqual([64, true]);
+  for (const session of [first, second]) await hub.command("abort", { session_id: session });
+  await expect(icon).toHaveAttribute("href", "/icon.svg");
+});
+
 test("a write is a diff in its session, and is denied with a reason @both", async ({ app, hub }) => {
   writeFileSync(join(hub.project, "crew.txt"), "Ada\nBob\nCid\n");
   const session = await hub.demo();

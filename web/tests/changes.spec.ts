@@ -3,8 +3,8 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { expect, test, type Hub, type Page } from "./support/test.ts";
 import { somebody } from "./support/people.ts";
+import { expect, test, type Hub, type Page } from "./support/test.ts";
 
 test("staged, changed, new and deleted files are told apart, with their lines", async ({ app, hub }) => {
   repository(hub);
@@ -142,8 +142,10 @@ test("files in conflict are shown as such", async ({ app, hub }) => {
   await expect(conflicts.getByRole("button")).toHaveText([/conflict: code\.ts/]);
   const code = change(app, "code.ts");
   await expect(code.getByText("conflict", { exact: true })).toBeVisible();
-  await expect(code).toContainText("const other = 1;");
-  await expect(code).toContainText("const mine = 1;");
+  for (const line of ["<<<<<<< HEAD", "const mine = 1;", "=======", "const other = 1;", ">>>>>>> other"]) {
+    await expect(code).toContainText(`added: ${line}`);
+  }
+  await expect(code).toContainText("added+5");
   await code.getByRole("link", { name: "Open code.ts in Files" }).click();
   await expect(app.getByTestId("file-text")).toContainText("<<<<<<<");
 });
@@ -160,6 +162,17 @@ test("the log is read, and everything since a commit is seen", async ({ app, hub
   await app.getByRole("button", { name: "Only what is not committed" }).click();
   await expect(change(app, "fresh.txt")).toBeVisible();
   await expect(change(app, "code.ts")).toHaveCount(0);
+});
+
+test("what changed while the hub was away is seen when it is back", async ({ app, hub }) => {
+  repository(hub);
+  await openChanges(app, hub);
+  await expect(change(app, "code.ts")).toContainText("added: const second = 22;");
+  await hub.kill();
+  await expect(app.getByTestId("connection")).toBeVisible();
+  writeFileSync(join(hub.project, "code.ts"), "const first = 1;\nconst second = 23;\nconst third = 3;\n");
+  await hub.start();
+  await expect(change(app, "code.ts")).toContainText("added: const second = 23;", { timeout: 30_000 });
 });
 
 test("worktrees are listed, and a session starts in one", async ({ app, hub }) => {
@@ -205,6 +218,9 @@ test("who may only look reads the changes and comments on nothing", async ({ hub
   await expect(change(viewer, "code.ts")).toContainText("added: const second = 22;");
   await expect(viewer.getByRole("button", { name: /^Comment on/ })).toHaveCount(0);
   await expect(viewer.getByText("Choose a line's number")).toHaveCount(0);
+  await viewer.getByRole("link", { name: "Worktrees" }).click();
+  await expect(viewer.getByRole("list", { name: "Worktrees" }).getByRole("listitem")).toContainText("this session");
+  await expect(viewer.getByRole("link", { name: /^New session/ })).toHaveCount(0);
 });
 
 /** A repository with one commit and a change of every kind. */

@@ -6,6 +6,7 @@ import { test as piTest } from "./support/pi.ts";
 import { Runner } from "./support/runner.ts";
 import { talk } from "./support/prompting.ts";
 import { descendants, signalAll } from "./support/processes.ts";
+import { terminal, typeLine } from "./support/terminals.ts";
 import { expect, signIn, test, type Page } from "./support/test.ts";
 
 piTest("sessions stand in their groups, say what they do, and move by themselves @both", async ({ app, hub, model, isMobile }) => {
@@ -109,6 +110,25 @@ test("runners show their health, load and version; one is chosen, one goes away 
   } finally {
     await runner.end();
   }
+});
+
+test("a shared terminal is counted and listed nowhere but at its session", async ({ app, hub }) => {
+  const session = await hub.demo("Helm");
+  await hub.command("session.create", { config: { harness: "pty", cwd: hub.project, title: "Pump", run: { cmd: "sleep 1000" } } });
+  await app.goto(`${hub.url}/s/${session}/terminal`);
+  await typeLine(app, "echo sum-$((40 + 2))");
+  await expect(terminal(app)).toContainText("sum-42");
+  const { sessions } = await hub.command<{ sessions: { harness: string }[] }>("list_sessions");
+  expect(sessions.map(({ harness }) => harness).sort()).toEqual(["demo", "pty", "terminal"]);
+
+  await app.getByRole("link", { name: "Fleet" }).first().click();
+  await expect(rows(app)).toHaveCount(2);
+  await expect(app.getByTestId("runner-card")).toContainText("2 sessions");
+  await expect(app.getByLabel("Harness").getByRole("option")).toHaveText(["All harnesses", "demo", "sleep"]);
+  await app.getByRole("link", { name: "History" }).first().click();
+  await expect(app.getByTestId("past-session")).toHaveCount(2);
+  await app.getByRole("button", { name: "Filters" }).click();
+  await expect(app.getByLabel("Harness").getByRole("option")).toHaveText(["All harnesses", "demo", "pty"]);
 });
 
 test("a session is renamed, closed, opened again and deleted from its row @both", async ({ app, hub }) => {

@@ -21,6 +21,25 @@ test("a search finds words, marks them, and leads to their place @both", async (
   await expect(hit).toHaveCount(1);
 });
 
+test("sessions and machines are called here as they are in the fleet, without tricks", async ({ app, hub }) => {
+  const session = await hub.demo("gnp.\u202eelttik");
+  await talk(hub, session, "the capstan");
+  await talk(hub, await hub.demo(), "no title");
+  const names = app.getByTestId("session-row").locator("a.title");
+  await expect(names).toHaveCount(2);
+  const inFleet = await names.allInnerTexts();
+  expect(inFleet).toContain("gnp.‹U+202E›elttik");
+  const machine = /demo\s+on\s+(\S+)/.exec(await app.getByTestId("session-row").first().innerText())?.[1] ?? "none";
+  await app.goto(`${hub.url}/history`);
+  const past = app.getByTestId("past-session");
+  await expect(past).toHaveCount(2);
+  expect((await past.locator(".title").allInnerTexts()).sort()).toEqual(inFleet.sort());
+  await expect(past.first()).toContainText(machine);
+  await find(app, "capstan");
+  await expect(app.getByTestId("search-group")).toContainText("gnp.‹U+202E›elttik");
+  await expect(app.getByTestId("search-group")).toContainText(machine);
+});
+
 test("words nobody said are not found, and the beginning of one is enough with a star", async ({ app, hub }) => {
   const session = await hub.demo();
   await talk(hub, session, "migrations of storks");

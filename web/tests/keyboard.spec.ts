@@ -1,6 +1,7 @@
 /** Everything by keyboard: the palette, the switcher of sessions, the shortcuts and their help. */
+import { event } from "./support/pi.ts";
 import { talk } from "./support/prompting.ts";
-import { expect, test, type Page } from "./support/test.ts";
+import { expect, signIn, test, type Page } from "./support/test.ts";
 
 test("the palette goes to sessions and pages, and does things", async ({ app, hub }) => {
   await hub.demo("Paint the ship");
@@ -66,6 +67,28 @@ test("the palette does things with the session that is open", async ({ app, hub 
   await app.keyboard.type("close this session");
   await app.keyboard.press("Enter");
   await expect(app.getByText("Closed “New name”")).toBeVisible();
+});
+
+test("what is typed before the palette is loaded is typed into it", async ({ page, hub }) => {
+  // Without the service worker the page loads its parts itself, and the test can let one wait.
+  await page.addInitScript("delete Navigator.prototype.serviceWorker");
+  const typed = event();
+  await page.route(/\/assets\/Palette-.*\.js/, async (route) => {
+    await typed.happened;
+    await route.continue();
+  });
+  const session = await hub.demo("Old name");
+  await signIn(page, hub);
+  await page.goto(`${hub.url}/s/${session}`);
+  await expect(page.getByRole("heading", { name: "Old name", level: 1 })).toBeVisible();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("remane");
+  for (let times = 0; times < 4; times += 1) await page.keyboard.press("Backspace");
+  await page.keyboard.type("name this");
+  await page.keyboard.press("Enter");
+  typed.happen();
+  await expect(page.getByRole("dialog").getByLabel("Title")).toHaveValue("Old name");
+  await expect(page).toHaveURL(`${hub.url}/s/${session}`);
 });
 
 test("one press goes to pages, sessions and their views", async ({ app, hub }) => {

@@ -109,6 +109,20 @@ test("a program in a terminal; its command is offered the next time @both", asyn
   await expect(app.getByRole("textbox", { name: "Command" })).toHaveValue(command);
 });
 
+piTest("the image of the first prompt reaches the agent", async ({ app, hub, model }) => {
+  await openForm(app);
+  await app.getByRole("radio", { name: /^pi/ }).check({ force: true });
+  await app.getByRole("combobox", { name: "Directory" }).fill(hub.project);
+  await app.getByLabel("First prompt").fill("What is in the picture?");
+  await app.locator('input[type="file"]').setInputFiles({ name: "one.png", mimeType: "image/png", buffer: Buffer.from(PIXEL, "base64") });
+  await expect(app.getByRole("img", { name: "Attachment 1" })).toBeVisible();
+  await app.getByRole("button", { name: "Start session" }).click();
+  await expect(app.getByTestId("message").filter({ hasText: "Answer number 1 of the scripted model." })).toBeVisible();
+  await expect(app.locator('[data-testid="message"][data-role="user"] img')).toHaveCount(1);
+  expect(model.lastRequest).toContain("What is in the picture?");
+  expect(model.lastRequest).toContain("data:image/png;base64,");
+});
+
 piTest("pi with a model of those it offers", async ({ app, hub }) => {
   await openForm(app);
   await app.getByRole("radio", { name: /^pi/ }).check({ force: true });
@@ -125,6 +139,31 @@ piTest("pi with a model of those it offers", async ({ app, hub }) => {
   await expect(app.getByRole("radio", { name: /^pi/ })).toBeChecked();
   await expect(app.getByRole("combobox", { name: "Model optional" })).toHaveValue("scripted/scripted");
   await expect(app.locator('datalist option[value="scripted/scripted"]')).toBeAttached();
+  const levels = app.getByLabel("Thinking").getByRole("option");
+  await expect(levels).toHaveText(["Default", "off", "minimal", "low", "medium", "high"]);
+  await app.getByRole("combobox", { name: "Model optional" }).fill("scripted/understudy");
+  await expect(levels).toHaveText(["Default", "off"]);
+});
+
+test("a first prompt that is not sent yet stays, through other pages and a reload @both", async ({ app, hub }) => {
+  await openForm(app);
+  const prompt = app.getByLabel("First prompt");
+  const demo = app.getByRole("radio", { name: /^demo/ });
+  await demo.check({ force: true });
+  await prompt.fill("A long thought that took an hour");
+  await app.goBack();
+  await expect(app.getByRole("heading", { name: "Fleet" })).toBeVisible();
+  await app.goForward();
+  await demo.check({ force: true });
+  await expect(prompt).toHaveValue("A long thought that took an hour");
+  await app.reload();
+  await demo.check({ force: true });
+  await expect(prompt).toHaveValue("A long thought that took an hour");
+  await app.getByRole("combobox", { name: "Directory" }).fill(hub.project);
+  await app.getByRole("button", { name: "Start session" }).click();
+  await expect(app.getByTestId("message").filter({ hasText: "A long thought" })).toHaveCount(1);
+  await app.goto(`${hub.url}/new`);
+  await expect(prompt).toHaveValue("");
 });
 
 test("what cannot be started says why, and nothing typed is lost", async ({ app, hub }) => {

@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 import { longSession } from "./support/long.ts";
+import { putSearchPrograms } from "./support/searchPrograms.ts";
 import { event, expect, openPi, test, type Page } from "./support/pi.ts";
 import { answer, choose, composer, idle, say } from "./support/talk.ts";
 
@@ -78,6 +79,7 @@ test.describe("with tools to look for files", () => {
   test.use({
     settings: async ({ model }, use) => {
       const settings = await model.start();
+      putSearchPrograms(model.directory);
       await use({ ...settings, QD_PI_COMMAND: `${settings["QD_PI_COMMAND"]} --tools read,bash,ls,grep,find`, PI_OFFLINE: "1" });
     },
   });
@@ -94,6 +96,50 @@ test.describe("with tools to look for files", () => {
     await card.getByRole("group", { name: "Found" }).getByRole("link", { name: "rudder.ts" }).click();
     await expect(app).toHaveURL(/\/files\/src\/rudder\.ts$/);
   });
+
+  test("grep shows each line where it is, find each file, and both lead there @both", async ({ app, hub, model }) => {
+    mkdirSync(join(hub.project, "src/deep"), { recursive: true });
+    writeFileSync(join(hub.project, "src/rudder.ts"), "left\nright\nleft again\n");
+    writeFileSync(join(hub.project, "src/deep/keel.ts"), "nothing here\n");
+    const session = await openPi(app, hub);
+    model.script.push(
+      { tool: "grep", arguments: { pattern: "left", path: "src" } },
+      { tool: "find", arguments: { pattern: "*.ts", path: "src" } },
+      { text: "I have searched." },
+    );
+    await say(app, "search");
+    await expect(app.getByText("I have searched.")).toBeVisible();
+    const found = async (name: string) => {
+      const card = app.getByTestId("tool-card").filter({ has: app.getByText(name, { exact: true }) });
+      await card.getByRole("button").first().click();
+      return card.getByRole("group", { name: "Found" });
+    };
+    const lines = await found("grep");
+    await expect(app.getByTestId("tool-card").first()).toContainText("left in src");
+    await expect(lines.locator(".hit")).toHaveText([/1\s*left/, /3\s*left again/]);
+    const files = await found("find");
+    await expect(files.getByRole("link")).toHaveText([/deep\/keel\.ts|rudder\.ts/, /deep\/keel\.ts|rudder\.ts/]);
+    await files.getByRole("link", { name: "keel.ts" }).click();
+    await expect(app).toHaveURL(/\/files\/src\/deep\/keel\.ts$/);
+    await app.goto(`${hub.url}/s/${session}`);
+    await (await found("grep")).getByRole("link", { name: "rudder.ts" }).click();
+    await expect(app).toHaveURL(/\/files\/src\/rudder\.ts$/);
+    await expect(app.getByTestId("file-text")).toContainText("left again");
+  });
+});
+
+test("a picture that a tool gives back is shown", async ({ app, hub, model }) => {
+  writeFileSync(join(hub.project, "dot.png"), Buffer.from(DOT, "base64"));
+  await openPi(app, hub);
+  model.script.push({ tool: "read", arguments: { path: "dot.png" } }, { text: "A dot, no more." });
+  await say(app, "what is in dot.png?");
+  await expect(app.getByText("A dot, no more.")).toBeVisible();
+  const card = app.getByTestId("tool-card");
+  await card.getByRole("button").first().click();
+  const picture = card.getByRole("img", { name: "Result of read" });
+  await expect(picture).toBeVisible();
+  expect(await picture.evaluate((image: HTMLImageElement) => image.decode().then(() => image.naturalWidth))).toBe(1);
+  expect(model.lastRequest).toContain("data:image/png;base64,");
 });
 
 test("a retry is a quiet divider", async ({ app, hub, model }) => {
@@ -202,8 +248,12 @@ test("the agent is stopped with the button, and with Esc twice", async ({ app, h
 
 test("model and thinking level are chosen @both", async ({ app, hub }) => {
   const session = await openPi(app, hub);
+  const levels = app.getByRole("menuitemcheckbox");
   await app.getByRole("button", { name: /Thinking level/ }).click();
-  await app.getByRole("menuitemcheckbox", { name: "high", exact: true }).click();
+  // What the model has, which is not everything there is.
+  await expect(levels).toHaveText(["off", "minimal", "low", "medium", "high"]);
+  await expect(levels.first()).toBeFocused();
+  await levels.filter({ hasText: "high" }).click();
   await expect(app.getByRole("button", { name: /Thinking level/ })).toContainText("high");
   await app.getByRole("button", { name: "Model: scripted" }).click();
   const dialog = app.getByRole("dialog", { name: "Model" });
@@ -213,6 +263,8 @@ test("model and thinking level are chosen @both", async ({ app, hub }) => {
   await expect(dialog).toHaveCount(0);
   const state = await hub.command<{ model: { model_id: string } }>("get_state", { session_id: session });
   expect(state.model.model_id).toBe("understudy");
+  await app.getByRole("button", { name: /Thinking level/ }).click();
+  await expect(levels).toHaveText(["off"]);
 });
 
 test("a conversation is forked from a message, which can be changed @both", async ({ app, hub }) => {

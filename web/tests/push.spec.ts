@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { PushService, type Pushed } from "./support/pushService.ts";
+import { type Address, PushService, type Pushed } from "./support/pushService.ts";
 import { talk } from "./support/prompting.ts";
 import { expect, type Hub, type Page, signIn, test, watch } from "./support/test.ts";
 
@@ -35,8 +35,7 @@ test.describe("notifications", () => {
     await expect(done).toHaveAttribute("aria-checked", "false");
     await app.getByRole("button", { name: "Turn off" }).click();
     await expect(app.getByRole("button", { name: "Turn on notifications" })).toBeVisible();
-    const { subscriptions } = await hub.rest<{ subscriptions: unknown[] }>("GET", "/api/push");
-    expect(subscriptions).toEqual([]);
+    expect(await subscriptions(hub)).toEqual([]);
   });
 
   test("of an approval says nothing of it, and is answered by its button", async ({ app, hub }) => {
@@ -93,6 +92,49 @@ test.describe("notifications", () => {
     await talk(hub, failing, "/error");
     const failed = await coming(service, "failed");
     expect(failed).toMatchObject({ session_id: failing, title: "Failing" });
+  });
+
+  test.describe("of what is done", () => {
+    test.use({ settings: { QD_PUSH_LOOPBACK: "on", QD_PUSH_DONE_SECONDS: "3" } });
+
+    test("come when a turn that took its time is over, and not for a short one", async ({ app, hub }) => {
+      await turnOn(app, hub);
+      const short = await hub.demo("Short");
+      const long = await hub.demo("Long");
+      const device = await Device.of(app, hub);
+      await app.goto("about:blank");
+      await talk(hub, short, "/text");
+      await talk(hub, long, "/question");
+      const asked = Date.now();
+      const { request_id } = await coming(service, "question");
+      await expect.poll(() => Date.now() - asked).toBeGreaterThan(3_000);
+      await hub.command("input_response", { session_id: long, request_id, value: "blue" });
+      const done = await coming(service, "done");
+      expect(done).toMatchObject({ session_id: long });
+      expect(JSON.stringify(done)).not.toContain("Long");
+      await device.deliver(done);
+      await expect.poll(() => device.shown()).toMatchObject([{ title: "An agent is done" }]);
+      expect(service.pushes.filter((push) => push.session_id === short)).toEqual([]);
+    });
+  });
+
+  test("go on when the push service gives the device another address, as they were chosen", async ({ app, hub }) => {
+    await turnOn(app, hub);
+    const done = app.getByRole("switch", { name: "Done" });
+    await done.click();
+    await expect(done).toHaveAttribute("aria-checked", "false");
+    const [before] = await subscriptions(hub);
+    const device = await Device.of(app, hub);
+    await device.moves(before?.endpoint ?? "", service.another());
+    await expect.poll(async () => (await subscriptions(hub)).map(({ endpoint }) => endpoint)).toEqual([service.another().endpoint]);
+    const [after] = await subscriptions(hub);
+    expect(after).toMatchObject({ label: before?.label, topics: before?.topics, content: before?.content });
+    expect(after?.topics).not.toContain("done");
+    const session = await hub.demo("Moved");
+    await app.goto("about:blank");
+    await talk(hub, session, "/question");
+    expect(await coming(service, "question")).toMatchObject({ session_id: session });
+    expect(service.addresses).toEqual([new URL(service.another().endpoint).pathname]);
   });
 
   test("are not sent while the person looks at the session", async ({ app, hub }) => {
@@ -172,6 +214,29 @@ test("the browser finds the app fit to be installed @phone", async ({ app, hub }
   }
 });
 
+test("the offer to install the app waits in the settings, and is taken there", async ({ app }) => {
+  await app.getByRole("link", { name: "Settings" }).first().click();
+  await app.getByRole("link", { name: /^Phone/ }).click();
+  const button = app.getByRole("button", { name: "Install Quarterdeck" });
+  await expect(app.getByText("This browser offers it in its menu")).toBeVisible();
+  // A window of a test is never made this offer; it is made as Chromium makes it.
+  const isKept = await app.evaluate(() => {
+    const offer = new Event("beforeinstallprompt", { cancelable: true });
+    const prompt = (): Promise<void> => {
+      document.body.dataset["prompted"] = "yes";
+      return Promise.resolve();
+    };
+    Object.assign(offer, { prompt, userChoice: Promise.resolve({ outcome: "accepted" }) });
+    return !dispatchEvent(offer);
+  });
+  expect(isKept).toBe(true);
+  await button.click();
+  await expect(app.locator("body[data-prompted=yes]")).toBeAttached();
+  await expect(button).toHaveCount(0);
+  await app.evaluate(() => dispatchEvent(new Event("appinstalled")));
+  await expect(app.getByText("It is installed on this device.")).toBeVisible();
+});
+
 test("a device without leave says how to give it", async ({ app, hub }) => {
   await app.goto(`${hub.url}/settings/notifications`);
   await expect(app.getByTestId("push-reason").or(app.getByRole("button", { name: "Turn on notifications" }))).toBeVisible();
@@ -181,6 +246,17 @@ async function turnOn(page: Page, hub: Hub): Promise<void> {
   await page.goto(`${hub.url}/settings/notifications`);
   await page.getByRole("button", { name: "Turn on notifications" }).click();
   await expect(page.getByRole("switch", { name: "Approvals" })).toHaveAttribute("aria-checked", "true");
+}
+
+interface Subscription {
+  endpoint: string;
+  label: string;
+  topics: string[];
+  content: boolean;
+}
+
+async function subscriptions(hub: Hub): Promise<Subscription[]> {
+  return (await hub.rest<{ subscriptions: Subscription[] }>("GET", "/api/push")).subscriptions;
 }
 
 /** The first push of a kind. */
@@ -236,6 +312,21 @@ class Device {
       const all = (await registration.getNotifications()) as (Notification & { actions: { title: string }[] })[];
       return all.map(({ title, body, actions }) => ({ title, body, actions: actions.map((action) => action.title) }));
     });
+  }
+
+  /** Its push service has another address for it from now on, and says so. */
+  async moves(oldEndpoint: string, to: Address): Promise<void> {
+    await this.#worker().evaluate(
+      ({ oldEndpoint, to }) => {
+        const { endpoint, keys } = to;
+        const subscription = { endpoint, toJSON: () => ({ endpoint, keys }) } as unknown as PushSubscription;
+        PushManager.prototype.subscribe = () => Promise.resolve(subscription);
+        const Changed = (globalThis as unknown as { ExtendableEvent: new (name: string) => Event }).ExtendableEvent;
+        const change = Object.assign(new Changed("pushsubscriptionchange"), { oldSubscription: { endpoint: oldEndpoint } });
+        globalThis.dispatchEvent(change);
+      },
+      { oldEndpoint, to },
+    );
   }
 
   /** A tap on a notification, or on one of its buttons. */

@@ -57,6 +57,10 @@ piTest.describe("in the middle of an answer of pi", () => {
     enough.abort();
     await hub.start();
     await endsEqual(page, hub, session);
+    // What became of it is said once, and only what is true: nothing goes on before somebody says so.
+    const note = page.getByTestId("notice").filter({ hasText: "Quarterdeck stopped while the agent was working" });
+    await expect(note).toContainText("Send a prompt to go on.");
+    await expect(note).not.toContainText("by itself");
     await say(page, "and again");
     await expect(page.getByTestId("message").filter({ hasText: "and again" })).toHaveCount(1);
     await expect(page.getByText(/Answer number \d+ of the scripted model/).last()).toBeVisible();
@@ -168,6 +172,23 @@ test("live, reconnecting and offline are said, and the way back is one click", a
   network.restore();
   await expect(line).toHaveCount(0);
   await expect(state).toHaveText("live");
+});
+
+test("after a long time away one click connects at once", async ({ page, hub, network }) => {
+  test.setTimeout(90_000);
+  await open(page, hub, network.url);
+  const line = page.getByTestId("connection");
+  network.cut();
+  await expect(line).toContainText("Reconnecting");
+  await expect(line.getByRole("button")).toHaveCount(0);
+  const button = line.getByRole("button", { name: "Connect now" });
+  await expect(button).toBeVisible({ timeout: 30_000 });
+  await expect(line).toContainText(/The hub has not answered for \d+ s\.\s+What you see may be old\./);
+  const before = network.connections;
+  network.restore();
+  await button.click();
+  await expect(line).toHaveCount(0, { timeout: 3_000 });
+  expect(network.connections).toBeGreaterThan(before);
 });
 
 test("the machine of a session is away: what is shown is called old, what is sent waits @both", async ({ page, hub }) => {

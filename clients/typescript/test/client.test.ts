@@ -4,7 +4,8 @@ import { test } from "node:test";
 
 import { CommandError, PiServerClient } from "../src/pi-server.ts";
 import { stdioTransport } from "../src/stdio.ts";
-import { BINARY, Proxy, TestServer, eventually } from "./server.ts";
+import { BINARY } from "./process.ts";
+import { Proxy, TestServer, eventually } from "./server.ts";
 
 test("commands are typed, versions are kept and failures are thrown", { timeout: 60_000 }, async (context) => {
   const server = new TestServer();
@@ -151,7 +152,7 @@ test("a server of one's own over stdio", { timeout: 60_000 }, async (context) =>
   const server = new TestServer();
   context.after(() => server.end());
   const client = new PiServerClient({
-    transport: stdioTransport({ command: [BINARY, "pi-server", "--port", "0"], env: server.environment(), onStderr: () => {} }),
+    transport: stdioTransport({ command: [BINARY, "pi-server", "--port", "0"], env: server.environment, onStderr: () => {} }),
     reconnect: false,
   });
   context.after(() => client.close());

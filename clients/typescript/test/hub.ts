@@ -1,61 +1,17 @@
 /** A real hub for the tests of the canonical client, which can be killed and started again in its place. */
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
 
 import { Quarterdeck, type Message, type QuarterdeckOptions, type SessionModel } from "../src/index.ts";
-import { BINARY, Proxy, eventually } from "./server.ts";
+import { HubProcess } from "./process.ts";
+import { Proxy, eventually } from "./server.ts";
 
-export class TestHub {
-  readonly directory = mkdtempSync(join(tmpdir(), "qd-mux-"));
-  readonly settings: Record<string, string>;
-  token = "";
-  port = 0;
-  #child: ChildProcess | undefined;
-
+export class TestHub extends HubProcess {
   constructor(settings: Record<string, string> = {}) {
-    this.settings = settings;
+    super("qd-mux", settings);
   }
 
   get url(): string {
     return `ws://127.0.0.1:${this.port}/ws/mux`;
-  }
-
-  /** On the same port each time. */
-  async start(): Promise<void> {
-    const words = ["up", "--ready-json", "--listen", `127.0.0.1:${this.port}`];
-    const env = {
-      PATH: process.env["PATH"] ?? "",
-      HOME: this.directory,
-      XDG_RUNTIME_DIR: this.directory,
-      QD_DATA_DIR: join(this.directory, "data"),
-      QD_PI_COMMAND: "/no/pi/here",
-      ...this.settings,
-    };
-    const child = spawn(BINARY, words, { env, stdio: ["ignore", "pipe", "inherit"] });
-    this.#child = child;
-    const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
-    const ready = JSON.parse(line) as { token: string; url: string };
-    this.token = ready.token;
-    this.port = Number(new URL(ready.url).port);
-  }
-
-  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
-    const child = this.#child;
-    this.#child = undefined;
-    if (!child || child.exitCode !== null) return;
-    const exit = once(child, "exit");
-    child.kill(signal);
-    await exit;
-  }
-
-  async end(): Promise<void> {
-    await this.kill();
-    rmSync(this.directory, { recursive: true, force: true });
   }
 }
 

@@ -10,7 +10,8 @@ import { test, type TestContext } from "node:test";
 
 import { CommandError, type Quarterdeck, type SessionModel } from "../src/index.ts";
 import { demo, settled, world, type TestHub } from "./hub.ts";
-import { BINARY, eventually } from "./server.ts";
+import { BINARY } from "./process.ts";
+import { eventually } from "./server.ts";
 
 const LIMIT = { timeout: 240_000 };
 

@@ -1,63 +1,18 @@
 /** A real server for the tests, and a network that can be cut. */
-import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, connect, type AddressInfo, type Server, type Socket } from "node:net";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { createInterface } from "node:readline";
 
-/** The binary under test; `cargo build` puts it there. */
-export const BINARY = process.env["QD_BINARY"] ?? resolve(import.meta.dirname, "../../../target/debug/qd");
+import { HubProcess } from "./process.ts";
 
-export class TestServer {
-  readonly directory = mkdtempSync(join(tmpdir(), "qd-client-"));
-  token = "";
-  port = 0;
-  #child: ChildProcess | undefined;
-
-  environment(): Record<string, string> {
-    return {
-      PATH: process.env["PATH"] ?? "",
-      HOME: this.directory,
-      QD_DATA_DIR: join(this.directory, "data"),
-      QD_PI_COMMAND: "/no/pi/here",
-      QD_PI_RATE_PER_MINUTE: "0",
-      QD_PI_GLOBAL_RATE_PER_MINUTE: "0",
-      ...this.settings,
-    };
-  }
-
-  readonly settings: Record<string, string>;
-
+/** A hub whose pi-server face is used; its port is that face's. */
+export class TestServer extends HubProcess {
   constructor(settings: Record<string, string> = {}) {
-    this.settings = settings;
+    super("qd-client", { QD_PI_RATE_PER_MINUTE: "0", QD_PI_GLOBAL_RATE_PER_MINUTE: "0", ...settings });
   }
 
-  async start(): Promise<void> {
-    const words = ["up", "--ready-json", "--listen", "127.0.0.1:0", "--pi-server-port", String(this.port)];
-    const child = spawn(BINARY, words, { env: this.environment(), stdio: ["ignore", "pipe", "inherit"] });
-    this.#child = child;
-    const lines = createInterface({ input: child.stdout });
-    const [line] = (await once(lines, "line")) as [string];
-    const ready = JSON.parse(line) as { token: string; pi_server_url: string };
-    this.token = ready.token;
-    this.port = Number(new URL(ready.pi_server_url).port);
-  }
-
-  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
-    const child = this.#child;
-    this.#child = undefined;
-    if (!child || child.exitCode !== null) return;
-    const exit = once(child, "exit");
-    child.kill(signal);
-    await exit;
-  }
-
-  /** Stops it and forgets its data. */
-  async end(): Promise<void> {
-    await this.kill();
-    rmSync(this.directory, { recursive: true, force: true });
+  override async start(): Promise<void> {
+    const { pi_server_url } = await this.up("--listen", "127.0.0.1:0", "--pi-server-port", String(this.port));
+    this.port = Number(new URL(pi_server_url).port);
   }
 }
 

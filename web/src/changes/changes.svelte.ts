@@ -46,6 +46,8 @@ export class ChangedFile {
   /** Nothing until somebody decides; then what they said. */
   #folded = $state<boolean>();
   #patch: string | undefined;
+  /** Somebody looked at it, or wanted to. */
+  #isWanted = false;
   #session: string;
 
   constructor(sessionId: string, section: Section, file: GitFile, base?: string) {
@@ -79,6 +81,7 @@ export class ChangedFile {
   }
 
   async load(): Promise<void> {
+    this.#isWanted = true;
     if (this.diff || this.isLoading) return;
     if (this.#patch === undefined) await this.#read(0);
     else this.#parse();
@@ -103,12 +106,12 @@ export class ChangedFile {
     else this.#patch = undefined;
   }
 
-  count(file: GitDiffFile | undefined): void {
+  count(file: Pick<GitDiffFile, "added" | "removed"> | undefined): void {
     this.added = file?.added;
     this.removed = file?.removed;
   }
 
-  /** Takes over what the same file of an older list has shown. */
+  /** Takes over what the same file of an older list has shown, or was about to show. */
   continues(before: ChangedFile): void {
     this.diff = before.diff;
     this.#patch = before.#patch;
@@ -116,6 +119,7 @@ export class ChangedFile {
     this.#folded = before.#folded;
     this.added = before.added;
     this.removed = before.removed;
+    if (before.#isWanted) void this.load();
   }
 
   async #read(offset: number): Promise<void> {
@@ -133,7 +137,9 @@ export class ChangedFile {
       this.#patch = offset === 0 ? page.stdout : (this.#patch ?? "") + page.stdout;
       this.nextOffset = page.next_offset;
       this.#parse();
-      if (page.files[0]) this.count(page.files[0]);
+      // Of a file in conflict git counts the lines that differ from ours; the others are shown too.
+      if (this.section === "conflicted") this.count(this.diff);
+      else if (page.files[0]) this.count(page.files[0]);
     } catch (error) {
       this.error = errorText(error);
     } finally {
@@ -203,7 +209,9 @@ export class Changes {
     const files = sorted(this.sessionId, listed);
     this.#replace(files);
     const staged = files.filter((file) => file.section === "staged");
-    const others = files.filter((file) => file.section !== "staged");
+    // To look at new files git needs an index in which nothing is in conflict any more.
+    for (const file of files.filter(({ section }) => section === "conflicted")) void file.refresh();
+    const others = files.filter(({ section }) => section === "unstaged" || section === "untracked");
     if (staged.length > 0) this.#share(staged, await onMachine(this.sessionId, "git.diff", { staged: true }));
     const untracked = others.filter((file) => file.section === "untracked");
     if (untracked.length <= UNTRACKED_MAX) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { changesOf, commandOf, hitsOf, isShowable, kindOf, outputOf, partialInput, patchOf, summaryOf } from "./tools.ts";
+import { changesOf, commandOf, hitsOf, isShowable, kindOf, outputOf, partialInput, patchOf, placeOf, summaryOf } from "./tools.ts";
 
 describe("tool calls of different harnesses", () => {
   it("are known by what they do", () => {
@@ -24,6 +24,12 @@ describe("tool calls of different harnesses", () => {
     expect(changesOf({ path: "a" })).toEqual([]);
     expect(patchOf({}, { details: { patch: "@@ -1 +1 @@\n-a\n+b" } })).toContain("@@");
     expect(patchOf({}, { details: { diff: "-1 a" } })).toBeUndefined();
+  });
+
+  it("name what they found from where they looked, or from where they work", () => {
+    const places = [placeOf("rudder.ts", "src"), placeOf("deep/keel.ts", "./src/"), placeOf("src/rudder.ts", "src"), placeOf("rudder.ts", "src/rudder.ts")];
+    expect(places).toEqual(["src/rudder.ts", "src/deep/keel.ts", "src/rudder.ts", "src/rudder.ts"]);
+    expect([placeOf("a.ts", undefined), placeOf("a.ts", "."), placeOf("/x/a.ts", "src")]).toEqual(["a.ts", "a.ts", "/x/a.ts"]);
   });
 
   it("give back text and images in any shape", () => {

@@ -179,6 +179,13 @@ export function hitsOf(text: string): Hit[] {
   return hits;
 }
 
+/** Where something found is: many tools name it from where they looked, which is a directory or the file itself. */
+export function placeOf(found: string, base: string | undefined): string {
+  const start = base?.replace(/^\.\//, "").replace(/\/$/, "") ?? "";
+  if (start === "" || start === "." || found.startsWith("/") || found.startsWith(`${start}/`)) return found;
+  return start === found || start.endsWith(`/${found}`) ? start : `${start}/${found}`;
+}
+
 /** The types of images a page may show; others, drawings with scripts among them, are not. */
 export function isShowable(mediaType: string): boolean {
   return /^image\/(png|jpe?g|gif|webp|avif|bmp)$/i.test(mediaType);

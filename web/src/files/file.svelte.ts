@@ -104,6 +104,8 @@ export class OpenFile {
   #lineEnd: LineEnd = "\n";
   #decoder = new PageDecoder();
   #reading = 0;
+  /** What is being read now, or was last. */
+  #underWay: Promise<void> = Promise.resolve();
 
   constructor(sessionId: string, path: string) {
     this.sessionId = sessionId;
@@ -123,7 +125,12 @@ export class OpenFile {
     drafts.set(this.sessionId, this.path, text === this.text ? undefined : text, this.#hash);
   }
 
-  async load(): Promise<void> {
+  load(): Promise<void> {
+    this.#underWay = this.#load();
+    return this.#underWay;
+  }
+
+  async #load(): Promise<void> {
     const reading = ++this.#reading;
     this.isReading = true;
     try {
@@ -148,33 +155,50 @@ export class OpenFile {
   }
 
   /** Text of a picture that is text, too. */
-  async loadAsText(): Promise<void> {
+  loadAsText(): Promise<void> {
+    this.#underWay = this.#loadAsText();
+    return this.#underWay;
+  }
+
+  async #loadAsText(): Promise<void> {
     const reading = ++this.#reading;
+    this.isReading = true;
     try {
       await this.#readText(reading);
     } catch (error) {
-      this.error = errorText(error);
+      if (reading === this.#reading) this.error = errorText(error);
+    } finally {
+      if (reading === this.#reading) this.isReading = false;
     }
   }
 
   /** The next page of a large file. */
   async more(): Promise<void> {
     if (this.isReading || this.nextOffset === undefined) return;
+    this.#underWay = this.#readOn(this.nextOffset);
+    await this.#underWay;
+  }
+
+  async #readOn(offset: number): Promise<void> {
     const reading = this.#reading;
     this.isReading = true;
     try {
-      const page = await this.#page(this.nextOffset);
+      const page = await this.#page(offset);
       if (reading === this.#reading) this.#take(page, this.text);
     } catch (error) {
-      this.error = errorText(error);
+      if (reading === this.#reading) this.error = errorText(error);
     } finally {
-      this.isReading = false;
+      if (reading === this.#reading) this.isReading = false;
     }
   }
 
   /** Reads the rest, so that all of it can be edited. */
   async readWhole(): Promise<boolean> {
-    while (this.nextOffset !== undefined && !this.error) await this.more();
+    while (this.nextOffset !== undefined && !this.error) {
+      // It may be read anew just now, because it changed on the machine.
+      if (this.isReading) await this.#underWay;
+      else await this.more();
+    }
     if (this.kind !== "text" || this.error) return false;
     if (this.#hash === undefined) {
       const stat = await onMachine(this.sessionId, "fs.stat", { path: this.path, hash: true });

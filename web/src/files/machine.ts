@@ -24,8 +24,8 @@ const PAUSE_MS = { first: 500, most: 60_000 } as const;
 
 export interface Watching {
   changed(changes: FsChanges): void;
-  /** From here on nothing is missed; what was before must be read again. */
-  began(): void;
+  /** From here on nothing is missed; what was before must be read again, all the more after a watch that broke. */
+  began(isAgain: boolean): void;
   /** Changes are not told: why, or nothing when they are again. */
   failed(reason: string | undefined): void;
 }
@@ -39,6 +39,7 @@ export function watch(sessionId: string, told: Watching): () => void {
 
 async function follow(sessionId: string, told: Watching, signal: AbortSignal): Promise<void> {
   let pause: number = PAUSE_MS.first;
+  let isAgain = false;
   while (!signal.aborted) {
     let hasBegun = false;
     const onProgress = (data: unknown): void => {
@@ -47,7 +48,8 @@ async function follow(sessionId: string, told: Watching, signal: AbortSignal): P
       if (!hasBegun) {
         hasBegun = true;
         told.failed(undefined);
-        told.began();
+        told.began(isAgain);
+        isAgain = true;
       }
       told.changed(data as FsChanges);
     };

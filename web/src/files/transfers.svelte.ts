@@ -180,6 +180,11 @@ class Transfers {
 
 export const transfers = new Transfers();
 
+// They go on from page to page, but end with the app.
+addEventListener("beforeunload", (event) => {
+  if (transfers.active > 0) event.preventDefault();
+});
+
 function save(address: string, name: string): void {
   const link = document.createElement("a");
   link.href = address;

@@ -58,7 +58,7 @@ class App {
     const before = new Map(this.sessions.map((session) => [session.session_id, session]));
     this.sessions = [...fleet.sessions.values()].map((session) => {
       const known = before.get(session.session_id);
-      return known && JSON.stringify(known) === JSON.stringify(session) ? known : session;
+      return known && known !== session && JSON.stringify(known) === JSON.stringify(session) ? known : session;
     });
     this.runners = [...fleet.runners.values()];
     this.fleetLoaded = fleet.loaded;

@@ -41,23 +41,34 @@ export function ago(at: number, now: number = Date.now()): string {
   return now - at < 7 * DAY ? `${relative(at, now)} ago` : `on ${shortDate(at, now)}`;
 }
 
+/** Making a format takes the browser longer than a whole row of a list: each is made once, when it is first needed. */
+function dateFormat(options: Intl.DateTimeFormatOptions): (at: number) => string {
+  let made: Intl.DateTimeFormat | undefined;
+  return (at) => (made ??= new Intl.DateTimeFormat([], options)).format(at);
+}
+
+const clockFormat = dateFormat({ hour: "2-digit", minute: "2-digit" });
+const weekdayFormat = dateFormat({ weekday: "short" });
+const dayFormat = dateFormat({ day: "numeric", month: "short" });
+const dateOnlyFormat = dateFormat({ dateStyle: "medium" });
+const dateTimeFormat = dateFormat({ dateStyle: "medium", timeStyle: "short" });
+
 /** "14:05" today, "Tue 14:05" this week, otherwise with the date. */
 export function time(at: number, now: number = Date.now()): string {
-  const clock = new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const clock = clockFormat(at);
   if (new Date(at).toDateString() === new Date(now).toDateString()) return clock;
-  if (Math.abs(now - at) < 6 * DAY) return `${new Date(at).toLocaleDateString([], { weekday: "short" })} ${clock}`;
+  if (Math.abs(now - at) < 6 * DAY) return `${weekdayFormat(at)} ${clock}`;
   return `${shortDate(at, now)} ${clock}`;
 }
 
 /** The whole of it, for tooltips and lists of history. */
 export function dateTime(at: number): string {
-  return new Date(at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  return dateTimeFormat(at);
 }
 
 function shortDate(at: number, now: number): string {
-  const date = new Date(at);
-  const isThisYear = date.getFullYear() === new Date(now).getFullYear();
-  return date.toLocaleDateString([], isThisYear ? { day: "numeric", month: "short" } : { dateStyle: "medium" });
+  const isThisYear = new Date(at).getFullYear() === new Date(now).getFullYear();
+  return isThisYear ? dayFormat(at) : dateOnlyFormat(at);
 }
 
 /** A count of tokens: "950", "12.3k", "4.6M". */

@@ -8,12 +8,18 @@ export const groupOrder: readonly Group[] = ["needs", "working", "idle", "done"]
 
 export const groupNames: Record<Group, string> = { needs: "Needs you", working: "Working", idle: "Idle", done: "Done" };
 
-/**
- * Where a session stands in the fleet. One whose machine is away stays where it last was. A shared terminal stands
- * nowhere: it is a tool beside its session, which has a page for it.
- */
+/** A shell that is a tool beside its session, which has a page for it; it is listed and counted nowhere else. */
+export function isSharedTerminal(session: { harness: string }): boolean {
+  return session.harness === "terminal";
+}
+
+export function withoutTerminals(sessions: readonly SessionSummary[]): SessionSummary[] {
+  return sessions.filter((session) => !isSharedTerminal(session));
+}
+
+/** Where a session stands in the fleet, which a shared terminal does not. One whose machine is away stays where it last was. */
 export function groupOf(session: SessionSummary): Group | undefined {
-  if (session.harness === "terminal") return undefined;
+  if (isSharedTerminal(session)) return undefined;
   if (session.state === "closed") return "done";
   if (session.pending_input_count > 0 || session.state === "failed") return "needs";
   if (session.state === "working") return "working";
@@ -29,7 +35,7 @@ export function titleOf(session: SessionSummary): string {
 }
 
 export function isRun(session: { harness: string }): boolean {
-  return session.harness === "pty" || session.harness === "terminal";
+  return session.harness === "pty" || isSharedTerminal(session);
 }
 
 const phaseWords: Record<string, string> = {

@@ -6,7 +6,7 @@ class Route {
   scroll = 0;
 
   get segments(): string[] {
-    return this.path.split("/").filter((segment) => segment !== "").map(decodeURIComponent);
+    return this.path.split("/").filter((segment) => segment !== "").map(decoded);
   }
 
   get query(): URLSearchParams {
@@ -16,6 +16,15 @@ class Route {
   read(): void {
     this.path = location.pathname;
     this.search = location.search;
+  }
+}
+
+/** Of an address that was typed or cut off, what cannot be read stays as it is: it leads to no page, and breaks none. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
   }
 }
 

@@ -59,25 +59,25 @@ export async function deleteSession(session: SessionSummary): Promise<void> {
   toast(`Deleted “${titleOf(session)}”`, { kind: "success" });
 }
 
-/** The menu of a session. */
+/** The menu of a session; who may only look has none of it. */
 export function sessionMenu(session: SessionSummary): MenuItem[] {
-  const mayOperate = can("operate");
+  if (!can("operate")) return [];
   const isClosed = session.state === "closed";
   return [
-    { label: "Rename", icon: "edit", disabled: !mayOperate, onselect: () => void renameSession(session) },
+    { label: "Rename", icon: "edit", onselect: () => void renameSession(session) },
     {
       label: isClosed ? "Open again" : "Restart",
       icon: "refresh",
-      disabled: !mayOperate || session.state === "offline",
+      disabled: session.state === "offline",
       onselect: () => void restartSession(session),
     },
     {
       label: "Close",
       icon: "archive",
-      disabled: !mayOperate || isClosed || session.state === "offline",
+      disabled: isClosed || session.state === "offline",
       onselect: () => void closeSession(session),
     },
     "separator",
-    { label: "Delete…", icon: "trash", danger: true, disabled: !mayOperate, onselect: () => void deleteSession(session) },
+    { label: "Delete…", icon: "trash", danger: true, onselect: () => void deleteSession(session) },
   ];
 }

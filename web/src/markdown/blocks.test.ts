@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { BlockSplitter } from "./blocks.ts";
-import { renderMarkdown, renderToken } from "./render.ts";
+import { BlockSplitter, grouped } from "./blocks.ts";
+import { renderMarkdown, renderToken } from "./html.ts";
 
 const TEXT = [
   "# Title",
@@ -87,4 +87,18 @@ describe("BlockSplitter", () => {
     }
     expect(splitter.update(text, true)).toHaveLength(400);
   }, 30_000);
+});
+
+describe("groups of blocks", () => {
+  it("are the same as before but for the one that grows", () => {
+    const splitter = new BlockSplitter();
+    const text = "One.\n\n".repeat(100);
+    const first = grouped(splitter.update(text, false), []);
+    expect(first.length).toBeGreaterThan(3);
+    expect(first.flat()).toHaveLength(100);
+    const second = grouped(splitter.update(`${text}Two`, false), first);
+    expect(second.flat()).toHaveLength(101);
+    expect(second.slice(0, -1).every((group, place) => group === first[place])).toBe(true);
+    expect(second.at(-1)).not.toBe(first.at(-1));
+  });
 });

@@ -21,6 +21,20 @@ const UNREAD_MAX = 200_000;
 /** An open fence: its code is shown as it comes, without parsing all of it for every piece. */
 const OPEN_FENCE = /^ {0,3}(`{3,}|~{3,})([^\n`]*)\n/;
 
+/** So many blocks stand together: what is done to one that grows is not done to all that stand before it. */
+const GROUP = 24;
+
+/** The blocks in groups; a group of which no block has changed is the same array as before. */
+export function grouped(blocks: readonly Block[], before: readonly (readonly Block[])[]): readonly (readonly Block[])[] {
+  const groups: (readonly Block[])[] = [];
+  for (let at = 0; at < blocks.length; at += GROUP) {
+    const group = blocks.slice(at, at + GROUP);
+    const known = before[groups.length];
+    groups.push(known?.length === group.length && group.every((block, index) => block === known[index]) ? known : group);
+  }
+  return groups;
+}
+
 export class BlockSplitter {
   private text = "";
   /** The visible form of the text behind `done`, and where in `text` it begins. */

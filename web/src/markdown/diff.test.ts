@@ -70,6 +70,23 @@ describe("parseUnified", () => {
     ]);
   });
 
+  it("reads a merge, which is compared with both its parents", () => {
+    const lines = ["++<<<<<<< HEAD", " +const mine = 1;", "++=======", "+ const other = 1;", "++>>>>>>> other", "  same", "- was mine", " -was other"];
+    const [file] = parseUnified(["diff --cc code.ts", "index 1,2..0", "--- a/code.ts", "+++ b/code.ts", "@@@ -1,3 -1,2 +1,6 @@@", ...lines, ""].join("\n"));
+    expect(file?.path).toBe("code.ts");
+    expect(file?.rows.map((row) => [row.kind, row.text, row.oldLine, row.newLine])).toEqual([
+      ["hunk", "@@@ -1,3 -1,2 +1,6 @@@", undefined, undefined],
+      ["add", "<<<<<<< HEAD", undefined, 1],
+      ["add", "const mine = 1;", undefined, 2],
+      ["add", "=======", undefined, 3],
+      ["add", "const other = 1;", undefined, 4],
+      ["add", ">>>>>>> other", undefined, 5],
+      ["context", "same", 2, 6],
+      ["del", "was mine", 3, undefined],
+      ["del", "was other", undefined, undefined],
+    ]);
+  });
+
   it("shows controls", () => {
     expect(parseUnified("--- a/x\n+++ b/x\n@@ -1 +1 @@\n+a\u202eb\u001b[31m\n")[0]?.rows[1]?.text).toBe("a‹U+202E›b‹ESC›[31m");
   });

@@ -27,7 +27,8 @@ export interface FileDiff {
   removed: number;
 }
 
-const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$/;
+/** A merge is compared with each of its parents: one more `@`, and one more sign before each line, for each. */
+const HUNK = /^(@@+) -(\d+)(?:,\d+)? (?:-\d+(?:,\d+)? )*\+(\d+)(?:,\d+)? \1/;
 /** Longer lines are not compared word by word. */
 const WORDS_MAX = 500;
 
@@ -36,6 +37,7 @@ class FileReader {
   private oldLine = 0;
   private newLine = 0;
   private isInHunk = false;
+  private signs = 1;
 
   head(line: string): void {
     if (line.startsWith("new file")) this.file.change = "added";
@@ -50,8 +52,9 @@ class FileReader {
     const hunk = HUNK.exec(line);
     if (hunk) {
       this.isInHunk = true;
-      this.oldLine = Number(hunk[1]);
-      this.newLine = Number(hunk[2]);
+      this.signs = (hunk[1]?.length ?? 2) - 1;
+      this.oldLine = Number(hunk[2]);
+      this.newLine = Number(hunk[3]);
       this.file.rows.push({ kind: "hunk", text: makeVisible(line) });
     }
   }
@@ -71,16 +74,20 @@ class FileReader {
       this.head(line);
       return;
     }
-    const text = makeVisible(line.slice(1));
     const { file } = this;
-    if (line.startsWith("+")) {
+    if (line.startsWith("\\")) {
+      file.rows.push({ kind: "note", text: makeVisible(line.slice(1)).trim() });
+      return;
+    }
+    const signs = line.slice(0, this.signs);
+    const text = makeVisible(line.slice(this.signs));
+    if (signs.includes("+")) {
       file.rows.push({ kind: "add", text, newLine: this.newLine++ });
       file.added += 1;
-    } else if (line.startsWith("-")) {
-      file.rows.push({ kind: "del", text, oldLine: this.oldLine++ });
+      if (signs.startsWith(" ")) this.oldLine += 1;
+    } else if (signs.includes("-")) {
+      file.rows.push({ kind: "del", text, ...(signs.startsWith("-") ? { oldLine: this.oldLine++ } : {}) });
       file.removed += 1;
-    } else if (line.startsWith("\\")) {
-      file.rows.push({ kind: "note", text: text.trim() });
     } else {
       file.rows.push({ kind: "context", text, oldLine: this.oldLine++, newLine: this.newLine++ });
     }

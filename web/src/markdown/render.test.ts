@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { codeBlock, filePath, renderMarkdown, safeHref } from "./render.ts";
+import { htmlOf, renderMarkdown } from "./html.ts";
+import { codeBlock, filePath, safeHref } from "./render.ts";
 
 /** The tags and attributes that may stand in what we make. */
 const TAGS = new Set(
@@ -99,7 +100,7 @@ describe("Markdown of an agent", () => {
   });
 
   it("shows tags as they were written", () => {
-    expect(renderMarkdown("Use the <Foo> component")).toBe("<p>Use the &lt;Foo&gt; component</p>\n");
+    expect(renderMarkdown("Use the <Foo> component")).toBe("<p>Use the &lt;Foo&gt; component</p>");
     expect(renderMarkdown("a<br>b")).toContain("<br>");
   });
 
@@ -117,8 +118,8 @@ describe("Markdown of an agent", () => {
   });
 
   it("knows the usual things", () => {
-    expect(renderMarkdown("**b** *i* ~~s~~ `c`")).toBe("<p><strong>b</strong> <em>i</em> <del>s</del> <code>c</code></p>\n");
-    expect(renderMarkdown("AT&amp;T &copy; &unknown;")).toBe("<p>AT&amp;T © &amp;unknown;</p>\n");
+    expect(renderMarkdown("**b** *i* ~~s~~ `c`")).toBe("<p><strong>b</strong> <em>i</em> <del>s</del> <code>c</code></p>");
+    expect(renderMarkdown("AT&amp;T &copy; &unknown;")).toBe("<p>AT&amp;T © &amp;unknown;</p>");
     expect(renderMarkdown("- [x] done")).toContain("☑");
     expect(renderMarkdown("# One")).toContain('<h2 class="heading-1">');
   });
@@ -148,7 +149,7 @@ describe("addresses", () => {
 
 describe("codeBlock", () => {
   it("takes only a name of a language from the fence", () => {
-    expect(codeBlock("x", 'c++ "><script>')).toContain('class="language-c++"');
-    expect(codeBlock("x", '"><script>')).toContain('class="language-script"');
+    expect(htmlOf(codeBlock("x", 'c++ "><script>'))).toContain('class="language-c++"');
+    expect(htmlOf(codeBlock("x", '"><script>'))).toContain('class="language-script"');
   });
 });

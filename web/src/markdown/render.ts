@@ -1,8 +1,9 @@
 /**
- * Markdown to HTML that is harmless by construction: every tag is written here, everything of the agent is escaped,
- * and addresses are let through only when they are known to be harmless. DOMPurify looks at it once more (`clean.ts`).
+ * Markdown to a tree that is harmless by construction: every element is made here, everything of the agent is text, and
+ * addresses are let through only when they are known to be harmless. `draw.ts` looks at it once more.
  */
-import { Marked, type Token, type TokensList } from "marked";
+import { Lexer, Tokenizer, type MarkedToken, type Token, type Tokens, type TokensList } from "marked";
+import { type Attributes, element, joined, type MarkdownElement, type MarkdownNode } from "./tree.ts";
 import { makeVisible } from "./visible.ts";
 
 export interface RenderOptions {
@@ -36,13 +37,6 @@ const ENTITIES: Record<string, string> = {
   ne: "≠",
 };
 
-const SPECIAL: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
-
-/** Text as HTML. */
-export function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => SPECIAL[character] ?? character);
-}
-
 /** What a reference stands for; references to controls become visible, unknown ones stay as they are written. */
 function decodeReferences(text: string): string {
   return text.replace(/&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|([A-Za-z]{2,8}));/g, (whole, decimal, hexadecimal, name) => {
@@ -54,7 +48,7 @@ function decodeReferences(text: string): string {
 }
 
 /** marked has decoded numbers already, controls among them. */
-const inlineText = (text: string): string => escapeHtml(makeVisible(decodeReferences(text)));
+const inlineText = (text: string): string => makeVisible(decodeReferences(text));
 
 /** The address if following it is harmless: pages and mail, nothing that runs or carries its content with it. */
 export function safeHref(href: string): string | undefined {
@@ -79,18 +73,16 @@ export function filePath(href: string): string | undefined {
   }
 }
 
-function linkTo(written: string, inside: string, options: RenderOptions, title?: string | null): string {
+function linkTo(written: string, inside: MarkdownNode[], options: RenderOptions, title?: string | null): MarkdownElement {
   const href = makeVisible(decodeReferences(written));
   const safe = safeHref(href);
   if (safe !== undefined) {
     const hint = inlineText(title ? `${title} (${safe})` : safe);
-    return `<a href="${escapeHtml(safe)}" target="_blank" rel="noopener noreferrer nofollow" title="${hint}">${inside}</a>`;
+    return element("a", { href: safe, target: "_blank", rel: "noopener noreferrer nofollow", title: hint }, inside);
   }
   const path = filePath(href);
-  if (path !== undefined && options.fileHref) {
-    return `<a href="${escapeHtml(options.fileHref(path))}" title="${escapeHtml(path)}">${inside}</a>`;
-  }
-  return `<span class="dead-link" title="${escapeHtml(href.slice(0, 200))}">${inside}</span>`;
+  if (path !== undefined && options.fileHref) return element("a", { href: options.fileHref(path), title: makeVisible(path) }, inside);
+  return element("span", { class: "dead-link", title: href.slice(0, 200) }, inside);
 }
 
 /** The word after the fence, as far as it can be a name of a language. */
@@ -99,85 +91,108 @@ export function languageName(info: string | undefined): string {
 }
 
 /** A block of code with its head; the button is wired by the component. */
-export function codeBlock(code: string, info: string | undefined): string {
-  const language = languageName(info);
-  return (
-    `<div class="code-block"><div class="code-head"><span>${escapeHtml(language || "text")}</span>` +
-    `<button type="button" class="code-copy">Copy</button></div>` +
-    `<pre tabindex="0" role="group" aria-label="Code"><code class="language-${escapeHtml(language || "text")}">` +
-    `${escapeHtml(code)}</code></pre></div>`
-  );
+export function codeBlock(code: string, info: string | undefined): MarkdownElement {
+  const language = languageName(info) || "text";
+  const copy = element("button", { type: "button", class: "code-copy" }, ["Copy"]);
+  return element("div", { class: "code-block" }, [
+    element("div", { class: "code-head" }, [element("span", {}, [language]), copy]),
+    element("pre", { tabindex: "0", role: "group", "aria-label": "Code" }, [element("code", { class: `language-${language}` }, [code])]),
+  ]);
 }
 
-function build(options: RenderOptions): Marked {
-  const marked = new Marked({ gfm: true, breaks: false, async: false });
-  marked.use({
-    tokenizer: {
-      // Tags of the agent are text: people read `<Foo>` as it was written, and nothing comes alive.
-      html: () => undefined,
-      tag(source) {
-        const match = /^<br\s*\/?>/i.exec(source);
-        return match ? { type: "br", raw: match[0], inLink: false, inRawBlock: false, block: false, text: "" } as never : undefined;
-      },
-    },
-    renderer: {
-      html: ({ text }) => escapeHtml(text),
-      code: ({ text, lang }) => codeBlock(text, lang),
-      heading({ tokens, depth }) {
-        // The page has the first level.
-        const level = Math.min(depth + 1, 6);
-        return `<h${level} class="heading-${depth}">${this.parser.parseInline(tokens)}</h${level}>`;
-      },
-      table(token) {
-        const cell = (tag: "th" | "td", content: { tokens: Token[]; align: string | null }): string => {
-          const align = content.align ? ` class="align-${escapeHtml(content.align)}"` : "";
-          return `<${tag}${align}>${this.parser.parseInline(content.tokens)}</${tag}>`;
-        };
-        const head = token.header.map((content) => cell("th", content)).join("");
-        const rows = token.rows.map((row) => `<tr>${row.map((content) => cell("td", content)).join("")}</tr>`).join("");
-        return (
-          `<div class="table-scroll" tabindex="0" role="group" aria-label="Table"><table>` +
-          `<thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table></div>`
-        );
-      },
-      checkbox: ({ checked }) => `<span class="checkbox" role="img" aria-label="${checked ? "done" : "open"}">${checked ? "☑" : "☐"}</span> `,
-      codespan: ({ text }) => `<code>${escapeHtml(text)}</code>`,
-      link({ href, title, tokens }) {
-        return linkTo(href, this.parser.parseInline(tokens), options, title);
-      },
-      image: ({ href, text }) => linkTo(href, `<span class="image-link">Image: ${inlineText(text || "without a name")}</span>`, options),
-      text(token) {
-        if ("tokens" in token && token.tokens) return this.parser.parseInline(token.tokens);
-        return inlineText(token.text);
-      },
-    },
-  });
-  return marked;
+function table(token: Tokens.Table, options: RenderOptions): MarkdownElement {
+  const row = (tag: "th" | "td", cells: readonly Tokens.TableCell[]): MarkdownElement =>
+    element("tr", {}, cells.map(({ align, tokens }) => element(tag, align ? { class: `align-${align}` } : {}, inline(tokens, options))));
+  const body = token.rows.map((cells) => row("td", cells));
+  const whole = element("table", {}, [element("thead", {}, [row("th", token.header)]), element("tbody", {}, body)]);
+  return element("div", { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Table" }, [whole]);
 }
 
-const instances = new Map<RenderOptions["fileHref"], Marked>();
+function list({ ordered, start, items }: Tokens.List, options: RenderOptions): MarkdownElement {
+  const attributes: Attributes = ordered && start !== 1 ? { start: String(start) } : {};
+  return element(ordered ? "ol" : "ul", attributes, items.map((item) => element("li", {}, blocks(item.tokens, options))));
+}
 
-function instance(options: RenderOptions): Marked {
-  let marked = instances.get(options.fileHref);
-  if (!marked) {
-    if (instances.size > 16) instances.clear();
-    marked = build(options);
-    instances.set(options.fileHref, marked);
+const HEADINGS = ["h2", "h3", "h4", "h5", "h6"] as const;
+
+function blocks(tokens: readonly Token[], options: RenderOptions): MarkdownNode[] {
+  return tokens.flatMap((token) => renderTree(token, options));
+}
+
+/** The nodes of one block. */
+export function renderTree(token: Token, options: RenderOptions = {}): MarkdownNode[] {
+  const known = token as MarkedToken;
+  switch (known.type) {
+    case "space":
+    case "def":
+      return [];
+    case "hr":
+      return [element("hr", {}, [])];
+    case "heading":
+      // The page has the first level.
+      return [element(HEADINGS[known.depth - 1] ?? "h6", { class: `heading-${known.depth}` }, inline(known.tokens, options))];
+    case "code":
+      return [codeBlock(known.text, known.lang)];
+    case "table":
+      return [table(known, options)];
+    case "blockquote":
+      return [element("blockquote", {}, blocks(known.tokens, options))];
+    case "list":
+      return [list(known, options)];
+    case "paragraph":
+      return [element("p", {}, inline(known.tokens, options))];
+    default:
+      return inlineToken(known, options);
   }
-  return marked;
+}
+
+function inline(tokens: readonly Token[], options: RenderOptions): MarkdownNode[] {
+  return joined(tokens.flatMap((token) => inlineToken(token as MarkedToken, options)));
+}
+
+function inlineToken(token: MarkedToken, options: RenderOptions): MarkdownNode[] {
+  switch (token.type) {
+    case "strong":
+    case "em":
+    case "del":
+      return [element(token.type, {}, inline(token.tokens, options))];
+    case "codespan":
+      return [element("code", {}, [token.text])];
+    case "br":
+      return [element("br", {}, [])];
+    case "checkbox": {
+      const [name, sign] = token.checked ? ["done", "☑"] : ["open", "☐"];
+      return [element("span", { class: "checkbox", role: "img", "aria-label": name }, [sign]), " "];
+    }
+    case "link":
+      return [linkTo(token.href, inline(token.tokens, options), options, token.title)];
+    case "image": {
+      const name = element("span", { class: "image-link" }, [`Image: ${inlineText(token.text || "without a name")}`]);
+      return [linkTo(token.href, [name], options)];
+    }
+    case "text":
+      return token.tokens ? inline(token.tokens, options) : [inlineText(token.text)];
+    case "escape":
+      return [inlineText(token.text)];
+    default:
+      // Nothing that was written is left out.
+      return [makeVisible(token.raw)];
+  }
+}
+
+/** Tags of the agent are text: people read `<Foo>` as it was written, and nothing comes alive. */
+class TextTokenizer extends Tokenizer {
+  override html(): undefined {
+    return undefined;
+  }
+
+  override tag(source: string): Tokens.Tag | undefined {
+    const match = /^<br\s*\/?>/i.exec(source);
+    return match ? ({ type: "br", raw: match[0], inLink: false, inRawBlock: false, block: false, text: "" } as never) : undefined;
+  }
 }
 
 /** The blocks of a text whose controls are visible already. */
 export function lex(text: string): TokensList {
-  return instance({}).lexer(text);
-}
-
-/** The HTML of one block. */
-export function renderToken(token: Token, options: RenderOptions = {}): string {
-  return instance(options).parser([token]);
-}
-
-/** The HTML of a whole text; what the app shows goes through `blocks.ts`, piece by piece. */
-export function renderMarkdown(text: string, options: RenderOptions = {}): string {
-  return instance(options).parser(lex(makeVisible(text)));
+  return Lexer.lex(text, { gfm: true, breaks: false, tokenizer: new TextTokenizer() });
 }

@@ -1,10 +1,11 @@
-import type { ImageAttachment, SessionConfig } from "@quarterdeck/client";
+import type { ImageAttachment, ModelInfo, SessionConfig } from "@quarterdeck/client";
 import { app } from "../lib/app.svelte.ts";
+import { thinkingLevels } from "../lib/thinking.ts";
 import { createSession } from "./create.ts";
 import { branchOf, placesOf, type RunnerPlaces } from "./directories.ts";
 import { offeredModels, splitModel, usedModels } from "./models.ts";
 import { cleanPath, expandHome } from "./paths.ts";
-import { recentChoices, rememberChoice } from "./recent.ts";
+import { keepPrompt, recentChoices, rememberChoice, writtenPrompt } from "./recent.ts";
 
 /** The session that is being put together. What the last ones were like is where it starts. */
 export class Draft {
@@ -16,14 +17,14 @@ export class Draft {
   directory = $state("");
   command = $state("");
   title = $state("");
-  prompt = $state("");
+  prompt = $state(writtenPrompt());
   images = $state.raw<ImageAttachment[]>([]);
   wantsWorktree = $state(this.recent.worktree ?? false);
   worktreeBranch = $state("");
   /** Of the directory; nothing when it is no git repository. */
   branch = $state<string | undefined>();
   places = $state.raw<RunnerPlaces>({ roots: [], tools: [] });
-  offered = $state.raw<string[]>([]);
+  offered = $state.raw<ModelInfo[]>([]);
 
   readonly runners = $derived(app.runners.filter((runner) => runner.status !== "offline" && runner.revoked_at === undefined));
   readonly runner = $derived(this.runners.find((runner) => runner.runner_id === this.runnerId));
@@ -32,7 +33,11 @@ export class Draft {
   readonly isRun = $derived(this.harness === "pty");
   readonly home = $derived(this.places.roots[0]);
   readonly path = $derived(cleanPath(expandHome(this.directory.trim(), this.home)));
-  readonly models = $derived([...new Set([...usedModels(this.harness), ...this.offered])]);
+  readonly models = $derived([...new Set([...usedModels(this.harness), ...this.offered.map((model) => `${model.provider}/${model.model_id}`)])]);
+  readonly thinkingLevels = $derived.by(() => {
+    const { provider = "", model = "" } = splitModel(this.model);
+    return thinkingLevels(this.offered, { provider, model_id: model });
+  });
   /** What an empty field offers: what was used on this machine before. */
   readonly suggestions = $derived.by(() => {
     const inUse = app.sessions
@@ -105,13 +110,14 @@ export class Draft {
       return config;
     }
     Object.assign(config, splitModel(this.model));
-    if (this.thinking) config.thinking_level = this.thinking;
+    if (this.thinkingLevels.includes(this.thinking)) config.thinking_level = this.thinking;
     return config;
   }
 
   async start(): Promise<void> {
     const first = this.isRun ? undefined : { text: this.prompt.trim(), images: this.images };
     await createSession(this.config(), this.runnerId, first);
+    if (first) keepPrompt("");
     rememberChoice({
       runner: this.runnerId,
       harness: this.harness,

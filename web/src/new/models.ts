@@ -1,3 +1,4 @@
+import type { ModelInfo } from "@quarterdeck/client";
 import { app } from "../lib/app.svelte.ts";
 
 /** "provider/model" as people write it; a model may have slashes of its own. */
@@ -18,12 +19,11 @@ export function usedModels(harness: string): string[] {
 }
 
 /** The models a harness has on a runner, as one of its sessions that is up tells them; nobody else can. */
-export async function offeredModels(harness: string, runnerId: string, signal: AbortSignal): Promise<string[]> {
+export async function offeredModels(harness: string, runnerId: string, signal: AbortSignal): Promise<ModelInfo[]> {
   const up = app.sessions.find(
     (session) =>
       session.harness === harness && session.runner_id === runnerId && (session.state === "idle" || session.state === "working"),
   );
   if (!up) return [];
-  const { models } = await app.client.call("get_models", {}, { sessionId: up.session_id, signal });
-  return models.map((model) => `${model.provider}/${model.model_id}`);
+  return (await app.client.call("get_models", {}, { sessionId: up.session_id, signal })).models;
 }

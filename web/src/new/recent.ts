@@ -14,6 +14,16 @@ export interface Recent {
 }
 
 const KEPT = 8;
+const PROMPT = "new.prompt";
+
+/** The first prompt as far as it was written: it stays until it is sent, through other pages and reloads. */
+export function writtenPrompt(): string {
+  return recall(PROMPT, "");
+}
+
+export function keepPrompt(text: string): void {
+  remember(PROMPT, text === "" ? undefined : text);
+}
 
 export function recentChoices(): Recent {
   return { models: {}, directories: {}, commands: [], ...recall<Partial<Recent>>("new", {}) };

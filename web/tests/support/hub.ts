@@ -1,83 +1,22 @@
 /** A real hub with its own data for one test, which can be killed and started again in its place. */
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { createInterface } from "node:readline";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 
-/** The binary under test, with the app in it: `make web`, then `cargo build`. */
-export const BINARY = process.env["QD_BINARY"] ?? resolve(import.meta.dirname, "../../../target/debug/qd");
+import { BINARY, HubProcess } from "../../../clients/typescript/test/process.ts";
 
-export class Hub {
-  readonly directory = mkdtempSync(join(tmpdir(), "qd-web-"));
+export { BINARY };
+
+export class Hub extends HubProcess {
   /** Where sessions of the test work. */
   readonly project = join(this.directory, "project");
-  readonly settings: Record<string, string>;
-  token = "";
-  port = 0;
-  #child: ChildProcess | undefined;
 
   constructor(settings: Record<string, string> = {}) {
-    this.settings = settings;
+    super("qd-web", { SHELL: "/bin/bash", TERM: "xterm-256color", ...settings });
     mkdirSync(this.project);
   }
 
   get url(): string {
     return `http://127.0.0.1:${this.port}`;
-  }
-
-  get pid(): number {
-    const pid = this.#child?.pid;
-    if (pid === undefined) throw new Error("The hub does not run");
-    return pid;
-  }
-
-  get environment(): Record<string, string> {
-    return {
-      PATH: process.env["PATH"] ?? "",
-      HOME: this.directory,
-      XDG_RUNTIME_DIR: this.directory,
-      QD_DATA_DIR: join(this.directory, "data"),
-      QD_PI_COMMAND: "/no/pi/here",
-      SHELL: "/bin/bash",
-      TERM: "xterm-256color",
-      ...this.settings,
-    };
-  }
-
-  /** Starts it, on the same port as before if it ran. */
-  async start(): Promise<void> {
-    if (!existsSync(BINARY)) throw new Error(`${BINARY} is missing: run \`make web\` and \`cargo build\` first`);
-    const words = ["up", "--ready-json", "--listen", `127.0.0.1:${this.port}`];
-    const child = spawn(BINARY, words, { env: this.environment, stdio: ["ignore", "pipe", "inherit"] });
-    this.#child = child;
-    const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
-    const ready = JSON.parse(line) as { token: string; url: string };
-    this.token = ready.token;
-    this.port = Number(new URL(ready.url).port);
-  }
-
-  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
-    const child = this.#child;
-    this.#child = undefined;
-    if (!child || child.exitCode !== null) return;
-    const exit = once(child, "exit");
-    child.kill(signal);
-    await exit;
-  }
-
-  async end(): Promise<void> {
-    await this.kill();
-    // Shells write their history when they end, which may be while we clear up.
-    for (let attempt = 1; existsSync(this.directory); attempt += 1) {
-      try {
-        rmSync(this.directory, { recursive: true, force: true });
-      } catch (error) {
-        if (attempt === 50) throw error;
-        await new Promise((done) => setTimeout(done, 100));
-      }
-    }
   }
 
   /** Calls the REST interface as the owner. */

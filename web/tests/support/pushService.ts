@@ -16,11 +16,19 @@ export interface Pushed {
   badge?: number;
 }
 
+/** Where a device is reached, and with which keys. */
+export interface Address {
+  endpoint: string;
+  keys: { p256dh: string; auth: string };
+}
+
 export class PushService {
   /** What came, in its order. */
   readonly pushes: Pushed[] = [];
   /** What the hub said of itself with each. */
   readonly authorizations: string[] = [];
+  /** Where each was sent to. */
+  readonly addresses: string[] = [];
   readonly #keys = createECDH("prime256v1");
   readonly #secret = randomBytes(16);
   readonly #server = createServer((request, response) => {
@@ -28,6 +36,7 @@ export class PushService {
     request.on("data", (piece: Buffer) => pieces.push(piece));
     request.once("end", () => {
       this.authorizations.push(request.headers.authorization ?? "");
+      this.addresses.push(request.url ?? "");
       this.pushes.push(this.#open(Buffer.concat(pieces)));
       response.writeHead(201).end();
     });
@@ -46,8 +55,6 @@ export class PushService {
 
   /** The browser of the tests has no push service of its own: it is told to use this one. Everything after is real. */
   async use(context: BrowserContext): Promise<void> {
-    const endpoint = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/push/1`;
-    const keys = { p256dh: this.#keys.getPublicKey().toString("base64url"), auth: this.#secret.toString("base64url") };
     await context.addInitScript(
       ({ endpoint, keys }) => {
         const name = "test.push";
@@ -59,8 +66,18 @@ export class PushService {
         PushManager.prototype.subscribe = () => (localStorage.setItem(name, "1"), Promise.resolve(subscription));
         PushManager.prototype.getSubscription = () => Promise.resolve(localStorage.getItem(name) ? subscription : null);
       },
-      { endpoint, keys },
+      this.#address(1),
     );
+  }
+
+  /** Where the same device is reached after it has moved. */
+  another(): Address {
+    return this.#address(2);
+  }
+
+  #address(number: number): Address {
+    const endpoint = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/push/${number}`;
+    return { endpoint, keys: { p256dh: this.#keys.getPublicKey().toString("base64url"), auth: this.#secret.toString("base64url") } };
   }
 
   /** Opens a message as RFC 8291 closes it. */

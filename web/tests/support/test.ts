@@ -34,6 +34,11 @@ export class Network {
     return this.#address;
   }
 
+  /** How many were opened so far. */
+  get connections(): number {
+    return this.#proxy.connections;
+  }
+
   /** Nothing passes any more. */
   cut(): void {
     this.#proxy.isDown = true;

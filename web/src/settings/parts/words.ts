@@ -7,6 +7,11 @@ export const ROLES: readonly { value: PersonRole; label: string; about: string }
   { value: "owner", label: "Owner", about: "Everything, people and machines included." },
 ];
 
+/** What the hub takes for the name of a person or a token. */
+export function isName(text: string): boolean {
+  return /^[A-Za-z0-9._-]{1,64}$/.test(text);
+}
+
 export function roleWords(role: string): string {
   const known = ROLES.find(({ value }) => value === role);
   return known ? `${known.label}: ${known.about.charAt(0).toLowerCase()}${known.about.slice(1)}` : role;
