@@ -1,11 +1,14 @@
 #!/bin/sh
-# Installs the full-screen programs that tests run in terminals, from Debian's packages, where they are missing.
+# Installs the programs that tests run in terminals, and those that agents search with, from Debian's packages, where they are missing.
 set -eu
 
 missing=
 for program in vim htop tmux less git bash; do
     command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
 done
+# The search tools of agents run these; their packages have other names.
+command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
+command -v fd >/dev/null 2>&1 || command -v fdfind >/dev/null 2>&1 || missing="$missing fd-find"
 [ -n "$missing" ] || exit 0
 
 echo "installing:$missing" >&2

@@ -36,7 +36,8 @@ piTest("sessions stand in their groups, say what they do, and move by themselves
   await expect(app).toHaveTitle(/^\(1\) Fleet/);
 
   enough.abort();
-  await expect(row(app, "idle", "Write a book")).toContainText("word0 word1 word2");
+  // How it ended, not how it began.
+  await expect(row(app, "idle", "Write a book")).toContainText(/(…|0 word1 .*)word\d+ word\d+/);
   await row(app, "needs", "Paint the ship").getByRole("link").click();
   await app.getByTestId("question-card").getByRole("button", { name: "blue" }).click();
   await app.goBack();

@@ -5,9 +5,14 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout } from "node:timers/promises";
 
 /** The binary under test; `cargo build` puts it there. */
 export const BINARY = process.env["QD_BINARY"] ?? resolve(import.meta.dirname, "../../../target/debug/qd");
+
+/** How often its directory is tried to be removed while something still writes there. */
+const REMOVE_TRIES_MAX = 60;
+const REMOVE_PAUSE_MS = 50;
 
 /** What it says when it is ready. */
 export interface Ready {
@@ -74,7 +79,14 @@ export class HubProcess {
   /** Stops it and forgets its data. */
   async end(): Promise<void> {
     await this.kill();
-    // Shells write their history when they end, which may be while we clear up.
-    rmSync(this.directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+    // Agents and shells write their last when they end, which may be while we clear up: then it is looked through again.
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return rmSync(this.directory, { recursive: true, force: true });
+      } catch (error) {
+        if (tries === REMOVE_TRIES_MAX) throw error;
+        await setTimeout(REMOVE_PAUSE_MS);
+      }
+    }
   }
 }

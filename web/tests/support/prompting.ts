@@ -18,9 +18,9 @@ export async function talk(hub: Hub, sessionId: string, ...texts: string[]): Pro
 }
 
 async function isQuiet(hub: Hub, sessionId: string, before: number): Promise<boolean> {
+  // Right after the prompt some agents still count as idle, so the answer is looked for first.
+  const isAnswered = (await hub.messages(sessionId)).length > before + 1;
   const state = await hub.command<Looked>("get_state", { session_id: sessionId });
   if ((state.pending_input ?? []).length > 0) return true;
-  if (state.status !== "idle" && state.status !== "error") return false;
-  // Right after the prompt some agents still count as idle.
-  return (await hub.messages(sessionId)).length > before + 1;
+  return isAnswered && (state.status === "idle" || state.status === "error");
 }

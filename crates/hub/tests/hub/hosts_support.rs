@@ -7,7 +7,7 @@ use qd_hub::Limits;
 use qd_store::{HostRow, HostTrust};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message, client::IntoClientRequest};
 
@@ -77,6 +77,24 @@ impl Host {
         query: &str,
     ) -> Result<Host, (u16, String)> {
         let stream = TcpStream::connect(world.address).await.unwrap();
+        Host::connect_over(stream, world, host_id, query).await
+    }
+
+    /// With a system that keeps little for it while it does not read.
+    pub(crate) async fn connect_narrow(world: &World, host_id: &str) -> Host {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        let stream = socket.connect(world.address).await.unwrap();
+        let query = format!("?host_id={host_id}&host_token={}", encoded(HOST_TOKEN));
+        Host::connect_over(stream, world, host_id, &query).await.unwrap()
+    }
+
+    async fn connect_over(
+        stream: TcpStream,
+        world: &World,
+        host_id: &str,
+        query: &str,
+    ) -> Result<Host, (u16, String)> {
         let request = format!("ws://{}/ws/host{query}", world.address).into_client_request().unwrap();
         match tokio_tungstenite::client_async(request, stream).await {
             Ok((socket, _)) => Ok(Host { host_id: host_id.to_owned(), socket, acked: BTreeMap::new() }),

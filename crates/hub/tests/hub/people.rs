@@ -170,6 +170,23 @@ async fn the_last_owner_account_may_go() {
     world.stop().await;
 }
 
+/// Addresses get into logs and histories, and what a script can read it can send away.
+#[tokio::test]
+async fn hole_07_no_token_is_taken_from_an_address_and_no_script_reads_the_cookie() {
+    let (world, _runner) = World::start().await;
+    add_person(&world, "alice", "operator").await;
+    let (_, head, answer) = try_login(&world, "alice", PASSWORD).await;
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(cookie.contains("; HttpOnly") && cookie.contains("; SameSite=Strict"), "{cookie}");
+    for token in [TOKEN, answer["access_token"].as_str().unwrap()] {
+        assert_eq!(me(&world, token).await.0, 200);
+        for path in ["/api/me", "/api/sessions", "/runs", "/hosts"] {
+            assert_eq!(world.http(&format!("{path}?token={token}"), &[]).await.0, 401, "{path}");
+        }
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn hole_07_wrong_logins_all_look_the_same_and_take_the_same_time() {
     let (world, _runner) = World::start().await;

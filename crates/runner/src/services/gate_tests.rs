@@ -56,7 +56,9 @@ fn the_roles_that_pass_are_a_setting() {
 /// Hole 6: what a person decides about is shown whole, however much it looks like a secret.
 #[test]
 fn hole_06_the_approver_sees_all_of_it() {
-    let line = "cat /home/someuser/projects/webapp/config/aVeryLongNameThatLooksLikeAToken0123456789/x";
+    // The second word is none of our secrets, the last one is: neither is hidden from who decides.
+    let line = "cat /home/someuser/projects/webapp/config/aVeryLongNameThatLooksLikeAToken0123456789/x \
+                --token ghp_0123456789abcdefghijABCDEFGHIJ012345";
     let text = json!({ "cmd": "host.bash", "command": line }).to_string();
     let command = Command::parse("host.bash", &text).unwrap();
     let asked = Question {

@@ -128,7 +128,8 @@ async fn hole_05_an_echoed_token_is_not_stored_and_files_are_private() {
 async fn hole_06_the_approver_sees_the_whole_command() {
     let (qd, mut app, host) = app().await;
     let run = start(&qd, &mut app, &host, "cat").await;
-    let cmd = "cat /home/someuser/projects/webapp/config/production-settings-and-much-more/values.json";
+    let cmd = "cat /home/someuser/projects/webapp/config/production-settings-and-much-more/values.json \
+               --token ghp_0123456789abcdefghijABCDEFGHIJ012345";
     app.begin_rpc("rpc.bash", &run, json!({"cmd": cmd})).await;
     let question = app.event(&run, "run.permission_requested").await;
     assert_eq!(question["data"]["op_args"]["cmd"], cmd);
@@ -220,7 +221,7 @@ async fn hole_16_a_fifo_blocks_nobody() {
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let run = start(&qd, &mut app, &host, "cat").await;
     let response = app.rpc("rpc.fs.read", &run, json!({"path": "fifo"})).await;
-    assert_eq!(response["data"]["ok"], false, "{response}");
+    assert_eq!(response["data"]["error"], "path is not a regular file", "{response}");
     let response = app.rpc("rpc.fs.search", &run, json!({"q": "x"})).await;
     assert_eq!(response["data"]["ok"], true, "{response}");
     app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "alive\n"})).await;
@@ -292,7 +293,7 @@ async fn hole_22_nothing_is_answered_with_silence() {
 }
 
 #[tokio::test]
-async fn hole_24_lists_are_paged_and_inputs_do_not_grow_without_bound() {
+async fn hole_24_the_past_of_a_run_is_paged() {
     let (qd, mut app, host) = app().await;
     let run = start(&qd, &mut app, &host, "seq 1 20; cat").await;
     app.wait_output(&run, "20").await;

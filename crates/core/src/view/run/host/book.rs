@@ -234,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn hole_24_the_names_of_inputs_are_bounded() {
+        let mut book = RunBook::default();
+        let last = INPUTS_MAX as u64 + 100;
+        for seq in 1..=last {
+            book.read(1000, seq, &record("run.input", json!({"input_id": format!("i{seq}")})).0);
+        }
+        assert_eq!((book.inputs.len(), book.inputs_in_order.len()), (INPUTS_MAX, INPUTS_MAX));
+        assert!(book.has_input(&format!("i{last}")) && !book.has_input("i1"), "the oldest are forgotten");
+    }
+
+    #[test]
     fn hole_17_open_questions_are_known_from_the_records_alone() {
         let started = ("run.started", json!({"tool": "bash", "cwd": "/w", "command": "bash"}));
         let asked =

@@ -220,7 +220,9 @@ mod tests {
 
     #[test]
     fn hole_06_an_approver_sees_all_that_the_host_sent() {
-        let args = json!({"cmd": "cat /home/someuser/projects/webapp/config/production-secrets.yaml"});
+        let cmd = "cat /home/someuser/projects/webapp/config/production-secrets.yaml \
+                   --token ghp_0123456789abcdefghijABCDEFGHIJ012345";
+        let args = json!({ "cmd": cmd });
         let data = json!({"request_id": "q", "reason": "permission", "prompt": "bash?", "op_tool": "bash",
             "op_args": args, "op_args_summary": "cat …", "approve_text": "", "deny_text": ""});
         let (EventPayload::Known(Event::AgentInputNeeded { request }), None) =
