@@ -41,13 +41,14 @@ const PART_3: &[&str] = &[
 const ADDED: &[&str] = &[
     "delegate",
     "delegate.cancel",
-    "session.attach",
-    "session.detach",
-    "session.delete",
-    "session.restart",
-    "list_sessions",
     "get_runners",
+    "list_sessions",
+    "queue.set",
     "search",
+    "session.attach",
+    "session.delete",
+    "session.detach",
+    "session.restart",
 ];
 
 /// What the faces' documents have and Part 3 has not.
