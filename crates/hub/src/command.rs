@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_wire::Command;
-use qd_wire::command_table::{Answerer, CommandSpec, Lane, spec};
+use qd_wire::command_table::{Answerer, CommandClass, CommandSpec, Lane, spec};
 use serde_json::value::RawValue;
 
 use crate::connection::{Attachment, Mailbox};
@@ -124,7 +124,7 @@ fn dispatch(
     if let Some(id) = reply.id.as_deref() {
         sender.finished.settle(&id_text(id), &mut parsed.depends_on)?;
     }
-    if spec.name == "session.detach" && reply.session_id.is_some() && !parsed.has_conditions() {
+    if spec.class == CommandClass::Detach && reply.session_id.is_some() && !parsed.has_conditions() {
         return Ok(Handled::Detach(reply.clone()));
     }
     if spec.name == CANCEL {

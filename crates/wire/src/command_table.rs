@@ -1,4 +1,4 @@
-//! The one table of commands: name, parameters, lane, mutation, timeout, permission, who answers.
+//! The one table of commands: name, parameters, lane, mutation, timeout, permission, who answers, class.
 //!
 //! Everything that depends on the kind of a command reads this table; nothing else lists commands.
 
@@ -82,6 +82,36 @@ impl Permission {
     }
 }
 
+/// What kind of work a command is. Code that treats several commands alike asks for this and not for their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandClass {
+    /// Starts a session; its sender follows the session from then on.
+    Create,
+    /// Follows a session from a cursor.
+    Attach,
+    /// Stops following a session.
+    Detach,
+    /// Removes a session and its history.
+    Delete,
+    /// Gives the agent something to work on: prompts, steering, follow-ups, input of a run.
+    Input,
+    /// Ends work that is under way.
+    Abort,
+    /// Takes the agent to another conversation; a turn that runs in the old one is cut.
+    Switch,
+    /// Moves the agent to another point of the same conversation.
+    Navigate,
+    /// Changes files of the machine. A person may have to approve it first.
+    Change,
+    /// Runs a program on the machine, beside the agent. A person may have to approve it first.
+    Execute,
+    /// Asks the runner about itself.
+    Runner,
+    /// Nothing that several places must know: most reads and settings.
+    Other,
+}
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CommandSpec {
@@ -95,6 +125,44 @@ pub struct CommandSpec {
     pub answerer: Answerer,
     /// Whether the command names an existing session.
     pub needs_session: bool,
+    pub class: CommandClass,
+}
+
+impl CommandSpec {
+    pub const fn is_input(&self) -> bool {
+        matches!(self.class, CommandClass::Input)
+    }
+
+    pub const fn is_abort(&self) -> bool {
+        matches!(self.class, CommandClass::Abort)
+    }
+
+    /// Whether it takes the agent to another conversation, or to another point of this one.
+    pub const fn is_move(&self) -> bool {
+        matches!(self.class, CommandClass::Switch | CommandClass::Navigate)
+    }
+
+    /// Whether it makes an agent write new records, so that it is refused while the spool is full.
+    pub const fn is_new_work(&self) -> bool {
+        matches!(self.class, CommandClass::Create | CommandClass::Input)
+    }
+
+    /// Whether a person may have to approve it first.
+    pub const fn is_gated(&self) -> bool {
+        matches!(self.class, CommandClass::Change | CommandClass::Execute)
+    }
+}
+
+impl CommandClass {
+    /// Whether the sender follows the session once the command has succeeded.
+    pub const fn follows_session(self) -> bool {
+        matches!(self, CommandClass::Create | CommandClass::Attach)
+    }
+
+    /// Whether the response belongs at one point of the session's stream, because it says what came before it.
+    pub const fn has_place_in_stream(self) -> bool {
+        matches!(self, CommandClass::Create | CommandClass::Attach | CommandClass::Delete)
+    }
 }
 
 const READ_TIMEOUT_MS: Option<u64> = Some(30_000);
@@ -104,7 +172,7 @@ const SEARCH_TIMEOUT_MS: Option<u64> = Some(120_000);
 
 macro_rules! commands {
     ($( $variant:ident($params:ident) = $name:literal, $lane:ident, $mutating:literal, $timeout:expr,
-        $permission:ident, $answerer:ident, $needs_session:literal; )*) => {
+        $permission:ident, $answerer:ident, $needs_session:literal, $class:ident; )*) => {
         /// A command with its parameters.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
         #[serde(tag = "cmd")]
@@ -122,8 +190,12 @@ macro_rules! commands {
                 permission: Permission::$permission,
                 answerer: Answerer::$answerer,
                 needs_session: $needs_session,
+                class: CommandClass::$class,
             }, )*
         ];
+
+        /// Where the row of a command stands in [`COMMANDS`].
+        enum Row { $( $variant, )* }
 
         /// The names of every command and of the type of its parameters.
         pub const PARAMETERS: &[(&str, &str)] = &[ $( ($name, stringify!($params)), )* ];
@@ -131,9 +203,7 @@ macro_rules! commands {
         impl Command {
             /// The row of this command.
             pub fn spec(&self) -> &'static CommandSpec {
-                let name = match self { $( Command::$variant(_) => $name, )* };
-                // The match above names rows of the same macro call, so the row is always found.
-                spec(name).unwrap_or(&COMMANDS[0])
+                match self { $( Command::$variant(_) => &COMMANDS[Row::$variant as usize], )* }
             }
 
             /// Reads the parameters of the command `name` from the frame `text`; unknown fields are ignored.
@@ -144,96 +214,104 @@ macro_rules! commands {
                 }
             }
         }
+
+        /// The row of a command by its name.
+        pub fn spec(name: &str) -> Option<&'static CommandSpec> {
+            match name {
+                $( $name => Some(&COMMANDS[Row::$variant as usize]), )*
+                _ => None,
+            }
+        }
     };
 }
 
 commands! {
-    // variant(parameters) = name, lane, mutating, timeout, permission, answerer, needs session
-    SessionCreate(SessionCreateParams) = "session.create", Session, true, None, Operate, Runner, false;
-    SessionAttach(SessionAttachParams) = "session.attach", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    SessionDetach(NoParams) = "session.detach", Read, false, READ_TIMEOUT_MS, View, Hub, true;
-    SessionClose(NoParams) = "session.close", Control, true, None, Operate, Runner, true;
-    SessionDelete(NoParams) = "session.delete", Control, true, None, Operate, Runner, true;
-    SessionRestart(NoParams) = "session.restart", Session, true, None, Operate, Runner, true;
-    SessionNew(SessionNewParams) = "session.new", Session, true, None, Operate, Runner, true;
-    SessionSwitch(SessionSwitchParams) = "session.switch", Session, true, None, Operate, Runner, true;
-    Prompt(PromptParams) = "prompt", Session, true, None, Operate, Runner, true;
-    Steer(SteerParams) = "steer", Control, true, None, Operate, Runner, true;
-    FollowUp(SteerParams) = "follow_up", Control, true, None, Operate, Runner, true;
-    QueueSet(QueueSetParams) = "queue.set", Control, true, None, Operate, Runner, true;
-    Abort(NoParams) = "abort", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
-    InputResponse(InputResponseParams) = "input_response", Control, false, READ_TIMEOUT_MS, Approve, Runner, true;
-    GetState(NoParams) = "get_state", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetMessages(GetMessagesParams) = "get_messages", Read, false, READ_TIMEOUT_MS, View, Hub, true;
-    GetStats(NoParams) = "get_stats", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetModels(NoParams) = "get_models", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetCommands(NoParams) = "get_commands", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetForkPoints(NoParams) = "get_fork_points", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    SetModel(SetModelParams) = "set_model", Session, true, None, Operate, Runner, true;
-    CycleModel(CycleModelParams) = "cycle_model", Session, true, None, Operate, Runner, true;
-    SetThinkingLevel(SetThinkingLevelParams) = "set_thinking_level", Session, true, None, Operate, Runner, true;
-    CycleThinkingLevel(NoParams) = "cycle_thinking_level", Session, true, None, Operate, Runner, true;
-    SetAutoCompaction(EnabledParams) = "set_auto_compaction", Session, true, None, Operate, Runner, true;
-    SetAutoRetry(EnabledParams) = "set_auto_retry", Session, true, None, Operate, Runner, true;
-    Compact(CompactParams) = "compact", Session, true, None, Operate, Runner, true;
-    AbortRetry(NoParams) = "abort_retry", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
-    AbortCompaction(NoParams) = "abort_compaction", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
-    Bash(BashParams) = "bash", Shell, true, None, Shell, Runner, true;
-    AbortBash(NoParams) = "abort_bash", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
-    ExportHtml(ExportHtmlParams) = "export_html", Session, true, None, Operate, Runner, true;
-    GetSkills(NoParams) = "get_skills", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetTools(NoParams) = "get_tools", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    ListSessionFiles(NoParams) = "list_session_files", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetNativeMessages(NoParams) = "get_native_messages", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetLastAssistantText(NoParams) = "get_last_assistant_text", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetContextUsage(NoParams) = "get_context_usage", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    GetTree(NoParams) = "get_tree", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    NavigateTree(NavigateTreeParams) = "navigate_tree", Session, true, None, Operate, Runner, true;
-    SetSessionName(SetSessionNameParams) = "set_session_name", Session, true, None, Operate, Runner, true;
-    Fork(ForkParams) = "fork", Session, true, None, Operate, Runner, true;
-    ListSessions(NoParams) = "list_sessions", Read, false, READ_TIMEOUT_MS, View, Hub, false;
-    GetRunners(NoParams) = "get_runners", Read, false, READ_TIMEOUT_MS, View, Hub, false;
-    RunnerSessions(NoParams) = "runner.sessions", Read, false, READ_TIMEOUT_MS, View, Runner, false;
-    RunnerStoredSessions(NoParams) = "runner.stored_sessions", Read, false, READ_TIMEOUT_MS, View, Runner, false;
-    RunnerHealth(NoParams) = "runner.health", Read, false, READ_TIMEOUT_MS, View, Runner, false;
-    Search(SearchParams) = "search", Read, false, READ_TIMEOUT_MS, View, Hub, false;
-    Delegate(DelegateRequest) = "delegate", Control, true, None, Operate, Runner, true;
-    RunInput(RunInputParams) = "run.input", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
-    RunStdin(RunStdinParams) = "run.stdin", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
-    RunResize(RunResizeParams) = "run.resize", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
-    RunStop(RunStopParams) = "run.stop", Control, false, READ_TIMEOUT_MS, Operate, Runner, true;
-    RunScreen(NoParams) = "run.screen", Read, false, READ_TIMEOUT_MS, View, Runner, true;
-    FsRead(FsReadParams) = "fs.read", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    FsWrite(FsWriteParams) = "fs.write", Service, false, None, Files, Runner, false;
-    FsUpload(FsUploadParams) = "fs.upload", Service, false, None, Files, Runner, false;
-    FsList(FsListParams) = "fs.list", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    FsTree(FsTreeParams) = "fs.tree", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    FsStat(FsStatParams) = "fs.stat", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    FsSearch(FsSearchParams) = "fs.search", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
-    FsCreateDirectory(FsCreateDirectoryParams) = "fs.create_directory", Service, false, None, Files, Runner, false;
-    FsRename(FsMoveParams) = "fs.rename", Service, false, None, Files, Runner, false;
-    FsMove(FsMoveParams) = "fs.move", Service, false, None, Files, Runner, false;
-    FsCopy(FsMoveParams) = "fs.copy", Service, false, None, Files, Runner, false;
-    FsDelete(FsDeleteParams) = "fs.delete", Service, false, None, Files, Runner, false;
-    FsWatch(FsWatchParams) = "fs.watch", Service, false, None, View, Runner, false;
-    GitStatus(GitStatusParams) = "git.status", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
-    GitDiff(GitDiffParams) = "git.diff", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
-    GitLog(GitLogParams) = "git.log", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false;
-    GitWorktrees(GitWorktreesParams) = "git.worktrees", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    GitWorktreeAdd(GitWorktreeAddParams) = "git.worktree_add", Service, false, None, Files, Runner, false;
-    GitWorktreeRemove(GitWorktreeRemoveParams) = "git.worktree_remove", Service, false, None, Files, Runner, false;
-    HostBash(HostBashParams) = "host.bash", Service, false, None, Shell, Runner, false;
-    HostInfo(HostInfoParams) = "host.info", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    HostDoctor(HostDoctorParams) = "host.doctor", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    HostCapabilities(HostCapabilitiesParams) = "host.capabilities", Service, false, READ_TIMEOUT_MS, View, Runner, false;
-    HostLogs(HostLogsParams) = "host.logs", Service, false, READ_TIMEOUT_MS, Manage, Runner, false;
-    Cancel(CancelParams) = "cancel", Control, false, READ_TIMEOUT_MS, View, Hub, false;
-    DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true;
+    // variant(parameters) = name, lane, mutating, timeout, permission, answerer, needs session, class
+    SessionCreate(SessionCreateParams) = "session.create", Session, true, None, Operate, Runner, false, Create;
+    SessionAttach(SessionAttachParams) = "session.attach", Read, false, READ_TIMEOUT_MS, View, Runner, true, Attach;
+    SessionDetach(NoParams) = "session.detach", Read, false, READ_TIMEOUT_MS, View, Hub, true, Detach;
+    SessionClose(NoParams) = "session.close", Control, true, None, Operate, Runner, true, Other;
+    SessionDelete(NoParams) = "session.delete", Control, true, None, Operate, Runner, true, Delete;
+    SessionRestart(NoParams) = "session.restart", Session, true, None, Operate, Runner, true, Other;
+    SessionNew(SessionNewParams) = "session.new", Session, true, None, Operate, Runner, true, Switch;
+    SessionSwitch(SessionSwitchParams) = "session.switch", Session, true, None, Operate, Runner, true, Switch;
+    Prompt(PromptParams) = "prompt", Session, true, None, Operate, Runner, true, Input;
+    Steer(SteerParams) = "steer", Control, true, None, Operate, Runner, true, Input;
+    FollowUp(SteerParams) = "follow_up", Control, true, None, Operate, Runner, true, Input;
+    QueueSet(QueueSetParams) = "queue.set", Control, true, None, Operate, Runner, true, Other;
+    Abort(NoParams) = "abort", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Abort;
+    InputResponse(InputResponseParams) = "input_response", Control, false, READ_TIMEOUT_MS, Approve, Runner, true, Other;
+    GetState(NoParams) = "get_state", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetMessages(GetMessagesParams) = "get_messages", Read, false, READ_TIMEOUT_MS, View, Hub, true, Other;
+    GetStats(NoParams) = "get_stats", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetModels(NoParams) = "get_models", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetCommands(NoParams) = "get_commands", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetForkPoints(NoParams) = "get_fork_points", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    SetModel(SetModelParams) = "set_model", Session, true, None, Operate, Runner, true, Other;
+    CycleModel(CycleModelParams) = "cycle_model", Session, true, None, Operate, Runner, true, Other;
+    SetThinkingLevel(SetThinkingLevelParams) = "set_thinking_level", Session, true, None, Operate, Runner, true, Other;
+    CycleThinkingLevel(NoParams) = "cycle_thinking_level", Session, true, None, Operate, Runner, true, Other;
+    SetAutoCompaction(EnabledParams) = "set_auto_compaction", Session, true, None, Operate, Runner, true, Other;
+    SetAutoRetry(EnabledParams) = "set_auto_retry", Session, true, None, Operate, Runner, true, Other;
+    Compact(CompactParams) = "compact", Session, true, None, Operate, Runner, true, Other;
+    AbortRetry(NoParams) = "abort_retry", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Abort;
+    AbortCompaction(NoParams) = "abort_compaction", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Abort;
+    Bash(BashParams) = "bash", Shell, true, None, Shell, Runner, true, Other;
+    AbortBash(NoParams) = "abort_bash", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Abort;
+    ExportHtml(ExportHtmlParams) = "export_html", Session, true, None, Operate, Runner, true, Other;
+    GetSkills(NoParams) = "get_skills", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetTools(NoParams) = "get_tools", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    ListSessionFiles(NoParams) = "list_session_files", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetNativeMessages(NoParams) = "get_native_messages", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetLastAssistantText(NoParams) = "get_last_assistant_text", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetContextUsage(NoParams) = "get_context_usage", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetTree(NoParams) = "get_tree", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    NavigateTree(NavigateTreeParams) = "navigate_tree", Session, true, None, Operate, Runner, true, Navigate;
+    SetSessionName(SetSessionNameParams) = "set_session_name", Session, true, None, Operate, Runner, true, Other;
+    Fork(ForkParams) = "fork", Session, true, None, Operate, Runner, true, Switch;
+    ListSessions(NoParams) = "list_sessions", Read, false, READ_TIMEOUT_MS, View, Hub, false, Other;
+    GetRunners(NoParams) = "get_runners", Read, false, READ_TIMEOUT_MS, View, Hub, false, Other;
+    RunnerSessions(NoParams) = "runner.sessions", Read, false, READ_TIMEOUT_MS, View, Runner, false, Runner;
+    RunnerStoredSessions(NoParams) = "runner.stored_sessions", Read, false, READ_TIMEOUT_MS, View, Runner, false, Runner;
+    RunnerHealth(NoParams) = "runner.health", Read, false, READ_TIMEOUT_MS, View, Runner, false, Runner;
+    Search(SearchParams) = "search", Read, false, READ_TIMEOUT_MS, View, Hub, false, Other;
+    Delegate(DelegateRequest) = "delegate", Control, true, None, Operate, Runner, true, Other;
+    RunInput(RunInputParams) = "run.input", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Input;
+    RunStdin(RunStdinParams) = "run.stdin", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Other;
+    RunResize(RunResizeParams) = "run.resize", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Other;
+    RunStop(RunStopParams) = "run.stop", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Other;
+    RunScreen(NoParams) = "run.screen", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    FsRead(FsReadParams) = "fs.read", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    FsWrite(FsWriteParams) = "fs.write", Service, false, None, Files, Runner, false, Change;
+    FsUpload(FsUploadParams) = "fs.upload", Service, false, None, Files, Runner, false, Change;
+    FsList(FsListParams) = "fs.list", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    FsTree(FsTreeParams) = "fs.tree", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    FsStat(FsStatParams) = "fs.stat", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    FsSearch(FsSearchParams) = "fs.search", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
+    FsCreateDirectory(FsCreateDirectoryParams) = "fs.create_directory", Service, false, None, Files, Runner, false, Change;
+    FsRename(FsMoveParams) = "fs.rename", Service, false, None, Files, Runner, false, Change;
+    FsMove(FsMoveParams) = "fs.move", Service, false, None, Files, Runner, false, Change;
+    FsCopy(FsMoveParams) = "fs.copy", Service, false, None, Files, Runner, false, Change;
+    FsDelete(FsDeleteParams) = "fs.delete", Service, false, None, Files, Runner, false, Change;
+    FsWatch(FsWatchParams) = "fs.watch", Service, false, None, View, Runner, false, Other;
+    GitStatus(GitStatusParams) = "git.status", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
+    GitDiff(GitDiffParams) = "git.diff", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
+    GitLog(GitLogParams) = "git.log", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
+    GitWorktrees(GitWorktreesParams) = "git.worktrees", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    GitWorktreeAdd(GitWorktreeAddParams) = "git.worktree_add", Service, false, None, Files, Runner, false, Change;
+    GitWorktreeRemove(GitWorktreeRemoveParams) = "git.worktree_remove", Service, false, None, Files, Runner, false, Change;
+    HostBash(HostBashParams) = "host.bash", Service, false, None, Shell, Runner, false, Execute;
+    HostInfo(HostInfoParams) = "host.info", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    HostDoctor(HostDoctorParams) = "host.doctor", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    HostCapabilities(HostCapabilitiesParams) = "host.capabilities", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
+    HostLogs(HostLogsParams) = "host.logs", Service, false, READ_TIMEOUT_MS, Manage, Runner, false, Other;
+    Cancel(CancelParams) = "cancel", Control, false, READ_TIMEOUT_MS, View, Hub, false, Other;
+    DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Other;
 }
 
-/// The row of a command by its name.
-pub fn spec(name: &str) -> Option<&'static CommandSpec> {
-    COMMANDS.iter().find(|row| row.name == name)
+/// The class of a command by its name; `Other` for a name that is not in the table.
+pub fn class_of(name: &str) -> CommandClass {
+    spec(name).map_or(CommandClass::Other, |row| row.class)
 }
 
 /// Why a frame is not a command.

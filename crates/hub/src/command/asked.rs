@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qd_wire::command_table::{Answerer, CommandSpec, Lane, Permission, spec};
+use qd_wire::command_table::{Answerer, CommandClass, CommandSpec, Lane, Permission, spec};
 use tokio::time::Duration;
 
 use super::route::{Destination, NoRoute, route, to_runner};
@@ -31,6 +31,7 @@ const CANCEL: CommandSpec = CommandSpec {
     permission: Permission::View,
     answerer: Answerer::Runner,
     needs_session: true,
+    class: CommandClass::Other,
 };
 
 /// One command of a face.

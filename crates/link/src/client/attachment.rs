@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use qd_wire::command::{SessionAttachParams, SessionConfig, SessionCreateParams};
+use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::data::{AttachData, Partial, SessionCreatedData};
 use qd_wire::mux::SystemEvent;
 use qd_wire::{Command, Event, EventEnvelope, EventPayload};
@@ -378,7 +379,7 @@ fn read_answer(frame: &Frame) -> Result<(AttachData, Option<String>), CallError>
         return Err(CallError::Refused(Box::new(response)));
     }
     let data = response.data.unwrap_or_default();
-    if response.cmd == "session.create" {
+    if class_of(&response.cmd) == CommandClass::Create {
         let created: SessionCreatedData = serde_json::from_value(data).map_err(CallError::Decode)?;
         return Ok((created.attach, Some(created.session_id)));
     }

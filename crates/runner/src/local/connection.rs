@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::Command;
-use qd_wire::command_table::{Answerer, CommandHead, Permission, spec};
+use qd_wire::command_table::{Answerer, CommandClass, CommandHead, Permission, class_of, spec};
 use qd_wire::data::{AttachData, Resume};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -158,10 +158,10 @@ impl Client {
             };
             return self.respond(session_id, &id, cmd, answer.as_ref().map(Option::as_deref));
         }
-        if cmd == "session.delete" {
+        if class_of(cmd) == CommandClass::Delete {
             return self.respond(session_id, &id, cmd, Err(&DELETE_NEEDS_HUB.to_owned()));
         }
-        if cmd == "session.attach" {
+        if class_of(cmd) == CommandClass::Attach {
             self.note_cursor(id, text);
         }
         self.forward(line).await;

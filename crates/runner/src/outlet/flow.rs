@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
+use qd_wire::command_table::{CommandClass, class_of};
 
 use super::said::{Said, has_a_place, refusal};
 
@@ -230,7 +231,7 @@ impl Flow {
                 Verdict::Nothing
             }
         };
-        if said.responses.iter().any(|response| response.took_effect && response.cmd == "session.delete") {
+        if said.responses.iter().any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete) {
             self.forget(said.session_id);
         }
         verdict
@@ -310,7 +311,7 @@ impl Flow {
             let line = said.block.slice(response.range.clone());
             match &mut lane {
                 Some(lane) if lane.mode == Mode::CatchingUp && has_a_place(&response.cmd) => {
-                    if response.cmd == "session.attach" && lane.held_bytes + line.len() > HELD_BYTES_MAX {
+                    if class_of(&response.cmd) == CommandClass::Attach && lane.held_bytes + line.len() > HELD_BYTES_MAX {
                         loose.push(refusal(said.session_id, &self.runner_id, response));
                     } else {
                         lane.held_bytes += line.len();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use qd_core::outbox::ResponseSpan;
+use qd_wire::command_table::{CommandClass, class_of};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -150,7 +151,7 @@ impl Locals {
                 self.followers.entry(said.session_id.to_owned()).or_default().insert(origin);
             }
         }
-        if said.responses.iter().any(|response| response.took_effect && response.cmd == "session.delete") {
+        if said.responses.iter().any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete) {
             self.forget(said.session_id);
         }
     }
@@ -175,7 +176,7 @@ fn pieces_for(origin: u64, follows: bool, said: &Said<'_>) -> (Vec<Piece>, bool)
         from = range.end;
         if let Some(response) = response.filter(|response| response.origin == origin) {
             pieces.push(answer(said, response));
-            follows |= response.took_effect && matches!(&*response.cmd, "session.attach" | "session.create");
+            follows |= response.took_effect && class_of(&response.cmd).follows_session();
         }
     }
     push_lines(&mut pieces, follows, said.block.slice(from..));
@@ -190,7 +191,7 @@ fn push_lines(pieces: &mut Vec<Piece>, follows: bool, lines: Bytes) {
 
 fn answer(said: &Said<'_>, response: &ResponseSpan) -> Piece {
     let line = said.block.slice(response.range.clone());
-    if response.took_effect && response.cmd == "session.attach" {
+    if response.took_effect && class_of(&response.cmd) == CommandClass::Attach {
         let session_id = said.session_id.to_owned();
         return Piece::Attached { session_id, id: response.id.clone(), line };
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use qd_core::outbox::{EventFront, Outbox, RecordSpan, Response, ResponseSpan};
+use qd_wire::command_table::class_of;
 
 /// How a line names its event, and the name of the one that says how a session stands.
 const EVENT_NAME: &[u8] = b"\"event\":\"";
@@ -88,7 +89,7 @@ impl Said<'_> {
 
 /// Whether a response belongs to one place in the session's stream: it says what came before it.
 pub(super) fn has_a_place(cmd: &str) -> bool {
-    matches!(cmd, "session.attach" | "session.create" | "session.delete")
+    class_of(cmd).has_place_in_stream()
 }
 
 /// Answers an attach that cannot wait.

@@ -14,11 +14,6 @@ use crate::session::{Incoming, Shared};
 use crate::stored;
 use crate::uplink::describe_all;
 
-/// Whether a command is for the runner and not for one of its sessions.
-pub(super) fn is_for_runner(cmd: &str) -> bool {
-    matches!(cmd, "runner.health" | "runner.sessions" | "runner.stored_sessions")
-}
-
 impl Task {
     /// Answers without waiting: sessions and disks have their own pace.
     pub(super) fn answer_for_runner(&self, incoming: Incoming) {

@@ -10,11 +10,10 @@ use qd_core::ledger::{Submission, Verdict};
 use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::Command;
 use qd_wire::command::SessionConfig;
-use qd_wire::command_table::CommandHead;
+use qd_wire::command_table::{CommandClass, CommandHead, class_of};
 use qd_wire::people::Role;
 use tokio::sync::{mpsc, oneshot};
 
-use super::answers::is_for_runner;
 use super::{BARRIER, CANCEL, FromLink, Task};
 use crate::clock::now_ms;
 use crate::services::{self, SessionWorktree, is_service};
@@ -83,10 +82,11 @@ impl Task {
         if incoming.cmd == CANCEL && self.cancel_service(&incoming) {
             return self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Ok(()));
         }
-        if is_for_runner(&incoming.cmd) {
+        let class = class_of(&incoming.cmd);
+        if class == CommandClass::Runner {
             return self.answer_for_runner(incoming);
         }
-        if incoming.cmd == "session.create" {
+        if class == CommandClass::Create {
             return self.create(session_id, incoming);
         }
         let session_id = session_id.unwrap_or_default();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_wire::Command;
+use qd_wire::command_table::CommandClass;
 
 use super::call::Cancel;
-use super::gate::{changes_files, is_gated};
 use crate::session::{Incoming, Shared};
 
 /// Calls under way at once, those included that wait for their turn or for a person; more are refused.
@@ -74,9 +74,9 @@ impl Calls {
         state.next += 1;
         let name = (origin, link_id.to_owned(), state.next);
         let cancel = Cancel::default();
-        let kind = match command {
-            Command::HostBash(_) => Kind::Shell,
-            command if is_gated(command) || changes_files(command) => Kind::Change,
+        let kind = match command.spec().class {
+            CommandClass::Execute => Kind::Shell,
+            CommandClass::Change => Kind::Change,
             _ => Kind::Read,
         };
         let known = Known { cancel: cancel.clone(), kind, is_waiting: false };

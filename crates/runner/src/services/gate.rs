@@ -1,6 +1,7 @@
 //! The gate before calls that change files or run commands: who passes unasked, and the question for the others.
 
 use qd_wire::command::Command;
+use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::people::Role;
 use qd_wire::run::{AwaitingReason, GatePolicy, PermissionDetails, PermissionSource};
 use qd_wire::{InputRequest, JsonObject};
@@ -23,27 +24,18 @@ pub(super) fn is_gated(command: &Command) -> bool {
     match command {
         // The pieces before the last are kept under a temporary name beside the file, which they do not change.
         Command::FsUpload(params) => params.last == Some(true) && params.abort != Some(true),
-        Command::FsWrite(_)
-        | Command::FsDelete(_)
-        | Command::FsRename(_)
-        | Command::FsMove(_)
-        | Command::FsCopy(_)
-        | Command::FsCreateDirectory(_)
-        | Command::GitWorktreeAdd(_)
-        | Command::GitWorktreeRemove(_)
-        | Command::HostBash(_) => true,
-        _ => false,
+        command => command.spec().is_gated(),
     }
 }
 
 /// Whether a call writes to the disk, gated or not.
 pub(super) fn changes_files(command: &Command) -> bool {
-    matches!(command, Command::FsUpload(_)) || is_gated(command)
+    command.spec().is_gated()
 }
 
 /// What a permission for the session is for.
 pub(super) fn op_tool(cmd: &str) -> String {
-    if cmd == "host.bash" { "bash".to_owned() } else { tool_name(cmd) }
+    if class_of(cmd) == CommandClass::Execute { "bash".to_owned() } else { tool_name(cmd) }
 }
 
 /// Who wants to pass.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qd_wire::Command;
+use qd_wire::command_table::CommandClass;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::call::{Cancel, ServiceError};
@@ -25,7 +26,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn of(command: &Command) -> Kind {
         match command {
-            Command::HostBash(_) => Kind::Shell,
+            command if command.spec().class == CommandClass::Execute => Kind::Shell,
             Command::FsWatch(_) => Kind::Watch,
             _ => Kind::Quick,
         }

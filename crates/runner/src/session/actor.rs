@@ -13,6 +13,7 @@ use qd_core::outbox::Outbox;
 use qd_core::session::{Memory, Session};
 use qd_store::{OutcomeRow, RunnerBatch, RunnerStore};
 use qd_wire::command::SessionConfig;
+use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::data::ProcessStats;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -303,7 +304,7 @@ impl SessionActor {
         let error = format!("Session '{}' not found", self.session.identity().session_id);
         while let Ok(input) = self.mailbox.try_recv() {
             match input {
-                SessionInput::Command(incoming) if incoming.cmd == "session.create" => {
+                SessionInput::Command(incoming) if class_of(&incoming.cmd) == CommandClass::Create => {
                     creations.push(*incoming)
                 }
                 SessionInput::Command(incoming) => self.refuse(&incoming, &error),

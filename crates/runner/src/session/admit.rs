@@ -6,7 +6,7 @@ use std::sync::Arc;
 use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
 use qd_core::outbox::Response;
 use qd_wire::Command;
-use qd_wire::command_table::Lane;
+use qd_wire::command_table::{CommandClass, Lane};
 
 use super::Incoming;
 use super::actor::SessionActor;
@@ -126,17 +126,9 @@ impl SessionActor {
 
     /// New work is refused while the spool is full. What ran before is still answered, and running turns go on.
     fn no_room_for(&self, command: &Command, submission: Option<&Submission>) -> Option<String> {
-        let is_new_work = matches!(
-            command,
-            Command::Prompt(_)
-                | Command::Steer(_)
-                | Command::FollowUp(_)
-                | Command::RunInput(_)
-                | Command::SessionCreate(_)
-        );
         // Typing to a program makes no records to speak of, and may end what does.
-        let is_typed = self.is_run() && !matches!(command, Command::SessionCreate(_));
-        if !is_new_work || is_typed {
+        let is_typed = self.is_run() && command.spec().is_input();
+        if !command.spec().is_new_work() || is_typed {
             return None;
         }
         let error = self.shared.spool_is_full()?;
@@ -251,7 +243,7 @@ impl SessionActor {
         let now = now_ms();
         let token = admitted.token();
         let spec = admitted.command.spec();
-        let created = matches!(admitted.command, Command::SessionCreate(_));
+        let created = spec.class == CommandClass::Create;
         if spec.mutating && result.is_ok() && !created {
             self.session.bump_version();
         }

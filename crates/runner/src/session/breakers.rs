@@ -4,6 +4,7 @@ use qd_core::agent::AgentEvent;
 use qd_core::breaker::{BashEnd, ProviderCall, blames_provider, compaction_blames_provider};
 use qd_core::ledger::Token;
 use qd_wire::Command;
+use qd_wire::command_table::CommandClass;
 use qd_wire::message::{Role, StopReason};
 
 use super::actor::SessionActor;
@@ -82,10 +83,8 @@ impl SessionActor {
 
     /// Whether the agent is asked to leave its conversation, which cuts the turn that runs there.
     fn is_moving(&self) -> bool {
-        let moves = |command: &Command| {
-            matches!(command, Command::Fork(_) | Command::SessionNew(_) | Command::SessionSwitch(_))
-        };
-        self.running.values().chain(self.given_up.values()).any(|admitted| moves(&admitted.command))
+        let mut asked = self.running.values().chain(self.given_up.values());
+        asked.any(|admitted| admitted.command.spec().class == CommandClass::Switch)
     }
 
     /// The session runs no shell commands any more.

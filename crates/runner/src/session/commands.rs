@@ -393,23 +393,17 @@ fn stopped(command: &Command) -> Option<serde_json::Value> {
 
 /// Whether a command ends something: without an agent there is nothing to end.
 pub(super) fn is_abort(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Abort(_) | Command::AbortRetry(_) | Command::AbortBash(_) | Command::AbortCompaction(_)
-    )
+    command.spec().is_abort()
 }
 
 /// Whether a command takes the agent to another conversation.
 fn is_move(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::SessionNew(_) | Command::Fork(_) | Command::SessionSwitch(_) | Command::NavigateTree(_)
-    )
+    command.spec().is_move()
 }
 
 /// Whether a command is a prompt for the agent.
 pub(super) fn is_input(command: &Command) -> bool {
-    matches!(command, Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) | Command::RunInput(_))
+    command.spec().is_input()
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.

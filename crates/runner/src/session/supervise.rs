@@ -2,7 +2,7 @@
 
 use qd_core::health::{Activity, Order, Sample};
 use qd_core::session::Gone;
-use qd_wire::Command;
+use qd_wire::command_table::Lane;
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
 
@@ -17,7 +17,7 @@ impl SessionActor {
         let now = now_ms();
         let activity = self.session.activity();
         // A request without an answer is work, whatever the agent says. A person's shell command is not the agent's.
-        let has_request = self.running.values().any(|running| !matches!(running.command, Command::Bash(_)));
+        let has_request = self.running.values().any(|running| running.command.spec().lane != Lane::Shell);
         // A program in a terminal owes nobody a word.
         let is_busy = (activity.is_busy || has_request || self.delivery.is_some()) && !self.is_run();
         self.health.activity(now, Activity { is_busy, ..activity });

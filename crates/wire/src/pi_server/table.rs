@@ -7,7 +7,7 @@ use ts_rs::{Config, TS};
 
 use super::command::*;
 use super::data::*;
-use crate::command_table::{Lane, Permission};
+use crate::command_table::{self, Lane, Permission};
 
 /// What a command is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,7 +55,7 @@ impl CommandSpec {
     /// Whether it is written down before it is done, and its outcome before it is told. Aborts are not: they must
     /// work when nothing can be written, and one that is lost is sent again.
     pub fn is_journaled(&self) -> bool {
-        self.mutating && !self.name.starts_with("abort")
+        self.mutating && !command_table::spec(self.canonical).is_some_and(command_table::CommandSpec::is_abort)
     }
 }
 

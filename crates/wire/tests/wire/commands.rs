@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::support::{check_round_trip, examples};
-use qd_wire::command_table::{Answerer, COMMANDS, Lane, Permission, spec};
+use qd_wire::command_table::{
+    Answerer, COMMANDS, CommandClass, CommandSpec, Lane, Permission, class_of, spec,
+};
 use qd_wire::mux::ClientFrame;
 use qd_wire::{Command, CommandHead};
 use serde_json::{Value, json};
@@ -130,6 +132,41 @@ fn the_rows_agree_with_themselves() {
             assert_ne!(row.permission, Permission::View, "{}", row.name);
             assert_eq!(row.answerer, Answerer::Runner, "{}: the runner is the authority", row.name);
         }
+    }
+}
+
+/// The classes say what several places decide by, so each command's is named here a second time.
+#[test]
+fn the_classes_are_those_of_the_documents() {
+    let names_of = |is_wanted: &dyn Fn(&CommandSpec) -> bool| -> Vec<&str> {
+        COMMANDS.iter().filter(|row| is_wanted(row)).map(|row| row.name).collect()
+    };
+    let inputs = ["prompt", "steer", "follow_up", "run.input"];
+    assert_eq!(names_of(&CommandSpec::is_input), inputs);
+    assert_eq!(names_of(&CommandSpec::is_abort), ["abort", "abort_retry", "abort_compaction", "abort_bash"]);
+    assert_eq!(
+        names_of(&CommandSpec::is_move),
+        ["session.new", "session.switch", "navigate_tree", "fork"]
+    );
+    let switches = names_of(&|row| row.class == CommandClass::Switch);
+    assert_eq!(switches, ["session.new", "session.switch", "fork"]);
+    let mut new_work = names_of(&CommandSpec::is_new_work);
+    assert_eq!(new_work.remove(0), "session.create");
+    assert_eq!(new_work, inputs);
+    assert_eq!(
+        names_of(&|row| row.class.has_place_in_stream()),
+        ["session.create", "session.attach", "session.delete"]
+    );
+    assert_eq!(names_of(&|row| row.class.follows_session()), ["session.create", "session.attach"]);
+    let of_runner = names_of(&|row| row.class == CommandClass::Runner);
+    assert_eq!(of_runner, ["runner.sessions", "runner.stored_sessions", "runner.health"]);
+    for row in COMMANDS.iter().filter(|row| row.lane == Lane::Service) {
+        let changes = matches!(row.permission, Permission::Files | Permission::Shell);
+        assert_eq!(row.is_gated(), changes, "{}: what changes the machine goes through the gate", row.name);
+    }
+    assert_eq!(class_of("no.such.command"), CommandClass::Other);
+    for row in COMMANDS {
+        assert_eq!(spec(row.name).map(|found| found.name), Some(row.name));
     }
 }
 
