@@ -231,7 +231,11 @@ impl Flow {
                 Verdict::Nothing
             }
         };
-        if said.responses.iter().any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete) {
+        if said
+            .responses
+            .iter()
+            .any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete)
+        {
             self.forget(said.session_id);
         }
         verdict
@@ -311,7 +315,9 @@ impl Flow {
             let line = said.block.slice(response.range.clone());
             match &mut lane {
                 Some(lane) if lane.mode == Mode::CatchingUp && has_a_place(&response.cmd) => {
-                    if class_of(&response.cmd) == CommandClass::Attach && lane.held_bytes + line.len() > HELD_BYTES_MAX {
+                    if class_of(&response.cmd) == CommandClass::Attach
+                        && lane.held_bytes + line.len() > HELD_BYTES_MAX
+                    {
                         loose.push(refusal(said.session_id, &self.runner_id, response));
                     } else {
                         lane.held_bytes += line.len();

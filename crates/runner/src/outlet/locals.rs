@@ -151,7 +151,11 @@ impl Locals {
                 self.followers.entry(said.session_id.to_owned()).or_default().insert(origin);
             }
         }
-        if said.responses.iter().any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete) {
+        if said
+            .responses
+            .iter()
+            .any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete)
+        {
             self.forget(said.session_id);
         }
     }

@@ -55,7 +55,8 @@ impl CommandSpec {
     /// Whether it is written down before it is done, and its outcome before it is told. Aborts are not: they must
     /// work when nothing can be written, and one that is lost is sent again.
     pub fn is_journaled(&self) -> bool {
-        self.mutating && !command_table::spec(self.canonical).is_some_and(command_table::CommandSpec::is_abort)
+        self.mutating
+            && !command_table::spec(self.canonical).is_some_and(command_table::CommandSpec::is_abort)
     }
 }
 

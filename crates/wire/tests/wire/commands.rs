@@ -144,10 +144,7 @@ fn the_classes_are_those_of_the_documents() {
     let inputs = ["prompt", "steer", "follow_up", "run.input"];
     assert_eq!(names_of(&CommandSpec::is_input), inputs);
     assert_eq!(names_of(&CommandSpec::is_abort), ["abort", "abort_retry", "abort_compaction", "abort_bash"]);
-    assert_eq!(
-        names_of(&CommandSpec::is_move),
-        ["session.new", "session.switch", "navigate_tree", "fork"]
-    );
+    assert_eq!(names_of(&CommandSpec::is_move), ["session.new", "session.switch", "navigate_tree", "fork"]);
     let switches = names_of(&|row| row.class == CommandClass::Switch);
     assert_eq!(switches, ["session.new", "session.switch", "fork"]);
     let mut new_work = names_of(&CommandSpec::is_new_work);
