@@ -6,9 +6,8 @@ use std::time::Duration;
 use crate::access::OwnerToken;
 use crate::assets::AppFile;
 use crate::connection::MailBounds;
-use crate::faces::pi_server::PiServerConfig;
+use crate::faces::FaceSettings;
 use crate::login::LoginCodes;
-use crate::push::PushConfig;
 use crate::tls::HubTls;
 
 /// Thirty days: a phone that is used now and then stays logged in.
@@ -37,8 +36,7 @@ pub struct HubConfig {
     /// The browser app; without it there is a page that says how to build it.
     pub app: &'static [AppFile],
     pub limits: Limits,
-    pub pi_server: PiServerConfig,
-    pub push: PushConfig,
+    pub faces: FaceSettings,
     /// A fault the simulated world has to find; never set outside its tests.
     #[doc(hidden)]
     pub planted_bug: Option<PlantedBug>,
@@ -68,8 +66,7 @@ impl HubConfig {
             log_path: None,
             app: &[],
             limits: Limits::default(),
-            pi_server: PiServerConfig::default(),
-            push: PushConfig::default(),
+            faces: FaceSettings::default(),
             planted_bug: None,
         }
     }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::audit;
+use crate::published::RecordHead;
 use crate::registry::{SessionEntry, one_line};
 pub(crate) use notes::{Description, Note, apply_notes, describe, note, of_record as note_of_record};
 
@@ -23,7 +24,8 @@ const LAST_TEXT_CHARACTERS_MAX: usize = 200;
 const ERROR_CHARACTERS_MAX: usize = 500;
 
 /// A record for the store, with what it changes.
-pub(crate) fn record(entry: &SessionEntry, seq: u64, ts: i64, event: String, body: Bytes) -> RecordIn {
+pub(crate) fn record(entry: &SessionEntry, head: &RecordHead, body: Bytes) -> RecordIn {
+    let RecordHead { seq, ts, event, .. } = head.clone();
     let effect = effect(&entry.id, &entry.runner_id, seq, ts, &event, &body);
     match &effect {
         Some(Effect::UpsertSession(row)) => entry.learn_harness(&row.harness),
@@ -35,7 +37,7 @@ pub(crate) fn record(entry: &SessionEntry, seq: u64, ts: i64, event: String, bod
     entry.note_activity(ts);
     let (session_id, runner_id) = (Arc::clone(&entry.id), Arc::clone(&entry.runner_id));
     let audit = audit::of_record(&event, ts, &body);
-    RecordIn { session_id, runner_id, seq, ts, event: Cow::Owned(event), body, audit, effect }
+    RecordIn { session_id, runner_id, seq, ts, event, body, audit, effect }
 }
 
 /// Makes the effect of a record, and its row of the audit, again, from its body.

@@ -33,6 +33,8 @@ pub(crate) struct EventHead<'a> {
     pub event: Cow<'a, str>,
     /// What follows [`EVENT_PREFIX`] in the client's frame.
     pub tail: Cow<'a, str>,
+    /// Where in `tail` the event's own fields begin: behind the head, or at the closing brace if it has none.
+    pub body_at: usize,
 }
 
 #[derive(Debug, PartialEq)]
@@ -138,6 +140,7 @@ fn parse_event_fast<'a>(line: &'a str, runner_id: &str) -> Option<EventHead<'a>>
         seq,
         event: Cow::Borrowed(event),
         tail: Cow::Borrowed(tail),
+        body_at: body_at(tail, scan.at),
     })
 }
 
@@ -269,12 +272,14 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
             } else {
                 &["session_id", "runner_id", "ts", "event"]
             };
+            let (tail, head_end) = tail(&fields, order, &[], runner_id);
             Ok(Line::Event(EventHead {
                 session_id,
+                body_at: body_at(&tail, head_end),
                 ts: fields.typed("ts").map_err(bad)?.unwrap_or(0),
                 seq: if is_record { fields.typed("seq").map_err(bad)? } else { None },
                 event,
-                tail: Cow::Owned(tail(&fields, order, &[], runner_id)),
+                tail: Cow::Owned(tail),
             }))
         }
         "response" => {
@@ -285,7 +290,7 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
                 id,
                 session_id: text(&fields, "session_id")?,
                 success: fields.typed("success").map_err(bad)?.unwrap_or(false),
-                tail: Cow::Owned(tail(&fields, &order, &["id"], runner_id)),
+                tail: Cow::Owned(tail(&fields, &order, &["id"], runner_id).0),
             }))
         }
         _ => Ok(Line::Other(kind)),
@@ -297,8 +302,14 @@ fn text<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Bad
     Ok(value.map(|Key(text)| text))
 }
 
-/// The fields as `"name":value,…}`: those of `order` first, the others as they came, without `type` and `skip`.
-fn tail(fields: &Fields<'_>, order: &[&str], skip: &[&str], runner_id: &str) -> String {
+/// Where the fields behind a head begin that ends at `head_end`.
+fn body_at(tail: &str, head_end: usize) -> usize {
+    head_end + usize::from(tail.as_bytes().get(head_end) == Some(&b','))
+}
+
+/// The fields as `"name":value,…}`: those of `order` first, the others as they came, without `type` and `skip`. Also
+/// says where those of `order` end.
+fn tail(fields: &Fields<'_>, order: &[&str], skip: &[&str], runner_id: &str) -> (String, usize) {
     let mut out = String::new();
     for name in order {
         match fields.get(name) {
@@ -308,6 +319,7 @@ fn tail(fields: &Fields<'_>, order: &[&str], skip: &[&str], runner_id: &str) -> 
             None => {}
         }
     }
+    let head_end = out.len();
     for (name, value) in &fields.0 {
         let known = order.contains(&&**name) || skip.contains(&&**name);
         if !known && name != "type" && name != "channel" {
@@ -315,7 +327,7 @@ fn tail(fields: &Fields<'_>, order: &[&str], skip: &[&str], runner_id: &str) -> 
         }
     }
     out.push('}');
-    out
+    (out, head_end)
 }
 
 fn push_field(out: &mut String, name: &str, value: &str) {

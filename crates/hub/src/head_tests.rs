@@ -151,3 +151,19 @@ proptest! {
         let _ = parse(&line[..end], "local");
     }
 }
+
+#[test]
+fn the_fields_behind_a_head_are_what_a_view_would_read_there() {
+    for line in [
+        r#"{"type":"event","session_id":"s","runner_id":"local","ts":9,"seq":7,"event":"run.output","stream":"stdout","text":"a\"b"}"#,
+        r#"{"type":"event","session_id":"s","runner_id":"local","ts":9,"seq":7,"event":"agent.idle"}"#,
+        r#"{"event":"agent.idle","reason":"stop","ts":9,"seq":7,"session_id":"s\u00311","type":"event"}"#,
+        r#"{"event":"agent.idle","ts":9,"seq":7,"session_id":"s","type":"event"}"#,
+    ] {
+        let Line::Event(head) = parse(line, "local").unwrap() else { panic!("not an event") };
+        let text = format!("{}{}", std::str::from_utf8(EVENT_PREFIX).unwrap(), head.tail);
+        let read_again = qd_core::record::Record::parse(&text).unwrap();
+        assert_eq!(head.tail[head.body_at..], *read_again.rest, "{line}");
+        assert_eq!((head.seq, head.ts, &*head.event), (Some(7), 9, &*read_again.event));
+    }
+}

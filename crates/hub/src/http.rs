@@ -15,9 +15,7 @@ use serde_json::json;
 
 use crate::access::{self, Refusal};
 use crate::assets;
-use crate::faces::{host, run};
 use crate::login::with_code;
-use crate::pi_port;
 use crate::principals::Principal;
 use crate::reads;
 use crate::registry::Hub;
@@ -36,14 +34,13 @@ pub(crate) fn routes(server: Server) -> Router {
     let for_people = rest_routes::routes()
         .route("/login", head(with_code::not_for_head))
         .route("/ws/mux", any(mux))
-        .route("/ws/pi", any(pi_port::upgrade))
-        .merge(run::routes())
+        .merge(server.hub.faces.routes())
         .fallback(assets::app)
         .layer(middleware::from_fn_with_state(hub, check_place));
     let for_runners = Router::new()
         .route("/ws/runner", any(runners_api::link))
-        .route("/ws/host", any(host::link))
         .route("/api/runners/join", post(runners_api::join))
+        .merge(server.hub.faces.machine_routes())
         .layer(middleware::from_fn(refuse_browsers));
     for_people.merge(for_runners).layer(middleware::from_fn(safe_headers::add)).with_state(server)
 }
@@ -174,11 +171,13 @@ pub(crate) async fn sessions(State(hub): State<Arc<Hub>>, uri: Uri, headers: Hea
 
 /// `GET /healthz`
 pub(crate) async fn healthz(State(hub): State<Arc<Hub>>) -> Json<Health> {
-    Json(Health {
+    let mut health = Health {
         status: "ok".to_owned(),
         sessions: hub.session_count() as u64,
         runners: hub.runners().iter().filter(|runner| runner.link().is_some()).count() as u64,
         connections: hub.connection_count() as u64,
-        apps: hub.run.connection_count() as u64,
-    })
+        apps: 0,
+    };
+    hub.faces.show_health(&mut health);
+    Json(health)
 }

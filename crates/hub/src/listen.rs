@@ -46,6 +46,23 @@ impl Listen for TcpListener {
     }
 }
 
+/// Ways for clients to come beside the hub's listener: a face may have a port of its own, or streams within the process.
+pub trait WaysIn: Send + 'static {
+    /// Serves who comes, until `stop`.
+    #[doc(hidden)]
+    fn serve(self, hub: HubHandle, stop: CancellationToken) -> impl Future<Output = ()> + Send;
+}
+
+/// There are none.
+impl WaysIn for () {
+    async fn serve(self, _hub: HubHandle, _stop: CancellationToken) {}
+}
+
+/// The hub, for those who serve it.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct HubHandle(pub(crate) Arc<Hub>);
+
 /// Who sent a request: an extension of each.
 #[derive(Clone)]
 pub(crate) struct Peer(pub(crate) Arc<str>);

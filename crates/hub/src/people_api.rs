@@ -245,7 +245,7 @@ pub(crate) async fn remove(
 /// Closes what a person has open, and refuses what they have not begun.
 async fn close_all(server: &Server, username: &str) -> Result<(), Response> {
     server.hub.revoke_access(username);
-    server.hub.pi_server.revoke(&server.hub, username).await.map_err(|error| {
+    server.hub.faces.revoke(&server.hub, username).await.map_err(|error| {
         let error = format!("It is done, but commands of the person are still in the store: {error}");
         failed(StatusCode::SERVICE_UNAVAILABLE, &error)
     })

@@ -69,7 +69,7 @@ pub(crate) fn handle(parts: &mut Parts<'_>, seat: &mut Option<Seat>, text: &str)
         return;
     }
     let seat = seat.get_or_insert_with(|| Seat {
-        presence: Arc::clone(&parts.hub.push.presence),
+        presence: Arc::clone(&parts.hub.presence),
         connection_id: parts.mailbox.connection_id.clone(),
     });
     let principal = Arc::clone(&parts.mailbox.principal);

@@ -1,7 +1,6 @@
 //! What the hub knows of now: sessions, runners, connections.
 
 mod burials;
-mod connections;
 mod line;
 mod news;
 mod runner;
@@ -21,15 +20,13 @@ use tokio_util::task::TaskTracker;
 use crate::access::Hash;
 use crate::config::HubConfig;
 use crate::connection::{Mail, Mailbox};
-use crate::faces::pi_server::PiServer;
-use crate::faces::run::RunFace;
+use crate::faces::Faces;
 use crate::login::LoginDesk;
 use crate::pending::PendingTable;
+use crate::presence::Presence;
 use crate::principals::{Principal, Principals};
-use crate::push::Push;
 use crate::runner_link::line_of;
 use burials::Burials;
-pub(crate) use connections::{Admitted, PiConnections};
 pub(crate) use line::{Question, one_line};
 use news::News;
 pub(crate) use runner::{Runner, Standing};
@@ -46,9 +43,9 @@ pub(crate) struct Hub {
     pub(crate) pending: PendingTable,
     pub(crate) principals: Principals,
     pub(crate) logins: LoginDesk,
-    pub(crate) pi_server: PiServer,
-    pub(crate) run: RunFace,
-    pub(crate) push: Push,
+    pub(crate) faces: Faces,
+    /// What people look at.
+    pub(crate) presence: Arc<Presence>,
     /// Connections and their reads; waited for at the end.
     pub(crate) tasks: TaskTracker,
     sessions: RwLock<HashMap<Arc<str>, Arc<SessionEntry>>>,
@@ -60,8 +57,6 @@ pub(crate) struct Hub {
     connections: Mutex<HashMap<u64, Arc<Mailbox>>>,
     last_connection: AtomicU64,
     is_stopping: AtomicBool,
-    /// The clients of the pi-server face.
-    pub(crate) pi_connections: PiConnections,
 }
 
 /// What the store has when a hub starts.
@@ -98,9 +93,8 @@ impl Hub {
             (Arc::clone(&runner.id), Arc::new(runner))
         });
         Self {
-            pi_server: PiServer::new(config.pi_server.clone()),
-            run: RunFace::new(ring_bytes_max),
-            push: Push::default(),
+            faces: Faces::new(&config),
+            presence: Arc::default(),
             config,
             store,
             pending: PendingTable::default(),
@@ -115,7 +109,6 @@ impl Hub {
             connections: Mutex::default(),
             last_connection: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
-            pi_connections: PiConnections::default(),
         }
     }
 
@@ -260,8 +253,7 @@ impl Hub {
 
     /// Closes the connections whose access was taken back or has ended.
     pub(crate) fn close_revoked(&self) {
-        self.pi_connections.close_revoked();
-        self.run.close_revoked();
+        self.faces.close_revoked();
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         for mailbox in connections.values().filter(|mailbox| mailbox.revoked.is_cancelled()) {
             mailbox.put(Mail::Close {
@@ -274,7 +266,7 @@ impl Hub {
 
     /// Closes every connection and takes no more.
     pub(crate) fn say_goodbye(&self, frames: &Bytes) {
-        self.run.close();
+        self.faces.close_connections();
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         // Set under the lock: who is not in the list yet will not get in.
         self.is_stopping.store(true, Ordering::Relaxed);

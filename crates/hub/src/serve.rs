@@ -5,7 +5,7 @@ use qd_link::memory::LinkEnd;
 use qd_store::{HubStore, StoreError};
 use qd_wire::mux::SystemEvent;
 use tokio::sync::Mutex;
-use tokio::time::{Duration, Instant, timeout, timeout_at};
+use tokio::time::{Duration, Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit;
@@ -13,9 +13,7 @@ use crate::config::HubConfig;
 use crate::http;
 use crate::invites::Invites;
 use crate::links::Links;
-use crate::listen::{self, Listen};
-use crate::pi_port::{self, PiServerPorts};
-use crate::push;
+use crate::listen::{self, HubHandle, Listen, WaysIn};
 use crate::registry::Hub;
 use crate::reply;
 use crate::runner_link::RunnerIdentity;
@@ -70,20 +68,20 @@ pub async fn serve<L: Listen>(
     local: Option<LocalRunner>,
     shutdown: CancellationToken,
 ) -> Result<(), HubError> {
-    serve_with::<L, L>(config, listener, store, local, shutdown, PiServerPorts::default()).await
+    serve_with(config, listener, store, local, shutdown, ()).await
 }
 
-/// The same with more ways in for clients of the pi-server face.
-pub async fn serve_with<L: Listen, P: Listen>(
+/// The same with more ways in for clients of a face.
+pub async fn serve_with<L: Listen, W: WaysIn>(
     config: HubConfig,
     mut listener: L,
     store: HubStore,
     local: Option<LocalRunner>,
     shutdown: CancellationToken,
-    ports: PiServerPorts<P>,
+    ways_in: W,
 ) -> Result<(), HubError> {
     let hub = Arc::new(Hub::open(config, store).await?);
-    hub.pi_server.open(&hub).await?;
+    hub.faces.open(&hub).await?;
     let local_runner_id = local.as_ref().map(|local| Arc::from(&*local.runner_id));
     let fleet = Arc::new(Fleet { local_runner_id, ..Fleet::default() });
     let server = Server { hub: Arc::clone(&hub), fleet };
@@ -102,9 +100,9 @@ pub async fn serve_with<L: Listen, P: Listen>(
         async move { tokio::join!(hub.tell_of_runners(), hub.tell_of_sessions()) }
     });
 
-    let face = tokio::spawn({
+    let faces = tokio::spawn({
         let hub = Arc::clone(&hub);
-        async move { hub.pi_server.keep_going(&hub).await }
+        async move { hub.faces.keep_going(&hub).await }
     });
 
     let clerk = tokio::spawn({
@@ -113,8 +111,7 @@ pub async fn serve_with<L: Listen, P: Listen>(
             tokio::join!(
                 hub.principals.keep_time(&hub),
                 audit::keep_short(&hub),
-                terminals::forget_ended(&hub),
-                push::keep_telling(&hub)
+                terminals::forget_ended(&hub)
             );
         }
     });
@@ -122,50 +119,30 @@ pub async fn serve_with<L: Listen, P: Listen>(
     let router = http::routes(server.clone());
     tokio::join!(
         listen::accept(&hub, &mut listener, &router, &shutdown),
-        accept_pi(&hub, ports.listener, &shutdown),
-        pi_port::keep_door(&hub, ports.door, &shutdown),
+        ways_in.serve(HubHandle(Arc::clone(&hub)), shutdown.clone()),
     );
     drop(listener);
     say_goodbye(&hub).await;
     server.fleet.links.close(COMMIT_GRACE).await;
-    hub.pi_server.close(&hub).await;
+    hub.faces.close(&hub).await;
     sweeper.abort();
     teller.abort();
-    face.abort();
+    faces.abort();
     clerk.abort();
     Ok(())
 }
 
-/// Serves the port of the pi-server face, if it has one.
-async fn accept_pi(hub: &Arc<Hub>, listener: Option<impl Listen>, stop: &CancellationToken) {
-    let Some(mut listener) = listener else { return };
-    listen::accept(hub, &mut listener, &pi_port::port_routes(hub), stop).await;
-}
-
-/// Lets work of the pi-server face end, then closes all connections and waits until they are closed, no longer than
+/// Lets work of the faces end, then closes all connections and waits until they are closed, no longer than
 /// the grace.
 async fn say_goodbye(hub: &Arc<Hub>) {
-    end_pi_work(hub).await;
+    hub.faces.finish_work(hub).await;
     let grace_ends = Instant::now() + hub.config.limits.shutdown_grace;
     hub.tasks.close();
     let goodbye =
         reply::system(SystemEvent::Shutdown { reason: "the hub stops; reconnect later".to_owned() });
     hub.say_goodbye(&goodbye);
-    hub.pi_connections.close();
     if timeout_at(grace_ends, hub.tasks.wait()).await.is_err() {
-        let connections = hub.connection_count() + hub.pi_connections.count();
+        let connections = hub.connection_count() + hub.faces.connection_count();
         tracing::warn!(connections, "some clients did not take their last frames");
-    }
-}
-
-/// Tells the clients of the pi-server face that it stops; commands under way get some time, new ones are refused.
-pub(crate) async fn end_pi_work(hub: &Arc<Hub>) {
-    if !hub.pi_connections.stop() {
-        // It has had its time.
-        return;
-    }
-    hub.pi_server.goodbye();
-    if timeout(hub.config.pi_server.shutdown_timeout, hub.pi_server.when_idle()).await.is_err() {
-        tracing::warn!("some commands of pi-server clients did not end in time");
     }
 }

@@ -178,7 +178,7 @@ pub(crate) async fn revoke(
         return Json(json!({ "name": name, "owner": owner })).into_response();
     }
     server.hub.revoke_access(&name);
-    if let Err(error) = server.hub.pi_server.revoke(&server.hub, &name).await {
+    if let Err(error) = server.hub.faces.revoke(&server.hub, &name).await {
         let error = format!(
             "The token is revoked, but the commands of its bearer are still in the store: {error}; use another name next time"
         );

@@ -15,7 +15,7 @@ use tokio_tungstenite::WebSocketStream;
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::Role;
 
-use crate::connection::{Connection, Mailbox, Mux, Seat};
+use crate::connection::{Connection, Mailbox, Mux};
 use crate::http::failed;
 use crate::links::Pass;
 use crate::principals::Principal;
@@ -89,7 +89,7 @@ pub(crate) fn switching(accept: String) -> Response {
 /// A task of its own for the connection, no greater than the connection needs.
 fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, stream: BoxedIo, read_ahead: Vec<u8>) {
     let tasks = hub.tasks.clone();
-    tasks.spawn(Connection::new(hub, Seat::Mux(number), mailbox, Mux::default(), stream, read_ahead));
+    tasks.spawn(Connection::new(hub, mailbox, Mux::new(number), stream, read_ahead));
 }
 
 async fn start_runner(

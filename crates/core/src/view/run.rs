@@ -7,25 +7,11 @@ pub mod event;
 pub mod facts;
 pub mod history;
 pub mod host;
-pub mod record;
 pub mod request;
+
+pub use crate::record::{self, SessionKind as Kind};
 
 /// RFC 3339 with milliseconds, of Unix milliseconds.
 pub fn timestamp(unix_ms: i64) -> String {
     crate::harness::pi::time::iso_8601(unix_ms)
-}
-
-/// What kind of session a run is, as far as its records are read differently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A program in a terminal: its records are the document's events.
-    Terminal,
-    /// Any other agent: the document's events are made of what it says.
-    Agent,
-}
-
-impl Kind {
-    pub fn of(harness: &str) -> Kind {
-        if qd_wire::run::is_terminal(harness) { Kind::Terminal } else { Kind::Agent }
-    }
 }

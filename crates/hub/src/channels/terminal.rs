@@ -9,7 +9,7 @@ use std::task::Poll;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use qd_core::view::run::Kind;
+use qd_core::record::SessionKind;
 use qd_wire::channel::{Place, TerminalCommand, TerminalEvent};
 use qd_wire::data::AttachData;
 use qd_wire::data::SessionState;
@@ -152,7 +152,7 @@ impl Desk {
     /// A run is a terminal too; of any other session the terminal is a new one beside it.
     fn run_named(&self, place: &Place) -> Option<String> {
         let session = self.hub.session(place.session_id.as_deref()?)?;
-        (session.kind() == Kind::Terminal).then(|| session.id.to_string())
+        (session.kind() == SessionKind::Terminal).then(|| session.id.to_string())
     }
 }
 

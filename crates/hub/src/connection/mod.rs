@@ -29,7 +29,7 @@ pub(crate) use mailbox::{AttachFrame, Attached, JobDone, Mail, MailBounds, Mailb
 pub(crate) use mux::Mux;
 pub(crate) use outgoing::Outgoing;
 use socket::Socket;
-pub(crate) use speaker::{Parts, Speaker, TurnedAway};
+pub(crate) use speaker::{Parts, Speaker};
 
 /// Messages read before others get a turn.
 const READS_PER_TURN_MAX: usize = 64;
@@ -44,7 +44,6 @@ const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Connection<S: Speaker> {
     hub: Arc<Hub>,
-    seat: Seat,
     mailbox: Arc<Mailbox>,
     socket: Socket,
     outgoing: Outgoing,
@@ -55,17 +54,6 @@ pub(crate) struct Connection<S: Speaker> {
     /// The socket took nothing more the last time; when it does again, the peer is alive.
     is_write_blocked: bool,
     closing: Option<Closing>,
-}
-
-/// Where the connection is counted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Seat {
-    Mux(u64),
-    Pi(u64),
-    /// One too many of the pi-server face's.
-    TurnedAway,
-    /// Its speaker counts it.
-    Face,
 }
 
 /// What is left to do for a connection that ends.
@@ -87,7 +75,6 @@ enum Turn {
 impl<S: Speaker> Connection<S> {
     pub(crate) fn new(
         hub: Arc<Hub>,
-        seat: Seat,
         mailbox: Arc<Mailbox>,
         mut speaker: S,
         stream: BoxedIo,
@@ -97,7 +84,6 @@ impl<S: Speaker> Connection<S> {
         speaker.greet(&mut Parts { hub: &hub, mailbox: &mailbox, outgoing: &mut outgoing });
         let limits = &hub.config.limits;
         Self {
-            seat,
             mailbox,
             socket: Socket::new(stream, read_ahead, S::message_bytes_max(&hub)),
             outgoing,
@@ -357,11 +343,5 @@ impl<S: Speaker> Drop for Connection<S> {
             }
         }
         self.speaker.on_end(&self.hub);
-        match self.seat {
-            Seat::Mux(number) => self.hub.remove_connection(number),
-            Seat::Pi(number) => self.hub.pi_connections.remove(number),
-            Seat::TurnedAway => self.hub.pi_connections.note_turned_away_gone(),
-            Seat::Face => {}
-        }
     }
 }

@@ -18,6 +18,8 @@ use crate::reply;
 /// What such a connection knows beside its socket.
 #[derive(Default)]
 pub(crate) struct Mux {
+    /// Its number among the hub's connections.
+    number: u64,
     pub(super) attachments: Vec<Attachment>,
     pub(super) last_generation: u64,
     pub(super) jobs: VecDeque<Job>,
@@ -39,6 +41,12 @@ fn channel_of(text: &str) -> Option<Channel> {
         return None;
     }
     serde_json::from_str::<Head>(text).ok().map(|head| head.channel)
+}
+
+impl Mux {
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
 }
 
 impl Speaker for Mux {
@@ -98,6 +106,7 @@ impl Speaker for Mux {
     fn on_end(&mut self, hub: &Hub) {
         self.watches.end(hub);
         self.terminals.end();
+        hub.remove_connection(self.number);
     }
 
     fn on_closing(&mut self) {

@@ -55,22 +55,3 @@ pub(crate) struct Parts<'a> {
     pub(crate) mailbox: &'a Arc<Mailbox>,
     pub(crate) outgoing: &'a mut Outgoing,
 }
-
-/// Says nothing: for a connection that is one too many and closes at once.
-pub(crate) struct TurnedAway;
-
-impl Speaker for TurnedAway {
-    const TAKES_BINARY: bool = true;
-
-    fn message_bytes_max(_hub: &Hub) -> usize {
-        0
-    }
-
-    fn greet(&mut self, _parts: &mut Parts<'_>) {}
-
-    fn on_text(&mut self, _parts: &mut Parts<'_>, _text: &str) {}
-
-    fn complaint(&self, _error: &str) -> Bytes {
-        Bytes::new()
-    }
-}

@@ -10,7 +10,7 @@ use qd_wire::mux::SessionChange;
 use serde::Deserialize;
 
 use crate::clock::now_ms;
-use crate::faces::pi_server::SessionNews;
+use crate::faces::SessionNews;
 use crate::registry::{Hub, Question, SessionEntry};
 use crate::terminals;
 
@@ -209,7 +209,7 @@ fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &Note, told: &mut Told) {
         }
         Note::Created { seq } => {
             if is_new(entry, *seq) {
-                hub.pi_server.session_news(hub, &entry.id, SessionNews::Created);
+                hub.faces.session_news(hub, &entry.id, SessionNews::Created);
             }
             if matches!(entry.status(), SessionStatus::Starting | SessionStatus::Failed) {
                 entry.set_status(SessionStatus::Idle);
@@ -278,7 +278,7 @@ pub(crate) fn describe(hub: &Arc<Hub>, entry: &SessionEntry, description: &Descr
     let is_news = entry.describe(*status, questions.clone(), *seq);
     if was_closed != is_closed {
         let news = if is_closed { SessionNews::Closed } else { SessionNews::Created };
-        hub.pi_server.session_news(hub, &entry.id, news);
+        hub.faces.session_news(hub, &entry.id, news);
     }
     is_news
 }

@@ -6,15 +6,17 @@
 //! first host for ever, what is not committed is not acked, a newer connection takes the place of the older one.
 
 mod adapter;
+mod api;
 mod commands;
 mod events;
 mod inputs;
 mod out;
 mod reading;
 
-use axum::Extension;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
+use axum::routing::any;
+use axum::{Extension, Router};
 use http::StatusCode;
 use qd_link::net::BoxedIo;
 use qd_link::socket::{SocketOptions, over_websocket};
@@ -23,8 +25,10 @@ use serde::Deserialize;
 use tokio_tungstenite::WebSocketStream;
 use tungstenite::protocol::Role;
 
+use super::Face;
 use crate::access::{self, is_plain_name};
 use crate::clock::now_ms;
+use crate::config::HubConfig;
 use crate::http::failed;
 use crate::links::Pass;
 use crate::listen::Peer;
@@ -76,8 +80,32 @@ impl HostRefusal {
     }
 }
 
+/// Everything of the face is in its connections, which are links.
+pub(super) struct HostFace;
+
+impl HostFace {
+    pub(super) fn new(_config: &HubConfig) -> Self {
+        Self
+    }
+}
+
+impl Face for HostFace {
+    fn routes(&self) -> Router<Server> {
+        api::routes()
+    }
+
+    #[cfg(test)]
+    fn described_routes(&self) -> &'static [(&'static str, &'static str)] {
+        api::REST
+    }
+
+    fn machine_routes(&self) -> Router<Server> {
+        Router::new().route("/ws/host", any(link))
+    }
+}
+
 /// `GET /ws/host?host_id=…&host_token=…`
-pub(crate) async fn link(
+async fn link(
     State(server): State<Server>,
     Extension(Peer(peer)): Extension<Peer>,
     request: Request,

@@ -3,6 +3,7 @@
 
 mod client;
 mod config;
+mod connections;
 mod counters;
 mod desk;
 mod execute;
@@ -12,8 +13,10 @@ mod journal;
 mod lifecycle;
 mod messages;
 mod metrics;
+mod natives;
 mod news;
 mod order;
+mod port;
 mod resync;
 mod sessions;
 mod speaker;
@@ -22,24 +25,31 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::Router;
+use axum::routing::any;
 use bytes::Bytes;
 use qd_core::view::pi_server::admission::{Outcome, Token};
 use qd_store::StoreError;
 use qd_wire::data::SessionStatus;
 use qd_wire::pi_server::ServerShutdown;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::{Face, RunnerNews, SessionNews, Work};
 use crate::clock::now_ms;
+use crate::config::HubConfig;
+use crate::published::NativeEvents;
 use crate::registry::{Hub, SessionEntry};
+use crate::serve::Server;
 pub use config::PiServerConfig;
+use connections::PiConnections;
 use counters::Counters;
 use desk::{After, Desk, Todo};
 use followers::Followers;
 use journal::{Entry, Journal, Recovery};
-pub(crate) use news::SessionNews;
-pub(crate) use speaker::PiSpeaker;
+use natives::NativeFrames;
+pub use port::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerPorts};
 
 /// The timer never sleeps longer; a clock that was set is noticed by then.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -57,6 +67,7 @@ pub(crate) struct PiServer {
     no_uid: Arc<str>,
     desk: Mutex<Desk>,
     followers: Arc<Followers>,
+    connections: PiConnections,
     journal: Arc<Journal>,
     recovery: Mutex<Recovery>,
     counters: Counters,
@@ -69,7 +80,8 @@ pub(crate) struct PiServer {
 }
 
 impl PiServer {
-    pub(crate) fn new(config: PiServerConfig) -> Self {
+    pub(super) fn new(config: &HubConfig) -> Self {
+        let config = config.faces.pi_server.clone();
         let started_at = now_ms();
         let journal = Arc::<Journal>::default();
         Self {
@@ -79,6 +91,7 @@ impl PiServer {
             no_uid: Arc::from(""),
             desk: Mutex::new(Desk::new(&config, Arc::clone(&journal))),
             followers: Arc::default(),
+            connections: PiConnections::default(),
             journal,
             recovery: Mutex::default(),
             counters: Counters::default(),
@@ -89,44 +102,8 @@ impl PiServer {
         }
     }
 
-    /// Takes over what the store knows: outcomes that are replayed, and commands that were cut off. Called before
-    /// the first connection.
-    pub(crate) async fn open(&self, hub: &Hub) -> Result<(), StoreError> {
-        let recovery = journal::restore(self, hub).await?;
-        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
-        let sessions = open_sessions(hub).into_iter().map(|entry| Arc::clone(&entry.id));
-        self.desk().know(sessions);
-        Ok(())
-    }
-
-    /// Keeps time limits and writes behind, for ever.
-    pub(crate) async fn keep_going(&self, hub: &Arc<Hub>) {
-        tokio::join!(self.keep_time(hub), self.keep_journal(hub), self.journal.keep_writing(hub));
-    }
-
-    /// The last rows are written; after that nothing is.
-    pub(crate) async fn close(&self, hub: &Hub) {
-        self.journal.write(hub).await;
-    }
-
-    /// Whole frames (WebSocket text, each an `event` of the document) of a watched session, in stream order.
-    pub(crate) fn native(&self, entry: &SessionEntry, frames: &Bytes, count: u64) {
-        self.followers.tell(&entry.id, frames, count);
-    }
-
-    /// A runner is back: it is told which of its sessions are followed here; what they said while it was away is lost.
-    pub(crate) fn runner_is_back(&self, hub: &Arc<Hub>, runner_id: &str) {
-        self.followers.watch_all(hub, runner_id);
-        for resync in self.followers.catch_up_all(runner_id) {
-            self.resync(hub, resync);
-        }
-    }
-
-    /// A runner is away. Who follows its sessions hears of them again when it is back.
-    pub(crate) fn runner_gone(&self, _hub: &Arc<Hub>, _runner_id: &str) {}
-
     /// The hub stops: tells every connection of this face; no command is taken any more.
-    pub(crate) fn goodbye(&self) {
+    fn say_goodbye(&self) {
         let timeout_ms = u64::try_from(self.config.shutdown_timeout.as_millis()).unwrap_or(u64::MAX);
         let shutdown = ServerShutdown { reason: "graceful_shutdown".to_owned(), timeout_ms };
         let frames = lifecycle::message("server_shutdown", &lifecycle::json(&shutdown));
@@ -134,22 +111,8 @@ impl PiServer {
         self.desk().say_goodbye(&frames);
     }
 
-    /// The access of a principal was taken back: nothing of it is done any more, and nothing is kept that another one
-    /// of its name could find.
-    pub(crate) async fn revoke(&self, hub: &Arc<Hub>, principal: &str) -> Result<(), StoreError> {
-        let (done, is_done) = oneshot::channel();
-        let todo = {
-            let mut desk = self.desk();
-            let todo = desk.revoke(now_ms(), principal);
-            self.journal.push(Entry::Purge { principal: principal.into(), done });
-            todo
-        };
-        self.run(hub, todo);
-        is_done.await.unwrap_or(Err(StoreError::Closed))
-    }
-
     /// Waits until every command has its answer. Called when no new ones are taken.
-    pub(crate) async fn when_idle(&self) {
+    async fn when_idle(&self) {
         loop {
             let idle = self.idle.notified();
             if self.desk().is_idle() {
@@ -214,7 +177,7 @@ impl PiServer {
         }
         let _end = EndOfQueue;
         while let Some((hub, todo)) = QUEUE.with_borrow_mut(|queue| queue.as_mut()?.pop_front()) {
-            hub.pi_server.run_one(&hub, todo);
+            hub.faces.pi_server.run_one(&hub, todo);
         }
     }
 
@@ -234,6 +197,105 @@ impl PiServer {
 
     fn mint_session_id(&self) -> Arc<str> {
         format!("session-{}-{}", base36(now_ms()), random_hex()).into()
+    }
+}
+
+impl Face for PiServer {
+    fn routes(&self) -> Router<Server> {
+        Router::new().route("/ws/pi", any(port::upgrade))
+    }
+
+    /// Outcomes that are replayed, and commands that were cut off.
+    fn open<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, Result<(), StoreError>> {
+        Box::pin(async {
+            let recovery = journal::restore(self, hub).await?;
+            *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+            let sessions = open_sessions(hub).into_iter().map(|entry| Arc::clone(&entry.id));
+            self.desk().know(sessions);
+            Ok(())
+        })
+    }
+
+    /// Keeps time limits and writes behind.
+    fn keep_going<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, ()> {
+        Box::pin(async {
+            tokio::join!(self.keep_time(hub), self.keep_journal(hub), self.journal.keep_writing(hub));
+        })
+    }
+
+    fn on_native_events(&self, _hub: &Arc<Hub>, entry: &SessionEntry, events: &NativeEvents) {
+        if !self.followers.has(&entry.id) {
+            return;
+        }
+        if let Some(natives) = NativeFrames::of(&entry.id, events) {
+            self.followers.tell(&entry.id, &natives.frames, natives.count);
+        }
+    }
+
+    /// What this face did itself it tells itself.
+    fn on_session_news(&self, hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
+        match news {
+            SessionNews::Created => self.note_there(hub, session_id),
+            SessionNews::Closed | SessionNews::Deleted => self.note_gone(hub, session_id),
+        }
+    }
+
+    /// A runner that is back is told which of its sessions are followed here; what they said while it was away is lost.
+    fn on_runner_news(&self, hub: &Arc<Hub>, runner_id: &str, news: RunnerNews) {
+        match news {
+            RunnerNews::Came => {
+                self.followers.watch_all(hub, runner_id);
+                for resync in self.followers.catch_up_all(runner_id) {
+                    self.resync(hub, resync);
+                }
+            }
+            // Who follows its sessions hears of them again when it is back.
+            RunnerNews::Gone => {}
+        }
+    }
+
+    fn revoke<'a>(&'a self, hub: &'a Arc<Hub>, principal: &'a str) -> Work<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (done, is_done) = oneshot::channel();
+            let todo = {
+                let mut desk = self.desk();
+                let todo = desk.revoke(now_ms(), principal);
+                self.journal.push(Entry::Purge { principal: principal.into(), done });
+                todo
+            };
+            self.run(hub, todo);
+            is_done.await.unwrap_or(Err(StoreError::Closed))
+        })
+    }
+
+    fn close_revoked(&self) {
+        self.connections.close_revoked();
+    }
+
+    fn finish_work<'a>(&'a self, _hub: &'a Arc<Hub>) -> Work<'a, ()> {
+        Box::pin(async {
+            if !self.connections.stop() {
+                // It has had its time.
+                return;
+            }
+            self.say_goodbye();
+            if timeout(self.config.shutdown_timeout, self.when_idle()).await.is_err() {
+                tracing::warn!("some commands of pi-server clients did not end in time");
+            }
+        })
+    }
+
+    fn close_connections(&self) {
+        self.connections.close();
+    }
+
+    /// The last rows are written; after that nothing is.
+    fn close<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, ()> {
+        Box::pin(self.journal.write(hub))
+    }
+
+    fn connection_count(&self) -> usize {
+        self.connections.count()
     }
 }
 

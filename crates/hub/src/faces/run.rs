@@ -15,17 +15,22 @@ mod speaker;
 use std::ops::Range;
 use std::sync::Arc;
 
+use axum::Router;
 use bytes::{BufMut, Bytes, BytesMut};
+use qd_core::record::Record;
 use qd_core::view::run::Kind;
 use qd_core::view::run::event::{Class, is_shown, show};
-use qd_core::view::run::record::Record;
+use qd_wire::rest::Health;
 
+use super::{Face, Work};
+use crate::config::HubConfig;
 use crate::frame;
+use crate::published::Published;
 use crate::registry::{Hub, SessionEntry};
+use crate::serve::Server;
 use connections::AppConnections;
 use facts::FactsTable;
 use feed::{Chunk, Feed};
-pub(crate) use http::routes;
 
 /// The feed of all runs holds so many times what the ring of one session does.
 const FEED_FACTOR: usize = 8;
@@ -40,7 +45,8 @@ pub(crate) struct RunFace {
 }
 
 impl RunFace {
-    pub(crate) fn new(ring_bytes_max: usize) -> Self {
+    pub(super) fn new(config: &HubConfig) -> Self {
+        let ring_bytes_max = config.limits.ring_bytes_max;
         Self {
             feed: Arc::new(Feed::new(ring_bytes_max.saturating_mul(FEED_FACTOR))),
             facts: FactsTable::default(),
@@ -48,23 +54,7 @@ impl RunFace {
         }
     }
 
-    /// Frames of a session that are stored; of them, records are shown to apps. Called once for each, in order.
-    pub(crate) fn publish(&self, entry: &Arc<SessionEntry>, frames: &Bytes) {
-        let kind = entry.kind();
-        let records: Vec<Record<'_>> = records(frames).collect();
-        if records.is_empty() {
-            return;
-        }
-        self.facts.fold(&entry.id, kind, &records);
-        if self.feed.is_followed() {
-            let mut events = Events::with_capacity(frames.len());
-            records.iter().for_each(|record| events.push(kind, record));
-            self.feed.publish(events.into_chunks(entry));
-        }
-    }
-
-    /// Shows something that happened in a session and is no record of it, as a line of its runner's link says it.
-    pub(crate) async fn publish_live(&self, hub: &Hub, entry: &Arc<SessionEntry>, line: &[u8]) {
+    async fn show_unrecorded(&self, hub: &Hub, entry: &Arc<SessionEntry>, line: &[u8]) {
         let Some(record) = std::str::from_utf8(line).ok().and_then(Record::parse_live) else {
             return tracing::warn!(session = %entry.id, "apps cannot be told of an event");
         };
@@ -80,36 +70,60 @@ impl RunFace {
             self.feed.publish(events.into_chunks(entry));
         }
     }
+}
 
-    /// The session is gone, and another may have its name.
-    pub(crate) fn forget(&self, session_id: &str) {
+impl Face for RunFace {
+    fn routes(&self) -> Router<Server> {
+        http::routes()
+    }
+
+    fn is_used(&self) -> bool {
+        true
+    }
+
+    /// Records are shown to apps.
+    fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
+        if !published.has_records() {
+            return;
+        }
+        let entry = published.entry;
+        let kind = entry.kind();
+        self.facts.fold(&entry.id, kind, published.records());
+        if self.feed.is_followed() {
+            let mut events = Events::with_capacity(published.frame_bytes());
+            published.records().for_each(|record| events.push(kind, &record));
+            self.feed.publish(events.into_chunks(entry));
+        }
+    }
+
+    fn on_unrecorded<'a>(
+        &'a self,
+        hub: &'a Arc<Hub>,
+        entry: &'a Arc<SessionEntry>,
+        line: &'a [u8],
+    ) -> Work<'a, ()> {
+        Box::pin(self.show_unrecorded(hub, entry, line))
+    }
+
+    fn forget(&self, session_id: &Arc<str>) {
         self.facts.forget(session_id);
     }
 
-    /// Closes the connections whose access was taken back or has ended.
-    pub(crate) fn close_revoked(&self) {
+    fn close_revoked(&self) {
         self.connections.close_revoked();
     }
 
-    /// Closes every connection after what waits for it, and takes no more.
-    pub(crate) fn close(&self) {
+    fn close_connections(&self) {
         self.connections.close();
     }
 
-    pub(crate) fn connection_count(&self) -> usize {
+    fn connection_count(&self) -> usize {
         self.connections.count()
     }
-}
 
-/// The records among whole frames.
-fn records(frames: &Bytes) -> impl Iterator<Item = Record<'_>> {
-    let mut rest = &frames[..];
-    let payloads = std::iter::from_fn(move || {
-        let (frame, payload) = frame::split_text(rest)?;
-        rest = &rest[frame.len()..];
-        Some(payload)
-    });
-    payloads.filter_map(|payload| Record::parse(std::str::from_utf8(payload).ok()?))
+    fn show_health(&self, health: &mut Health) {
+        health.apps = self.connections.count() as u64;
+    }
 }
 
 /// Records of one session in the document's words, as frames for every app.

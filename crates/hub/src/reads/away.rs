@@ -171,7 +171,7 @@ pub(crate) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<
     }
     hub.note_buried(&session.id);
     session.end();
-    hub.push.forget(&session.id);
+    hub.faces.forget(&session.id);
     hub.tell_session(session, SessionChange::Deleted);
     if let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) {
         order_burials(hub, &session.runner_id, &link);

@@ -12,7 +12,7 @@ use tokio::time::{Duration, sleep};
 
 use super::{Hub, Runner, SessionEntry};
 use crate::connection::{Mail, Mailbox};
-use crate::faces::pi_server::SessionNews;
+use crate::faces::SessionNews;
 use crate::reply;
 
 /// How often clients are told of runners. When a hub with many of both starts, all runners change at once, and each
@@ -96,7 +96,7 @@ impl Hub {
             SessionChange::Created | SessionChange::Updated => None,
         };
         if let Some(news) = news {
-            self.pi_server.session_news(self, &entry.id, news);
+            self.faces.session_news(self, &entry.id, news);
         }
         let watching = lock(&self.news.watching);
         if watching.is_empty() {

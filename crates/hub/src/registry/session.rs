@@ -1,12 +1,13 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qd_core::view::run::Kind;
+use qd_core::record::SessionKind;
 use qd_store::HubSession;
 use qd_wire::data::SessionStatus;
 use tokio::sync::Notify;
 
 use super::line::{Question, SessionLine};
+use crate::head::json_string;
 use crate::ring::Ring;
 
 /// One session: where it lives, its live events, and what lists show of it.
@@ -14,6 +15,9 @@ pub(crate) struct SessionEntry {
     pub(crate) id: Arc<str>,
     /// A session belongs to its first runner for ever.
     pub(crate) runner_id: Arc<str>,
+    /// Both names as JSON strings, as they stand in its records.
+    pub(crate) id_json: Box<str>,
+    pub(crate) runner_json: Box<str>,
     pub(crate) ring: Arc<Ring>,
     /// The last record read from the link; what is committed of them is `committed_seq`. Written by the link's
     /// reader only.
@@ -53,6 +57,8 @@ impl SessionEntry {
         Self {
             id: Arc::from(session_id),
             runner_id: Arc::clone(runner_id),
+            id_json: json_string(session_id).into(),
+            runner_json: json_string(runner_id).into(),
             ring: Arc::new(Ring::new(ring_bytes_max, last_seq)),
             last_seq: AtomicU64::new(last_seq),
             missing_seq: AtomicU64::new(0),
@@ -95,19 +101,19 @@ impl SessionEntry {
 
     /// What runs in it, as its first record says.
     pub(crate) fn learn_harness(&self, harness: &str) {
-        self.is_terminal.store(Kind::of(harness) == Kind::Terminal, Ordering::Relaxed);
+        self.is_terminal.store(SessionKind::of(harness) == SessionKind::Terminal, Ordering::Relaxed);
         // After the other, which who sees this one sees too.
         self.has_harness.store(true, Ordering::Release);
     }
 
     /// Whether what is typed into it may be run as commands. Until its first record is read it may be anything.
     pub(crate) fn may_be_shell(&self) -> bool {
-        !self.has_harness.load(Ordering::Acquire) || self.kind() == Kind::Terminal
+        !self.has_harness.load(Ordering::Acquire) || self.kind() == SessionKind::Terminal
     }
 
     /// How its records are read by the run face.
-    pub(crate) fn kind(&self) -> Kind {
-        if self.is_terminal.load(Ordering::Relaxed) { Kind::Terminal } else { Kind::Agent }
+    pub(crate) fn kind(&self) -> SessionKind {
+        if self.is_terminal.load(Ordering::Relaxed) { SessionKind::Terminal } else { SessionKind::Agent }
     }
 
     /// The last record that is stored and published; a runner may forget it and what came before.

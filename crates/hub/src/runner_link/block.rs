@@ -9,13 +9,13 @@ use qd_store::RecordIn;
 use qd_wire::event::NATIVE;
 
 use super::hello::SESSION_ID_BYTES_MAX;
-use super::natives::{NativeFrames, Natives};
 use super::refusals::{Refusals, belongs_to};
 use super::{Outbox, RunnerIdentity};
 use crate::config::PlantedBug;
 use crate::effects::{self, Note};
 use crate::frame;
 use crate::head::{self, EVENT_PREFIX, EventHead, Line};
+use crate::published::{NativeEvents, RecordHead, event_name};
 use crate::registry::{Hub, SessionEntry};
 
 /// One step of the stream, in order within its session.
@@ -25,12 +25,13 @@ pub(super) enum Step {
         entry: Arc<SessionEntry>,
         frames: Bytes,
         records: Vec<RecordIn>,
+        heads: Vec<RecordHead>,
         notes: Vec<Note>,
     },
-    /// Events for the pi-server face alone.
+    /// Events in the words of the session's own harness.
     Natives {
         entry: Arc<SessionEntry>,
-        natives: Natives,
+        events: NativeEvents,
     },
     /// The runner has sent what the hub has: tell it how far that goes.
     Ack {
@@ -58,19 +59,32 @@ pub(super) enum Step {
 struct Group {
     entry: Arc<SessionEntry>,
     out: BytesMut,
-    records: Vec<Mark>,
+    heads: Vec<RecordHead>,
     notes: Vec<Note>,
     ack: Option<u64>,
-    natives: NativeFrames,
+    natives: NativeLines,
 }
 
-/// Where a record's text stands in its group.
-struct Mark {
-    seq: u64,
-    ts: i64,
-    event: String,
-    start: usize,
-    end: usize,
+/// Native events of one session, as they are collected.
+#[derive(Default)]
+struct NativeLines {
+    text: BytesMut,
+    ends: Vec<usize>,
+}
+
+impl NativeLines {
+    fn push(&mut self, tail: &str) {
+        self.text.put_slice(tail.as_bytes());
+        self.ends.push(self.text.len());
+    }
+
+    fn finish(self, is_local: bool) -> Option<NativeEvents> {
+        let mut rest = self.text.freeze();
+        let mut start = 0;
+        let tails = self.ends.into_iter().map(|end| rest.split_to(end - std::mem::replace(&mut start, end)));
+        let tails: Vec<Bytes> = tails.collect();
+        (!tails.is_empty()).then_some(NativeEvents { tails, is_local })
+    }
 }
 
 /// Takes blocks apart. Reads the heads of lines and nothing else.
@@ -85,7 +99,7 @@ pub(super) struct Splitter<'a> {
     by_session: HashMap<Arc<str>, usize>,
     current: usize,
     steps: Vec<Step>,
-    capacity: usize,
+    block: &'a Bytes,
     missing: Option<Missing>,
 }
 
@@ -135,8 +149,7 @@ pub(super) fn split(
         by_session: HashMap::new(),
         current: 0,
         steps: Vec::new(),
-        // A frame's head is a little longer than a line's.
-        capacity: block.len() + block.len() / 16 + 64,
+        block,
         missing: None,
     };
     let mut taken = 0;
@@ -203,9 +216,7 @@ impl Splitter<'_> {
         let resends_count = self.hub.config.planted_bug == Some(PlantedBug::ResendWithoutDedupe);
         let group = &mut self.groups[self.current];
         if head.seq.is_none() && head.event == NATIVE {
-            if !group.natives.push(&group.entry.id, &head.tail, self.is_local) {
-                tracing::warn!(session = %group.entry.id, "a native event of the runner is no object; skipped");
-            }
+            group.natives.push(&head.tail);
             return;
         }
         match group.admit(head.seq, resends_count) {
@@ -223,7 +234,9 @@ impl Splitter<'_> {
         group.out.put_slice(head.tail.as_bytes());
         if let Some(seq) = head.seq {
             let end = group.out.len();
-            group.records.push(Mark { seq, ts: head.ts, event: head.event.to_string(), start, end });
+            let body_at = start + EVENT_PREFIX.len() + head.body_at;
+            let event = event_name(&head.event);
+            group.heads.push(RecordHead { seq, ts: head.ts, event, text: start..end, body_at });
         }
         // A record from the spool may be older than what the runner said of the session in its hello.
         let is_history = head.seq.is_some_and(|seq| group.entry.is_described(seq));
@@ -270,10 +283,11 @@ impl Splitter<'_> {
         self.current = self.groups.len();
         self.by_session.insert(Arc::clone(&entry.id), self.current);
         // The first session of a block usually has all of it.
-        let capacity = if self.groups.is_empty() { self.capacity } else { 0 };
-        let out = BytesMut::with_capacity(capacity);
-        let natives = NativeFrames::default();
-        self.groups.push(Group { entry, out, records: Vec::new(), notes: Vec::new(), ack: None, natives });
+        // A frame's head is a little longer than a line's.
+        let whole = self.block.len() + self.block.len() / 16 + 64;
+        let out = BytesMut::with_capacity(if self.groups.is_empty() { whole } else { 0 });
+        let (heads, notes, natives) = (Vec::new(), Vec::new(), NativeLines::default());
+        self.groups.push(Group { entry, out, heads, notes, ack: None, natives });
         true
     }
 
@@ -321,9 +335,9 @@ impl Splitter<'_> {
     /// Turns what is collected into steps.
     fn flush(&mut self) {
         for group in self.groups.drain(..) {
-            let Group { entry, out, records, notes, ack, natives } = group;
-            let natives = natives.finish();
-            let natives = natives.map(|natives| Step::Natives { entry: Arc::clone(&entry), natives });
+            let Group { entry, out, heads, notes, ack, natives } = group;
+            let natives = natives.finish(self.is_local);
+            let natives = natives.map(|events| Step::Natives { entry: Arc::clone(&entry), events });
             // An ack names records of this very block too, so it comes after their commit.
             let ack = ack.map(|seq| Step::Ack { entry: Arc::clone(&entry), seq });
             if out.is_empty() {
@@ -332,16 +346,16 @@ impl Splitter<'_> {
                 continue;
             }
             let frames = out.freeze();
-            let records = records.into_iter().map(|mark| {
-                let body = frames.slice(mark.start..mark.end);
-                effects::record(&entry, mark.seq, mark.ts, mark.event, body)
+            let records = heads.iter().map(|head| {
+                let text = frames.slice(head.text.clone());
+                effects::record(&entry, head, text)
             });
             let records: Vec<RecordIn> = records.collect();
             // What the records say of the session comes before what is told because of them.
             let mut all: Vec<Note> = records.iter().filter_map(effects::note_of_record).collect();
             all.extend(notes);
             let notes = all;
-            self.steps.push(Step::Frames { entry, frames, records, notes });
+            self.steps.push(Step::Frames { entry, frames, records, heads, notes });
             self.steps.extend(natives);
             self.steps.extend(ack);
         }

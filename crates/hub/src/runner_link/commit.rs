@@ -12,10 +12,9 @@ use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answer;
-use super::natives::Natives;
 use super::{LinkState, Outbox};
 use crate::effects::{self, Note};
-use crate::push;
+use crate::published::{NativeEvents, Published, RecordHead};
 use crate::registry::{Hub, SessionEntry};
 
 /// Records and bytes in one transaction.
@@ -32,11 +31,12 @@ pub(super) enum Commit {
         entry: Arc<SessionEntry>,
         frames: Bytes,
         records: Vec<RecordIn>,
+        heads: Vec<RecordHead>,
         notes: Vec<Note>,
     },
     Natives {
         entry: Arc<SessionEntry>,
-        natives: Natives,
+        events: NativeEvents,
     },
     Ack {
         entry: Arc<SessionEntry>,
@@ -58,7 +58,7 @@ impl Commit {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Commit::Frames { frames, .. } => frames.len(),
-            Commit::Natives { natives, .. } => natives.frames.len(),
+            Commit::Natives { events, .. } => events.bytes(),
             Commit::Answer { answer, .. } | Commit::Forget { answer: Some(answer), .. } => answer.tail.len(),
             Commit::Ack { .. } | Commit::Forget { answer: None, .. } => 0,
         }
@@ -77,11 +77,12 @@ enum Stored {
         entry: Arc<SessionEntry>,
         frames: Bytes,
         seq: Option<u64>,
+        heads: Vec<RecordHead>,
         notes: Vec<Note>,
     },
     Natives {
         entry: Arc<SessionEntry>,
-        natives: Natives,
+        events: NativeEvents,
     },
     Ack {
         entry: Arc<SessionEntry>,
@@ -296,22 +297,19 @@ impl Committer {
     async fn announce(&mut self, piece: Queued<Stored>) -> Result<(), Stopped> {
         let Queued { it: piece, room } = piece;
         let entry = match piece {
-            Stored::Frames { entry, frames, seq, notes } => {
+            Stored::Frames { entry, frames, seq, heads, notes } => {
                 entry.ring.make_room(frames.len(), &self.link.patience).await;
                 // The ack first: of the tasks that are woken here the last one runs first, and people wait for the frames.
                 if let Some(seq) = seq {
                     self.outbox.ack(&entry.id, seq);
                 }
                 entry.ring.publish(frames.clone(), seq);
-                if seq.is_some() {
-                    self.hub.run.publish(&entry, &frames);
-                }
                 effects::apply_notes(&self.hub, &entry, &notes);
-                push::observe(&self.hub, &entry, &frames, &notes);
+                self.hub.faces.published(&self.hub, Published::new(&entry, &frames, &heads, &notes));
                 entry
             }
-            Stored::Natives { entry, natives } => {
-                self.hub.pi_server.native(&entry, &natives.frames, natives.count);
+            Stored::Natives { entry, events } => {
+                self.hub.faces.native_events(&self.hub, &entry, &events);
                 entry
             }
             Stored::Ack { entry, seq } => {
@@ -328,8 +326,7 @@ impl Committer {
                     return Err(Stopped);
                 };
                 entry.end();
-                self.hub.run.forget(&entry.id);
-                self.hub.push.forget(&entry.id);
+                self.hub.faces.forget(&entry.id);
                 self.hub.tell_session(&entry, SessionChange::Deleted);
                 if let Some(answer) = answer {
                     answer.deliver_deleted(&self.hub, result);
@@ -380,12 +377,12 @@ fn collect(commit: Queued<Commit>, batch: &mut Vec<RecordIn>, pieces: &mut Vec<Q
         Commit::Frames { entry, .. } | Commit::Ack { entry, .. } if entry.is_doomed() || entry.is_over() => {
             Stored::Dropped { entry }
         }
-        Commit::Frames { entry, frames, mut records, notes } => {
+        Commit::Frames { entry, frames, mut records, heads, notes } => {
             let seq = records.last().map(|record| record.seq);
             batch.append(&mut records);
-            Stored::Frames { entry, frames, seq, notes }
+            Stored::Frames { entry, frames, seq, heads, notes }
         }
-        Commit::Natives { entry, natives } => Stored::Natives { entry, natives },
+        Commit::Natives { entry, events } => Stored::Natives { entry, events },
         Commit::Ack { entry, seq } => Stored::Ack { entry, seq },
         Commit::Answer { entry, answer } => Stored::Answer { entry, answer },
         Commit::Forget { entry, answer } => Stored::Forget { entry, answer },

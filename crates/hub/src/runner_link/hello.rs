@@ -14,8 +14,8 @@ use super::{Link, line_of};
 use crate::clock::now_ms;
 use crate::command::{request_resync_of_all, send_waiting};
 use crate::effects::{self, Description};
+use crate::faces::RunnerNews;
 use crate::head::json_string;
-use crate::push;
 use crate::registry::{Hub, Question, Runner};
 
 /// Ids of the hub's own deletes: no command of a client has such a one.
@@ -64,7 +64,7 @@ impl Ingest {
         self.hub.tell_runner(&runner);
         send_waiting(&self.hub, &runner, None);
         // Who follows a session from now on finds the link.
-        self.hub.pi_server.runner_is_back(&self.hub, &runner.id);
+        self.hub.faces.runner_news(&self.hub, &runner.id, RunnerNews::Came);
         for entry in self.hub.sessions_of(&runner.id) {
             let is_followed = entry.ring.subscriber_count() > 0 && !entry.is_orphan.load(Ordering::Relaxed);
             if is_followed {
@@ -123,7 +123,7 @@ impl Ingest {
                 let questions = state.pending_input.iter().map(Question::from).collect();
                 let SessionState { status, phase, seq, .. } = **state;
                 effects::describe(&self.hub, &entry, &Description { status, phase, questions, seq });
-                push::described(&self.hub, &entry, status, &state.pending_input);
+                self.hub.faces.described(&self.hub, &entry, status, &state.pending_input);
             } else if entry.status() == SessionStatus::Starting {
                 entry.set_status(SessionStatus::Dormant);
             }

@@ -19,8 +19,9 @@ use super::{Link, LinkState, RunnerIdentity, line_of};
 use crate::clock::now_ms;
 use crate::config::PlantedBug;
 use crate::effects::apply_notes;
+use crate::faces::RunnerNews;
 use crate::head::{self, Line};
-use crate::push;
+use crate::published::Published;
 use crate::registry::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub, Runner, SessionEntry};
 
 /// A connection that says no hello for this long is not a runner.
@@ -146,12 +147,15 @@ impl Ingest {
 
     async fn step(&mut self, step: Step) -> Result<(), Ended> {
         match step {
-            Step::Frames { entry, frames, records, notes } => {
+            Step::Frames { entry, frames, records, heads, notes } => {
                 if records.is_empty() && entry.is_settled() {
                     entry.ring.make_room(frames.len(), &self.state.patience).await;
-                    entry.ring.publish(frames, None);
-                    apply_notes(&self.hub, &entry, &notes);
-                    push::observe(&self.hub, &entry, &[], &notes);
+                    entry.ring.publish(frames.clone(), None);
+                    if !notes.is_empty() {
+                        apply_notes(&self.hub, &entry, &notes);
+                        let published = Published::new(&entry, &frames, &[], &notes);
+                        self.hub.faces.published(&self.hub, published);
+                    }
                     return Ok(());
                 }
                 if self.hub.config.planted_bug == Some(PlantedBug::AckBeforeCommit)
@@ -160,15 +164,15 @@ impl Ingest {
                     self.link.outbox.ack(&entry.id, last.seq);
                 }
                 entry.begin_one();
-                self.commit(Commit::Frames { entry, frames, records, notes }).await
+                self.commit(Commit::Frames { entry, frames, records, heads, notes }).await
             }
-            Step::Natives { entry, natives } => {
+            Step::Natives { entry, events } => {
                 if entry.is_settled() {
-                    self.hub.pi_server.native(&entry, &natives.frames, natives.count);
+                    self.hub.faces.native_events(&self.hub, &entry, &events);
                     return Ok(());
                 }
                 entry.begin_one();
-                self.commit(Commit::Natives { entry, natives }).await
+                self.commit(Commit::Natives { entry, events }).await
             }
             Step::Ack { entry, seq } => {
                 if entry.is_settled() {
@@ -329,7 +333,7 @@ impl Ingest {
         if runner.leave(&self.link) {
             tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has gone");
             self.hub.tell_runner(&runner);
-            self.hub.pi_server.runner_gone(&self.hub, &runner.id);
+            self.hub.faces.runner_news(&self.hub, &runner.id, RunnerNews::Gone);
         }
         for pending in self.hub.pending.remove_of_link(&self.link.outbox) {
             let error = format!("Runner {} went away before it answered", runner.id);

@@ -6,7 +6,6 @@ mod block;
 mod commit;
 mod hello;
 mod ingest;
-mod natives;
 mod outbox;
 mod refusals;
 

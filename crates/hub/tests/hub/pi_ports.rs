@@ -155,7 +155,7 @@ async fn who_speaks_no_websocket_is_told_how_to() {
 
 #[tokio::test]
 async fn without_tokens_everybody_may_come_to_the_own_port_and_to_it_alone() {
-    let ports = start(|config| config.pi_server.insecure_no_auth = true).await;
+    let ports = start(|config| config.faces.pi_server.insecure_no_auth = true).await;
     dial(ports.own, "/", None).await.unwrap().ready().await;
     assert_eq!(dial(ports.address, "/ws/pi", None).await.err(), Some(401));
     // Who sends a token is who has it.
@@ -170,7 +170,7 @@ async fn without_tokens_everybody_may_come_to_the_own_port_and_to_it_alone() {
 
 #[tokio::test]
 async fn one_too_many_is_told_so_on_its_connection() {
-    let ports = start(|config| config.pi_server.connections_max = 1).await;
+    let ports = start(|config| config.faces.pi_server.connections_max = 1).await;
     let first = dial(ports.address, "/ws/pi", Some(TOKEN)).await.unwrap().ready().await;
     let mut second = dial(ports.own, "/", Some(TOKEN)).await.unwrap();
     let close = second.closed().await;
@@ -337,7 +337,7 @@ async fn a_runner_that_comes_again_is_told_again_what_to_watch_and_tells_what_wa
 
 #[tokio::test]
 async fn a_follower_that_fell_behind_catches_up_before_it_has_read_everything() {
-    let mut ports = start(|config| config.pi_server.backlog_bytes_max = 64 << 10).await;
+    let mut ports = start(|config| config.faces.pi_server.backlog_bytes_max = 64 << 10).await;
     ports.runner.say(&created("s")).await;
     ports.runner.line_of("ack").await;
     let (ours, theirs) = tokio::io::duplex(256);

@@ -37,7 +37,7 @@ pub(crate) async fn pi_world(config: PiServerConfig) -> (World, Runner) {
 pub(crate) async fn start(directory: tempfile::TempDir, pi_server: PiServerConfig) -> (World, Runner) {
     let (world, mut runner) = World::start_as(directory, |config| {
         config.limits = Limits { shutdown_grace: Duration::from_millis(600), ..Limits::default() };
-        config.pi_server = pi_server;
+        config.faces.pi_server = pi_server;
     })
     .await;
     runner.hello().await;

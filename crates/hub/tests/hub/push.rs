@@ -14,13 +14,13 @@ use crate::support::{Runner, TOKEN, World, answer, created, record, soon};
 const ALL: [&str; 4] = ["approval", "question", "done", "failed"];
 
 fn quick(config: &mut HubConfig, directory: &Path) {
-    config.push.key = Some(PushKey::open(&directory.join("push-key.pem")).unwrap());
-    config.push.contact = "mailto:ada@example.org".to_owned();
-    config.push.allow_loopback = true;
-    config.push.done_after = Duration::ZERO;
-    config.push.delay = Duration::from_millis(20);
-    config.push.left_grace = Duration::from_millis(20);
-    config.push.retry_first = Duration::from_millis(5);
+    config.faces.push.key = Some(PushKey::open(&directory.join("push-key.pem")).unwrap());
+    config.faces.push.contact = "mailto:ada@example.org".to_owned();
+    config.faces.push.allow_loopback = true;
+    config.faces.push.done_after = Duration::ZERO;
+    config.faces.push.delay = Duration::from_millis(20);
+    config.faces.push.left_grace = Duration::from_millis(20);
+    config.faces.push.retry_first = Duration::from_millis(5);
 }
 
 /// A hub with the session `s`, and a push service.
@@ -136,7 +136,7 @@ async fn a_question_is_told_with_content_or_without_and_taken_back() {
 #[tokio::test]
 async fn a_question_that_is_answered_at_once_is_not_told() {
     let (world, runner, service) = start_in(tempfile::tempdir().unwrap(), |config| {
-        config.push.delay = Duration::from_millis(300);
+        config.faces.push.delay = Duration::from_millis(300);
     })
     .await;
     let browser = Browser::new(&service, "phone");
@@ -392,7 +392,7 @@ async fn ends_of_turns_are_told_and_aborted_ones_not() {
 #[tokio::test]
 async fn short_turns_are_no_news() {
     let (world, runner, service) = start_in(tempfile::tempdir().unwrap(), |config| {
-        config.push.done_after = Duration::from_secs(3600);
+        config.faces.push.done_after = Duration::from_secs(3600);
     })
     .await;
     let browser = Browser::new(&service, "phone");

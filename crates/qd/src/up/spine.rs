@@ -73,7 +73,7 @@ impl Spine {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut config = hub_config(settings, token, &login_codes, listener.local_addr()?);
         config.tls = tls;
-        config.push.key = Some(push_key(settings)?);
+        config.faces.push.key = Some(push_key(settings)?);
         let local = LocalRunner { runner_id: settings.runner_id.clone(), link: hub_end };
         let (pi_door, door) = PiDoor::new();
         let pi_listener = pi_listener.map(tokio::net::TcpListener::from_std).transpose()?;
@@ -168,11 +168,11 @@ fn hub_config(settings: &Settings, token: &str, login_codes: &LoginCodes, listen
     config.allowed_hosts = super::tls::names(settings, listen);
     config.limits.shutdown_grace = CLIENTS_GRACE;
     config.limits.runner_silence_max = settings.runner_timeout;
-    config.pi_server = settings.pi.clone();
+    config.faces.pi_server = settings.pi.clone();
     config.login_life = settings.login_life;
     config.audit_life = settings.audit_life;
     config.log_path = settings.log_file.clone();
-    config.push = settings.push.clone();
+    config.faces.push = settings.push.clone();
     config.app = crate::app::FILES;
     config
 }

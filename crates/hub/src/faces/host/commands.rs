@@ -251,7 +251,7 @@ impl Adapter {
                 row.runner_id = Some(runner_id);
                 hub.put_audit(*row).await;
             }
-            hub.run.publish_live(&hub, &entry, &line).await;
+            hub.faces.unrecorded(&hub, &entry, &line).await;
         });
     }
 

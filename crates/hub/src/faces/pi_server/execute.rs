@@ -56,7 +56,7 @@ fn forward(hub: &Arc<Hub>, job: Job) {
 
 /// After the face's own time limit nobody waits for the answer; what is kept for it goes some time later.
 fn backstop(hub: &Hub, job: &Job) -> Option<Duration> {
-    let limit = hub.pi_server.timeout_ms(job.request.spec.timeout_ms)?;
+    let limit = hub.faces.pi_server.timeout_ms(job.request.spec.timeout_ms)?;
     Some(Duration::from_millis(limit).saturating_add(BACKSTOP))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn ask_for(
 /// The time of a command is over: what it does is stopped where that is possible.
 pub(super) fn cancel(hub: &Arc<Hub>, job: &Job) {
     let Some(key) = runner_key(job).filter(|_| job.session_id.is_some()) else { return };
-    Counters::count(&hub.pi_server.counters.cancelled);
+    Counters::count(&hub.faces.pi_server.counters.cancelled);
     let session_id = lifecycle::string(job.session());
     let text =
         format!("{{\"cmd\":\"_cancel\",\"session_id\":{session_id},\"key\":{}}}", lifecycle::string(key));
@@ -112,7 +112,7 @@ pub(super) fn open_session(hub: &Hub, job: &Job) -> Result<Arc<SessionEntry>, St
 }
 
 pub(super) fn finish(hub: &Arc<Hub>, job: &Job, outcome: Outcome) {
-    hub.pi_server.finish(hub, job.token, outcome, After::Nothing);
+    hub.faces.pi_server.finish(hub, job.token, outcome, After::Nothing);
 }
 
 /// A canonical answer in the words of the document.

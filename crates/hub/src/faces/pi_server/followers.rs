@@ -78,6 +78,11 @@ impl Followers {
         followers.into_iter().any(|follower| Arc::ptr_eq(&follower.client, client))
     }
 
+    /// Whether somebody follows the session.
+    pub(super) fn has(&self, session_id: &str) -> bool {
+        self.lock().contains_key(session_id)
+    }
+
     /// Events of a session, for all who follow it.
     pub(super) fn tell(&self, session_id: &str, frames: &Bytes, count: u64) {
         let mut sessions = self.lock();

@@ -19,7 +19,7 @@ const SCHEMA_VERSION: u64 = 1;
 
 /// `get_startup_recovery`.
 pub(super) fn recovery(hub: &Arc<Hub>, job: &Job) {
-    let found = *hub.pi_server.recovery.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = *hub.faces.pi_server.recovery.lock().unwrap_or_else(PoisonError::into_inner);
     let data = StartupRecovery {
         enabled: true,
         initialized: true,
@@ -50,10 +50,10 @@ pub(super) fn history(hub: &Arc<Hub>, job: &Job, fields: &GetCommandHistory) {
     hub.tasks.spawn(async move {
         let hub = task_hub;
         // Outcomes that nobody waits for are on their way to the store.
-        hub.pi_server.journal.write(&hub).await;
+        hub.faces.pi_server.journal.write(&hub).await;
         let outcome = match hub.store.submission_history(query).await {
             Ok((rows, truncated)) => {
-                let live = hub.pi_server.desk().live_uids();
+                let live = hub.faces.pi_server.desk().live_uids();
                 let entries: Vec<_> = rows.iter().map(|row| entry(row, &live)).collect();
                 let data = CommandHistory {
                     enabled: true,

@@ -28,8 +28,8 @@ const QUESTIONS_MAX: u64 = 256;
 /// `health_check`.
 pub(super) fn health(hub: &Arc<Hub>, job: Job) {
     ask_health(hub, job, |hub, job, runners, mut issues| {
-        let config = &hub.pi_server.config;
-        let connections = hub.pi_server.desk().clients().len();
+        let config = &hub.faces.pi_server.config;
+        let connections = hub.faces.pi_server.desk().clients().len();
         for (what, count, max) in [
             ("Session", running_count(hub), config.sessions_max),
             ("Connection", connections, config.connections_max),
@@ -74,12 +74,12 @@ fn ask_health(
         }
         then(hub, &job, &runners, issues);
     });
-    let limit = hub.pi_server.config.read_timeout / ALL_RUNNERS_PART;
+    let limit = hub.faces.pi_server.config.read_timeout / ALL_RUNNERS_PART;
     ask_runners(hub, &client.asker, "runner.health", limit, on_answers);
 }
 
 fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)]) -> Metrics {
-    let server = &hub.pi_server;
+    let server = &hub.faces.pi_server;
     let sessions = open_sessions(hub);
     let (connection_count, admission) = {
         let desk = server.desk();
@@ -98,7 +98,7 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
             message_size: Counters::get(&counters.message_size),
             rate_limit: admission.rate_limit_rejections,
             global_rate_limit: admission.global_rate_limit_rejections,
-            connection_limit: hub.pi_connections.turned_away(),
+            connection_limit: hub.faces.pi_server.connections.turned_away(),
             extension_ui_response_rate_limit: admission.ui_rate_limit_rejections,
         },
         rate_limit_usage: RateLimitUsage {
@@ -134,7 +134,7 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
 
 /// Counters that the document does not name.
 fn own_metrics(hub: &Hub) -> BTreeMap<String, Value> {
-    let server = &hub.pi_server;
+    let server = &hub.faces.pi_server;
     let counters = json!({
         "commandsCancelled": Counters::get(&server.counters.cancelled),
         "pendingLimitRejections": Counters::get(&server.counters.pending_limit),

@@ -10,23 +10,7 @@ use super::{PiServer, is_open, lifecycle};
 use crate::ask::{Asker, ask};
 use crate::registry::Hub;
 
-/// What this face is told of a session, whoever has done it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SessionNews {
-    Created,
-    Closed,
-    Deleted,
-}
-
 impl PiServer {
-    /// A session was created, closed or deleted. What this face did itself it tells itself.
-    pub(crate) fn session_news(&self, hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
-        match news {
-            SessionNews::Created => self.note_there(hub, session_id),
-            SessionNews::Closed | SessionNews::Deleted => self.note_gone(hub, session_id),
-        }
-    }
-
     /// A command of this face failed, and may have left something all the same.
     pub(super) fn look_for(&self, hub: &Arc<Hub>, session_id: &str) {
         if hub.session(session_id).is_some_and(|entry| is_open(&entry)) {
@@ -36,7 +20,7 @@ impl PiServer {
         }
     }
 
-    fn note_gone(&self, hub: &Hub, session_id: &str) {
+    pub(super) fn note_gone(&self, hub: &Hub, session_id: &str) {
         let mut desk = self.desk();
         if !desk.is_news(session_id, false) {
             return;
@@ -46,7 +30,7 @@ impl PiServer {
         self.followers.end_session(hub, session_id);
     }
 
-    fn note_there(&self, hub: &Arc<Hub>, session_id: &str) {
+    pub(super) fn note_there(&self, hub: &Arc<Hub>, session_id: &str) {
         {
             let mut desk = self.desk();
             if !desk.is_news(session_id, true) {
@@ -68,7 +52,7 @@ impl PiServer {
                 let Some(state) = read::<SessionState>(&answered).filter(|_| answered.success) else {
                     return;
                 };
-                let mut desk = hub.pi_server.desk();
+                let mut desk = hub.faces.pi_server.desk();
                 // It may be gone again, or told by now.
                 if desk.is_news(&session_id, true)
                     && hub.session(&session_id).is_some_and(|entry| is_open(&entry))

@@ -31,11 +31,11 @@ impl PiServer {
             &text,
             Box::new(move |hub, answered| {
                 if answered.error.as_deref().is_some_and(is_session_gone) {
-                    return hub.pi_server.followers.give_up(hub, &resync);
+                    return hub.faces.pi_server.followers.give_up(hub, &resync);
                 }
                 let attach = read::<AttachData>(&answered).filter(|_| answered.success);
                 let frames = attach.as_ref().map(event);
-                let clients = hub.pi_server.followers.end_resync(&resync, frames.as_ref());
+                let clients = hub.faces.pi_server.followers.end_resync(&resync, frames.as_ref());
                 // One whose runner is away is told when it is back.
                 if frames.is_none() && !clients.is_empty() && !hub.is_away(&resync.entry.runner_id) {
                     retry_later(hub, clients);
@@ -56,11 +56,11 @@ fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<super::client::Client>>) {
         tokio::select! {
             () = sleep(RETRY_PAUSE) => {}
             // A hub that stops does not wait for this.
-            () = hub.pi_server.stopping.cancelled() => return,
+            () = hub.faces.pi_server.stopping.cancelled() => return,
         }
         for client in clients.iter().filter(|client| !client.is_closed()) {
-            for resync in hub.pi_server.followers.catch_up(client) {
-                hub.pi_server.resync(&hub, resync);
+            for resync in hub.faces.pi_server.followers.catch_up(client) {
+                hub.faces.pi_server.resync(&hub, resync);
             }
         }
     });

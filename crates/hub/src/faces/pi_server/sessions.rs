@@ -33,7 +33,7 @@ pub(super) fn create(hub: &Arc<Hub>, job: Job) {
         return finish(hub, &job, failure("A session needs a name; send sessionId"));
     };
     let under_way = {
-        let mut desk = hub.pi_server.desk();
+        let mut desk = hub.faces.pi_server.desk();
         desk.begin_under_way(job.token);
         desk.under_way()
     };
@@ -50,9 +50,9 @@ pub(super) fn create(hub: &Arc<Hub>, job: Job) {
     }
     // Those that are being created count, this one included.
     let to_come = under_way.iter().filter(|session_id| !is_there(session_id)).count();
-    let max = hub.pi_server.config.sessions_max;
+    let max = hub.faces.pi_server.config.sessions_max;
     if running_count(hub) + to_come > max {
-        Counters::count(&hub.pi_server.counters.session_limit);
+        Counters::count(&hub.faces.pi_server.counters.session_limit);
         return finish(hub, &job, failure(&format!("Session limit reached ({max} sessions)")));
     }
     match hub.session(&session_id) {
@@ -128,7 +128,7 @@ fn create_now(hub: &Arc<Hub>, job: Job, runner_id: Option<&str>) {
             let frames = lifecycle::session_created(job.session(), &info);
             let data = SessionCreated { session_id: job.session().to_owned(), session_info: info };
             let outcome = success(Some(lifecycle::json(&data)), Some(0));
-            hub.pi_server.finish(hub, job.token, outcome, After::Created(frames));
+            hub.faces.pi_server.finish(hub, job.token, outcome, After::Created(frames));
         });
     });
 }
@@ -138,12 +138,12 @@ pub(super) fn delete(hub: &Arc<Hub>, job: Job) {
     if let Err(error) = open_session(hub, &job) {
         return finish(hub, &job, failure(&error));
     }
-    hub.pi_server.desk().begin_under_way(job.token);
+    hub.faces.pi_server.desk().begin_under_way(job.token);
     let text = request::canonical(&job.request, None, runner_key(&job));
     ask_for(hub, job, &text, |hub, job, answered| {
         if answered.success {
             let outcome = success(Some("{\"deleted\":true}".to_owned()), None);
-            hub.pi_server.finish(hub, job.token, outcome, After::Deleted);
+            hub.faces.pi_server.finish(hub, job.token, outcome, After::Deleted);
         } else {
             let outcome = failed(&job, answered);
             finish(hub, &job, outcome);
@@ -158,7 +158,7 @@ pub(super) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
         Err(error) => return finish(hub, job, failure(&error)),
     };
     // The runner says the session's events from before its answer on.
-    let joining = hub.pi_server.followers.join(hub, &entry);
+    let joining = hub.faces.pi_server.followers.join(hub, &entry);
     let text = if has_resync { resync::attach_text(&entry) } else { get_state_text(&entry.id) };
     ask_for(hub, job.clone(), &text, move |hub, job, answered| {
         if !answered.success {
@@ -188,20 +188,20 @@ pub(super) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
         let data = SessionSwitched { session_info: answer::session_info(&state) };
         let outcome = success(Some(lifecycle::json(&data)), Some(state.session_version));
         let follower = Box::new(NewFollower { joining, events });
-        hub.pi_server.finish(hub, job.token, outcome, After::Follow(follower));
+        hub.faces.pi_server.finish(hub, job.token, outcome, After::Follow(follower));
     });
 }
 
 /// A switch was replayed, maybe on another connection than the first time: that one follows the session too.
 pub(super) fn follow_again(hub: &Arc<Hub>, job: &Job) {
     let Some(entry) = hub.session(job.session()).filter(|entry| is_open(entry)) else { return };
-    let followers = &hub.pi_server.followers;
+    let followers = &hub.faces.pi_server.followers;
     if followers.is_follower(&entry.id, &job.client) {
         return;
     }
     NewFollower { joining: followers.join(hub, &entry), events: Vec::new() }.follow(&job.client);
     if let Some(resync) = followers.catch_up_one(&entry.id, &job.client) {
-        hub.pi_server.resync(hub, resync);
+        hub.faces.pi_server.resync(hub, resync);
     }
 }
 
@@ -244,7 +244,7 @@ pub(super) fn list(hub: &Arc<Hub>, job: Job) {
             }
         });
     });
-    let limit = hub.pi_server.config.read_timeout / ALL_RUNNERS_PART;
+    let limit = hub.faces.pi_server.config.read_timeout / ALL_RUNNERS_PART;
     ask_runners(hub, &client.asker, "runner.sessions", limit, on_answers);
 }
 
@@ -285,7 +285,7 @@ pub(super) fn list_stored(hub: &Arc<Hub>, job: Job) {
         finish(hub, &job, success(Some(lifecycle::json(&list)), None));
     });
     // A first listing reads whole files.
-    let limit = hub.pi_server.config.read_timeout / STORED_PART;
+    let limit = hub.faces.pi_server.config.read_timeout / STORED_PART;
     ask_runners(hub, &client.asker, "runner.stored_sessions", limit, on_answers);
 }
 

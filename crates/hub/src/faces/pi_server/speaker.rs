@@ -28,16 +28,22 @@ const REVOKED: &str = "Access token revoked";
 const ECHOED_ID_BYTES_MAX: usize = 1024;
 
 /// Speaks the document on one connection.
-pub(crate) struct PiSpeaker {
+pub(super) struct PiSpeaker {
+    number: u64,
     client: Arc<Client>,
 }
 
 impl PiSpeaker {
     /// `is_stdio` is for the connection that carries the standard input and output of the process.
-    pub(crate) fn new(hub: &Hub, principal: &Principal, mailbox: &Arc<Mailbox>, is_stdio: bool) -> Self {
+    pub(super) fn new(
+        hub: &Hub,
+        principal: &Principal,
+        (number, mailbox): (u64, &Arc<Mailbox>),
+        is_stdio: bool,
+    ) -> Self {
         let place = if is_stdio { "transport" } else { "connection" };
-        let backlog_bytes_max = hub.pi_server.config.backlog_bytes_max;
-        Self { client: Client::new(principal, Arc::clone(mailbox), place, backlog_bytes_max) }
+        let backlog_bytes_max = hub.faces.pi_server.config.backlog_bytes_max;
+        Self { number, client: Client::new(principal, Arc::clone(mailbox), place, backlog_bytes_max) }
     }
 }
 
@@ -45,17 +51,17 @@ impl Speaker for PiSpeaker {
     const TAKES_BINARY: bool = true;
 
     fn message_bytes_max(hub: &Hub) -> usize {
-        hub.pi_server.config.message_bytes_max.saturating_mul(MESSAGE_FACTOR_MAX)
+        hub.faces.pi_server.config.message_bytes_max.saturating_mul(MESSAGE_FACTOR_MAX)
     }
 
     fn greet(&mut self, parts: &mut Parts<'_>) {
-        let server = &parts.hub.pi_server;
+        let server = &parts.hub.faces.pi_server;
         parts.outgoing.push(server.ready.clone());
         server.desk().add_client(Arc::clone(&self.client));
     }
 
     fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
-        parts.hub.pi_server.take(parts.hub, &self.client, text);
+        parts.hub.faces.pi_server.take(parts.hub, &self.client, text);
     }
 
     fn complaint(&self, error: &str) -> Bytes {
@@ -63,16 +69,40 @@ impl Speaker for PiSpeaker {
     }
 
     fn drained_bytes_max(hub: &Hub) -> usize {
-        caught_up_bytes_max(hub.pi_server.config.backlog_bytes_max)
+        caught_up_bytes_max(hub.faces.pi_server.config.backlog_bytes_max)
     }
 
     fn drained(&mut self, parts: &mut Parts<'_>) {
-        parts.hub.pi_server.drained(parts.hub, &self.client);
+        parts.hub.faces.pi_server.drained(parts.hub, &self.client);
     }
 
     fn on_end(&mut self, hub: &Hub) {
-        hub.pi_server.desk().remove_client(&self.client);
-        hub.pi_server.followers.remove_client(hub, &self.client);
+        hub.faces.pi_server.desk().remove_client(&self.client);
+        hub.faces.pi_server.followers.remove_client(hub, &self.client);
+        hub.faces.pi_server.connections.remove(self.number);
+    }
+}
+
+/// Says nothing: for a connection that is one too many and closes at once.
+pub(super) struct TurnedAway;
+
+impl Speaker for TurnedAway {
+    const TAKES_BINARY: bool = true;
+
+    fn message_bytes_max(_hub: &Hub) -> usize {
+        0
+    }
+
+    fn greet(&mut self, _parts: &mut Parts<'_>) {}
+
+    fn on_text(&mut self, _parts: &mut Parts<'_>, _text: &str) {}
+
+    fn complaint(&self, _error: &str) -> Bytes {
+        Bytes::new()
+    }
+
+    fn on_end(&mut self, hub: &Hub) {
+        hub.faces.pi_server.connections.note_turned_away_gone();
     }
 }
 

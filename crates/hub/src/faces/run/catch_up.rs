@@ -1,7 +1,7 @@
 //! Pages of the log for an app that is behind in a run: one at a time, and only while the app takes what it gets.
 
 use bytes::Bytes;
-use qd_core::view::run::record::Record;
+use qd_core::record::Record;
 use qd_store::StoreError;
 
 use super::Events;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_core::record::Record;
 use qd_core::view::run::Kind;
 use qd_core::view::run::facts::{Facts, Pending};
-use qd_core::view::run::record::Record;
 use qd_store::StoreError;
 use qd_wire::data::SessionStatus;
 
@@ -26,7 +26,12 @@ pub(super) struct FactsTable(Mutex<HashMap<Arc<str>, Facts>>);
 
 impl FactsTable {
     /// Takes in the next records of a session, if what came before them is known.
-    pub(super) fn fold(&self, session_id: &Arc<str>, kind: Kind, records: &[Record<'_>]) {
+    pub(super) fn fold<'a>(
+        &self,
+        session_id: &Arc<str>,
+        kind: Kind,
+        records: impl Iterator<Item = Record<'a>>,
+    ) {
         let mut table = self.lock();
         for record in records {
             if record.seq == 1 {
@@ -34,7 +39,7 @@ impl FactsTable {
             }
             let Some(facts) = table.get_mut(session_id) else { continue };
             if facts.seq + 1 == record.seq {
-                facts.fold(kind, record);
+                facts.fold(kind, &record);
             } else if facts.seq < record.seq {
                 table.remove(session_id);
             }

@@ -20,7 +20,7 @@ use super::messages::{self, MessagesQuery};
 use super::speaker::{AppSpeaker, HOST_OFFLINE, UNKNOWN_RUN, address};
 use crate::access::Refusal;
 use crate::ask::{Asker, ask};
-use crate::connection::{Connection, Seat};
+use crate::connection::Connection;
 use crate::http::{check_known, has_token, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
@@ -40,7 +40,7 @@ const LOG_LINES: (usize, usize) = (200, 2000);
 const LOG_BYTES: (u64, u64) = (200_000, 2_000_000);
 
 /// Everything of the document that this face serves.
-pub(crate) fn routes() -> Router<Server> {
+pub(super) fn routes() -> Router<Server> {
     Router::new()
         .route("/ws/app", any(app))
         .route("/health", get(health))
@@ -98,7 +98,7 @@ async fn app(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     tasks.clone().spawn(async move {
         match upgraded.await.map(into_stream) {
             Ok(Some((stream, read_ahead))) => {
-                tasks.spawn(Connection::new(hub, Seat::Face, mailbox, speaker, stream, read_ahead));
+                tasks.spawn(Connection::new(hub, mailbox, speaker, stream, read_ahead));
             }
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "an upgrade failed"),

@@ -33,7 +33,7 @@ pub(super) async fn run(hub: &Hub, session_id: &str) -> Result<Option<Value>, St
 async fn shown(hub: &Hub, row: HubSession) -> Result<Value, StoreError> {
     let entry = hub.session(&row.session_id);
     let facts = match &entry {
-        Some(entry) => hub.run.facts.get(hub, entry).await?,
+        Some(entry) => hub.faces.run.facts.get(hub, entry).await?,
         None => Default::default(),
     };
     let is_closed = entry.as_ref().map_or(row.closed, |entry| entry.status() == SessionStatus::Closed);

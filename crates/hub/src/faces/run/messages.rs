@@ -1,8 +1,8 @@
 //! A run's past, page by page: backwards by the document's `before_id` (or `before_seq`), forwards by `since_seq`.
 
 use axum::response::{IntoResponse, Json, Response};
+use qd_core::record::Record;
 use qd_core::view::run::history::{HistoryMessage, messages, seq_before};
-use qd_core::view::run::record::Record;
 use qd_store::StoreError;
 use serde::Deserialize;
 

@@ -56,13 +56,13 @@ struct CallState {
 impl AppSpeaker {
     /// Follows all runs from now on. `None` when nobody is let in.
     pub(super) fn new(hub: &Arc<Hub>, principal: &Principal) -> Option<(Self, Arc<Mailbox>)> {
-        let (number, mailbox) = hub.run.connections.add(principal, &hub.config.limits)?;
+        let (number, mailbox) = hub.faces.run.connections.add(principal, &hub.config.limits)?;
         let asker = Asker::new(principal, Arc::from(&*mailbox.connection_id));
         let calls = Calls { asker, mailbox: Arc::clone(&mailbox), state: Mutex::default() };
         let speaker = Self {
             hub: Arc::clone(hub),
             number,
-            follower: hub.run.feed.join(Arc::clone(&mailbox)),
+            follower: hub.faces.run.feed.join(Arc::clone(&mailbox)),
             calls: Arc::new(calls),
             reading: None,
             last_reading: 0,
@@ -208,7 +208,7 @@ impl Speaker for AppSpeaker {
 
 impl Drop for AppSpeaker {
     fn drop(&mut self) {
-        self.hub.run.connections.remove(self.number);
+        self.hub.faces.run.connections.remove(self.number);
         let open: Vec<u64> = self.calls.lock().open.drain().filter_map(|(_, number)| number).collect();
         open.into_iter().for_each(|number| cancel_asked(&self.hub, number));
     }

@@ -1,8 +1,10 @@
 //! Hosts of others that speak the run protocol: which have come, and which are let in.
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_store::{HostRow, HostTrust, StoreError};
@@ -15,6 +17,7 @@ use crate::clock::now_ms;
 use crate::http::{check_owner, failed, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
+use crate::rest_routes::rest;
 use crate::runners_api::read_body;
 use crate::serve::Server;
 
@@ -23,8 +26,15 @@ const TOKEN_BYTES: usize = 32;
 const NAME_BYTES: usize = 9;
 const NO_HOST: &str = "There is no host of this name; see 'qd hosts'";
 
+rest! {
+    get "/api/hosts" => list;
+    post "/api/hosts" => add;
+    post "/api/hosts/{host_id}/confirm" => confirm;
+    delete "/api/hosts/{host_id}" => revoke;
+}
+
 /// `GET /api/hosts`
-pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
+async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
     if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
         return refused(&refusal);
     }
@@ -57,7 +67,7 @@ fn trust(trust: HostTrust) -> people::HostTrust {
 }
 
 /// `POST /api/hosts`: lets in a host that has not come yet. The answer is the only place where its token is shown.
-pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let principal = match check_owner(&server.hub, &uri, &headers).await {
         Ok(principal) => principal,
         Err(refusal) => return refused(&refusal),
@@ -107,7 +117,7 @@ async fn read_new(body: Body) -> Result<Option<String>, String> {
 }
 
 /// `POST /api/hosts/{host_id}/confirm`: lets in a host that has come.
-pub(crate) async fn confirm(
+async fn confirm(
     State(server): State<Server>,
     Path(host_id): Path<String>,
     uri: Uri,
@@ -130,7 +140,7 @@ pub(crate) async fn confirm(
 
 /// `DELETE /api/hosts/{host_id}`: it is cut off and not let in again. The second time it is forgotten, so that one of
 /// its name can come anew.
-pub(crate) async fn revoke(
+async fn revoke(
     State(server): State<Server>,
     Path(host_id): Path<String>,
     uri: Uri,

@@ -14,12 +14,15 @@ use qd_wire::people::Role;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::connections::Admitted;
+use super::speaker::{PiSpeaker, TurnedAway};
 use crate::access::Refusal;
-use crate::connection::{Connection, Mailbox, Seat, TurnedAway};
-use crate::faces::pi_server::PiSpeaker;
+use crate::connection::Connection;
+use crate::faces::Face;
 use crate::http::{check_access, check_place, check_port_access, failed, has_port_token, refused};
+use crate::listen::{self, HubHandle, Listen, WaysIn};
 use crate::principals::{ANONYMOUS, OWNER, Principal};
-use crate::registry::{Admitted, Hub};
+use crate::registry::Hub;
 use crate::upgrade::{accept_key, has_word, into_stream, switching};
 
 /// Requests of the process itself that may wait.
@@ -37,6 +40,18 @@ impl<L> Default for PiServerPorts<L> {
     fn default() -> Self {
         Self { listener: None, door: None }
     }
+}
+
+impl<L: Listen> WaysIn for PiServerPorts<L> {
+    async fn serve(self, HubHandle(hub): HubHandle, stop: CancellationToken) {
+        tokio::join!(accept(&hub, self.listener, &stop), keep_door(&hub, self.door, &stop));
+    }
+}
+
+/// Serves the port of the face, if it has one.
+async fn accept(hub: &Arc<Hub>, listener: Option<impl Listen>, stop: &CancellationToken) {
+    let Some(mut listener) = listener else { return };
+    listen::accept(hub, &mut listener, &port_routes(hub), stop).await;
 }
 
 /// The process's own way to the pi-server face. Clones are the same door.
@@ -79,7 +94,7 @@ impl PiDoor {
 }
 
 /// Acts on what comes to the door, until `stop`.
-pub(crate) async fn keep_door(hub: &Arc<Hub>, door: Option<PiDoorEnd>, stop: &CancellationToken) {
+async fn keep_door(hub: &Arc<Hub>, door: Option<PiDoorEnd>, stop: &CancellationToken) {
     let Some(PiDoorEnd(mut knocks)) = door else { return };
     loop {
         let knock = tokio::select! {
@@ -98,7 +113,7 @@ pub(crate) async fn keep_door(hub: &Arc<Hub>, door: Option<PiDoorEnd>, stop: &Ca
                 let hub = Arc::clone(hub);
                 let tasks = hub.tasks.clone();
                 tasks.spawn(async move {
-                    crate::serve::end_pi_work(&hub).await;
+                    hub.faces.pi_server.finish_work(&hub).await;
                     // Who asked may have gone.
                     let _ = done.send(());
                 });
@@ -108,7 +123,7 @@ pub(crate) async fn keep_door(hub: &Arc<Hub>, door: Option<PiDoorEnd>, stop: &Ca
 }
 
 /// What the port of the face answers to: every path is the WebSocket.
-pub(crate) fn port_routes(hub: &Arc<Hub>) -> Router {
+fn port_routes(hub: &Arc<Hub>) -> Router {
     Router::new()
         .fallback(upgrade_on_port)
         .layer(middleware::from_fn_with_state(Arc::clone(hub), check_place))
@@ -117,7 +132,7 @@ pub(crate) fn port_routes(hub: &Arc<Hub>) -> Router {
 
 async fn upgrade_on_port(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     // Who sends a token wants to be known by it, and learns when it is wrong.
-    if hub.config.pi_server.insecure_no_auth && !has_port_token(request.uri(), request.headers()) {
+    if hub.config.faces.pi_server.insecure_no_auth && !has_port_token(request.uri(), request.headers()) {
         return admit(hub, &Principal::lasting(ANONYMOUS, Role::Operator), request);
     }
     let known = check_port_access(&hub, request.uri(), request.headers()).await;
@@ -125,7 +140,7 @@ async fn upgrade_on_port(State(hub): State<Arc<Hub>>, request: Request) -> Respo
 }
 
 /// A client of the face that has to prove who it is.
-pub(crate) async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+pub(super) async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     let known = check_access(&hub, request.uri(), request.headers()).await;
     let_in(hub, known, request)
 }
@@ -177,13 +192,7 @@ fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
 }
 
 /// Serves a stream whose handshake is over. `read_ahead` came with it.
-pub(crate) fn start_pi(
-    hub: &Arc<Hub>,
-    principal: &Principal,
-    stream: BoxedIo,
-    read_ahead: Vec<u8>,
-    is_stdio: bool,
-) {
+fn start_pi(hub: &Arc<Hub>, principal: &Principal, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
     match Place::take(hub, principal) {
         Some(place) => place.start(stream, read_ahead, is_stdio),
         None => tracing::warn!("a connection is dropped: there are too many, or the hub stops"),
@@ -195,45 +204,48 @@ struct Place {
     hub: Arc<Hub>,
     principal: Principal,
     /// Taken by the connection.
-    seat: Option<(Seat, Arc<Mailbox>)>,
+    seat: Option<Admitted>,
 }
 
 impl Place {
     /// `None` when nobody is let in.
     fn take(hub: &Arc<Hub>, principal: &Principal) -> Option<Place> {
-        let connections_max = hub.config.pi_server.connections_max;
+        let connections_max = hub.config.faces.pi_server.connections_max;
         let bounds = hub.config.limits.mail_bounds();
-        let seat = match hub.pi_connections.add(principal, connections_max, bounds) {
-            Admitted::Served(number, mailbox) => (Seat::Pi(number), mailbox),
-            Admitted::TurnedAway(mailbox) => (Seat::TurnedAway, mailbox),
-            Admitted::Refused => return None,
-        };
+        let seat = hub.faces.pi_server.connections.add(principal, connections_max, bounds);
+        if matches!(seat, Admitted::Refused) {
+            return None;
+        }
         Some(Place { hub: Arc::clone(hub), principal: principal.clone(), seat: Some(seat) })
     }
 
     /// A task of its own for the connection, no greater than the connection needs.
     fn start(mut self, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
-        let Some((seat, mailbox)) = self.seat.take() else { return };
         let hub = Arc::clone(&self.hub);
         let tasks = hub.tasks.clone();
-        if let Seat::Pi(_) = seat {
-            let speaker = PiSpeaker::new(&hub, &self.principal, &mailbox, is_stdio);
-            tasks.spawn(Connection::new(hub, seat, mailbox, speaker, stream, read_ahead));
-            return;
+        match self.seat.take() {
+            Some(Admitted::Served(number, mailbox)) => {
+                let speaker = PiSpeaker::new(&hub, &self.principal, (number, &mailbox), is_stdio);
+                tasks.spawn(Connection::new(hub, mailbox, speaker, stream, read_ahead));
+            }
+            Some(Admitted::TurnedAway(mailbox)) => {
+                let max = hub.config.faces.pi_server.connections_max;
+                let connection = Connection::new(hub, mailbox, TurnedAway, stream, read_ahead);
+                let reason = format!("Connection limit reached ({max} connections)");
+                tasks.spawn(connection.closed_with(1013, &reason));
+            }
+            Some(Admitted::Refused) | None => {}
         }
-        let max = hub.config.pi_server.connections_max;
-        let connection = Connection::new(hub, seat, mailbox, TurnedAway, stream, read_ahead);
-        let reason = format!("Connection limit reached ({max} connections)");
-        tasks.spawn(connection.closed_with(1013, &reason));
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        let connections = &self.hub.faces.pi_server.connections;
         match self.seat.take() {
-            Some((Seat::Pi(number), _)) => self.hub.pi_connections.remove(number),
-            Some((Seat::TurnedAway, _)) => self.hub.pi_connections.note_turned_away_gone(),
-            Some((Seat::Mux(_) | Seat::Face, _)) | None => {}
+            Some(Admitted::Served(number, _)) => connections.remove(number),
+            Some(Admitted::TurnedAway(_)) => connections.note_turned_away_gone(),
+            Some(Admitted::Refused) | None => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events for the pi-server face, cut out of their lines: they are nobody else's, and are not stored.
+//! Native events as frames of the document, cut out of their lines: they are not stored.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::frame;
 use crate::head::{Fields, json_string};
+use crate::published::NativeEvents;
 
 /// What stands before the event itself in the line as a runner writes it, after session, runner and time.
 const NATIVE_START: &str = ",\"event\":\"x-native\",\"native\":";
@@ -31,7 +32,7 @@ pub(super) struct NativeFrames {
 impl NativeFrames {
     /// Takes the event out of a line's tail. False when there is none. A runner of our own process writes it last in
     /// the line; what stands where in the line of another is read.
-    pub(super) fn push(&mut self, session_id: &str, tail: &str, is_local: bool) -> bool {
+    fn push(&mut self, session_id: &str, tail: &str, is_local: bool) -> bool {
         let native = if is_local { cut(tail).map(Cow::Borrowed) } else { None };
         let Some(native) = native.or_else(|| read(tail)) else { return false };
         if self.start.is_empty() {
@@ -45,7 +46,20 @@ impl NativeFrames {
         true
     }
 
-    pub(super) fn finish(self) -> Option<Natives> {
+    /// The frames of all events that are objects.
+    pub(super) fn of(session_id: &str, events: &NativeEvents) -> Option<Natives> {
+        let mut frames = Self::default();
+        for tail in &events.tails {
+            let is_taken =
+                std::str::from_utf8(tail).is_ok_and(|tail| frames.push(session_id, tail, events.is_local));
+            if !is_taken {
+                tracing::warn!(session = session_id, "a native event of the runner is no object; skipped");
+            }
+        }
+        frames.finish()
+    }
+
+    fn finish(self) -> Option<Natives> {
         (self.count > 0).then(|| Natives { frames: self.out.freeze(), count: self.count })
     }
 }

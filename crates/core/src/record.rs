@@ -1,4 +1,5 @@
-//! The head of a stored record, read without a JSON parser where it is spelled as we spell it.
+//! A stored record as views see it. The hub reads its head once, when it comes over the link; a record that is read
+//! back from a store is parsed here, without a JSON parser where it is spelled as we spell it.
 
 use std::borrow::Cow;
 
@@ -8,6 +9,21 @@ use serde_json::value::RawValue;
 
 /// Fields of the head: all others are what the record says.
 const HEAD_NAMES: [&str; 7] = ["channel", "type", "session_id", "runner_id", "ts", "seq", "event"];
+
+/// What kind of session it is, as far as its records are read differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionKind {
+    /// A program in a terminal.
+    Terminal,
+    /// Any other agent.
+    Agent,
+}
+
+impl SessionKind {
+    pub fn of(harness: &str) -> SessionKind {
+        if qd_wire::run::is_terminal(harness) { SessionKind::Terminal } else { SessionKind::Agent }
+    }
+}
 
 /// A record, as far as every view of it needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::principals::Principal;
 const TURNED_AWAY_MAX: usize = 64;
 
 #[derive(Default)]
-pub(crate) struct PiConnections(Mutex<State>);
+pub(super) struct PiConnections(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -26,7 +26,7 @@ struct State {
 }
 
 /// What becomes of one who wants to connect.
-pub(crate) enum Admitted {
+pub(super) enum Admitted {
     Served(u64, Arc<Mailbox>),
     /// It is one too many, and can be told so on its connection.
     TurnedAway(Arc<Mailbox>),
@@ -35,7 +35,7 @@ pub(crate) enum Admitted {
 }
 
 impl PiConnections {
-    pub(crate) fn add(&self, principal: &Principal, connections_max: usize, bounds: MailBounds) -> Admitted {
+    pub(super) fn add(&self, principal: &Principal, connections_max: usize, bounds: MailBounds) -> Admitted {
         let mut state = self.lock();
         if state.is_stopping || principal.revoked.is_cancelled() {
             return Admitted::Refused;
@@ -56,30 +56,30 @@ impl PiConnections {
         Admitted::Served(number, mailbox)
     }
 
-    pub(crate) fn remove(&self, number: u64) {
+    pub(super) fn remove(&self, number: u64) {
         self.lock().open.remove(&number);
     }
 
-    pub(crate) fn note_turned_away_gone(&self) {
+    pub(super) fn note_turned_away_gone(&self) {
         self.lock().turned_away -= 1;
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.lock().open.len()
     }
 
     /// How many were turned away because there were too many.
-    pub(crate) fn turned_away(&self) -> u64 {
+    pub(super) fn turned_away(&self) -> u64 {
         self.lock().turned_away_total
     }
 
     /// Nobody is let in any more. True the first time.
-    pub(crate) fn stop(&self) -> bool {
+    pub(super) fn stop(&self) -> bool {
         !std::mem::replace(&mut self.lock().is_stopping, true)
     }
 
     /// Closes every connection after what waits for it.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         let mailboxes: Vec<Arc<Mailbox>> = {
             let mut state = self.lock();
             state.is_stopping = true;
@@ -92,7 +92,7 @@ impl PiConnections {
     }
 
     /// Closes the connections whose access was taken back.
-    pub(crate) fn close_revoked(&self) {
+    pub(super) fn close_revoked(&self) {
         let state = self.lock();
         for mailbox in state.open.values().filter(|mailbox| mailbox.revoked.is_cancelled()) {
             let reason = "Access token revoked".into();

@@ -3,12 +3,13 @@ use serde_json::json;
 
 use super::*;
 use crate::config::HubConfig;
+use crate::published::frames_of;
 use crate::registry::Stored;
 use crate::{LoginCodes, OwnerToken};
 
 /// A hub that notes what it would do, and does nothing of it.
 struct World {
-    hub: Hub,
+    hub: Arc<Hub>,
     entry: Arc<SessionEntry>,
     jobs: mpsc::Receiver<Job>,
     _directory: tempfile::TempDir,
@@ -19,17 +20,22 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
         let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        config.push.key = Some(PushKey::new().unwrap());
-        config.push.done_after = Duration::ZERO;
-        let hub = Hub::new(config, store, Stored::default());
+        config.faces.push.key = Some(PushKey::new().unwrap());
+        config.faces.push.done_after = Duration::ZERO;
+        let hub = Arc::new(Hub::new(config, store, Stored::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
-        let jobs = hub.push.receiver.lock().unwrap().take().unwrap();
+        let jobs = hub.faces.push.receiver.lock().unwrap().take().unwrap();
         World { hub, entry, jobs, _directory: directory }
     }
 
     fn observe(&self, records: &[String], notes: &[Note]) {
-        let frames: Vec<u8> = records.iter().flat_map(|text| frame::text(text.as_bytes()).to_vec()).collect();
-        observe(&self.hub, &self.entry, &frames, notes);
+        let (frames, heads) = frames_of(records);
+        let published = Published::new(&self.entry, &frames, &heads, notes);
+        self.hub.faces.push.on_published(&self.hub, published);
+    }
+
+    fn described(&self, status: SessionStatus, pending: &[InputRequest]) {
+        self.hub.faces.push.on_described(&self.hub, &self.entry, status, pending);
     }
 
     /// What is to be done, in short.
@@ -81,18 +87,18 @@ async fn a_turn_that_follows_another_in_the_same_block_is_a_turn_of_its_own() {
     assert!(world.jobs().is_empty(), "nobody has seen it begin");
     world.observe(&[idle(2)], &[Note::Working(None), status.clone(), Note::Working(None)]);
     assert_eq!(world.jobs(), ["end s"]);
-    assert!(world.hub.push.is_working("s"));
+    assert!(world.hub.faces.push.is_working("s"));
     world.observe(&[idle(3)], &[status]);
     assert!(world.jobs().is_empty(), "they are told of one end at a time");
-    assert!(!world.hub.push.is_working("s"));
-    assert_eq!(world.hub.push.take_end("s"), Some(End { topic: PushTopic::Done, said: None }));
+    assert!(!world.hub.faces.push.is_working("s"));
+    assert_eq!(world.hub.faces.push.take_end("s"), Some(End { topic: PushTopic::Done, said: None }));
 }
 
 #[tokio::test]
 async fn the_worst_end_is_told() {
     let world = World::start();
     let said = |text: &str| Some(text.to_owned());
-    let (id, push) = (Arc::clone(&world.entry.id), &world.hub.push);
+    let (id, push) = (Arc::clone(&world.entry.id), &world.hub.faces.push);
     push.ended(&id, End { topic: PushTopic::Done, said: None });
     push.ended(&id, End { topic: PushTopic::Failed, said: None });
     push.ended(&id, End { topic: PushTopic::Failed, said: said("broken") });
@@ -107,30 +113,30 @@ async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
     world.entry.describe(SessionStatus::Idle, Vec::new(), 5);
     world.observe(&[needed(5, "old"), needed(6, "new")], &[news()]);
     assert_eq!(world.jobs(), ["question new"]);
-    let (id, push) = (Arc::clone(&world.entry.id), &world.hub.push);
+    let (id, push) = (Arc::clone(&world.entry.id), &world.hub.faces.push);
     let key = push.questions.open(&id, request("gone"), 0).unwrap();
     assert!(push.questions.note_told(&key, "phone", None));
-    described(&world.hub, &world.entry, SessionStatus::Working, &[request("new"), request("newer")]);
+    world.described(SessionStatus::Working, &[request("new"), request("newer")]);
     assert_eq!(world.jobs(), ["resolved gone for phone", "question newer"]);
-    assert!(world.hub.push.is_working("s"));
-    described(&world.hub, &world.entry, SessionStatus::Idle, &[]);
+    assert!(world.hub.faces.push.is_working("s"));
+    world.described(SessionStatus::Idle, &[]);
     assert_eq!(world.jobs(), ["end s"], "those that nobody was told of just go");
-    described(&world.hub, &world.entry, SessionStatus::Idle, &[]);
+    world.described(SessionStatus::Idle, &[]);
     assert!(world.jobs().is_empty());
 }
 
 #[tokio::test]
 async fn nothing_is_looked_into_while_nobody_wants_to_know() {
     let mut world = World::start();
-    world.hub.push.note_subscribers(false);
+    world.hub.faces.push.note_subscribers(false);
     world.observe(
         &[needed(1, "q"), idle(2)],
         &[Note::Working(None), news(), Note::Status(SessionStatus::Idle)],
     );
     assert!(world.jobs().is_empty());
-    world.hub.push.note_subscribers(true);
+    world.hub.faces.push.note_subscribers(true);
     world.observe(&[needed(3, "q")], &[news()]);
     assert_eq!(world.jobs(), ["question q"]);
-    world.hub.push.forget(&world.entry.id);
-    assert!(world.hub.push.questions.ids_of("s").is_empty());
+    world.hub.faces.push.forget(&world.entry.id);
+    assert!(world.hub.faces.push.questions.ids_of("s").is_empty());
 }

@@ -37,7 +37,7 @@ pub(crate) enum Answering {
 /// Answers a question for the person whose push had the token, if they may still do so.
 pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) -> Answering {
     let hash = hash(token);
-    let Some(ticket) = hub.push.questions.take(&hash, now_ms()) else { return Answering::Over };
+    let Some(ticket) = hub.faces.push.questions.take(&hash, now_ms()) else { return Answering::Over };
     let principal = match principal_of(hub, &ticket).await {
         Ok(Ok(principal)) => principal,
         Ok(Err(error)) => {
@@ -47,7 +47,7 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
             return Answering::Denied(error);
         }
         Err(error) => {
-            hub.push.questions.give_back(hash, ticket);
+            hub.faces.push.questions.give_back(hash, ticket);
             return Answering::Failed(format!("The hub cannot use its store: {error}"));
         }
     };
@@ -73,7 +73,7 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
         return Answering::Refused(error);
     }
     // The runner takes one answer to a question: sending it again can do no harm.
-    hub.push.questions.give_back(hash, ticket);
+    hub.faces.push.questions.give_back(hash, ticket);
     Answering::Failed(error)
 }
 

@@ -80,8 +80,8 @@ enum Attempt {
 
 /// Does the jobs, for ever.
 pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
-    let receiver = hub.push.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(mut jobs) = receiver.filter(|_| hub.config.push.key.is_some()) else { return };
+    let receiver = hub.faces.push.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut jobs) = receiver.filter(|_| hub.config.faces.push.key.is_some()) else { return };
     count_subscribers(hub).await;
     let mut tasks = JoinSet::new();
     loop {
@@ -102,7 +102,7 @@ pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
 /// Whether anybody wants pushes.
 pub(crate) async fn count_subscribers(hub: &Hub) {
     match hub.store.push_subscriptions(alive_after(hub)).await {
-        Ok(rows) => hub.push.note_subscribers(!rows.is_empty()),
+        Ok(rows) => hub.faces.push.note_subscribers(!rows.is_empty()),
         Err(error) => tracing::warn!(%error, "the subscriptions to pushes cannot be read"),
     }
 }
@@ -163,22 +163,22 @@ async fn audience(hub: &Hub, topic: PushTopic) -> Vec<(PushRow, Rights)> {
 /// Tells of a question when it has been open for a while. Those who see it are told when they look away and it is
 /// still open.
 async fn tell_question(hub: &Arc<Hub>, key: &QuestionKey) {
-    let config = &hub.config.push;
+    let config = &hub.config.faces.push;
     sleep(config.delay).await;
-    let Some(question) = hub.push.questions.get(key, now_ms()) else { return };
+    let Some(question) = hub.faces.push.questions.get(key, now_ms()) else { return };
     let topic = question.topic();
     let session = hub.store.session(&key.session_id).await.ok().flatten();
     let words = words::of_question(&question.request, session.as_ref(), &key.session_id);
     // Who looked the last time, and who has looked away since.
     let mut away: HashMap<String, bool> = HashMap::new();
     loop {
-        let Some(question) = hub.push.questions.get(key, now_ms()) else { return };
+        let Some(question) = hub.faces.push.questions.get(key, now_ms()) else { return };
         let mut looking = Vec::new();
         for (row, rights) in audience(hub, topic).await {
             if question.told.contains(&row.subscription_id) {
                 continue;
             }
-            let is_looking = hub.push.presence.is_looking(&row.principal, &key.session_id, true);
+            let is_looking = hub.presence.is_looking(&row.principal, &key.session_id, true);
             let has_left = away.get(&row.principal).is_none_or(|was_away| *was_away);
             if is_looking || !has_left {
                 looking.push((row.principal, !is_looking));
@@ -208,7 +208,7 @@ fn queue_question(
         let (principal, subscription_id) = (row.principal.clone(), row.subscription_id.clone());
         (hash(token), Ticket { key: key.clone(), principal, subscription_id })
     });
-    if !hub.push.questions.note_told(key, &row.subscription_id, ticket) {
+    if !hub.faces.push.questions.note_told(key, &row.subscription_id, ticket) {
         return;
     }
     let kind = if question.topic() == PushTopic::Approval { PushKind::Approval } else { PushKind::Question };
@@ -225,9 +225,9 @@ fn queue_question(
 
 /// Tells of an end, if the session has not gone on by itself.
 async fn tell_end(hub: &Arc<Hub>, session_id: &Arc<str>) {
-    sleep(hub.config.push.delay).await;
-    let Some(end) = hub.push.take_end(session_id) else { return };
-    if hub.push.is_working(session_id) {
+    sleep(hub.config.faces.push.delay).await;
+    let Some(end) = hub.faces.push.take_end(session_id) else { return };
+    if hub.faces.push.is_working(session_id) {
         return;
     }
     let End { topic, said } = end;
@@ -238,7 +238,7 @@ async fn tell_end(hub: &Arc<Hub>, session_id: &Arc<str>) {
         session.as_ref().and_then(|row| if is_failure { row.error.clone() } else { row.last_text.clone() });
     let words = words::of_end(session.as_ref(), session_id, said.or(last).as_deref());
     for (row, _) in audience(hub, topic).await {
-        if hub.push.presence.is_looking(&row.principal, session_id, is_failure) {
+        if hub.presence.is_looking(&row.principal, session_id, is_failure) {
             continue;
         }
         let tag = format!("end:{session_id}");
@@ -288,17 +288,17 @@ fn short(request_id: &str) -> Option<String> {
 }
 
 fn queue(hub: &Hub, outgoing: Outgoing) {
-    hub.push.queue(Job::Send(Box::new(outgoing)));
+    hub.faces.push.queue(Job::Send(Box::new(outgoing)));
 }
 
 /// Sends a message, again if need be.
 async fn send(hub: &Hub, outgoing: Outgoing) {
     let id = &outgoing.subscription.subscription_id;
-    let mut pause = hub.config.push.retry_first;
+    let mut pause = hub.config.faces.push.retry_first;
     for number in 1..=ATTEMPTS_MAX {
         let tried = {
-            let _lane = hub.push.lanes.of(id).lock().await;
-            let is_stale = |key: &QuestionKey| hub.push.questions.get(key, now_ms()).is_none();
+            let _lane = hub.faces.push.lanes.of(id).lock().await;
+            let is_stale = |key: &QuestionKey| hub.faces.push.questions.get(key, now_ms()).is_none();
             if outgoing.question.as_ref().is_some_and(is_stale) {
                 return;
             }
@@ -366,7 +366,7 @@ async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(),
 
 async fn attempt(hub: &Hub, outgoing: &Outgoing) -> Attempt {
     let Outgoing { subscription, message, keep, .. } = outgoing;
-    let config = &hub.config.push;
+    let config = &hub.config.faces.push;
     let Some(key) = &config.key else { return Attempt::Refused("The hub sends no pushes".to_owned()) };
     let endpoint = match Endpoint::parse(&subscription.endpoint, config.allow_loopback) {
         Ok(endpoint) => endpoint,

@@ -6,6 +6,7 @@
 //! logged. Messages are for the push services of browsers, which cannot read them (`seal`).
 
 mod answer;
+mod api;
 mod deliver;
 mod endpoint;
 mod key;
@@ -19,22 +20,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use qd_core::view::run::record::Record;
+use axum::Router;
+use qd_core::record::Record;
 use qd_wire::data::SessionStatus;
 use qd_wire::push::PushTopic;
 use qd_wire::{InputRequest, StopReason};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-pub(crate) use answer::{Answering, answer};
-pub(crate) use deliver::{keep_telling, send_test};
+use answer::{Answering, answer};
+use deliver::{keep_telling, send_test};
 pub use key::{PushKey, PushKeyError};
 
+use super::{Face, Work};
 use crate::clock::now_ms;
+use crate::config::HubConfig;
 use crate::effects::Note;
-use crate::frame;
-use crate::presence::Presence;
+use crate::published::Published;
 use crate::registry::{Hub, SessionEntry};
+use crate::serve::Server;
 use deliver::{Job, Lanes};
 use endpoint::Endpoint;
 use questions::Questions;
@@ -87,7 +91,7 @@ impl Default for PushConfig {
 
 /// What the hub knows for pushes.
 pub(crate) struct Push {
-    pub(crate) presence: Arc<Presence>,
+    config: PushConfig,
     questions: Questions,
     turns: Mutex<Turns>,
     jobs: mpsc::Sender<Job>,
@@ -140,11 +144,11 @@ struct Exited {
     exit_code: i32,
 }
 
-impl Default for Push {
-    fn default() -> Self {
+impl Push {
+    pub(super) fn new(config: &HubConfig) -> Self {
         let (jobs, receiver) = mpsc::channel(JOBS_MAX);
         Self {
-            presence: Arc::default(),
+            config: config.faces.push.clone(),
             questions: Questions::default(),
             turns: Mutex::default(),
             jobs,
@@ -156,26 +160,79 @@ impl Default for Push {
     }
 }
 
-/// Sees what is published of a session; `notes` says whether there is something to see in the frames.
-pub(crate) fn observe(hub: &Hub, entry: &SessionEntry, frames: &[u8], notes: &[Note]) {
-    if notes.is_empty() || hub.config.push.key.is_none() {
-        return;
+impl Face for Push {
+    fn routes(&self) -> Router<Server> {
+        api::routes()
     }
-    let (push, config) = (&hub.push, &hub.config.push);
-    let works = |note: &Note| matches!(note, Note::Working(_));
-    if notes.iter().any(works) {
-        push.begin(&entry.id);
+
+    #[cfg(test)]
+    fn described_routes(&self) -> &'static [(&'static str, &'static str)] {
+        api::REST
     }
-    if push.has_subscribers() && notes.iter().any(is_news) {
-        for record in records(frames).filter(|record| !entry.is_described(record.seq)) {
-            push.record(config, entry, &record);
+
+    fn keep_going<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, ()> {
+        Box::pin(keep_telling(hub))
+    }
+
+    fn is_used(&self) -> bool {
+        self.config.key.is_some()
+    }
+
+    /// Notes say whether there is something to see in the records.
+    fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
+        let Published { entry, notes, .. } = published;
+        let works = |note: &Note| matches!(note, Note::Working(_));
+        if notes.iter().any(works) {
+            self.begin(&entry.id);
+        }
+        if self.has_subscribers() && notes.iter().any(is_news) {
+            for record in published.records().filter(|record| !entry.is_described(record.seq)) {
+                self.record(entry, &record);
+            }
+        }
+        match notes.iter().rfind(|note| matches!(note, Note::Working(_) | Note::Status(_) | Note::Exited)) {
+            // A turn that followed one whose end was seen above.
+            Some(note) if works(note) => self.begin(&entry.id),
+            Some(_) => drop(self.forget_turn(&entry.id)),
+            None => {}
         }
     }
-    match notes.iter().rfind(|note| matches!(note, Note::Working(_) | Note::Status(_) | Note::Exited)) {
-        // A turn that followed one whose end was seen above.
-        Some(note) if works(note) => push.begin(&entry.id),
-        Some(_) => drop(push.forget_turn(&entry.id)),
-        None => {}
+
+    /// Questions may have come and gone, and turns ended, while the runner was away.
+    fn on_described(
+        &self,
+        _hub: &Arc<Hub>,
+        entry: &SessionEntry,
+        status: SessionStatus,
+        pending: &[InputRequest],
+    ) {
+        if !self.is_used() {
+            return;
+        }
+        for request_id in self.questions.ids_of(&entry.id) {
+            if !pending.iter().any(|request| request.request_id() == &*request_id) {
+                self.resolved(&entry.id, &request_id);
+            }
+        }
+        if self.has_subscribers() {
+            pending.iter().for_each(|request| self.asked(&entry.id, request.clone()));
+        }
+        match status {
+            SessionStatus::Working => self.begin(&entry.id),
+            SessionStatus::Failed if self.forget_turn(&entry.id).is_some() => {
+                self.ended(&entry.id, End { topic: PushTopic::Failed, said: None });
+            }
+            SessionStatus::Idle => self.turn_ended(&entry.id, End { topic: PushTopic::Done, said: None }),
+            _ => drop(self.forget_turn(&entry.id)),
+        }
+    }
+
+    /// With the session go its turn and its questions.
+    fn forget(&self, session_id: &Arc<str>) {
+        self.forget_turn(session_id);
+        for request_id in self.questions.ids_of(session_id) {
+            self.resolved(session_id, &request_id);
+        }
     }
 }
 
@@ -191,40 +248,8 @@ fn is_news(note: &Note) -> bool {
     }
 }
 
-/// The runner has said how a session stands: questions may have come and gone, and turns ended, while it was away.
-pub(crate) fn described(hub: &Hub, entry: &SessionEntry, status: SessionStatus, pending: &[InputRequest]) {
-    let (push, config) = (&hub.push, &hub.config.push);
-    if config.key.is_none() {
-        return;
-    }
-    for request_id in push.questions.ids_of(&entry.id) {
-        if !pending.iter().any(|request| request.request_id() == &*request_id) {
-            push.resolved(&entry.id, &request_id);
-        }
-    }
-    if push.has_subscribers() {
-        pending.iter().for_each(|request| push.asked(&entry.id, request.clone()));
-    }
-    match status {
-        SessionStatus::Working => push.begin(&entry.id),
-        SessionStatus::Failed if push.forget_turn(&entry.id).is_some() => {
-            push.ended(&entry.id, End { topic: PushTopic::Failed, said: None });
-        }
-        SessionStatus::Idle => push.turn_ended(config, &entry.id, End { topic: PushTopic::Done, said: None }),
-        _ => drop(push.forget_turn(&entry.id)),
-    }
-}
-
 impl Push {
-    /// The session is gone or down, and with it its turn and its questions.
-    pub(crate) fn forget(&self, session_id: &Arc<str>) {
-        self.forget_turn(session_id);
-        for request_id in self.questions.ids_of(session_id) {
-            self.resolved(session_id, &request_id);
-        }
-    }
-
-    pub(crate) fn note_subscribers(&self, are_some: bool) {
+    fn note_subscribers(&self, are_some: bool) {
         self.has_subscribers.store(are_some, Ordering::Relaxed);
     }
 
@@ -232,7 +257,7 @@ impl Push {
         self.has_subscribers.load(Ordering::Relaxed)
     }
 
-    fn record(&self, config: &PushConfig, entry: &SessionEntry, record: &Record<'_>) {
+    fn record(&self, entry: &SessionEntry, record: &Record<'_>) {
         let session_id = &entry.id;
         match &*record.event {
             "agent.input_needed" => {
@@ -252,7 +277,7 @@ impl Push {
                     self.forget_turn(session_id);
                     self.ended(session_id, End { topic: PushTopic::Failed, said: None });
                 }
-                _ => self.turn_ended(config, session_id, End { topic: PushTopic::Done, said: None }),
+                _ => self.turn_ended(session_id, End { topic: PushTopic::Done, said: None }),
             },
             "agent.error" => {
                 if let Some(Failure { error, recoverable: false }) = record.read() {
@@ -263,7 +288,7 @@ impl Push {
             "run.exited" => {
                 let code = record.read::<Exited>().map(|exited| exited.exit_code);
                 let said = code.map(|code| format!("Ended with code {code}"));
-                self.turn_ended(config, session_id, End { topic: PushTopic::Done, said });
+                self.turn_ended(session_id, End { topic: PushTopic::Done, said });
             }
             "session.closed" => self.forget(session_id),
             _ => {}
@@ -302,10 +327,10 @@ impl Push {
     }
 
     /// A turn has ended by itself, which is news if it was a long one.
-    fn turn_ended(&self, config: &PushConfig, session_id: &Arc<str>, end: End) {
+    fn turn_ended(&self, session_id: &Arc<str>, end: End) {
         let Some(began) = self.forget_turn(session_id) else { return };
         let took = u64::try_from(now_ms().saturating_sub(began)).unwrap_or(0);
-        if self.has_subscribers() && Duration::from_millis(took) >= config.done_after {
+        if self.has_subscribers() && Duration::from_millis(took) >= self.config.done_after {
             self.ended(session_id, end);
         }
     }
@@ -350,24 +375,8 @@ impl Push {
     }
 }
 
-/// The records among whole frames.
-fn records(frames: &[u8]) -> impl Iterator<Item = Record<'_>> {
-    let mut rest = frames;
-    let payloads = std::iter::from_fn(move || {
-        let (first, payload) = frame::split_text(rest)?;
-        rest = &rest[first.len()..];
-        Some(payload)
-    });
-    payloads.filter_map(|payload| Record::parse(std::str::from_utf8(payload).ok()?))
-}
-
 /// Checks what a browser says of itself; what is good is given as it is stored.
-pub(crate) fn check_subscription(
-    config: &PushConfig,
-    endpoint: &str,
-    p256dh: &[u8],
-    auth: &[u8],
-) -> Result<(), String> {
+fn check_subscription(config: &PushConfig, endpoint: &str, p256dh: &[u8], auth: &[u8]) -> Result<(), String> {
     Endpoint::parse(endpoint, config.allow_loopback)?;
     if p256dh.len() != POINT_BYTES || auth.len() != AUTH_BYTES {
         return Err(format!("'keys' must be {POINT_BYTES} and {AUTH_BYTES} bytes, as base64url"));

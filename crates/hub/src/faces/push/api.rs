@@ -1,8 +1,10 @@
 //! One's own browsers that take pushes: which there are, what they are told, and answers that come from them.
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{delete, get, patch, post};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, StatusCode, Uri};
@@ -13,14 +15,15 @@ use qd_wire::push::{
     PushTest, PushTestResult, PushTested, PushTopic, RemovedPushSubscription,
 };
 
+use super::{Answering, answer as answer_question, check_subscription, send_test};
 use crate::access::random_text;
 use crate::audit::Deed;
 use crate::clock::now_ms;
 use crate::http::{check_permission, failed, refused};
 use crate::login;
 use crate::principals::{Access, OWNER, Principal};
-use crate::push::{Answering, answer as answer_question, check_subscription, send_test};
 use crate::registry::Hub;
+use crate::rest_routes::rest;
 use crate::runners_api::read_body;
 use crate::serve::Server;
 
@@ -31,13 +34,22 @@ const NO_KEY: &str = "This hub sends no pushes: it has no key for them. 'qd up' 
 const OVER: &str =
     "This was answered already, or can be answered from here no more; open the session and answer there";
 
+rest! {
+    get "/api/push" => show;
+    post "/api/push/subscriptions" => subscribe;
+    patch "/api/push/subscriptions/{subscription_id}" => change;
+    delete "/api/push/subscriptions/{subscription_id}" => remove;
+    post "/api/push/test" => test;
+    post "/api/push/answer" => answer;
+}
+
 /// `GET /api/push`
-pub(crate) async fn show(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
+async fn show(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
     let principal = match check_holder(&server.hub, &uri, &headers).await {
         Ok(principal) => principal,
         Err(response) => return response,
     };
-    let Some(key) = &server.hub.config.push.key else {
+    let Some(key) = &server.hub.config.faces.push.key else {
         return failed(StatusCode::SERVICE_UNAVAILABLE, NO_KEY);
     };
     match server.hub.store.push_subscriptions_of(&principal.name).await {
@@ -51,18 +63,13 @@ pub(crate) async fn show(State(server): State<Server>, uri: Uri, headers: Header
 }
 
 /// `POST /api/push/subscriptions`
-pub(crate) async fn subscribe(
-    State(server): State<Server>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
+async fn subscribe(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let hub = &server.hub;
     let principal = match check_holder(hub, &uri, &headers).await {
         Ok(principal) => principal,
         Err(response) => return response,
     };
-    if hub.config.push.key.is_none() {
+    if hub.config.faces.push.key.is_none() {
         return failed(StatusCode::SERVICE_UNAVAILABLE, NO_KEY);
     }
     let row = match read_new(hub, &principal, &headers, body).await {
@@ -71,7 +78,7 @@ pub(crate) async fn subscribe(
     };
     match hub.store.put_push_subscription(row).await {
         Ok(row) => {
-            hub.push.note_subscribers(true);
+            hub.faces.push.note_subscribers(true);
             note(hub, &principal, format!("pushes to {}", row.label)).await;
             (StatusCode::CREATED, Json(info(row))).into_response()
         }
@@ -93,7 +100,7 @@ async fn read_new(
         bytes.map_err(|_| format!("'keys.{name}' is not base64url"))
     };
     let (p256dh, auth) = (decode("p256dh", &new.keys.p256dh)?, decode("auth", &new.keys.auth)?);
-    check_subscription(&hub.config.push, &new.endpoint, &p256dh, &auth)?;
+    check_subscription(&hub.config.faces.push, &new.endpoint, &p256dh, &auth)?;
     let label = new.label.filter(|label| !label.trim().is_empty()).unwrap_or_else(|| login::label(headers));
     let login_hash = match &principal.access {
         Access::Login(hash) => Some(hash.to_vec()),
@@ -115,7 +122,7 @@ async fn read_new(
 }
 
 /// `PATCH /api/push/subscriptions/{id}`
-pub(crate) async fn change(
+async fn change(
     State(server): State<Server>,
     Path(subscription_id): Path<String>,
     uri: Uri,
@@ -152,7 +159,7 @@ pub(crate) async fn change(
 }
 
 /// `DELETE /api/push/subscriptions/{id}`
-pub(crate) async fn remove(
+async fn remove(
     State(server): State<Server>,
     Path(subscription_id): Path<String>,
     uri: Uri,
@@ -174,7 +181,7 @@ pub(crate) async fn remove(
 }
 
 /// `POST /api/push/test`: sends one's own browsers a message now, and tells how that went.
-pub(crate) async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let hub = &server.hub;
     let principal = match check_holder(hub, &uri, &headers).await {
         Ok(principal) => principal,
@@ -207,7 +214,7 @@ pub(crate) async fn test(State(server): State<Server>, uri: Uri, headers: Header
 }
 
 /// `POST /api/push/answer`: the token is the access, so there is no login.
-pub(crate) async fn answer(State(server): State<Server>, body: Body) -> Response {
+async fn answer(State(server): State<Server>, body: Body) -> Response {
     let read = read_body(body).await.and_then(|body| {
         // The parser's own words may repeat the token.
         serde_json::from_slice::<PushAnswer>(&body)
