@@ -6,8 +6,8 @@
 
 mod face;
 mod host;
-pub(crate) mod pi_server;
-pub(crate) mod push;
+mod pi_server;
+mod push;
 mod run;
 
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use crate::published::{NativeEvents, Published};
 use crate::registry::{Hub, SessionEntry};
 use crate::serve::Server;
 pub(crate) use face::{Face, RunnerNews, SessionNews, Work};
+pub use pi_server::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerConfig, PiServerPorts};
+pub use push::{PushConfig, PushKey, PushKeyError};
 
 /// Registers the faces: the name of each, its type, and what of `HubConfig` is its own.
 macro_rules! faces {
@@ -54,8 +56,8 @@ faces! {
 /// The settings of the faces that have some.
 #[derive(Debug, Clone, Default)]
 pub struct FaceSettings {
-    pub pi_server: pi_server::PiServerConfig,
-    pub push: push::PushConfig,
+    pub pi_server: PiServerConfig,
+    pub push: PushConfig,
 }
 
 impl Faces {

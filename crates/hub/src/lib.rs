@@ -58,9 +58,10 @@ pub use assets::AppFile;
 #[doc(hidden)]
 pub use config::PlantedBug;
 pub use config::{HubConfig, Limits};
-pub use faces::FaceSettings;
-pub use faces::pi_server::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerConfig, PiServerPorts};
-pub use faces::push::{PushConfig, PushKey, PushKeyError};
+pub use faces::{
+    FaceSettings, PiDoor, PiDoorClosed, PiDoorEnd, PiServerConfig, PiServerPorts, PushConfig, PushKey,
+    PushKeyError,
+};
 pub use invites::{INVITE_LIFE, INVITES_MAX};
 pub use listen::{Listen, WaysIn};
 pub use login::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
