@@ -1582,7 +1582,12 @@ client_id?: string,
 /**
  * Who wrote it, where that is known.
  */
-sender?: Sender, metadata?: Record<string, unknown>, };
+sender?: Sender,
+/**
+ * Of a prompt that was accepted, and whose agent stopped before it showed that it had read it: it may or may not
+ * have. It can be sent again.
+ */
+interrupted?: boolean, metadata?: Record<string, unknown>, };
 
 export type MessageVersion = {
 /**

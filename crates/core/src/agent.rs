@@ -4,6 +4,7 @@ use qd_wire::data::QueueState;
 use qd_wire::event::{AgentPhase, NotifyLevel};
 use qd_wire::message::{Part, Role, StopReason, Usage};
 use qd_wire::{InputRequest, JsonObject};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Something an agent did.
@@ -188,7 +189,7 @@ pub enum AgentRequest {
     ExportHtml { output_path: Option<String> },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// Base64.
     pub data: String,

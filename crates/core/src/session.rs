@@ -45,8 +45,9 @@ use queue_edit::{Emptying, HeldImages, QueueReads};
 use turn::Turn;
 use watch::Watch;
 
-/// Prompts waiting to be recognised as user messages; older ones lose only their `client_id`.
-const EXPECTED_PROMPTS_MAX: usize = 64;
+/// Prompts that the agent may have and has not shown; more are refused until it has. Each is kept until then, so that none
+/// is lost with the agent.
+pub const UNSHOWN_PROMPTS_MAX: usize = 1024;
 
 /// Who the session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +133,7 @@ pub struct Session {
     error: Option<String>,
     expected_prompts: VecDeque<ExpectedPrompt>,
     /// Prompts an agent had when it ended, whose answers may still be on their way to us.
-    unanswered_prompts: Vec<ExpectedPrompt>,
+    unanswered_prompts: Vec<AcceptedPrompt>,
     /// The command by which a kept input is on its way.
     delivering_token: Option<u64>,
     /// The agent is on its way to another conversation.
@@ -169,6 +170,8 @@ pub struct ExpectedPrompt {
     pub text: String,
     pub client_id: Option<String>,
     pub user_id: Option<String>,
+    /// It is to be read before the agent's next step, not after its turn.
+    pub is_steering: bool,
     /// How many images came with it; an agent's queue has only its text.
     pub image_count: usize,
 }
@@ -277,10 +280,12 @@ impl Session {
 
     /// Remembers a prompt so that its user message carries the client's own id.
     pub fn expect_prompt(&mut self, prompt: ExpectedPrompt) {
-        if self.expected_prompts.len() == EXPECTED_PROMPTS_MAX {
-            self.expected_prompts.pop_front();
-        }
         self.expected_prompts.push_back(prompt);
+    }
+
+    /// Whether the agent may be given one more prompt.
+    pub fn has_room_for_prompt(&self) -> bool {
+        self.expected_prompts.len() < UNSHOWN_PROMPTS_MAX && self.memory.accepted.len() < UNSHOWN_PROMPTS_MAX
     }
 
     /// The prompt will not become a message.

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, MessageHead, NativeMessage};
 use qd_core::outbox::Outbox;
-use qd_core::session::{AgentUp, ExpectedPrompt, Gone, PromptTurn, QueueFate, Session};
+use qd_core::session::{AgentUp, ExpectedPrompt, Gone, PromptTurn, QueueFate, Session, UNSHOWN_PROMPTS_MAX};
 use qd_wire::data::{QueueState, SessionStatus};
 use qd_wire::message::{KnownPart, Part, Role};
 use serde_json::{Value, json};
@@ -53,6 +53,13 @@ fn notes(out: &Outbox) -> Vec<String> {
     notes.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
 }
 
+/// The texts of the messages that are marked as interrupted.
+fn interrupted(out: &Outbox) -> Vec<String> {
+    let events = events_of(out.bytes());
+    let marked = events.iter().filter(|event| event["message"]["interrupted"] == true);
+    marked.map(|event| event["message"]["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
+}
+
 fn last_queue(out: &Outbox) -> Value {
     let events = events_of(out.bytes());
     events.iter().rev().find(|event| event["event"] == "queue.changed").unwrap()["queue"].clone()
@@ -69,6 +76,7 @@ fn a_queue_outlives_its_agent_in_order_with_the_clients_own_ids() {
             text: text.to_owned(),
             client_id,
             user_id,
+            is_steering: false,
             image_count: 0,
         });
     }
@@ -92,7 +100,7 @@ fn a_queue_outlives_its_agent_in_order_with_the_clients_own_ids() {
 }
 
 #[test]
-fn an_input_that_was_on_its_way_is_told_and_not_run_again() {
+fn an_input_that_was_on_its_way_is_marked_and_not_run_again() {
     let (mut session, mut out) = (session(), Outbox::default());
     session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["paint it"])), &mut out);
     session.gone(1, Gone::Stopped, &mut out);
@@ -101,18 +109,17 @@ fn an_input_that_was_on_its_way_is_told_and_not_run_again() {
     let mut out = Outbox::default();
     came_back.interrupted(3, false, Vec::new(), &mut out);
     assert!(!came_back.has_kept() && !came_back.is_delivering());
-    let notes = notes(&out);
-    assert!(notes[0].contains("may or may not have run") && notes[0].contains("paint it"), "{notes:?}");
-    assert_eq!(notes.len(), 1);
+    assert_eq!((interrupted(&out), notes(&out).len()), (vec!["paint it".to_owned()], 1));
 }
 
 #[test]
-fn a_prompt_that_was_accepted_and_never_shown_is_told() {
+fn a_prompt_that_was_accepted_and_never_shown_is_in_the_conversation_once() {
     let expected = || ExpectedPrompt {
         token: 7,
         text: "paint it".to_owned(),
         client_id: None,
         user_id: None,
+        is_steering: false,
         image_count: 0,
     };
     let ends: [fn(&mut Session, &mut Outbox); 2] = [
@@ -128,7 +135,7 @@ fn a_prompt_that_was_accepted_and_never_shown_is_told() {
         session.expect_prompt(expected());
         session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
         end(&mut session, &mut out);
-        assert!(notes(&out).iter().any(|note| note.contains("paint it")), "{:?}", notes(&out));
+        assert_eq!(interrupted(&out), ["paint it"]);
         assert_eq!(session.memory().accepted, [], "told once");
 
         let (mut session, mut out) = (self::session(), Outbox::default());
@@ -136,14 +143,21 @@ fn a_prompt_that_was_accepted_and_never_shown_is_told() {
         session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
         session.agent_event(1, AgentEvent::MessageEnded(user_message("paint it", 1)), &mut out);
         end(&mut session, &mut out);
-        assert!(!notes(&out).iter().any(|note| note.contains("paint it")), "it was read");
+        assert_eq!(interrupted(&out), [""; 0], "it was read");
     }
 }
 
 /// A prompt with this token on its way to the agent.
 fn expect(session: &mut Session, token: u64, text: &str) {
     let text = text.to_owned();
-    session.expect_prompt(ExpectedPrompt { token, text, client_id: None, user_id: None, image_count: 0 });
+    session.expect_prompt(ExpectedPrompt {
+        token,
+        text,
+        client_id: None,
+        user_id: None,
+        is_steering: false,
+        image_count: 0,
+    });
 }
 
 #[test]
@@ -154,11 +168,132 @@ fn a_prompt_that_came_back_under_another_text_was_read_when_its_turn_settles() {
         session.agent_event(1, AgentEvent::TurnStarted, &mut out);
         session.prompt_accepted(1, 7, turn, &mut out);
         session.agent_event(2, AgentEvent::MessageEnded(user_message("Paint well.", 2)), &mut out);
-        assert_eq!(session.memory().accepted.len(), 1, "nobody can know yet");
+        assert_eq!(session.memory().accepted, [], "what begins with a slash may come back as anything");
         session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
         session.gone(4, Gone::Stopped, &mut out);
-        assert_eq!(notes(&out), [""; 0]);
+        assert_eq!((interrupted(&out), notes(&out)), (Vec::new(), Vec::new()));
     }
+}
+
+#[test]
+fn a_text_that_an_extension_has_changed_was_read_when_its_turn_settles() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    expect(&mut session, 7, "paint it");
+    session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+    session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
+    session.agent_event(2, AgentEvent::MessageEnded(user_message("Paint it red.", 2)), &mut out);
+    assert_eq!(session.memory().accepted.len(), 1, "nobody can know yet");
+    session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
+    assert_eq!((session.memory().accepted.len(), interrupted(&out)), (0, Vec::new()));
+}
+
+#[test]
+fn a_turn_that_settles_without_its_prompt_leaves_the_prompt_marked() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    expect(&mut session, 7, "paint it");
+    session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+    session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
+    session.agent_event(3, AgentEvent::TurnSettled { aborted: true }, &mut out);
+    assert_eq!((session.memory().accepted.len(), interrupted(&out)), (0, vec!["paint it".to_owned()]));
+}
+
+#[test]
+fn what_was_taken_from_the_queue_and_not_shown_is_kept() {
+    let shown: [bool; 2] = [true, false];
+    for is_shown in shown {
+        let (mut session, mut out) = (session(), Outbox::default());
+        session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+        for (token, text) in [(7, "one"), (8, "two")] {
+            expect(&mut session, token, text);
+        }
+        session.agent_event(2, AgentEvent::QueueChanged(queue(&["one"], &["two"])), &mut out);
+        session.agent_event(3, AgentEvent::QueueChanged(queue(&[], &["two"])), &mut out);
+        if is_shown {
+            session.agent_event(4, AgentEvent::MessageEnded(user_message("one", 4)), &mut out);
+        }
+        let mut came_back = after_a_crash(&session);
+        came_back.interrupted(5, true, Vec::new(), &mut out);
+        assert_eq!(came_back.state().queue, queue(&[], &["two"]));
+        assert_eq!(interrupted(&out), if is_shown { vec![] } else { vec!["one".to_owned()] });
+    }
+}
+
+#[test]
+fn what_the_agents_file_shows_is_not_interrupted() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+    for (token, text) in [(7, "taken"), (8, "queued"), (9, "accepted")] {
+        let (client_id, user_id) = (Some(format!("c{token}")), None);
+        let text = text.to_owned();
+        session.expect_prompt(ExpectedPrompt {
+            token,
+            text,
+            client_id,
+            user_id,
+            is_steering: false,
+            image_count: 0,
+        });
+    }
+    session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["taken", "queued"])), &mut out);
+    session.agent_event(3, AgentEvent::QueueChanged(queue(&[], &["queued"])), &mut out);
+    session.prompt_accepted(4, 9, PromptTurn::After(1), &mut out);
+    assert!(session.has_unshown());
+    let file: Vec<NativeMessage> = [("taken", 5), ("queued", 6), ("accepted", 7)]
+        .iter()
+        .map(|(text, at)| user_message(text, *at))
+        .collect();
+    for came_back in [true, false] {
+        let mut ended = after_a_crash(&session);
+        let mut out = Outbox::default();
+        if came_back {
+            ended.complete_conversation(8, file.clone(), &HashSet::new(), &mut out);
+            ended.interrupted(9, true, Vec::new(), &mut out);
+        } else {
+            session.complete_conversation(8, file.clone(), &HashSet::new(), &mut out);
+            session.gone(9, Gone::Died { error: "x".into() }, &mut out);
+        }
+        assert_eq!(interrupted(&out), [""; 0]);
+        let events = events_of(out.bytes());
+        let ids: Vec<&str> =
+            events.iter().filter_map(|event| event["message"]["client_id"].as_str()).collect();
+        assert_eq!(ids, ["c7", "c8", "c9"], "each once, with the client's own id");
+        assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": []}));
+    }
+}
+
+#[test]
+fn an_interrupted_message_has_its_images_also_after_a_crash() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    let images = std::sync::Arc::new(vec![qd_core::agent::Image {
+        data: "aGk=".into(),
+        media_type: "image/png".into(),
+    }]);
+    let text = "look".to_owned();
+    session.expect_prompt(ExpectedPrompt {
+        token: 7,
+        text,
+        client_id: None,
+        user_id: Some("anna".into()),
+        is_steering: false,
+        image_count: 1,
+    });
+    session.hold_images(7, "k1".into(), images.clone());
+    session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
+    assert_eq!(session.unshown_images().into_keys().collect::<Vec<_>>(), ["k1"]);
+    // What is stored is JSON, and the images are stored apart.
+    let row = serde_json::to_string(&session.memory().accepted).unwrap();
+    assert!(!row.contains("aGk="), "{row}");
+    let mut memory = session.memory().clone();
+    memory.accepted = serde_json::from_str(&row).unwrap();
+    let mut came_back = Session::new(session.identity().clone(), memory, SessionStatus::Dormant);
+    assert_eq!(came_back.missing_images().into_iter().collect::<Vec<_>>(), ["k1"]);
+    came_back.restore_images(&[("k1".to_owned(), images)].into());
+    came_back.interrupted(2, false, Vec::new(), &mut out);
+    let events = events_of(out.bytes());
+    let message = &events.iter().find(|event| event["message"]["interrupted"] == true).unwrap()["message"];
+    assert_eq!(message["parts"][1]["source"]["data"], "aGk=", "{message}");
+    assert_eq!((&message["created_at"], &message["sender"]["id"]), (&json!(1), &json!("anna")));
+    assert_eq!(came_back.unshown_images().len(), 0);
 }
 
 #[test]
@@ -179,18 +314,20 @@ fn a_turn_that_settles_says_nothing_of_the_prompt_after_it() {
     session.prompt_accepted(1, 7, PromptTurn::After(1), &mut out);
     session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
     session.gone(4, Gone::Stopped, &mut out);
-    assert!(notes(&out)[0].ends_with("next"), "{:?}", notes(&out));
+    assert_eq!(interrupted(&out), ["next"]);
 }
 
 #[test]
-fn accepted_prompts_are_bounded() {
+fn unshown_prompts_are_bounded_by_refusing_more() {
     let (mut session, mut out) = (session(), Outbox::default());
-    for token in 0..100 {
-        expect(&mut session, token, &format!("m{token}"));
-        session.prompt_accepted(1, token, PromptTurn::After(0), &mut out);
+    for token in 0..UNSHOWN_PROMPTS_MAX as u64 {
+        assert!(session.has_room_for_prompt());
+        expect(&mut session, token + 1, &format!("m{token}"));
+        session.prompt_accepted(1, token + 1, PromptTurn::After(0), &mut out);
     }
-    assert_eq!(session.memory().accepted.len(), 64);
-    assert_eq!(session.memory().accepted[63].text, "m99");
+    assert!(!session.has_room_for_prompt());
+    session.agent_event(1, AgentEvent::MessageEnded(user_message("m5", 2)), &mut out);
+    assert!(session.has_room_for_prompt());
 }
 
 #[test]
@@ -208,8 +345,7 @@ fn a_yes_that_is_heard_after_the_agents_end_is_told() {
         session.prompt_accepted(4, token, PromptTurn::After(0), &mut out);
         session.prompt_accepted(4, token, PromptTurn::After(0), &mut out);
     }
-    let notes = notes(&out);
-    assert!(notes.len() == 1 && notes[0].ends_with("lost"), "once, and only what is lost: {notes:?}");
+    assert_eq!(interrupted(&out), ["lost"], "once, and only what is lost");
 }
 
 #[test]
@@ -231,12 +367,13 @@ fn proof_of_arrival_ends_the_doubt() {
             text,
             client_id: None,
             user_id: None,
+            is_steering: false,
             image_count: 0,
         });
         way(&mut session, &mut out);
         assert!(!session.is_delivering());
         session.gone(4, Gone::Died { error: "x".into() }, &mut out);
-        assert!(!notes(&out).iter().any(|note| note.contains("may or may not")), "{:?}", notes(&out));
+        assert_eq!(interrupted(&out), [""; 0]);
     }
 }
 
@@ -260,7 +397,7 @@ fn a_refused_input_waits_on_and_a_closed_session_says_what_it_drops() {
     assert_eq!(session.state().queue, queue(&[], &["one", "two"]));
     assert!(notes(&out)[0].contains("no model") && notes(&out)[0].contains("one"));
     session.gone(4, Gone::Closed { reason: "x".into() }, &mut out);
-    assert!(notes(&out)[1].contains("one\ntwo"), "{:?}", notes(&out));
+    assert_eq!(interrupted(&out), ["one", "two"]);
     assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": []}));
 }
 
@@ -268,7 +405,14 @@ fn a_refused_input_waits_on_and_a_closed_session_says_what_it_drops() {
 fn a_message_that_loses_its_images_says_so() {
     let (mut session, mut out) = (session(), Outbox::default());
     let text = "look at this".to_owned();
-    session.expect_prompt(ExpectedPrompt { token: 1, text, client_id: None, user_id: None, image_count: 2 });
+    session.expect_prompt(ExpectedPrompt {
+        token: 1,
+        text,
+        client_id: None,
+        user_id: None,
+        is_steering: false,
+        image_count: 2,
+    });
     session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["look at this"])), &mut out);
     let mut came_back = after_a_crash(&session);
     came_back.take_kept(1, 2, &mut out).unwrap();
@@ -303,11 +447,12 @@ proptest! {
     fn no_input_is_lost_or_doubled(steps in prop::collection::vec(step(), 0..60)) {
         let (mut session, mut out, mut next) = (session(), Outbox::default(), 0u32);
         let (mut waiting, mut on_its_way): (Vec<String>, Option<String>) = (Vec::new(), None);
-        let mut held: Vec<String> = Vec::new();
+        let (mut held, mut taken): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for (at, step) in steps.into_iter().enumerate() {
             let now = at as i64;
             match step {
                 Step::Queue(count) => {
+                    taken.append(&mut held);
                     held = count.iter().map(|_| { next += 1; format!("m{next}") }).collect();
                     let texts: Vec<&str> = held.iter().map(String::as_str).collect();
                     session.agent_event(now, AgentEvent::QueueChanged(queue(&[], &texts)), &mut out);
@@ -337,9 +482,8 @@ proptest! {
                     // What is in the agent's queue came before what still waits for the agent.
                     held.append(&mut waiting);
                     waiting = std::mem::take(&mut held);
-                    let told: Vec<String> = notes(&said);
-                    prop_assert_eq!(told.len(), usize::from(on_its_way.is_some()));
-                    if let Some(text) = on_its_way.take() { prop_assert!(told[0].ends_with(&text)); }
+                    let lost: Vec<String> = on_its_way.take().into_iter().chain(std::mem::take(&mut taken)).collect();
+                    prop_assert_eq!(interrupted(&said), lost);
                 }
             }
             let expected: Vec<String> = held.iter().chain(&waiting).cloned().collect();

@@ -238,6 +238,7 @@ fn a_prompt_that_failed_names_no_later_message() {
         text: String::new(),
         client_id: Some(client_id.into()),
         user_id: None,
+        is_steering: false,
         image_count: 0,
     };
     session.expect_prompt(expect(1, "A"));

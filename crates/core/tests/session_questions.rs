@@ -212,8 +212,14 @@ fn who_watches_hears_the_end_of_work_that_was_cut_off() {
 
 #[test]
 fn who_watches_hears_the_end_of_a_prompt_that_never_became_a_turn() {
-    let prompt =
-        |token| ExpectedPrompt { token, text: "hi".into(), client_id: None, user_id: None, image_count: 0 };
+    let prompt = |token| ExpectedPrompt {
+        token,
+        text: "hi".into(),
+        client_id: None,
+        user_id: None,
+        is_steering: false,
+        image_count: 0,
+    };
     // The yes came before the end, or after it.
     for is_late in [false, true] {
         let mut session = session();

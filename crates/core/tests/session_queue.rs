@@ -80,10 +80,12 @@ fn what_came_with_a_message_stays_with_its_text() {
             text: text.to_owned(),
             client_id: Some(format!("c{token}")),
             user_id: Some("bert".to_owned()),
+            is_steering: false,
             image_count: usize::from(token == 1),
         });
     }
-    session.hold_images(1, &[Image { data: "AAAA".into(), media_type: "image/png".into() }]);
+    let images = std::sync::Arc::new(vec![Image { data: "AAAA".into(), media_type: "image/png".into() }]);
+    session.hold_images(1, "k".into(), images);
     session.agent_event(2, AgentEvent::QueueChanged(before.clone()), &mut out);
     set(&mut session, &mut out, before, queue(&["look"], &["think twice"]));
     let kept = &session.memory().kept;

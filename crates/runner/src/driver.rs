@@ -79,6 +79,19 @@ pub enum Driver {
     Pty(Box<pty::PtyDriver>),
 }
 
+/// What a harness has written of a conversation by itself, read without an agent; none if it writes nothing that can be
+/// read. Blocks.
+pub(crate) fn stored_conversation(
+    runner: &RunnerConfig,
+    harness: &str,
+    native_session_file: &str,
+) -> Option<Vec<NativeMessage>> {
+    match harness {
+        "pi" => pi::stored_conversation(runner, native_session_file),
+        _ => None,
+    }
+}
+
 /// What became of waiting for the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {

@@ -21,6 +21,7 @@ mod run_input;
 mod service;
 mod spawn;
 mod supervise;
+mod unshown;
 mod watching;
 mod worktree;
 

@@ -32,6 +32,9 @@ pub struct Message {
     pub client_id: Option<String>,
     /// Who wrote it, where that is known.
     pub sender: Option<Sender>,
+    /// Of a prompt that was accepted, and whose agent stopped before it showed that it had read it: it may or may not
+    /// have. It can be sent again.
+    pub interrupted: Option<bool>,
     #[ts(optional, type = "Record<string, unknown>")]
     pub metadata: Option<JsonObject>,
 }

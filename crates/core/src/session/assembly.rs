@@ -92,6 +92,7 @@ impl Assembly {
             is_error: None,
             client_id: None,
             sender: None,
+            interrupted: None,
             metadata: None,
         }
     }

@@ -7,8 +7,9 @@ use qd_wire::event::Event;
 use qd_wire::message::{Message, Role, Sender, SenderKind};
 use serde_json::Value;
 
+use super::accepted::is_queued;
 use super::watch::ConversationChange;
-use super::{IndexChange, KeptInput, Session};
+use super::{ExpectedPrompt, IndexChange, KeptInput, Session};
 use crate::agent::NativeMessage;
 use crate::ids::MessageIds;
 use crate::outbox::Outbox;
@@ -62,9 +63,11 @@ impl Session {
             if known.contains(&id) {
                 continue;
             }
-            let message = Self::canonical(id, native);
+            // It had begun to show, and here is all of it.
+            self.assembly.take_if(|assembly| assembly.message_id == id);
+            let mut message = Self::canonical(id, native);
             if message.role == Role::User {
-                self.kept_was_read(now, &message.flattened_text(), out);
+                self.recognise_read(now, &mut message, out);
             }
             self.append_message(now, message, out);
             added += 1;
@@ -108,42 +111,84 @@ impl Session {
             is_error: native.is_error,
             client_id: None,
             sender: None,
+            interrupted: None,
             metadata,
         }
     }
 
     /// A user message that came by one of our prompts carries the client's own id and the sender.
     pub(super) fn recognise_prompt(&mut self, message: &mut Message) {
-        if self.expected_prompts.is_empty() && self.memory.kept.is_empty() {
+        let text = message.flattened_text();
+        let by_text = self.expected_prompts.iter().position(|prompt| prompt.text == text);
+        if by_text.is_none()
+            && (self.recognise_requeued(&text, message) || self.recognise_accepted(&text, message))
+        {
             return;
         }
-        let text = message.flattened_text();
-        let Some(position) = self.expected_prompts.iter().position(|prompt| prompt.text == text) else {
-            return self.recognise_requeued(&text, message);
-        };
-        if let Some(prompt) = self.expected_prompts.remove(position) {
-            self.memory.accepted.retain(|accepted| accepted.token != prompt.token);
-            self.images.forget(prompt.token);
-            if self.delivering_token == Some(prompt.token) {
-                self.kept_delivered();
-            }
-            message.client_id = prompt.client_id;
-            message.sender = prompt.user_id.map(sent_by);
+        // What waits in the queue under this very text was not made from another.
+        let expanded = || self.expanded_prompt().filter(|_| !is_queued(&self.memory.queue, &text));
+        let place = by_text.or_else(expanded);
+        let prompt = place.and_then(|place| self.expected_prompts.remove(place));
+        let token = prompt.as_ref().map(|prompt| prompt.token);
+        let was_accepted = self.memory.accepted.iter().any(|accepted| Some(accepted.token) == token);
+        if !was_accepted && is_queued(&self.memory.queue, &text) {
+            self.reads.shown_early(text);
         }
+        let Some(prompt) = prompt else {
+            if let Some(turn) = &mut self.turn {
+                turn.foreign_inputs += 1;
+            }
+            return;
+        };
+        self.memory.accepted.retain(|accepted| accepted.token != prompt.token);
+        self.images.forget(prompt.token);
+        if self.delivering_token == Some(prompt.token) {
+            self.kept_delivered();
+        }
+        message.client_id = prompt.client_id;
+        message.sender = prompt.user_id.map(sent_by);
+    }
+
+    /// The oldest prompt that the agent may have made something else of: templates and skills begin with a slash.
+    pub(super) fn expanded_prompt(&self) -> Option<usize> {
+        let is_it = |prompt: &ExpectedPrompt| {
+            prompt.text.starts_with('/') && !is_queued(&self.memory.queue, &prompt.text)
+        };
+        self.expected_prompts.iter().position(is_it)
+    }
+
+    /// A message of the agent's own file: what an earlier look at the agent has not shown may be in it.
+    fn recognise_read(&mut self, now: i64, message: &mut Message, out: &mut Outbox) {
+        let text = message.flattened_text();
+        match self.input_was_read(now, &text, out) {
+            Some(input) => {
+                message.client_id = input.client_id;
+                message.sender = input.user_id.map(sent_by);
+            }
+            None => self.recognise_prompt(message),
+        }
+    }
+
+    /// It was taken from the agent's queue, and nobody knows by which command it came there.
+    fn recognise_accepted(&mut self, text: &str, message: &mut Message) -> bool {
+        let Some(input) = self.accepted_was_read(text) else { return false };
+        message.client_id = input.client_id;
+        message.sender = input.user_id.map(sent_by);
+        true
     }
 
     /// The agent had begun to read what it then gave back: it is not to get it again.
-    fn recognise_requeued(&mut self, text: &str, message: &mut Message) {
+    fn recognise_requeued(&mut self, text: &str, message: &mut Message) -> bool {
         let is_it = |kept: &KeptInput| kept.is_requeued && kept.text == text;
-        if let Some(position) = self.memory.kept.iter().position(is_it) {
-            let kept = self.memory.kept.remove(position);
-            self.is_queue_untold = true;
-            message.client_id = kept.client_id;
-            message.sender = kept.user_id.map(sent_by);
-        }
+        let Some(position) = self.memory.kept.iter().position(is_it) else { return false };
+        let kept = self.memory.kept.remove(position);
+        self.is_queue_untold = true;
+        message.client_id = kept.client_id;
+        message.sender = kept.user_id.map(sent_by);
+        true
     }
 }
 
-fn sent_by(id: String) -> Sender {
+pub(super) fn sent_by(id: String) -> Sender {
     Sender { kind: SenderKind::User, id, name: None, runner_id: None, session_id: None }
 }

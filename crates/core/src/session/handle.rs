@@ -125,7 +125,7 @@ impl Session {
 
     fn turn_settled(&mut self, now: i64, aborted: bool, out: &mut Outbox) {
         self.close_open_work(now, "The turn ended before the tool did", out);
-        self.accepted_are_read();
+        self.accepted_are_read(now, out);
         let turn = self.turn.take().unwrap_or_default();
         let reason = turn.outcome(aborted);
         if reason == StopReason::Aborted {
@@ -173,6 +173,12 @@ impl Session {
     fn close_assembly(&mut self, now: i64, out: &mut Outbox) {
         if let Some(assembly) = self.assembly.take() {
             let message = assembly.close_as_aborted();
+            if message.role == Role::User
+                && message.parts.is_empty()
+                && self.show_begun(now, &message.id, out)
+            {
+                return;
+            }
             let is_answer = message.role == Role::Assistant;
             self.append_message(now, message, out);
             if is_answer {
@@ -383,7 +389,9 @@ impl Session {
             return;
         }
         if self.memory.queue != queue {
-            self.reads.left(&self.memory.queue, &queue);
+            let left = self.reads.left(&self.memory.queue, &queue);
+            self.name_expanded(&queue);
+            self.left_queue(now, left);
             self.memory.queue = queue;
             self.kept_is_queued();
             self.accepted_are_queued();

@@ -9,7 +9,8 @@ use qd_wire::data::QueueState;
 use qd_wire::event::{Event, NotifyLevel};
 use serde::{Deserialize, Serialize};
 
-use super::{ExpectedPrompt, Session};
+use super::moving::remove_one;
+use super::{AcceptedPrompt, ExpectedPrompt, PromptTurn, Session};
 use crate::agent::Image;
 use crate::outbox::Outbox;
 
@@ -18,15 +19,18 @@ use crate::outbox::Outbox;
 pub struct KeptInput {
     pub text: String,
     /// It was to be read before the agent's next step, not after its turn.
+    #[serde(default)]
     pub is_steering: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// Images that came with it and are not stored: they would be written with every change of the session.
+    /// Images that came with it.
     #[serde(default)]
     pub image_count: usize,
-    /// They are here as long as this process lives.
+    /// The name under which they are stored, apart from the rest: they would be written with every change of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images_key: Option<String>,
     #[serde(skip)]
     pub images: Option<Arc<Vec<Image>>>,
     /// It goes back into the queue it was taken from, so it is shown there also while it is on its way.
@@ -72,13 +76,15 @@ impl Session {
         is_steering: bool,
         prompt: Option<&ExpectedPrompt>,
     ) -> KeptInput {
+        let held = prompt.and_then(|prompt| self.images.of(prompt.token));
         KeptInput {
             text,
             is_steering,
             client_id: prompt.and_then(|prompt| prompt.client_id.clone()),
             user_id: prompt.and_then(|prompt| prompt.user_id.clone()),
             image_count: prompt.map_or(0, |prompt| prompt.image_count),
-            images: prompt.and_then(|prompt| self.images.of(prompt.token)),
+            images_key: held.map(|held| held.key.clone()),
+            images: held.map(|held| Arc::clone(&held.images)),
             is_requeued: false,
         }
     }
@@ -131,6 +137,12 @@ impl Session {
         Some(kept)
     }
 
+    /// The agent has said yes to it; until the conversation shows it, it is looked after like any accepted prompt.
+    pub fn kept_accepted(&mut self, now: i64, token: u64, turn: PromptTurn, out: &mut Outbox) {
+        self.prompt_accepted(now, token, turn, out);
+        self.kept_delivered();
+    }
+
     /// The agent has it.
     pub fn kept_delivered(&mut self) {
         let delivered = self.memory.delivering.take();
@@ -175,24 +187,42 @@ impl Session {
         }
     }
 
-    /// The agent's own file shows that it had read an input before it ended.
-    pub(super) fn kept_was_read(&mut self, now: i64, text: &str, out: &mut Outbox) {
-        if let Some(position) = self.memory.kept.iter().position(|kept| kept.text == text) {
-            self.memory.kept.remove(position);
-            self.emit_queue(now, out);
+    /// The agent's own file shows that it had read an input before it ended; whose it was.
+    pub(super) fn input_was_read(&mut self, now: i64, text: &str, out: &mut Outbox) -> Option<KeptInput> {
+        if let Some(input) = self.accepted_was_read(text) {
+            return Some(input);
         }
+        if self.memory.delivering.as_ref().is_some_and(|input| input.text == text) {
+            let input = self.memory.delivering.take();
+            self.delivering_token = None;
+            return input;
+        }
+        let input = match self.memory.kept.iter().position(|kept| kept.text == text) {
+            Some(position) => self.memory.kept.remove(position),
+            None => self.take_queued(text)?,
+        };
+        self.emit_queue(now, out);
+        Some(input)
+    }
+
+    /// Takes a text out of the agent's queue, which is where the agent had it from.
+    fn take_queued(&mut self, text: &str) -> Option<KeptInput> {
+        let QueueState { steering, follow_up } = &mut self.memory.queue;
+        let is_steering = remove_one(steering, text);
+        if !is_steering && !remove_one(follow_up, text) {
+            return None;
+        }
+        let position = self.expected_prompts.iter().position(|prompt| prompt.text == text);
+        let prompt = position.and_then(|position| self.expected_prompts.remove(position));
+        Some(self.kept_of(text.to_owned(), is_steering, prompt.as_ref()))
     }
 
     /// The agent ended while an input was on its way to it.
     pub(super) fn delivery_lost(&mut self, now: i64, out: &mut Outbox) {
         self.delivering_token = None;
-        if let Some(KeptInput { text, is_requeued, .. }) = self.memory.delivering.take() {
-            self.is_queue_untold |= is_requeued;
-            let message = format!(
-                "A message that waited was on its way when the agent ended: it may or may not have run. Send it \
-                 again if it is missing:\n{text}"
-            );
-            self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+        if let Some(input) = self.memory.delivering.take() {
+            self.is_queue_untold |= input.is_requeued;
+            self.show_interrupted(now, vec![unread(input)], out);
         }
     }
 
@@ -202,18 +232,18 @@ impl Session {
         self.memory.queue = QueueState::default();
     }
 
-    /// Nobody will read what waits: the session was closed. A person must know what it was.
+    /// Nobody will read what waits: the session was closed. It stays in the conversation, marked.
     pub(super) fn lose_kept(&mut self, now: i64, out: &mut Outbox) {
         let kept = std::mem::take(&mut self.memory.kept);
         if kept.is_empty() {
             return self.tell_queue(now, out);
         }
-        let texts: Vec<&str> = kept.iter().map(|kept| kept.text.as_str()).collect();
-        let message = format!(
-            "The session was closed before the agent read these messages; send them again if they still matter:\n{}",
-            texts.join("\n")
-        );
-        self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
+        self.show_interrupted(now, kept.into_iter().map(unread).collect(), out);
         self.emit_queue(now, out);
     }
+}
+
+/// An input that nobody has shown to have read.
+fn unread(input: KeptInput) -> AcceptedPrompt {
+    AcceptedPrompt { token: 0, input, accepted_at: 0, turn: PromptTurn::Running, has_left_queue: false }
 }

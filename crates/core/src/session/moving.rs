@@ -75,8 +75,12 @@ impl Session {
             }
         }
         for prompt in std::mem::take(&mut self.memory.accepted) {
+            if prompt.has_left_queue && dropped.contains(&prompt.input.text) {
+                // It left the queue because the agent left the conversation.
+                continue;
+            }
             if accepted.contains(&prompt.token) {
-                dropped.push(prompt.text);
+                dropped.push(prompt.input.text);
             } else {
                 self.memory.accepted.push(prompt);
             }

@@ -3,19 +3,19 @@
 //! The agent's own queue can only be emptied. So it is, and what is to stay becomes input that waits for the agent, which
 //! is delivered as ever: each at most once. What the agent has read before its queue was empty stays read.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use qd_wire::Message;
 use qd_wire::data::{QueueSetData, QueueState};
 
+use super::accepted::is_queued;
 use super::moving::{remove_one, texts_of};
-use super::{KeptInput, Session};
+use super::{KeptInput, Memory, Session};
 use crate::agent::Image;
 use crate::outbox::Outbox;
 
-/// Bytes of images that are held for prompts the agent has not read. Prompts beyond it go back without theirs, which is
-/// told.
+/// Bytes of images that are held, and stored, for prompts the agent has not read; more are refused until it has.
 const IMAGE_BYTES_MAX: usize = 32 << 20;
 
 /// Somebody who changes the queue may not have seen yet that the agent has read something of it this long ago.
@@ -27,12 +27,19 @@ const READS_MAX: usize = 64;
 /// Images of prompts that the agent has.
 #[derive(Debug, Default)]
 pub(super) struct HeldImages {
-    by_token: BTreeMap<u64, Arc<Vec<Image>>>,
+    by_token: BTreeMap<u64, HeldImage>,
+}
+
+#[derive(Debug)]
+pub(super) struct HeldImage {
+    /// The name under which they are stored.
+    pub(super) key: String,
+    pub(super) images: Arc<Vec<Image>>,
 }
 
 impl HeldImages {
-    pub(super) fn of(&self, token: u64) -> Option<Arc<Vec<Image>>> {
-        self.by_token.get(&token).cloned()
+    pub(super) fn of(&self, token: u64) -> Option<&HeldImage> {
+        self.by_token.get(&token)
     }
 
     pub(super) fn forget(&mut self, token: u64) {
@@ -52,19 +59,32 @@ pub(super) struct Emptying {
 pub(super) struct QueueReads {
     /// It is in no queue, and may show up as a message.
     left: VecDeque<String>,
+    /// It has shown up as a message, and the agent has not said yet that it left the queue.
+    shown: Vec<String>,
     /// It has, at this time.
     read: VecDeque<(i64, String)>,
 }
 
 impl QueueReads {
-    /// The queue is another.
-    pub(super) fn left(&mut self, before: &QueueState, after: &QueueState) {
+    /// The queue is another: what is in it no more, and whether that was for the agent's next step.
+    pub(super) fn left(&mut self, before: &QueueState, after: &QueueState) -> Vec<(String, bool)> {
         let mut still_there = texts_of(after);
-        for text in texts_of(before) {
-            if !remove_one(&mut still_there, &text) {
-                push_bounded(&mut self.left, text);
+        let mut left = Vec::new();
+        for (texts, is_steering) in [(&before.steering, true), (&before.follow_up, false)] {
+            for text in texts.iter().filter(|text| !remove_one(&mut still_there, text)) {
+                push_bounded(&mut self.left, text.clone());
+                if !remove_one(&mut self.shown, text) {
+                    left.push((text.clone(), is_steering));
+                }
             }
         }
+        self.shown.retain(|text| is_queued(after, text));
+        left
+    }
+
+    /// A message shows what the queue still has.
+    pub(super) fn shown_early(&mut self, text: String) {
+        self.shown.push(text);
     }
 
     /// A message of a person has come.
@@ -84,6 +104,10 @@ impl QueueReads {
         let is_late = |at: i64| (0..READ_MS_MAX).contains(&(now - at));
         self.read.iter().filter(|(at, _)| is_late(*at)).map(|(_, text)| text.clone()).collect()
     }
+}
+
+fn image_bytes(images: &[Image]) -> usize {
+    images.iter().map(|image| image.data.len()).sum()
 }
 
 fn push_bounded<T>(list: &mut VecDeque<T>, item: T) {
@@ -110,14 +134,69 @@ struct Wanted {
 }
 
 impl Session {
-    /// Holds the images of a prompt on its way to the agent, should it have to be sent again.
-    pub fn hold_images(&mut self, token: u64, images: &[Image]) {
+    /// Whether the images of one more prompt can be held. Those of one alone always can: frames have a bound.
+    pub fn has_room_for_images(&self, images: &[Image]) -> bool {
+        let held = self.images.by_token.values().map(|held| image_bytes(&held.images)).sum::<usize>();
+        images.is_empty() || held == 0 || held + image_bytes(images) <= IMAGE_BYTES_MAX
+    }
+
+    /// Holds the images of a prompt on its way to the agent, should it have to be sent again. `key` names them in the
+    /// store.
+    pub fn hold_images(&mut self, token: u64, key: String, images: Arc<Vec<Image>>) {
         let expected = &self.expected_prompts;
         self.images.by_token.retain(|token, _| expected.iter().any(|prompt| prompt.token == *token));
-        let bytes = |images: &[Image]| images.iter().map(|image| image.data.len()).sum::<usize>();
-        let held: usize = self.images.by_token.values().map(|images| bytes(images)).sum();
-        if !images.is_empty() && held + bytes(images) <= IMAGE_BYTES_MAX {
-            self.images.by_token.insert(token, Arc::new(images.to_vec()));
+        if !images.is_empty() {
+            self.images.by_token.insert(token, HeldImage { key, images });
+        }
+    }
+
+    /// The images of everything that was accepted and that the conversation does not show, by the names under which they
+    /// are stored.
+    pub fn unshown_images(&self) -> BTreeMap<&str, &Arc<Vec<Image>>> {
+        let Memory { queue, kept, delivering, accepted, .. } = &self.memory;
+        let inputs = kept.iter().chain(delivering).chain(accepted.iter().map(|accepted| &accepted.input));
+        let own = inputs.filter_map(|input| Some((input.images_key.as_deref()?, input.images.as_ref()?)));
+        let queued = self.images.by_token.iter().filter(|(token, _)| {
+            let prompt = self.expected_prompts.iter().find(|prompt| prompt.token == **token);
+            prompt.is_some_and(|prompt| is_queued(queue, &prompt.text))
+        });
+        own.chain(queued.map(|(_, held)| (held.key.as_str(), &held.images))).collect()
+    }
+
+    /// The names under which images of inputs are stored, after a restart.
+    pub fn missing_images(&self) -> BTreeSet<String> {
+        let Memory { kept, delivering, accepted, .. } = &self.memory;
+        let inputs = kept.iter().chain(delivering).chain(accepted.iter().map(|accepted| &accepted.input));
+        inputs.filter(|input| input.images.is_none()).filter_map(|input| input.images_key.clone()).collect()
+    }
+
+    /// Gives inputs of before a restart their images back.
+    pub fn restore_images(&mut self, stored: &BTreeMap<String, Arc<Vec<Image>>>) {
+        let Memory { kept, delivering, accepted, .. } = &mut self.memory;
+        let accepted = accepted.iter_mut().map(|accepted| &mut accepted.input);
+        for input in kept.iter_mut().chain(delivering).chain(accepted) {
+            if let Some(images) = input.images_key.as_deref().and_then(|key| stored.get(key)) {
+                input.images = Some(Arc::clone(images));
+            }
+        }
+    }
+
+    /// What the agent has put into its queue under another text than it was sent with goes by that text from now on.
+    pub(super) fn name_expanded(&mut self, queue: &QueueState) {
+        if self.moving.is_some() {
+            return;
+        }
+        let mut new = texts_of(queue);
+        for text in texts_of(&self.memory.queue) {
+            remove_one(&mut new, &text);
+        }
+        new.retain(|text| !self.expected_prompts.iter().any(|prompt| prompt.text == *text));
+        for text in new {
+            let Some(place) = self.expanded_prompt() else { return };
+            let Some(prompt) = self.expected_prompts.get_mut(place) else { return };
+            prompt.text = text;
+            let token = prompt.token;
+            self.memory.accepted.retain(|accepted| accepted.token != token);
         }
     }
 
@@ -256,6 +335,7 @@ fn in_order(wanted: Vec<Wanted>, newer: Vec<KeptInput>, user_id: Option<&str>) -
             client_id: None,
             user_id: user_id.map(str::to_owned),
             image_count: 0,
+            images_key: None,
             images: None,
             is_requeued: true,
         };

@@ -11,6 +11,8 @@ pub(super) struct Turn {
     pub(super) last_error: Option<String>,
     /// A person asked to stop; some agents then report an error instead.
     pub(super) abort_requested: bool,
+    /// Messages of people in it that came by no prompt we know, or under another text than they were sent with.
+    pub(super) foreign_inputs: usize,
 }
 
 impl Turn {

@@ -1,6 +1,7 @@
 //! pi in RPC mode, 0.84.3 and newer.
 
 mod bridge;
+mod conversation;
 mod execute;
 mod export;
 mod files;
@@ -31,6 +32,7 @@ use crate::config::RunnerConfig;
 use crate::process::lines::{LINE_BYTES_MAX, LineReader};
 use crate::process::{AgentProcess, Close};
 
+pub(super) use conversation::stored_conversation;
 pub(super) use execute::execute;
 pub use handle::{PiHandle, PiReceiver};
 pub use home::session_directory;

@@ -130,6 +130,8 @@ pub(crate) struct SessionActor {
     pub(super) run: Run,
     /// The questions the store knows of.
     pub(super) stored_questions: BTreeSet<String>,
+    /// The names of images the store has.
+    pub(super) stored_images: BTreeSet<String>,
     pub(super) lane: VecDeque<Admitted>,
     pub(super) lane_busy: Option<Token>,
     /// Shell commands that wait for the one that runs.
@@ -220,6 +222,7 @@ impl SessionActor {
             refused_inputs: Vec::new(),
             run: Run::default(),
             stored_questions: BTreeSet::new(),
+            stored_images: BTreeSet::new(),
             lane: VecDeque::new(),
             lane_busy: None,
             shell: VecDeque::new(),

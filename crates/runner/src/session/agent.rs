@@ -297,6 +297,7 @@ impl SessionActor {
             // While it is coming up, the failed preparation tells the whole story.
             if self.agent == AgentState::Ready {
                 self.forget_agent();
+                self.complete_from_file().await;
                 self.session.gone(now, Gone::Died { error: error.clone() }, &mut self.out);
                 self.fail_waiting(&error);
             }
@@ -371,6 +372,7 @@ impl SessionActor {
             driver.close().await;
         }
         self.early.clear();
+        self.complete_from_file().await;
         if self.exists {
             self.session.gone(now_ms(), gone, &mut self.out);
         }

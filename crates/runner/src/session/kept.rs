@@ -1,11 +1,13 @@
 //! What an earlier agent had accepted and not read goes to the next one, each input at most once.
 
+use std::sync::Arc;
+
 use qd_core::agent::{AgentRequest, WhenBusy};
 use qd_core::ledger::Token;
 use qd_core::session::{ExpectedPrompt, KeptInput};
 
 use super::actor::{AgentState, SessionActor};
-use super::prompts::disposition_of;
+use super::prompts::{disposition_of, new_images_key, turn_of};
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Disposition, Executed};
 
@@ -47,17 +49,22 @@ impl SessionActor {
     }
 
     fn send_kept(&mut self, token: Token, kept: KeptInput) {
-        let KeptInput { text, client_id, user_id, is_steering, image_count, images, is_requeued } = kept;
-        let images = images.map(|images| images.to_vec()).unwrap_or_default();
+        let KeptInput { text, client_id, user_id, is_steering, image_count, images_key, images, is_requeued } =
+            kept;
         let Some(handle) = self.handle() else {
             let error = self.not_running();
             return self.delivery_refused(&error);
         };
         let (busy, is_command) = (self.session.is_working(), text.starts_with('/'));
         let turns_before = self.session.turns();
-        let prompt = ExpectedPrompt { token, text: text.clone(), client_id, user_id, image_count };
+        let prompt =
+            ExpectedPrompt { token, text: text.clone(), client_id, user_id, is_steering, image_count };
         self.session.expect_prompt(prompt);
-        self.session.hold_images(token, &images);
+        if let Some(images) = &images {
+            let key = images_key.unwrap_or_else(|| new_images_key(token));
+            self.session.hold_images(token, key, Arc::clone(images));
+        }
+        let images = images.map(|images| images.to_vec()).unwrap_or_default();
         // An idle agent begins with it at once, a working one reads it when it is done; what goes back into the queue
         // goes back to where it was.
         let when_busy = if is_requeued && is_steering { WhenBusy::Steer } else { WhenBusy::FollowUp };
@@ -81,12 +88,16 @@ impl SessionActor {
         let has_begun = self.session.turns() > turns_before;
         let disposition = disposition_of(&result, has_begun);
         self.door.answered(token, has_begun, disposition);
-        if !matches!(disposition, Some(Disposition::Started | Disposition::Queued)) {
+        let turn = turn_of(disposition, turns_before);
+        if turn.is_none() {
             self.session.forget_prompt(token);
         }
         match result {
             Ok(_) => {
-                self.session.kept_delivered();
+                match turn {
+                    Some(turn) => self.session.kept_accepted(now_ms(), token, turn, &mut self.out),
+                    None => self.session.kept_delivered(),
+                }
                 self.session.tell_queue(now_ms(), &mut self.out);
                 if disposition == Some(Disposition::Handled) {
                     self.look_for_changes();

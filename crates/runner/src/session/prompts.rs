@@ -4,10 +4,11 @@
 //! yes to both. So the next goes through when the last one is accepted and its turn has begun (or it needed none).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use qd_core::agent::AgentRequest;
+use qd_core::agent::{AgentRequest, WhenBusy};
 use qd_core::ledger::Token;
-use qd_core::session::{ExpectedPrompt, PromptTurn};
+use qd_core::session::{ExpectedPrompt, PromptTurn, UNSHOWN_PROMPTS_MAX};
 use qd_wire::Command;
 use serde_json::json;
 
@@ -26,6 +27,9 @@ const CLOSED_MS_MAX: i64 = 2_000;
 
 const BUSY: &str = "The agent is working. Set streaming_behavior to \"steer\" (read before its next step) or \
                     \"follow_up\" (read when it is done), or abort first.";
+
+const IMAGES_WAIT: &str =
+    "Too many images wait for the agent. Send this when the agent has read what was sent before.";
 
 /// A prompt with everything needed to send it.
 pub(super) struct Prompt {
@@ -117,12 +121,7 @@ impl SessionActor {
         let token = admitted.token();
         let has_begun = self.session.turns() > admitted.turns_before;
         let disposition = disposition_of(&result, has_begun);
-        let turn = match disposition {
-            Some(Disposition::Started) => Some(PromptTurn::After(admitted.turns_before)),
-            Some(Disposition::Queued) => Some(PromptTurn::Running),
-            Some(Disposition::Handled) | None => None,
-        };
-        match turn {
+        match turn_of(disposition, admitted.turns_before) {
             Some(turn) => self.session.prompt_accepted(now_ms(), token, turn, &mut self.out),
             None => self.session.forget_prompt(token),
         }
@@ -175,6 +174,13 @@ impl SessionActor {
         if busy && when_busy.is_none() {
             return self.finish(admitted, Err(AgentFailure::refused(BUSY)));
         }
+        if !self.session.has_room_for_prompt() {
+            let error = format!("Too many messages wait for the agent (max {UNSHOWN_PROMPTS_MAX})");
+            return self.finish(admitted, Err(AgentFailure::refused(error)));
+        }
+        if !self.session.has_room_for_images(images) {
+            return self.finish(admitted, Err(AgentFailure::refused(IMAGES_WAIT)));
+        }
         let Some(handle) = self.handle() else {
             let error = self.not_running();
             return self.finish(admitted, Err(error.into()));
@@ -185,9 +191,12 @@ impl SessionActor {
             text: message.clone(),
             client_id,
             user_id: Some(admitted.incoming.principal.clone()).filter(|user| !user.is_empty()),
+            is_steering: *when_busy == Some(WhenBusy::Steer),
             image_count: images.len(),
         });
-        self.session.hold_images(token, images);
+        if !images.is_empty() {
+            self.session.hold_images(token, new_images_key(token), Arc::new(images.clone()));
+        }
         let begun = match handle.begin(request) {
             Ok(begun) => begun,
             Err(failure) => {
@@ -222,6 +231,20 @@ impl SessionActor {
                 tracing::debug!(token, "a session ended while its agent took a prompt");
             }
         });
+    }
+}
+
+/// The name under which a prompt's images are stored; none of this session had it before.
+pub(super) fn new_images_key(token: Token) -> String {
+    format!("{}-{token}", now_ms())
+}
+
+/// The turn in which the agent reads a prompt, if it reads it at all.
+pub(super) fn turn_of(disposition: Option<Disposition>, turns_before: u64) -> Option<PromptTurn> {
+    match disposition {
+        Some(Disposition::Started) => Some(PromptTurn::After(turns_before)),
+        Some(Disposition::Queued) => Some(PromptTurn::Running),
+        Some(Disposition::Handled) | None => None,
     }
 }
 

@@ -91,7 +91,28 @@ impl SessionActor {
             }
         }
         self.question_changes(&mut batch);
+        self.image_changes(&mut batch);
         batch
+    }
+
+    /// Images go in with the answer that accepts them, and out with the record that shows them.
+    fn image_changes(&mut self, batch: &mut RunnerBatch) {
+        let unshown = self.session.unshown_images();
+        if unshown.is_empty() && self.stored_images.is_empty() {
+            return;
+        }
+        let stored = &mut self.stored_images;
+        batch.images_delete =
+            stored.iter().filter(|key| !unshown.contains_key(key.as_str())).cloned().collect();
+        for key in &batch.images_delete {
+            stored.remove(key);
+        }
+        for (key, images) in unshown {
+            if stored.insert(key.to_owned()) {
+                let body = serde_json::to_vec(&**images).unwrap_or_default();
+                batch.images_put.push((key.to_owned(), body.into()));
+            }
+        }
     }
 
     /// What of the session's row is to be written: all of it, its counters, or nothing, for a moment, when only lines

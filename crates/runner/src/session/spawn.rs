@@ -6,6 +6,7 @@ use qd_wire::command::SessionConfig;
 use tokio::sync::mpsc;
 
 use super::actor::{SessionActor, Shared};
+use super::unshown::LastLife;
 use super::{MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 
@@ -43,33 +44,17 @@ async fn cwd_of_stored(shared: &Arc<Shared>, continued: Option<String>) -> Optio
 /// Starts the task of a session known from before.
 pub(crate) fn spawn_restored(
     shared: &Arc<Shared>,
-    restored: super::row::Restored,
+    mut restored: super::row::Restored,
 ) -> mpsc::Sender<SessionInput> {
     let ends = mpsc::channel(MAILBOX_MAX);
+    let last = LastLife::from(&mut restored);
     let (config, created_at) = (restored.config, restored.created_at);
-    let mut actor = SessionActor::new(shared, ends, restored.session, config, created_at, true);
-    let now = now_ms();
+    let mut actor = Box::new(SessionActor::new(shared, ends, restored.session, config, created_at, true));
     actor.stored = Some(restored.stored);
-    let stored = restored.open_questions;
-    actor.stored_questions = stored.iter().map(|question| question.request.request_id().to_owned()).collect();
-    // What an agent asked is withdrawn with it; a call at the gate waits on.
-    let gone = actor.session.restore_questions(now, stored);
-    actor.session.interrupted(now, restored.was_working, gone, &mut actor.out);
-    if actor.is_run() {
-        actor.run_cut_off();
-    }
-    for cut_off in shared.submissions.take_cut_off(&actor.session.identity().session_id) {
-        // A lost abort needs no words: what it should have ended is over.
-        if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry" | "abort_bash" | "abort_compaction") {
-            actor.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut actor.out);
-        }
-        // Stored with the record that tells of it, so that it is told once.
-        actor.outcomes.push(cut_off.told());
-    }
-    if restored.may_resume && shared.config.resume_at_start {
-        actor.resume_agent();
-    }
     let sender = actor.sender.clone();
-    tokio::spawn(Box::new(actor).run());
+    tokio::spawn(async move {
+        actor.come_back(last).await;
+        actor.run().await;
+    });
     sender
 }

@@ -3,7 +3,7 @@
 //! that was exchanged for good; one that was put back in time is not noticed, because nobody can ask pi what it read.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -38,6 +38,19 @@ impl CheckedFile {
     /// Where the conversation took place.
     pub(crate) fn cwd(&self) -> &str {
         &self.cwd
+    }
+
+    /// All of it, if it is no longer than `bytes_max`.
+    pub(crate) fn read_all(&self, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut file = &self.file;
+        // Its head was read when it was checked.
+        file.rewind()?;
+        let mut bytes = Vec::new();
+        file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes)
     }
 
     /// Whether the path leads to the file that was checked, and not by a link, at this moment; not what it led to

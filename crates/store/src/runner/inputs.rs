@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use rusqlite::Connection;
 
 use crate::error::Result;
@@ -22,5 +23,36 @@ pub(super) fn delete(connection: &Connection, session_id: &str, input_ids: &[Str
 
 pub(super) fn delete_session(connection: &Connection, session_id: &str) -> Result<()> {
     connection.prepare_cached("DELETE FROM run_inputs WHERE session_id = ?1")?.execute([session_id])?;
+    connection.prepare_cached("DELETE FROM input_images WHERE session_id = ?1")?.execute([session_id])?;
     Ok(())
+}
+
+pub(super) fn change_images(
+    connection: &Connection,
+    session_id: &str,
+    put: &[(String, Bytes)],
+    delete: &[String],
+) -> Result<()> {
+    for (key, body) in put {
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO input_images (session_id, images_key, body) VALUES (?1, ?2, ?3)",
+            )?
+            .execute((session_id, key, &body[..]))?;
+    }
+    for key in delete {
+        connection
+            .prepare_cached("DELETE FROM input_images WHERE session_id = ?1 AND images_key = ?2")?
+            .execute([session_id, key.as_str()])?;
+    }
+    Ok(())
+}
+
+pub(super) fn images(connection: &Connection, session_id: &str) -> Result<Vec<(String, Bytes)>> {
+    let mut statement =
+        connection.prepare_cached("SELECT images_key, body FROM input_images WHERE session_id = ?1")?;
+    let rows = statement.query_map([session_id], |row| {
+        Ok((row.get::<_, String>(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -35,6 +35,7 @@ const MIGRATIONS: Migrations = &[
     include_str!("../../migrations/runner/0001_init.sql"),
     include_str!("../../migrations/runner/0002_tail.sql"),
     include_str!("../../migrations/runner/0003_run_inputs.sql"),
+    include_str!("../../migrations/runner/0004_input_images.sql"),
 ];
 
 /// The runner's memory. Clones share one database.
@@ -196,6 +197,12 @@ impl RunnerStore {
         self.engine.enqueue_short(0, put, |_| {}).await?.await
     }
 
+    /// The images of inputs that no conversation shows yet, by their names.
+    pub async fn input_images(&self, session_id: &str) -> Result<Vec<(String, Bytes)>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| inputs::images(connection, &session_id)).await
+    }
+
     /// Bounds the file, as a full disk would.
     #[doc(hidden)]
     pub async fn limit_pages_for_tests(&self, pages: u32) -> Result<()> {
@@ -222,6 +229,7 @@ fn apply(connection: &Connection, places: &Places, batch: &RunnerBatch) -> Resul
     sessions::change_index(connection, &batch.session_id, batch.index_truncate_from, &batch.index_put)?;
     sessions::change_approvals(connection, &batch.session_id, &batch.approvals_put, &batch.approvals_delete)?;
     inputs::delete(connection, &batch.session_id, &batch.inputs_delete)?;
+    inputs::change_images(connection, &batch.session_id, &batch.images_put, &batch.images_delete)?;
     Ok(added)
 }
 
@@ -229,5 +237,6 @@ fn batch_bytes(batch: &RunnerBatch) -> usize {
     let spool: usize = batch.spool.iter().map(|(_, line)| spool::LINE_OVERHEAD_BYTES + line.len()).sum();
     let outcomes: usize = batch.outcomes.iter().map(outcomes::row_bytes).sum();
     let approvals: usize = batch.approvals_put.iter().map(|approval| approval.body_json.len()).sum();
-    spool + outcomes + approvals
+    let images: usize = batch.images_put.iter().map(|(_, body)| body.len()).sum();
+    spool + outcomes + approvals + images
 }

@@ -51,6 +51,10 @@ pub struct RunnerBatch {
     pub rewrites: Vec<(u64, Rewrite)>,
     /// Inputs that were taken and then refused: their names may come again.
     pub inputs_delete: Vec<String>,
+    /// Images of inputs that were accepted, by a name of the caller's.
+    pub images_put: Vec<(String, Bytes)>,
+    /// Names of images whose inputs need them no more; applied after `images_put`.
+    pub images_delete: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

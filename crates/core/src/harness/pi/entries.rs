@@ -67,6 +67,15 @@ pub fn conversation_from_reply(data: &Value) -> Result<PiConversation, EntriesEr
     Ok(walk(entries, data.leaf_id))
 }
 
+/// From the lines of a session file, as pi would go on with it: where the last entry is. A line that cannot be read is
+/// passed over; the last one may have been cut off by pi's end.
+pub fn conversation_from_file(file: &[u8]) -> PiConversation {
+    let lines = file.split(|byte| *byte == b'\n').skip(1);
+    let entries: Vec<Entry> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let leaf_id = entries.last().map(|entry| entry.id.clone());
+    walk(entries, leaf_id)
+}
+
 /// Whether a message from an entry has the same head, and so the same id, as the same message seen live. An
 /// extension's message has not: pi stores the time of the entry instead of the message's.
 pub fn has_stable_id(message: &NativeMessage) -> bool {
