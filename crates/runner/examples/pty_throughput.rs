@@ -228,5 +228,6 @@ fn config() -> RunnerConfig {
         services: ServiceConfig::default(),
         runs: RunsConfig::default(),
         sweep_abandoned: false,
+        planted_bug: None,
     }
 }

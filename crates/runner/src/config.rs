@@ -51,6 +51,17 @@ pub struct RunnerConfig {
     pub runs: RunsConfig,
     /// Whether agents that an earlier runner left behind are looked for and ended at start.
     pub sweep_abandoned: bool,
+    /// Breaks a promise on purpose, so that a test which must see that can be seen to.
+    #[doc(hidden)]
+    pub planted_bug: Option<PlantedBug>,
+}
+
+/// A promise that is broken on purpose.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// A prompt is answered before it is stored.
+    AcceptedNotStored,
 }
 
 /// Settings of programs in terminals.

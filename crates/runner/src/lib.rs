@@ -26,6 +26,8 @@ mod stored;
 mod submissions;
 mod uplink;
 
+#[doc(hidden)]
+pub use config::PlantedBug;
 pub use config::{RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT};
 pub use local::LocalError;
 pub use programs::{SHIM_MARKER, find_program, is_shim};

@@ -59,6 +59,7 @@ pub(crate) fn runner_config(
         local_socket: role.local_socket,
         spool_bytes_max: settings.spool_bytes_max,
         sweep_abandoned: true,
+        planted_bug: None,
         keys: role.keys,
         services,
         runs: settings.runs.clone(),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of this is test code, helpers included")]
 
 mod access;
+mod acknowledged;
 mod cli;
 mod coming_back;
 mod crashes;

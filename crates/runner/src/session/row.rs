@@ -10,7 +10,7 @@ use qd_wire::run::{RunState, is_terminal};
 use serde::{Deserialize, Serialize};
 
 use super::actor::SessionActor;
-use crate::config::RunnerConfig;
+use crate::config::{PlantedBug, RunnerConfig};
 use crate::driver::{self, StartRequest};
 
 /// A session read back from the store.
@@ -85,7 +85,10 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         waiting: actor.session.waiting_inputs(),
         waits_for_prompt: memory.waits_for_prompt,
         delivering: memory.delivering.clone(),
-        accepted: memory.accepted.clone(),
+        accepted: match actor.shared.config.planted_bug {
+            Some(PlantedBug::AcceptedNotStored) => Vec::new(),
+            None => memory.accepted.clone(),
+        },
         allowed_tools: memory.allowed_tools.clone(),
         run: memory.run.clone(),
         branch: memory.branch.clone(),

@@ -43,6 +43,7 @@ pub(crate) fn config(directory: &Path) -> RunnerConfig {
         services: qd_runner::ServiceConfig::default(),
         runs: qd_runner::RunsConfig::default(),
         sweep_abandoned: false,
+        planted_bug: None,
     }
 }
 

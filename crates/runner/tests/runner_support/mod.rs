@@ -68,6 +68,7 @@ impl Bench {
             services: qd_runner::ServiceConfig::default(),
             runs: qd_runner::RunsConfig::default(),
             sweep_abandoned: false,
+            planted_bug: None,
         };
         change(&mut config);
         let (runner, link) = run(folder.path(), &config, 0).await;

@@ -22,7 +22,7 @@ use turmoil::net::TcpListener;
 
 use crate::checks;
 use crate::net::{SimDial, SimListener};
-use crate::plan::{HUB, RUNNERS};
+use crate::plan::{Bug, HUB, RUNNERS};
 use crate::state::{PORT, TOKEN, World};
 use crate::trace;
 
@@ -43,7 +43,7 @@ pub(crate) async fn hub(world: Rc<World>) -> turmoil::Result {
     let listener = SimListener(TcpListener::bind(("0.0.0.0", PORT)).await?);
     let mut config = HubConfig::new(OwnerToken::new(TOKEN), LoginCodes::default());
     config.allowed_hosts = vec![HUB.to_owned()];
-    config.planted_bug = world.plan.bug;
+    config.planted_bug = world.plan.bug.and_then(Bug::of_hub);
     config.limits.ping_after = world.plan.ping;
     config.limits.ring_bytes_max = world.plan.ring_bytes;
     let stop = world.new_stop(HUB);
@@ -188,5 +188,6 @@ fn runner_config(world: &World, name: &str) -> RunnerConfig {
         services: qd_runner::ServiceConfig::default(),
         runs: qd_runner::RunsConfig::default(),
         sweep_abandoned: false,
+        planted_bug: world.plan.bug.and_then(Bug::of_runner),
     }
 }

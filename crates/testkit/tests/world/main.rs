@@ -33,8 +33,8 @@ mod view;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use plan::Bug;
 use pool::Many;
-use qd_hub::PlantedBug;
 
 /// Worlds that CI looks at, in parts so that the test runner can use all cores.
 const CI_SEEDS: u64 = 300;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["seed", seed] => one(number(seed), None),
-        ["seed", seed, bug] => one(number(seed), planted(bug)),
+        ["seed", seed, bug] => one(number(seed), Bug::named(bug)),
         ["many", from, seeds, jobs] => many(number(from), number(seeds), number(jobs)),
         _ => run_tests(&arguments),
     }
@@ -68,16 +68,8 @@ fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("'{text}' is not a number"))
 }
 
-fn planted(name: &str) -> Option<PlantedBug> {
-    match name {
-        "ack" => Some(PlantedBug::AckBeforeCommit),
-        "dedupe" => Some(PlantedBug::ResendWithoutDedupe),
-        _ => None,
-    }
-}
-
 /// One world in this process.
-fn one(seed: u64, bug: Option<PlantedBug>) -> ExitCode {
+fn one(seed: u64, bug: Option<Bug>) -> ExitCode {
     let is_traced = std::env::var_os("QD_WORLD_TRACE").is_some();
     trace::print_all(is_traced);
     if std::env::var_os("QD_WORLD_LOG").is_some() {
@@ -123,7 +115,12 @@ fn many(from: u64, seeds: u64, jobs: u64) -> ExitCode {
 }
 
 fn tests() -> impl Iterator<Item = String> {
-    let named = ["same_seed_same_trace", "finds_an_ack_before_the_commit", "finds_a_resend_without_dedupe"];
+    let named = [
+        "same_seed_same_trace",
+        "finds_an_ack_before_the_commit",
+        "finds_a_resend_without_dedupe",
+        "finds_a_prompt_that_is_answered_before_it_is_stored",
+    ];
     let parts = (0..CI_PARTS).map(|part| format!("seeds_part_{part}"));
     named.into_iter().map(str::to_owned).chain(parts)
 }
@@ -154,6 +151,7 @@ fn run_test(test: &str) -> Result<String, String> {
         "same_seed_same_trace" => same_seed_same_trace(),
         "finds_an_ack_before_the_commit" => finds("ack"),
         "finds_a_resend_without_dedupe" => finds("dedupe"),
+        "finds_a_prompt_that_is_answered_before_it_is_stored" => finds("accepted"),
         part => {
             let part = number(part.strip_prefix("seeds_part_").unwrap_or("0"));
             let seeds = CI_SEEDS / CI_PARTS;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use qd_hub::PlantedBug;
 use qd_runner::SPOOL_BYTES_MAX_DEFAULT;
 
 use crate::chance::Chance;
@@ -11,10 +10,42 @@ pub(crate) const HUB: &str = "hub";
 pub(crate) const RUNNERS: [&str; 3] = ["r1", "r2", "r3"];
 const CLIENTS: [&str; 4] = ["c1", "c2", "c3", "c4"];
 
+/// A promise that this world breaks on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    Hub(qd_hub::PlantedBug),
+    Runner(qd_runner::PlantedBug),
+}
+
+impl Bug {
+    pub(crate) fn named(name: &str) -> Option<Bug> {
+        match name {
+            "ack" => Some(Bug::Hub(qd_hub::PlantedBug::AckBeforeCommit)),
+            "dedupe" => Some(Bug::Hub(qd_hub::PlantedBug::ResendWithoutDedupe)),
+            "accepted" => Some(Bug::Runner(qd_runner::PlantedBug::AcceptedNotStored)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn of_hub(self) -> Option<qd_hub::PlantedBug> {
+        match self {
+            Bug::Hub(bug) => Some(bug),
+            Bug::Runner(_) => None,
+        }
+    }
+
+    pub(crate) fn of_runner(self) -> Option<qd_runner::PlantedBug> {
+        match self {
+            Bug::Hub(_) => None,
+            Bug::Runner(bug) => Some(bug),
+        }
+    }
+}
+
 /// The size of a world and how bad it is.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    pub(crate) bug: Option<PlantedBug>,
+    pub(crate) bug: Option<Bug>,
     /// How long there is load and trouble.
     pub(crate) load: Duration,
     pub(crate) clients: &'static [&'static str],
@@ -76,7 +107,7 @@ const FAULTS: [(u64, Fault); 11] = [
 ];
 
 impl Plan {
-    pub(crate) fn new(seed: u64, bug: Option<PlantedBug>) -> Plan {
+    pub(crate) fn new(seed: u64, bug: Option<Bug>) -> Plan {
         let mut chance = Chance::new(seed, "plan");
         let clients = usize::try_from(*chance.pick(&[2u64, 2, 3, 4])).unwrap_or(2);
         // Each world has its own favourites, and some have none of a kind.

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use qd_hub::PlantedBug;
 use rand::SeedableRng;
 use turmoil::Sim;
 
 use crate::faults::Faults;
-use crate::plan::{HUB, Plan, RUNNERS};
+use crate::plan::{Bug, HUB, Plan, RUNNERS};
 use crate::state::{Phase, World};
 use crate::{checks, client, hosts, trace};
 
@@ -37,7 +36,7 @@ pub(crate) struct Summary {
 
 /// Runs the world of this seed; an error is the report of what is wrong. Once per process: randomness and clocks are
 /// the process's.
-pub(crate) fn run(seed: u64, bug: Option<PlantedBug>) -> Result<Summary, String> {
+pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Result<Summary, String> {
     mad_turmoil::rand::set_rng(rand::rngs::StdRng::seed_from_u64(seed));
     let _clocks = mad_turmoil::time::SimClocksGuard::init();
     qd_link::clock::simulate(Some(simulated_ms));

@@ -18,6 +18,9 @@ pub(super) const TIMES_PER_SCRIPT: i64 = 8;
 /// The pace of a fast typist, so that streaming can be seen.
 const WORD_MS: i64 = 12;
 
+/// How long `/late` takes to show that it was read: real agents take such a moment when the machine is busy.
+const LATE_MS: i64 = 300;
+
 pub(super) struct Script {
     pub(super) name: &'static str,
     pub(super) description: &'static str,
@@ -31,6 +34,11 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script { name: "tools", description: "two tools at once, with progress", compile: tools },
     Script { name: "question", description: "a question that waits for you", compile: question },
     Script { name: "error", description: "an answer that fails", compile: error },
+    Script {
+        name: "late",
+        description: "a prompt that is read a moment after it was accepted",
+        compile: text,
+    },
     Script { name: "long", description: "a long stream: /long N gives N pieces", compile: long },
 ];
 
@@ -58,9 +66,12 @@ pub(super) fn compile(steps: &mut VecDeque<Step>, time: i64, message: &str) {
     let head = MessageHead { role: Role::User, created_at: time, tool_call_id: None };
     let mut user = native(head.clone(), vec![text_part(0, message)]);
     user.stop_reason = None;
+    let (word, rest) = message.trim().split_once(char::is_whitespace).unwrap_or((message.trim(), ""));
+    if word == "/late" {
+        steps.push_back(Step::Pause { ms: LATE_MS });
+    }
     steps.push_back(Step::event(AgentEvent::MessageStarted(head)));
     steps.push_back(Step::event(AgentEvent::MessageEnded(user)));
-    let (word, rest) = message.trim().split_once(char::is_whitespace).unwrap_or((message.trim(), ""));
     let script = word.strip_prefix('/').and_then(|name| SCRIPTS.iter().find(|script| script.name == name));
     match script {
         Some(script) => (script.compile)(steps, time + 1, rest.trim()),

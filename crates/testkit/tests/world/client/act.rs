@@ -23,8 +23,9 @@ use crate::trace;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Long streams cost most, so there are few.
-const SCRIPTS: [(u64, &str); 7] = [
+const SCRIPTS: [(u64, &str); 8] = [
     (6, "/text"),
+    (4, "/late"),
     (6, "/question"),
     (4, "/tools"),
     (3, "/thinking"),

@@ -1,0 +1,165 @@
+//! What a person typed and was told to be accepted is in the conversation exactly once, whoever is killed and when.
+//!
+//! Each round sends one input, waits for `success: true`, and kills `qd` with SIGKILL a random moment later. A few rounds
+//! run in CI; `QD_KILLS=200 cargo nextest run -p qd --test e2e acknowledged` runs as many as are wanted.
+
+use std::time::Duration;
+
+use qd_testkit::llm::LlmServer;
+use qd_testkit::mux::{Mux, short, text_of};
+use qd_testkit::qd::{Qd, World};
+use serde_json::{Value, json};
+
+use crate::pi_session;
+
+const PIXEL: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// Kills in one run of CI: a few of each kind of input.
+const KILLS: usize = 12;
+
+/// The longest wait between an answer and the kill.
+const DELAY_MS_MAX: u64 = 250;
+
+/// Numbers that look random and are the same in every run with the same seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+fn kills() -> usize {
+    std::env::var("QD_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(KILLS)
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("QD_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(|| u64::from(std::process::id()) * 7919 + 1)
+}
+
+/// How an input reaches the agent.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Prompt,
+    PromptWithImage,
+    /// While the agent works: it waits in the agent's queue, and is taken from it when the turn goes on.
+    Steer,
+    FollowUp,
+    PiServer,
+    RunInput,
+}
+
+const WAYS: [Way; 6] =
+    [Way::Prompt, Way::Steer, Way::PromptWithImage, Way::PiServer, Way::FollowUp, Way::RunInput];
+
+/// Sends one input by its way, and returns when it is acknowledged.
+async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: Way, text: &str) {
+    let say = |cmd: &str| json!({"cmd": cmd, "session_id": session, "message": text});
+    match way {
+        Way::Prompt => drop(mux.ok(say("prompt")).await),
+        Way::PromptWithImage => {
+            let mut prompt = say("prompt");
+            prompt["images"] = json!([{"data": PIXEL, "media_type": "image/png"}]);
+            mux.ok(prompt).await;
+        }
+        Way::Steer | Way::FollowUp => {
+            let held = json!({"cmd": "prompt", "session_id": session,
+                "message": "@@text text=\"one two three four\" delay_ms=30"});
+            mux.ok(held).await;
+            let cmd = if matches!(way, Way::Steer) { "steer" } else { "follow_up" };
+            mux.ok(say(cmd)).await;
+        }
+        Way::PiServer => {
+            let mut client = qd.pi_client().await;
+            client.ok(json!({"type": "prompt", "sessionId": session, "message": text})).await;
+        }
+        Way::RunInput => {
+            let input = json!({"cmd": "run.input", "session_id": session, "input_id": text, "text": text});
+            mux.ok(input).await;
+        }
+    }
+}
+
+/// What people said to the session, and what of it waits.
+struct Said {
+    messages: Vec<Value>,
+    queue: Vec<Value>,
+}
+
+impl Said {
+    async fn to(mux: &mut Mux, session: &str) -> Said {
+        let messages = mux.messages(session).await;
+        let messages = messages.into_iter().filter(|message| message["role"] == "user").collect();
+        let state = mux.state(session).await;
+        let lane = |name: &str| state["queue"][name].as_array().cloned().unwrap_or_default();
+        Said { messages, queue: [lane("steering"), lane("follow_up")].concat() }
+    }
+
+    fn shown(&self, text: &str) -> Vec<&Value> {
+        self.messages.iter().filter(|message| text_of(message) == text).collect()
+    }
+
+    fn waiting(&self, text: &str) -> usize {
+        self.queue.iter().filter(|queued| **queued == *text).count()
+    }
+}
+
+/// Waits until the agent is up again and has read what waited: it may be on its way to it for a moment.
+async fn settle(mux: &mut Mux, session: &str, text: &str) -> Said {
+    let deadline = tokio::time::Instant::now() + qd_testkit::mux::WAIT_MAX;
+    loop {
+        let said = Said::to(mux, session).await;
+        // Asked after the message is there, so that idle means that its turn is over.
+        let state = mux.state(session).await;
+        if state["status"] == "idle" && said.queue.is_empty() && !said.shown(text).is_empty() {
+            return said;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{text} is nowhere: {}", short(&state));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledged_input_is_in_the_conversation_once_after_a_kill_at_any_moment() {
+    let llm = LlmServer::start().await.unwrap();
+    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    world.set("QD_RESUME", "at-start");
+    let mut qd = world.up().await;
+    let mut mux = qd.connect().await;
+    let (seed, mut marked) = (seed(), 0);
+    let mut chance = Chance(seed);
+    let session = pi_session(&qd, &mut mux, json!({})).await;
+    // From the first answer on pi writes its file.
+    mux.prompt(&session, "@@text text=ready").await;
+    let mut sent: Vec<(Way, String)> = Vec::new();
+    for round in 0..kills() {
+        let way = WAYS[round % WAYS.len()];
+        let text = format!("@@text text=\"answer {round}\"");
+        send(&qd, &mut mux, &session, way, &text).await;
+        // Most of what can go wrong goes wrong at once.
+        let longest = [3, 30, DELAY_MS_MAX][chance.below(3) as usize];
+        tokio::time::sleep(Duration::from_millis(chance.below(longest))).await;
+        qd = qd.restart().await;
+        mux = qd.connect().await;
+        let said = Said::to(&mut mux, &session).await;
+        let (shown, waiting) = (said.shown(&text).len(), said.waiting(&text));
+        let round_name = format!("seed {seed}, round {round}, {way:?}");
+        assert_eq!(shown + waiting, 1, "at once: {round_name}: {shown} shown, {waiting} waiting");
+        let said = settle(&mut mux, &session, &text).await;
+        sent.push((way, text));
+        for (way, text) in &sent {
+            let shown = said.shown(text);
+            assert_eq!((shown.len(), said.waiting(text)), (1, 0), "{round_name}: {way:?} {text}");
+            if matches!(way, Way::PromptWithImage) {
+                assert!(shown[0]["parts"].to_string().contains(PIXEL), "its image: {}", short(shown[0]));
+            }
+        }
+        marked += usize::from(said.shown(&sent[round].1)[0]["interrupted"] == true);
+    }
+    println!("{} kills, {marked} inputs marked as interrupted", kills());
+}
