@@ -24,6 +24,23 @@ test("an answer streams in, and thinking is folded away @both", async ({ app, hu
   await expect(app.getByText("take the simpler one")).toHaveCount(0);
 });
 
+test("a message that was accepted when the server died is marked, and sent again", async ({ app, hub }) => {
+  await open(app, hub);
+  await say(app, "/text");
+  await idle(app);
+  // The agent accepts it, and would show that it has read it a minute later.
+  await say(app, "/late 60000 paint the hull");
+  await expect(app.getByTestId("session-status")).not.toHaveText("idle");
+  await hub.kill();
+  await hub.start();
+  const marked = app.getByTestId("message").filter({ hasText: "paint the hull" });
+  await expect(marked).toContainText("stopped before it showed that it had read this", { timeout: 30_000 });
+  await marked.getByRole("button", { name: "Send again" }).click();
+  await expect(app.getByTestId("message").filter({ hasText: "paint the hull" })).toHaveCount(2);
+  await idle(app);
+  await expect(app.getByRole("button", { name: "Send again" })).toHaveCount(0);
+});
+
 test("tool calls are cards with status, command and output @both", async ({ app, hub }) => {
   await open(app, hub);
   await say(app, "/tools");

@@ -219,6 +219,17 @@ fn what_was_taken_from_the_queue_and_not_shown_is_kept() {
 }
 
 #[test]
+fn what_was_taken_from_the_queue_in_a_turn_that_is_aborted_is_marked_at_once() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+    session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["one", "two"])), &mut out);
+    session.agent_event(3, AgentEvent::QueueChanged(queue(&[], &["two"])), &mut out);
+    session.agent_event(4, AgentEvent::TurnSettled { aborted: true }, &mut out);
+    assert_eq!((interrupted(&out), session.memory().accepted.len()), (vec!["one".to_owned()], 0));
+    assert_eq!(session.state().queue, queue(&[], &["two"]));
+}
+
+#[test]
 fn what_the_agents_file_shows_is_not_interrupted() {
     let (mut session, mut out) = (session(), Outbox::default());
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);

@@ -13,6 +13,9 @@ use tool::Tools;
 
 const NOTE_CHARACTERS_MAX: usize = 200;
 
+/// Said below a message that no agent has shown to have read.
+const INTERRUPTED: &str = "[interrupted: the agent stopped before it showed that it had read this; send it again if it still matters]";
+
 /// Text for stdout and stderr, in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rendered {
@@ -206,6 +209,8 @@ impl Renderer {
                 };
                 if !own {
                     self.user(message);
+                } else if message.interrupted == Some(true) {
+                    self.note(INTERRUPTED);
                 }
             }
             Role::Assistant => self.assistant(message, false),
@@ -223,6 +228,9 @@ impl Renderer {
         for line in harmless(&message.flattened_text()).lines() {
             let line = self.style.bold(&format!("> {line}"));
             self.push_line(&line);
+        }
+        if message.interrupted == Some(true) {
+            self.note(INTERRUPTED);
         }
     }
 

@@ -10,6 +10,8 @@ export interface Conversation {
   /** Goes back to before a message of the person and lets them write it anew. */
   fork(message: Message): void;
   readonly canFork: boolean;
+  /** Sends a message again that the agent may not have read; none when that is not possible or was done already. */
+  sendAgain(message: Message): (() => void) | undefined;
 }
 
 export const [conversation, setConversation] = createContext<Conversation>();

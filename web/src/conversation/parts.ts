@@ -1,5 +1,5 @@
 /** The parts of a message in one shape, whether it is whole or still being written. */
-import type { FileRange, MediaSource, Message, PartialMessage } from "@quarterdeck/client";
+import type { FileRange, ImageAttachment, MediaSource, Message, PartialMessage } from "@quarterdeck/client";
 import { partialInput } from "./tools.ts";
 
 export type ViewPart =
@@ -67,4 +67,13 @@ export function partsOfPartial(message: PartialMessage | undefined): ViewPart[] 
 /** All that a message says, for copying and for finding it again. */
 export function textOf(message: Message): string {
   return message.parts.flatMap((part) => (part.type === "text" && typeof part.text === "string" ? [part.text] : [])).join("\n\n");
+}
+
+/** The images of a message, as they are sent. */
+export function imagesOf(message: Message): ImageAttachment[] {
+  return message.parts.flatMap((part) => {
+    if (part.type !== "image" || !("source" in part)) return [];
+    const { source } = part as { source: MediaSource };
+    return source.source === "base64" ? [{ data: source.data, media_type: source.mime_type }] : [];
+  });
 }

@@ -92,7 +92,8 @@ impl Session {
         let has_queue = self.memory.queue != QueueState::default();
         let turns = self.turns;
         let is_due = |accepted: &AcceptedPrompt| match accepted.turn {
-            PromptTurn::Running => !has_queue,
+            // What is still in the queue may be one of these under another text.
+            PromptTurn::Running => accepted.has_left_queue || !has_queue,
             PromptTurn::After(before) => turns > before,
         };
         let (mut due, waiting): (Vec<_>, Vec<_>) =

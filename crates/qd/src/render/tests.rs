@@ -98,6 +98,18 @@ fn own_prompts_are_not_repeated() {
 }
 
 #[test]
+fn a_message_that_was_interrupted_says_so() {
+    let mut own = message("user", json!([{"type":"text","id":"p0","text":"hi"}]));
+    own["client_id"] = "cli-7-1".into();
+    own["interrupted"] = true.into();
+    let event = json!({"event":"stream.message_end","seq":1,"message":own});
+    let to_others = rendered(Renderer::new(Style::PLAIN).own_client("cli-8"), std::slice::from_ref(&event));
+    assert!(to_others.starts_with("> hi\n[interrupted: "), "{to_others}");
+    let to_its_sender = rendered(Renderer::new(Style::PLAIN).own_client("cli-7"), &[event]);
+    assert!(to_its_sender.starts_with("[interrupted: "), "{to_its_sender}");
+}
+
+#[test]
 fn the_past_reads_like_the_present() {
     let messages = [
         message("user", json!([{"type":"text","id":"p0","text":"look"}])),

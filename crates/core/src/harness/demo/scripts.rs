@@ -20,6 +20,7 @@ const WORD_MS: i64 = 12;
 
 /// How long `/late` takes to show that it was read: real agents take such a moment when the machine is busy.
 const LATE_MS: i64 = 300;
+const LATE_MS_MAX: i64 = 60_000;
 
 pub(super) struct Script {
     pub(super) name: &'static str,
@@ -36,7 +37,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script { name: "error", description: "an answer that fails", compile: error },
     Script {
         name: "late",
-        description: "a prompt that is read a moment after it was accepted",
+        description: "a prompt that is read later than accepted: /late MS",
         compile: text,
     },
     Script { name: "long", description: "a long stream: /long N gives N pieces", compile: long },
@@ -68,7 +69,8 @@ pub(super) fn compile(steps: &mut VecDeque<Step>, time: i64, message: &str) {
     user.stop_reason = None;
     let (word, rest) = message.trim().split_once(char::is_whitespace).unwrap_or((message.trim(), ""));
     if word == "/late" {
-        steps.push_back(Step::Pause { ms: LATE_MS });
+        let wanted = rest.split_whitespace().next().and_then(|ms| ms.parse().ok());
+        steps.push_back(Step::Pause { ms: wanted.unwrap_or(LATE_MS).clamp(0, LATE_MS_MAX) });
     }
     steps.push_back(Step::event(AgentEvent::MessageStarted(head)));
     steps.push_back(Step::event(AgentEvent::MessageEnded(user)));
