@@ -351,12 +351,28 @@ impl Projection {
         let Some(run) = &mut self.run else { return };
         match change {
             Change::Started { tool, command } => run.start(ts, tool.clone(), command.clone()),
-            Change::Created { harness, .. } if !is_terminal(harness) => {
-                run.start(ts, Some(harness.clone()), Some(harness.clone()));
+            Change::Created { harness, .. } => {
+                if !is_terminal(harness) {
+                    run.start(ts, Some(harness.clone()), Some(harness.clone()));
+                }
             }
             Change::Exited { exit_code } => run.end(ts, exit_code.unwrap_or(-1)),
-            Change::Closed if run.ended_at.is_none() => run.end(ts, 0),
-            _ => {}
+            Change::Closed => {
+                if run.ended_at.is_none() {
+                    run.end(ts, 0);
+                }
+            }
+            Change::Working(_)
+            | Change::Idle { .. }
+            | Change::Failed { .. }
+            | Change::Asked(_)
+            | Change::Answered(_)
+            | Change::Acted { .. }
+            | Change::Titled(_)
+            | Change::ModelChanged { .. }
+            | Change::BranchChanged(_)
+            | Change::Said { .. }
+            | Change::Described(_) => {}
         }
     }
 }

@@ -71,15 +71,29 @@ fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &mut Note, told: &mut Told)
             }
             hub.tell_session(entry, SessionChange::Created);
         }
-        Change::Exited { .. } if !moment.is_past => terminals::forget_later(hub, &entry.id),
-        Change::Answered(answered) if moment.seq.is_none() => {
-            // No record tells that it is over.
-            if let Some(seq) = answered.asked_seq {
+        Change::Exited { .. } => {
+            if !moment.is_past {
+                terminals::forget_later(hub, &entry.id);
+            }
+        }
+        Change::Answered(answered) => {
+            // Where no record tells that it is over.
+            if let Some(seq) = answered.asked_seq.filter(|_| moment.seq.is_none()) {
                 forget_secrets(hub, &entry.id, seq);
             }
         }
         Change::Described(description) => note_described(hub, entry, before, description),
-        _ => {}
+        Change::Started { .. }
+        | Change::Closed
+        | Change::Working(_)
+        | Change::Idle { .. }
+        | Change::Failed { .. }
+        | Change::Asked(_)
+        | Change::Acted { .. }
+        | Change::Titled(_)
+        | Change::ModelChanged { .. }
+        | Change::BranchChanged(_)
+        | Change::Said { .. } => {}
     }
 }
 
