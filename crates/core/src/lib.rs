@@ -13,6 +13,7 @@ pub mod health;
 pub mod ids;
 pub mod ledger;
 pub mod outbox;
+pub mod projection;
 pub mod record;
 pub mod redact;
 pub mod session;

@@ -3,7 +3,6 @@
 
 use qd_core::view::run::Kind;
 use qd_core::view::run::event::{Class, show};
-use qd_core::view::run::facts::Facts;
 use qd_core::view::run::history::messages;
 use qd_core::view::run::record::Record;
 use serde_json::{Value, json};
@@ -249,30 +248,4 @@ fn the_past_is_a_list_of_messages() {
     };
     insta::assert_json_snapshot!(list(true));
     assert_eq!(list(false).len(), list(true).len() - 1);
-}
-
-#[test]
-fn facts_of_a_run_follow_its_records() {
-    let mut facts = Facts::default();
-    let fold = |facts: &mut Facts, seq: u64, event: &str, fields: Value| {
-        facts.fold(Kind::Terminal, &Record::parse(&line(seq, event, &fields)).unwrap());
-    };
-    fold(&mut facts, 1, "run.started", json!({"tool":"codex","cwd":"/w","command":"codex x"}));
-    fold(&mut facts, 2, "agent.input_needed", gate());
-    fold(
-        &mut facts,
-        3,
-        "agent.input_needed",
-        json!({"request":{"type":"input","request_id":"q-2","title":"Name?"}}),
-    );
-    assert_eq!((facts.tool.as_deref(), facts.command.as_deref()), (Some("codex"), Some("codex x")));
-    assert_eq!(facts.pending.len(), 2);
-    assert_eq!(facts.pending[0].op_tool.as_deref(), Some("bash"));
-    fold(&mut facts, 4, "agent.input_resolved", json!({"request_id":"q-1"}));
-    assert_eq!(facts.pending[0].request_id, "q-2");
-    fold(&mut facts, 5, "run.exited", json!({"exit_code":3}));
-    fold(&mut facts, 6, "session.closed", json!({}));
-    assert_eq!((facts.exit_code, facts.ended_at, facts.seq), (Some(3), Some(TS), 6));
-    fold(&mut facts, 7, "run.started", json!({"tool":"codex","cwd":"/w","command":"codex x"}));
-    assert_eq!((facts.exit_code, facts.ended_at), (None, None));
 }

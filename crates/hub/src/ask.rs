@@ -203,7 +203,7 @@ impl Left {
     }
 }
 
-/// Tells the session's runner whether to say the session's events in the words of the pi-server document too. A
+/// Tells the session's runner whether to say the session's events in the words of its own harness too. A
 /// runner that is away is told when it comes, if the face still wants it then.
 pub(crate) fn watch(hub: &Hub, session: &SessionEntry, on: bool) {
     let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) else { return };

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use qd_core::projection::Answered;
 use qd_core::redact::redact;
 use qd_store::{AUDIT_ROWS_MAX, AuditRow};
 use serde::Deserialize;
@@ -44,17 +45,17 @@ struct Done<'a> {
     error: Option<Cow<'a, str>>,
     #[serde(borrow)]
     text_redacted: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    outcome: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    decision: Option<Cow<'a, str>>,
 }
 
 /// What a record says of who did what; most say nothing.
 pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRow>> {
     let kind = match event {
         "tool.call" | "tool.result" | "run.input" => event,
-        "agent.input_resolved" => "permission",
+        "agent.input_resolved" => {
+            let answered = serde_json::from_slice::<Answered>(body)
+                .inspect_err(|error| tracing::warn!(%error, event, "a record for the audit is odd"));
+            return answered.ok().map(|answered| of_answer(ts, &answered));
+        }
         _ => return None,
     };
     let done: Done<'_> = serde_json::from_slice(body)
@@ -63,13 +64,9 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRo
     let summary = match event {
         "tool.call" => done.args.map(|args| Cow::Borrowed(args.get())),
         "tool.result" => done.error.or_else(|| done.result.map(|result| Cow::Borrowed(result.get()))),
-        "run.input" => done.text_redacted,
-        _ => done.decision.clone().or_else(|| done.outcome.clone()),
+        _ => done.text_redacted,
     };
-    let ok = match event {
-        "agent.input_resolved" => done.decision.as_deref().map(is_approval),
-        _ => done.ok,
-    };
+    let ok = done.ok;
     let name = |text: Option<Cow<'_, str>>| text.map(|text| cut(&text, NAME_CHARS_MAX));
     Some(Box::new(AuditRow {
         ts,
@@ -83,6 +80,22 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRo
         summary: summary.filter(|text| *text != "null").map(|text| cut(&redact(&text), SUMMARY_CHARS_MAX)),
         ..AuditRow::default()
     }))
+}
+
+/// What the end of a question says of who decided it.
+pub(crate) fn of_answer(ts: i64, answered: &Answered) -> Box<AuditRow> {
+    let name = |text: &Option<String>| text.as_ref().map(|text| cut(text, NAME_CHARS_MAX));
+    let summary = answered.decision.as_ref().or(answered.outcome.as_ref());
+    Box::new(AuditRow {
+        ts,
+        kind: "permission".to_owned(),
+        principal: name(&answered.user_id),
+        actor: name(&answered.actor),
+        request_id: Some(cut(&answered.request_id, NAME_CHARS_MAX)),
+        ok: answered.decision.as_deref().map(is_approval),
+        summary: summary.map(|text| cut(&redact(text), SUMMARY_CHARS_MAX)),
+        ..AuditRow::default()
+    })
 }
 
 fn is_approval(decision: &str) -> bool {

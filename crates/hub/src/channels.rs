@@ -4,4 +4,4 @@ mod files;
 mod terminal;
 
 pub(crate) use files::{Watches, handle as handle_files};
-pub(crate) use terminal::{Terminals, handle as handle_terminal};
+pub(crate) use terminal::{TerminalOpened, Terminals, handle as handle_terminal, show as show_terminal};

@@ -3,19 +3,19 @@
 mod notes;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_core::projection::{Change, Moment, is_telling, one_line, read};
 use qd_core::redact::redact_question;
-use qd_store::{Effect, HubSession, MessageRow, RecordIn, SessionPatch};
+use qd_store::{AuditRow, Effect, HubSession, MessageRow, RecordIn, SessionPatch};
 use qd_wire::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::audit;
-use crate::published::RecordHead;
-use crate::registry::{SessionEntry, one_line};
-pub(crate) use notes::{Description, Note, apply_notes, describe, note, of_record as note_of_record};
+use crate::head::EventHead;
+use crate::registry::SessionEntry;
+pub(crate) use notes::{Note, apply_notes, describe};
 
 /// What lists show of the last message.
 const LAST_TEXT_CHARACTERS_MAX: usize = 200;
@@ -23,28 +23,90 @@ const LAST_TEXT_CHARACTERS_MAX: usize = 200;
 /// What lists show of the error that ended an agent.
 const ERROR_CHARACTERS_MAX: usize = 500;
 
-/// A record for the store, with what it changes.
-pub(crate) fn record(entry: &SessionEntry, head: &RecordHead, body: Bytes) -> RecordIn {
-    let RecordHead { seq, ts, event, .. } = head.clone();
-    let effect = effect(&entry.id, &entry.runner_id, seq, ts, &event, &body);
-    match &effect {
-        Some(Effect::UpsertSession(row)) => entry.learn_harness(&row.harness),
-        Some(Effect::SessionPatch(patch)) => {
-            patch.harness.iter().for_each(|harness| entry.learn_harness(harness));
+/// What one event says: for its session as it looks from outside, and, if it is a record, for the store.
+#[derive(Default)]
+pub(crate) struct Digest {
+    pub(crate) notes: Vec<Note>,
+    pub(crate) effect: Option<Effect>,
+    pub(crate) audit: Option<Box<AuditRow>>,
+}
+
+/// Whose record it is.
+struct Owner<'a> {
+    session_id: &'a str,
+    runner_id: &'a str,
+}
+
+/// Reads an event's body, the only time that anybody does. `text` is the event as a JSON object.
+pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> Digest {
+    let EventHead { event, seq, ts, .. } = head;
+    let Some(seq) = *seq else {
+        let note = |change| Note::new(Moment { ts: *ts, ..Moment::default() }, change);
+        // Deltas are nearly all there is; they end here.
+        let changes = if is_telling(event) { read(event, None, text) } else { Vec::new() };
+        return Digest { notes: changes.into_iter().map(note).collect(), ..Digest::default() };
+    };
+    entry.note_activity(*ts);
+    let owner = Owner { session_id: &entry.id, runner_id: &entry.runner_id };
+    let (changes, effect, audit) = of_record(&owner, seq, *ts, event, text);
+    for change in &changes {
+        if let Change::Created { harness, .. } = change {
+            entry.learn_harness(harness);
         }
-        _ => {}
     }
-    entry.note_activity(ts);
-    let (session_id, runner_id) = (Arc::clone(&entry.id), Arc::clone(&entry.runner_id));
-    let audit = audit::of_record(&event, ts, &body);
-    RecordIn { session_id, runner_id, seq, ts, event, body, audit, effect }
+    // A record from the spool may be older than what the runner said of the session in its hello.
+    let moment = Moment { seq: Some(seq), ts: *ts, now: 0, is_past: entry.is_described(seq) };
+    let notes = changes.into_iter().map(|change| Note::new(moment, change)).collect();
+    Digest { notes, effect, audit }
 }
 
 /// Makes the effect of a record, and its row of the audit, again, from its body.
 pub(crate) fn restore(record: &mut RecordIn) {
-    record.effect =
-        effect(&record.session_id, &record.runner_id, record.seq, record.ts, &record.event, &record.body);
-    record.audit = audit::of_record(&record.event, record.ts, &record.body);
+    let Ok(text) = std::str::from_utf8(&record.body) else { return };
+    let owner = Owner { session_id: &record.session_id, runner_id: &record.runner_id };
+    let (_, effect, audit) = of_record(&owner, record.seq, record.ts, &record.event, text);
+    (record.effect, record.audit) = (effect, audit);
+}
+
+type OfRecord = (Vec<Change>, Option<Effect>, Option<Box<AuditRow>>);
+
+fn of_record(owner: &Owner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> OfRecord {
+    match event {
+        "stream.message_end" | "messages" => {
+            let effect = messages_effect(event, text);
+            (effect.as_ref().and_then(said).into_iter().collect(), effect, None)
+        }
+        "tool.call" | "tool.result" | "run.input" if seq > 1 => {
+            let audit = audit::of_record(event, ts, text.as_bytes());
+            let request_id = audit.as_ref().and_then(|row| row.request_id.clone());
+            let acted = request_id.filter(|_| event != "tool.call");
+            (acted.map(|request_id| Change::Acted { request_id }).into_iter().collect(), None, audit)
+        }
+        _ => {
+            let changes = read(event, Some(seq), text);
+            let effect = changes.first().and_then(|change| effect(owner, seq, ts, change));
+            let audit = match changes.first() {
+                Some(Change::Answered(answered)) => Some(audit::of_answer(ts, answered)),
+                _ => audit::of_record(event, ts, text.as_bytes()),
+            };
+            (changes, effect, audit)
+        }
+    }
+}
+
+/// What stored messages say for lists.
+fn said(effect: &Effect) -> Option<Change> {
+    match effect {
+        Effect::Message(message) => Some(Change::Said {
+            text: message.last_text.clone(),
+            count: u64::try_from(message.idx).map_or(0, |idx| idx + 1),
+        }),
+        Effect::ReplaceMessages(list) => Some(Change::Said {
+            text: Some(list.iter().rev().find_map(|message| message.last_text.clone()).unwrap_or_default()),
+            count: list.len() as u64,
+        }),
+        Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. } => None,
+    }
 }
 
 #[derive(Deserialize)]
@@ -57,55 +119,6 @@ struct MessageEnd<'a> {
 struct MessageList<'a> {
     #[serde(borrow)]
     messages: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Created {
-    harness: String,
-    #[serde(default)]
-    cwd: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RunDirectory {
-    #[serde(default)]
-    cwd: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Title {
-    title: String,
-}
-
-#[derive(Deserialize)]
-struct Model {
-    provider: String,
-    model_id: String,
-}
-
-#[derive(Deserialize)]
-struct AgentError {
-    recoverable: bool,
-    #[serde(default)]
-    error: String,
-}
-
-#[derive(Deserialize)]
-struct Resolved {
-    #[serde(default)]
-    asked_seq: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Branch {
-    #[serde(default)]
-    branch: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RunStarted {
-    #[serde(default)]
-    tool: Option<String>,
 }
 
 /// A message's columns; its parts stay text.
@@ -147,62 +160,51 @@ struct PartText<'a> {
     text: Option<&'a RawValue>,
 }
 
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
-    serde_json::from_slice(body).inspect_err(|error| tracing::warn!(%error, "a record's body is odd")).ok()
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "a record's body is odd")).ok()
 }
 
-fn effect(session_id: &str, runner_id: &str, seq: u64, ts: i64, event: &str, body: &[u8]) -> Option<Effect> {
-    let patch = match event {
-        "stream.message_end" => {
-            let end: MessageEnd<'_> = read(body)?;
-            return message_row(end.message).map(|row| Effect::Message(Box::new(row)));
+fn messages_effect(event: &str, text: &str) -> Option<Effect> {
+    if event == "messages" {
+        let list: MessageList<'_> = parse(text)?;
+        return Some(Effect::ReplaceMessages(list.messages.into_iter().filter_map(message_row).collect()));
+    }
+    let end: MessageEnd<'_> = parse(text)?;
+    message_row(end.message).map(|row| Effect::Message(Box::new(row)))
+}
+
+/// What a change of a session changes in the store.
+fn effect(owner: &Owner<'_>, seq: u64, ts: i64, change: &Change) -> Option<Effect> {
+    let patch = match change {
+        Change::Created { harness, cwd } => {
+            return Some(created_effect(owner, (seq, ts), harness, cwd.as_deref()));
         }
-        "messages" => {
-            let list: MessageList<'_> = read(body)?;
-            return Some(Effect::ReplaceMessages(
-                list.messages.into_iter().filter_map(message_row).collect(),
-            ));
+        Change::Answered(answered) => {
+            return Some(Effect::Rewrite { seq: answered.asked_seq?, with: redact_question });
         }
-        // A run of a foreign host has no other first record.
-        _ if seq == 1 && event.starts_with("run.") => {
-            let cwd = serde_json::from_slice::<RunDirectory>(body).ok().and_then(|run| run.cwd);
-            let created = Created { harness: qd_wire::run::PTY_HARNESS.to_owned(), cwd };
-            return Some(created_effect(created, session_id, runner_id, seq, ts));
+        Change::Closed | Change::Exited { .. } => SessionPatch { closed: Some(true), ..state("closed") },
+        Change::Started { tool, .. } => {
+            let error = Some(String::new());
+            SessionPatch { closed: Some(false), run_tool: tool.clone(), error, ..state("working") }
         }
-        "session.created" => {
-            let created: Created = read(body)?;
-            return Some(created_effect(created, session_id, runner_id, seq, ts));
+        Change::BranchChanged(branch) => {
+            SessionPatch { branch: Some(branch.clone().unwrap_or_default()), ..SessionPatch::default() }
         }
-        "session.closed" | "run.exited" => SessionPatch { closed: Some(true), ..state("closed") },
-        "run.started" => {
-            let run_tool = read::<RunStarted>(body)?.tool;
-            SessionPatch { closed: Some(false), run_tool, error: Some(String::new()), ..state("working") }
-        }
-        "session.branch_changed" => SessionPatch {
-            branch: Some(read::<Branch>(body)?.branch.unwrap_or_default()),
+        Change::Titled(title) => SessionPatch { title: Some(title.clone()), ..SessionPatch::default() },
+        Change::ModelChanged { provider, model_id } => SessionPatch {
+            provider: Some(provider.clone()),
+            model: Some(model_id.clone()),
             ..SessionPatch::default()
         },
-        "session.title_changed" => {
-            SessionPatch { title: Some(read::<Title>(body)?.title), ..SessionPatch::default() }
+        Change::Idle { .. } => state("idle"),
+        Change::Failed { error } => {
+            SessionPatch { error: Some(one_line(error, ERROR_CHARACTERS_MAX)), ..state("failed") }
         }
-        "config.model_changed" => {
-            let model: Model = read(body)?;
-            SessionPatch {
-                provider: Some(model.provider),
-                model: Some(model.model_id),
-                ..SessionPatch::default()
-            }
-        }
-        "agent.input_resolved" => {
-            let seq = read::<Resolved>(body)?.asked_seq?;
-            return Some(Effect::Rewrite { seq, with: redact_question });
-        }
-        "agent.idle" => state("idle"),
-        "agent.error" => {
-            let AgentError { error, .. } = read::<AgentError>(body).filter(|error| !error.recoverable)?;
-            SessionPatch { error: Some(one_line(&error, ERROR_CHARACTERS_MAX)), ..state("failed") }
-        }
-        _ => return None,
+        Change::Working(_)
+        | Change::Asked(_)
+        | Change::Acted { .. }
+        | Change::Said { .. }
+        | Change::Described(_) => return None,
     };
     Some(Effect::SessionPatch(Box::new(patch)))
 }
@@ -212,22 +214,23 @@ fn state(word: &str) -> SessionPatch {
 }
 
 /// The first record describes a session; later ones say that its agent runs again.
-fn created_effect(created: Created, session_id: &str, runner_id: &str, seq: u64, ts: i64) -> Effect {
+fn created_effect(owner: &Owner<'_>, (seq, ts): (u64, i64), harness: &str, cwd: Option<&str>) -> Effect {
+    let runner_id = owner.runner_id.to_owned();
     if seq > 1 {
         return Effect::SessionPatch(Box::new(SessionPatch {
-            runner_id: Some(runner_id.to_owned()),
-            harness: Some(created.harness),
-            cwd: created.cwd,
+            runner_id: Some(runner_id),
+            harness: Some(harness.to_owned()),
+            cwd: cwd.map(str::to_owned),
             closed: Some(false),
             error: Some(String::new()),
             ..state("idle")
         }));
     }
     Effect::UpsertSession(Box::new(HubSession {
-        session_id: session_id.to_owned(),
-        runner_id: runner_id.to_owned(),
-        harness: created.harness,
-        cwd: created.cwd.unwrap_or_default(),
+        session_id: owner.session_id.to_owned(),
+        runner_id,
+        harness: harness.to_owned(),
+        cwd: cwd.unwrap_or_default().to_owned(),
         state: "idle".to_owned(),
         created_at: ts,
         updated_at: ts,
@@ -236,10 +239,11 @@ fn created_effect(created: Created, session_id: &str, runner_id: &str, seq: u64,
 }
 
 fn message_row(message: &RawValue) -> Option<MessageRow> {
-    let head: MessageHead<'_> = read(message.get().as_bytes())?;
-    let content = flattened_text(head.parts);
-    let last_text = matches!(&*head.role, "user" | "assistant").then(|| last_words(head.parts, &content));
-    let usage: Option<Usage> = head.usage.and_then(|usage| read::<Usage>(usage.get().as_bytes()));
+    let head: MessageHead<'_> = parse(message.get())?;
+    let texts = Texts::read(head.parts);
+    let content = texts.flattened();
+    let last_text = matches!(&*head.role, "user" | "assistant").then(|| texts.last_words());
+    let usage: Option<Usage> = head.usage.and_then(|usage| parse::<Usage>(usage.get()));
     Some(MessageRow {
         content,
         last_text: last_text.filter(|text| !text.is_empty()),
@@ -267,15 +271,6 @@ fn tokens(usage: &Usage) -> i64 {
     i64::try_from(usage.input_tokens.saturating_add(usage.output_tokens)).unwrap_or(i64::MAX)
 }
 
-/// What lists show of a message: how its text ends, without what the model thought. That is where an agent says what it
-/// has done, and asks what to do next.
-fn last_words(parts: &RawValue, content: &str) -> String {
-    if !parts.get().contains("\"thinking\"") {
-        return end_of(content);
-    }
-    end_of(&text_of(parts, |kind| kind == "text"))
-}
-
 /// The end of a text on one line, from the beginning of a word.
 fn end_of(text: &str) -> String {
     let text = text.trim_end();
@@ -290,32 +285,53 @@ fn end_of(text: &str) -> String {
     format!("…{}", end.split_once(' ').map_or(end, |(_, words)| words))
 }
 
-/// Text and thinking, as `Message::flattened_text` gives it.
-fn flattened_text(parts: &RawValue) -> String {
-    text_of(parts, |kind| kind == "text" || kind == "thinking")
-}
+/// The texts of a message, read once.
+struct Texts(Vec<(bool, String)>);
 
-fn text_of(parts: &RawValue, is_wanted: impl Fn(&str) -> bool) -> String {
-    let parts: Vec<PartText<'_>> = read(parts.get().as_bytes()).unwrap_or_default();
-    let texts: Vec<String> = parts
-        .into_iter()
-        .filter(|part| is_wanted(&part.kind))
-        .filter_map(|part| serde_json::from_str(part.text?.get()).ok())
-        .collect();
-    texts.join("\n")
+impl Texts {
+    fn read(parts: &RawValue) -> Self {
+        let parts: Vec<PartText<'_>> = parse(parts.get()).unwrap_or_default();
+        let text = |part: PartText<'_>| {
+            let is_text = part.kind == "text";
+            let is_wanted = is_text || part.kind == "thinking";
+            Some((is_text, serde_json::from_str(part.text.filter(|_| is_wanted)?.get()).ok()?))
+        };
+        Self(parts.into_iter().filter_map(text).collect())
+    }
+
+    /// Text and thinking, as `Message::flattened_text` gives it.
+    fn flattened(&self) -> String {
+        self.joined(|_| true)
+    }
+
+    /// What lists show of a message: how its text ends, without what the model thought. That is where an agent says
+    /// what it has done, and asks what to do next.
+    fn last_words(&self) -> String {
+        end_of(&self.joined(|is_text| is_text))
+    }
+
+    fn joined(&self, is_wanted: impl Fn(bool) -> bool) -> String {
+        let texts = self.0.iter().filter(|(is_text, _)| is_wanted(*is_text));
+        texts.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read_record(seq: u64, event: &str, text: &str) -> OfRecord {
+        of_record(&Owner { session_id: "s", runner_id: "r" }, seq, 1, event, text)
+    }
+
     #[test]
     fn a_message_becomes_columns_and_keeps_its_text() {
         let message = r#"{"id":"m1","idx":3,"role":"assistant","parts":[{"type":"thinking","id":"p0","text":"hm"},{"type":"tool_call","id":"p1","tool_call_id":"t","name":"bash","status":"success"},{"type":"text","id":"p2","text":"a\nb"}],"created_at":5,"usage":{"input_tokens":2,"output_tokens":3,"cost_usd":0.5}}"#;
         let body = format!(r#"{{"channel":"agent","runner_id":"r","message":{message}}}"#);
-        let Some(Effect::Message(row)) = effect("s", "r", 2, 1, "stream.message_end", body.as_bytes()) else {
+        let (changes, Some(Effect::Message(row)), None) = read_record(2, "stream.message_end", &body) else {
             panic!("no message");
         };
+        assert_eq!(changes, [Change::Said { text: Some("a b".to_owned()), count: 4 }]);
         let typed: qd_wire::Message = serde_json::from_str(message).unwrap();
         assert_eq!(row.content, typed.flattened_text());
         assert_eq!((row.idx, row.tokens, row.cost_usd), (3, Some(5), Some(0.5)));
@@ -340,7 +356,7 @@ mod tests {
 
     #[test]
     fn lists_learn_of_branches_programs_and_fatal_errors() {
-        let patch = |event: &str, body: &str| match effect("s", "r", 2, 1, event, body.as_bytes()) {
+        let patch = |event: &str, body: &str| match read_record(2, event, body).1 {
             Some(Effect::SessionPatch(patch)) => *patch,
             other => panic!("{other:?}"),
         };
@@ -349,15 +365,16 @@ mod tests {
         assert_eq!(patch("run.started", r#"{"tool":"vim"}"#).run_tool.as_deref(), Some("vim"));
         let failed = patch("agent.error", r#"{"error":"no\nkey","recoverable":false}"#);
         assert_eq!((failed.error.as_deref(), failed.state.as_deref()), (Some("no key"), Some("failed")));
-        assert!(effect("s", "r", 2, 1, "agent.error", br#"{"error":"x","recoverable":true}"#).is_none());
+        let recoverable = read_record(2, "agent.error", r#"{"error":"x","recoverable":true}"#);
+        assert!(recoverable.0.is_empty() && recoverable.1.is_none());
         let again = patch("session.created", r#"{"harness":"pi"}"#);
         assert_eq!(again.error.as_deref(), Some(""), "it runs again");
     }
 
     #[test]
     fn odd_bodies_have_no_effect() {
-        assert!(effect("s", "r", 1, 1, "stream.message_end", b"{\"message\":5}").is_none());
-        assert!(effect("s", "r", 1, 1, "session.created", b"{}").is_none());
-        assert!(effect("s", "r", 1, 1, "tool.start", b"nonsense").is_none());
+        assert!(read_record(1, "stream.message_end", "{\"message\":5}").1.is_none());
+        assert!(read_record(1, "session.created", "{}").1.is_none());
+        assert!(read_record(1, "tool.start", "nonsense").1.is_none());
     }
 }

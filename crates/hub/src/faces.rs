@@ -9,6 +9,8 @@ mod host;
 mod pi_server;
 mod push;
 mod run;
+#[cfg(test)]
+mod toy;
 
 use std::sync::Arc;
 
@@ -51,6 +53,8 @@ faces! {
     run: run::RunFace;
     host: host::HostFace;
     push: push::Push;
+    #[cfg(test)]
+    toy: toy::ToyFace;
 }
 
 /// The settings of the faces that have some.
@@ -134,7 +138,11 @@ impl Faces {
         status: SessionStatus,
         pending: &[InputRequest],
     ) {
-        self.each(|face| face.on_described(hub, entry, status, pending));
+        let ended_turn = match status {
+            SessionStatus::Working => None,
+            _ => entry.projection().end_turn(),
+        };
+        self.each(|face| face.on_described(hub, entry, status, pending, ended_turn));
     }
 
     /// A runner has come or gone.

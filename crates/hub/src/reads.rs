@@ -60,7 +60,7 @@ impl HubCommand {
             Read::Runners => runners(hub).await.map(|runners| json(&runners)),
             // The connection attaches by itself, as it detaches.
             Read::Detach | Read::AwayAttach { .. } => return Ok(self.reply.success(None)),
-            Read::AwayState(session) => away::state(hub, &session).await.map(|state| json(&state)),
+            Read::AwayState(session) => Ok(json(&away::state(&session))),
             Read::Bury(session) => match away::bury(hub, &session).await {
                 Ok(()) => return Ok(self.reply.success(None)),
                 Err(error) => return Err((self.reply, error)),
@@ -100,10 +100,8 @@ impl Read {
             Read::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
             Read::Runners => runners(hub).await.map(|runners| json(&runners)),
             Read::Detach => return Ok(None),
-            Read::AwayAttach { session, after } => {
-                away::attach_data(hub, &session, after).await.map(|data| json(&data))
-            }
-            Read::AwayState(session) => away::state(hub, &session).await.map(|state| json(&state)),
+            Read::AwayAttach { session, after } => Ok(json(&away::attach_data(&session, after))),
+            Read::AwayState(session) => Ok(json(&away::state(&session))),
             Read::Bury(session) => return away::bury(hub, &session).await.map(|()| None),
             Read::Search { params, session_id } => search(hub, *params, session_id).await,
         };

@@ -27,7 +27,6 @@ use crate::presence::Presence;
 use crate::principals::{Principal, Principals};
 use crate::runner_link::line_of;
 use burials::Burials;
-pub(crate) use line::{Question, one_line};
 use news::News;
 pub(crate) use runner::{Runner, Standing};
 pub(crate) use session::SessionEntry;
@@ -152,8 +151,10 @@ impl Hub {
     /// How many sessions wait for somebody: with a question, or because they have failed.
     pub(crate) fn needing_count(&self) -> u64 {
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
-        let needs =
-            |entry: &SessionEntry| entry.pending_inputs() > 0 || entry.status() == SessionStatus::Failed;
+        let needs = |entry: &SessionEntry| {
+            let session = entry.projection();
+            session.question_count() > 0 || session.status() == SessionStatus::Failed
+        };
         sessions.values().filter(|entry| needs(entry)).count() as u64
     }
 

@@ -1,4 +1,4 @@
-//! The live events of one session, kept as long as a subscriber has yet to take them and never beyond a bound.
+//! The live events of one session, in the forms in which clients want them, kept as long as a subscriber has yet to take them and never beyond a bound.
 //!
 //! When the bound is reached the publisher waits a moment for subscribers that keep up in general; one that does
 //! not even then, or has fallen behind not long ago, loses its place and is told so. Nobody waits for it long.
@@ -51,11 +51,17 @@ struct State {
     /// A subscription's key is its place here; places of those who left are used again.
     subscribers: Vec<Option<Subscriber>>,
     live: usize,
+    /// Subscribers that watch a terminal.
+    terminals: usize,
     is_awaited: bool,
 }
 
 struct Chunk {
     bytes: Bytes,
+    /// What it is on a screen; only there while somebody watches one.
+    terminal: Option<TerminalChunk>,
+    /// What it counts for.
+    cost: usize,
     /// Bytes of all chunks before it.
     begins_at: u64,
     published_at: Instant,
@@ -65,7 +71,25 @@ struct Chunk {
     waiting: usize,
 }
 
+/// The form in which a subscriber takes the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Events as they came: frames of the `agent` channel.
+    Agent,
+    /// Frames of the `terminal` channel. Records up to this one are on the screen that its client has.
+    Terminal { seen: u64 },
+}
+
+/// A chunk as frames of the `terminal` channel, made once for all who watch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TerminalChunk {
+    pub(crate) frames: Bytes,
+    /// The terminal ends here.
+    pub(crate) is_end: bool,
+}
+
 struct Subscriber {
+    view: View,
     /// The chunk to take next.
     next: u64,
     lagged: bool,
@@ -103,6 +127,8 @@ pub(crate) enum Taken {
     Some,
     /// Events were dropped before they could be taken.
     Lagged,
+    /// The terminal has ended, and nothing more is to be taken.
+    Ended,
 }
 
 impl Ring {
@@ -116,6 +142,7 @@ impl Ring {
             seq,
             subscribers: Vec::new(),
             live: 0,
+            terminals: 0,
             is_awaited: false,
         };
         Self { state: Mutex::new(state), bytes_max, room: Notify::new() }
@@ -159,6 +186,16 @@ impl Ring {
 
     /// Gives a chunk to every subscriber. `seq` is the last record in it, if it has one.
     pub(crate) fn publish(&self, bytes: Bytes, seq: Option<u64>) {
+        self.publish_with(bytes, seq, TerminalChunk::default);
+    }
+
+    /// The same for a chunk that may have something for screens; `terminal` is called if somebody watches one.
+    pub(crate) fn publish_with(
+        &self,
+        bytes: Bytes,
+        seq: Option<u64>,
+        terminal: impl FnOnce() -> TerminalChunk,
+    ) {
         let mut state = self.lock();
         if let Some(seq) = seq {
             state.seq = state.seq.max(seq);
@@ -167,10 +204,14 @@ impl Ring {
         if waiting == 0 {
             return;
         }
-        state.bytes += bytes.len() + CHUNK_OVERHEAD_BYTES;
+        let terminal = (state.terminals > 0).then(terminal);
+        let terminal_bytes = terminal.as_ref().map_or(0, |terminal| terminal.frames.len());
+        let cost = bytes.len() + terminal_bytes + CHUNK_OVERHEAD_BYTES;
+        state.bytes += cost;
         let (seq, begins_at) = (state.seq, state.published_bytes);
         state.published_bytes += bytes.len() as u64;
-        state.chunks.push_back(Chunk { bytes, begins_at, published_at: Instant::now(), seq, waiting });
+        let published_at = Instant::now();
+        state.chunks.push_back(Chunk { bytes, terminal, cost, begins_at, published_at, seq, waiting });
         while state.bytes > self.bytes_max && state.chunks.len() > 1 {
             state.leave_behind(|_| true);
         }
@@ -181,11 +222,17 @@ impl Ring {
 
     /// A place after everything published so far, for one who has it or reads it from the store.
     pub(crate) fn subscribe(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Subscription {
+        self.subscribe_as(View::Agent, mailbox)
+    }
+
+    /// The same for another form than that of the `agent` channel.
+    pub(crate) fn subscribe_as(self: &Arc<Self>, view: View, mailbox: Arc<Mailbox>) -> Subscription {
         let mut state = self.lock();
+        state.terminals += usize::from(view != View::Agent);
         let seq = state.seq;
         let signal = Arc::new(Signal { ready: AtomicBool::new(false), mailbox });
         let next = state.first + state.chunks.len() as u64;
-        let subscriber = Some(Subscriber { next, lagged: false, signal: Arc::clone(&signal) });
+        let subscriber = Some(Subscriber { view, next, lagged: false, signal: Arc::clone(&signal) });
         state.live += 1;
         let key = state.subscribers.iter().position(Option::is_none).unwrap_or(state.subscribers.len());
         match state.subscribers.get_mut(key) {
@@ -251,7 +298,7 @@ impl State {
     fn drop_taken(&mut self) {
         while self.chunks.front().is_some_and(|chunk| chunk.waiting == 0) {
             if let Some(chunk) = self.chunks.pop_front() {
-                self.bytes -= chunk.bytes.len() + CHUNK_OVERHEAD_BYTES;
+                self.bytes -= chunk.cost;
                 self.first += 1;
             }
         }
@@ -284,25 +331,37 @@ impl Subscription {
             .chunks
             .get(index + 1)
             .is_some_and(|second| state.published_bytes - second.begins_at > BEHIND_BYTES);
-        let mut behind = is_behind.then(Vec::new);
+        let mut behind = (is_behind && subscriber.view == View::Agent).then(Vec::new);
         let mut behind_bytes = 0;
+        let mut is_end = false;
         while let Some(chunk) = state.chunks.get_mut(index) {
             if out.is_full() || behind_bytes >= COALESCE_BYTES_MAX {
                 taken = Taken::Some;
                 self.signal.ready.store(true, Ordering::Release);
                 break;
             }
-            match &mut behind {
-                Some(chunks) => {
+            match (subscriber.view, &mut behind) {
+                (View::Agent, None) => out.push(chunk.bytes.clone()),
+                (View::Agent, Some(chunks)) => {
                     behind_bytes += chunk.bytes.len();
                     chunks.push(chunk.bytes.clone());
                 }
-                None => out.push(chunk.bytes.clone()),
+                (View::Terminal { seen }, _) if chunk.seq > seen => {
+                    if let Some(terminal) = &chunk.terminal {
+                        out.push(terminal.frames.clone());
+                        is_end = terminal.is_end;
+                    }
+                }
+                (View::Terminal { .. }, _) => {}
             }
             chunk.waiting -= 1;
             self.seq = chunk.seq.max(self.seq);
             subscriber.next += 1;
             index += 1;
+            if is_end {
+                taken = Taken::Ended;
+                break;
+            }
         }
         state.drop_taken();
         let is_awaited = state.is_awaited;
@@ -321,6 +380,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut state = self.ring.lock();
         let Some(subscriber) = state.subscribers.get_mut(self.key).and_then(Option::take) else { return };
+        state.terminals -= usize::from(subscriber.view != View::Agent);
         while state.subscribers.last().is_some_and(Option::is_none) {
             state.subscribers.pop();
         }

@@ -149,3 +149,36 @@ fn who_is_behind_gets_the_shortest_stream_and_who_keeps_up_gets_every_frame() {
     assert!(out.bytes() < sent && out.bytes() > 300_000);
     assert_eq!((slow.seq, ring.held_bytes()), (299, 0));
 }
+
+#[test]
+fn a_screen_is_made_once_for_all_who_watch_and_not_while_nobody_does() {
+    let ring = Arc::new(Ring::new(1 << 20, 0));
+    let made = std::cell::Cell::new(0);
+    let publish = |seq: u64, is_end: bool| {
+        ring.publish_with(chunk(0, 10), Some(seq), || {
+            made.set(made.get() + 1);
+            TerminalChunk { frames: Bytes::from(format!("screen {seq}")), is_end }
+        });
+    };
+    let mut agent = ring.subscribe(Mailbox::for_tests());
+    publish(1, false);
+    assert_eq!(made.get(), 0);
+    let mut watching: Vec<Subscription> =
+        [1, 2].map(|seen| ring.subscribe_as(View::Terminal { seen }, Mailbox::for_tests())).into();
+    publish(2, false);
+    publish(3, true);
+    publish(4, false);
+    assert_eq!(made.get(), 3, "once for each chunk, however many watch");
+    let taken = |subscription: &mut Subscription| {
+        let mut out = Outgoing::default();
+        let how = subscription.take(&mut out);
+        (how, out.chunks().cloned().collect::<Vec<_>>())
+    };
+    assert_eq!(taken(&mut watching[0]), (Taken::Ended, vec!["screen 2".into(), "screen 3".into()]));
+    assert_eq!(taken(&mut watching[1]), (Taken::Ended, vec!["screen 3".into()]), "it has the second already");
+    assert_eq!(taken(&mut agent).1.len(), 4, "events go on as they came");
+    drop((watching, agent));
+    assert_eq!(ring.held_bytes(), 0);
+    publish(5, false);
+    assert_eq!(made.get(), 3);
+}

@@ -15,7 +15,7 @@ use tokio_tungstenite::WebSocketStream;
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::Role;
 
-use crate::connection::{Connection, Mailbox, Mux};
+use crate::connection::{Connection, Mailbox, Mux, Speaker};
 use crate::http::failed;
 use crate::links::Pass;
 use crate::principals::Principal;
@@ -70,6 +70,28 @@ pub(crate) fn upgrade_runner(
             Err(error) => {
                 tracing::debug!(peer = identity.peer, %error, "a runner's upgrade failed");
             }
+        }
+    });
+    switching(accept)
+}
+
+/// Answers 101 and lets a face's speaker speak as soon as the answer is out.
+pub(crate) fn speak<S: Speaker>(
+    hub: Arc<Hub>,
+    request: Request,
+    accept: String,
+    mailbox: Arc<Mailbox>,
+    speaker: S,
+) -> Response {
+    let upgraded = hyper::upgrade::on(request);
+    let tasks = hub.tasks.clone();
+    tasks.clone().spawn(async move {
+        match upgraded.await.map(into_stream) {
+            Ok(Some((stream, read_ahead))) => {
+                tasks.spawn(Connection::new(hub, mailbox, speaker, stream, read_ahead));
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "an upgrade failed"),
         }
     });
     switching(accept)

@@ -4,7 +4,6 @@
 
 pub mod answer;
 pub mod event;
-pub mod facts;
 pub mod history;
 pub mod host;
 pub mod request;

@@ -1,15 +1,12 @@
 //! `terminal`: a session whose program is a shell, seen as bytes. It is shared by whoever opens it, and goes on when
 //! they leave; each gets the screen first, and again whenever it could not keep up.
 
-use std::collections::HashMap;
-use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use qd_core::record::SessionKind;
+use bytes::{Bytes, BytesMut};
+use qd_core::record::{Record, SessionKind};
 use qd_wire::channel::{Place, TerminalCommand, TerminalEvent};
 use qd_wire::data::AttachData;
 use qd_wire::data::SessionState;
@@ -17,37 +14,106 @@ use qd_wire::mux::{ServerFrame, TerminalClientFrame, TerminalFrame};
 use qd_wire::run::{TERMINAL_HARNESS, TerminalSnapshot};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 use crate::access::random_text;
 use crate::ask::{Answered, Asker, ask};
-use crate::connection::{Mail, Mailbox, Outgoing};
+use crate::connection::{Mail, Mailbox, Parts};
 use crate::frame;
+use crate::published::Published;
 use crate::registry::{Hub, SessionEntry};
-use crate::ring::{Subscription, Taken};
+use crate::ring::{Subscription, Taken, TerminalChunk, View};
 
 /// Terminals one connection has open at a time.
 const TERMINALS_MAX: usize = 64;
-/// Output that may wait for a client; the rest waits in the session's ring.
-const BACKLOG_BYTES_MAX: usize = 256 << 10;
-/// How often it is looked whether a slow client has taken something.
-const ROOM_POLL: Duration = Duration::from_millis(5);
 const NAME_BYTES: usize = 8;
 
-/// The terminals a connection has open.
-#[derive(Clone, Default)]
-pub(crate) struct Terminals(Arc<Mutex<HashMap<String, CancellationToken>>>);
+/// The terminals a connection watches. Their frames are made once in the ring of each session, for all who watch; here
+/// is where this client is in them.
+#[derive(Default)]
+pub(crate) struct Terminals(Vec<Watched>);
+
+/// One of them.
+struct Watched {
+    join: Join,
+    entry: Arc<SessionEntry>,
+    /// `None` while the screen is asked for again, because the client has missed something.
+    subscription: Option<Subscription>,
+    is_lagged: bool,
+}
+
+/// A terminal was opened, or its screen has come again.
+pub(crate) struct TerminalOpened {
+    /// That it is open, and the whole screen.
+    pub(crate) frames: Bytes,
+    watched: Watched,
+}
 
 impl Terminals {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// The connection is over; the terminals go on without it.
-    pub(crate) fn end(&self) {
-        for (_, left) in self.lock().drain() {
-            left.cancel();
+    /// Watches a terminal from its new place on.
+    pub(crate) fn watch(&mut self, parts: &mut Parts<'_>, opened: TerminalOpened) {
+        let TerminalOpened { frames, watched } = opened;
+        let is_known = self.0.iter().any(|other| other.join.session_id == watched.join.session_id);
+        if watched.join.is_again && !is_known {
+            // The client has left meanwhile.
+            return;
+        }
+        self.leave(&watched.join.session_id);
+        parts.outgoing.push(frames);
+        self.0.push(watched);
+    }
+
+    /// The terminal goes on without this client.
+    fn leave(&mut self, session_id: &str) {
+        self.0.retain(|watched| watched.join.session_id != session_id);
+    }
+
+    /// Takes what is new on the screens, as far as there is room. Says whether that changed anything.
+    pub(crate) fn take(&mut self, parts: &mut Parts<'_>) -> bool {
+        let before = parts.outgoing.bytes();
+        let mut has_progress = false;
+        self.0.retain_mut(|watched| {
+            let (is_left, has_changed) = watched.take(parts);
+            has_progress |= has_changed;
+            !is_left
+        });
+        if self.0.len() > 1 {
+            // The next round starts with another one, so that a loud one does not silence the others.
+            self.0.rotate_left(1);
+        }
+        has_progress || parts.outgoing.bytes() > before
+    }
+}
+
+impl Watched {
+    /// Takes what is new. Says whether the terminal is over, and whether its place has changed.
+    fn take(&mut self, parts: &mut Parts<'_>) -> (bool, bool) {
+        if self.is_lagged && parts.outgoing.is_empty() {
+            // The screen says all that was missed; joining again brings it.
+            self.is_lagged = false;
+            self.subscription = None;
+            self.join.again().attach();
+        }
+        let Some(subscription) = self.subscription.as_mut().filter(|_| !self.is_lagged) else {
+            return (false, false);
+        };
+        if !subscription.is_ready() {
+            return (self.entry.is_over(), false);
+        }
+        if parts.outgoing.is_full() {
+            return (false, false);
+        }
+        match subscription.take(parts.outgoing) {
+            // Whoever has taken the last of a deleted session leaves in the next round.
+            Taken::All | Taken::Some => (false, self.entry.is_over()),
+            Taken::Ended => (true, true),
+            Taken::Lagged => {
+                self.is_lagged = true;
+                (false, true)
+            }
         }
     }
 }
@@ -57,7 +123,7 @@ pub(crate) fn handle(
     hub: &Arc<Hub>,
     mailbox: &Arc<Mailbox>,
     asker: &Asker,
-    terminals: &Terminals,
+    terminals: &mut Terminals,
     text: &str,
 ) {
     let TerminalClientFrame { id, place, command, .. } = match serde_json::from_str(text) {
@@ -87,9 +153,7 @@ pub(crate) fn handle(
             desk.pass(terminal_id, &command);
         }
         TerminalCommand::Leave { terminal_id } => {
-            if let Some(left) = terminals.lock().remove(&terminal_id) {
-                left.cancel();
-            }
+            terminals.leave(&terminal_id);
         }
     }
 }
@@ -104,10 +168,6 @@ struct Desk {
 }
 
 impl Desk {
-    fn say(&self, id: Option<Value>, event: TerminalEvent) {
-        self.mailbox.put(Mail::Frames(event_frame(id, event)));
-    }
-
     fn fail(&self, terminal_id: Option<String>, error: &str) {
         self.mailbox.put(Mail::Frames(error_frame(self.id.clone(), terminal_id, error)));
     }
@@ -124,25 +184,20 @@ impl Desk {
     }
 
     fn open(self, terminals: &Terminals, place: Place, terminal_id: Option<String>, size: (u16, u16)) {
-        if terminals.lock().len() >= TERMINALS_MAX {
+        if terminals.0.len() >= TERMINALS_MAX {
             let error = format!("This connection has {TERMINALS_MAX} terminals open, the most it may");
             return self.fail(terminal_id, &error);
         }
         let wanted = terminal_id.or_else(|| self.run_named(&place));
         if let Some(session) = wanted.as_deref().and_then(|wanted| self.hub.session(wanted)) {
-            let join = Join {
-                desk: self,
-                terminals: terminals.clone(),
-                session_id: session.id.to_string(),
-                joined: true,
-            };
-            return join.attach();
+            let session_id = session.id.to_string();
+            return Join { desk: self, session_id, joined: true, is_again: false }.attach();
         }
         let Some(random) = random_text(NAME_BYTES) else {
             return self.fail(None, "The system has no randomness; try again");
         };
         let session_id = wanted.unwrap_or_else(|| format!("terminal-{random}"));
-        let join = Join { desk: self, terminals: terminals.clone(), session_id, joined: false };
+        let join = Join { desk: self, session_id, joined: false, is_again: false };
         match place.session_id.filter(|_| place.workspace_path.is_none()) {
             Some(beside) => join.create_beside(&beside, size),
             None => join.create(place.workspace_path, place.runner_id, size),
@@ -159,9 +214,10 @@ impl Desk {
 /// Somebody on the way to a terminal.
 struct Join {
     desk: Desk,
-    terminals: Terminals,
     session_id: String,
     joined: bool,
+    /// It was there, and has missed something.
+    is_again: bool,
 }
 
 impl Join {
@@ -220,137 +276,109 @@ impl Join {
     }
 
     fn follow(self, entry: Arc<SessionEntry>, snapshot: &TerminalSnapshot) {
-        // A mailbox of its own: the ring wakes whoever reads from it.
-        let signal = Mailbox::nobody();
-        let subscription = entry.ring.subscribe(Arc::clone(&signal));
-        let left = CancellationToken::new();
-        if let Some(before) = self.terminals.lock().insert(self.session_id.clone(), left.clone()) {
-            before.cancel();
-        }
+        let mailbox = Arc::clone(&self.desk.mailbox);
+        let view = View::Terminal { seen: snapshot.seq };
+        let subscription = Some(entry.ring.subscribe_as(view, Arc::clone(&mailbox)));
         let terminal_id = self.session_id.clone();
         let (cols, rows) = (snapshot.cols, snapshot.rows);
         let opened = TerminalEvent::Opened { terminal_id, cols, rows, joined: self.joined };
-        self.desk.say(self.desk.id.clone(), opened);
-        let seen = snapshot.seq;
-        let follower = Follower { join: self, entry, signal, subscription, seen };
-        follower.show(snapshot);
-        let tasks = follower.join.desk.hub.tasks.clone();
-        tasks.spawn(async move {
-            tokio::select! {
-                () = left.cancelled() => {}
-                () = follower.run() => {}
-            }
-        });
+        let screen = [snapshot.scrollback.as_bytes(), snapshot.screen.as_bytes()].concat();
+        let frames = [
+            event_frame(self.desk.id.clone(), opened),
+            event_frame(None, output(&self.session_id, &screen, Some(true))),
+        ];
+        let watched = Watched { join: self, entry, subscription, is_lagged: false };
+        mailbox.put(Mail::Terminal(Box::new(TerminalOpened { frames: frames.concat().into(), watched })));
+    }
+
+    /// The same for one who has missed something.
+    fn again(&self) -> Join {
+        let (desk, session_id) = (self.desk.clone(), self.session_id.clone());
+        Join { desk, session_id, joined: true, is_again: true }
     }
 }
 
-/// Somebody who watches a terminal.
-struct Follower {
-    join: Join,
-    entry: Arc<SessionEntry>,
-    signal: Arc<Mailbox>,
-    subscription: Subscription,
-    /// The last record that is shown.
-    seen: u64,
+/// Records of a session as they change its screen.
+pub(crate) fn show(published: Published<'_>) -> TerminalChunk {
+    let mut screen =
+        Screen { terminal_id: &published.entry.id, out: BytesMut::new(), text: String::new(), is_end: false };
+    published.records().for_each(|record| screen.show(&record));
+    screen.flush();
+    TerminalChunk { frames: screen.out.freeze(), is_end: screen.is_end }
 }
 
-/// What is read of an event.
+/// Frames for a screen, as they are collected.
+struct Screen<'a> {
+    terminal_id: &'a str,
+    out: BytesMut,
+    /// Output that is not in a frame yet.
+    text: String,
+    is_end: bool,
+}
+
 #[derive(Deserialize)]
-struct Shown<'a> {
-    #[serde(borrow)]
-    event: std::borrow::Cow<'a, str>,
-    seq: Option<u64>,
-    #[serde(borrow, default)]
-    text: std::borrow::Cow<'a, str>,
-    cols: Option<u16>,
-    rows: Option<u16>,
+struct Output {
+    #[serde(default)]
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Size {
+    #[serde(default)]
+    cols: u16,
+    #[serde(default)]
+    rows: u16,
+}
+
+#[derive(Deserialize)]
+struct Exited {
     exit_code: Option<i32>,
     signal: Option<i32>,
 }
 
-impl Follower {
-    /// The whole screen, on an empty one.
-    fn show(&self, snapshot: &TerminalSnapshot) {
-        let bytes = [snapshot.scrollback.as_bytes(), snapshot.screen.as_bytes()].concat();
-        self.output(&bytes, Some(true));
-    }
-
-    fn output(&self, bytes: &[u8], reset: Option<bool>) {
-        let terminal_id = self.join.session_id.clone();
-        let event = TerminalEvent::Output { terminal_id, data_base64: STANDARD.encode(bytes), reset };
-        self.join.desk.say(None, event);
-    }
-
-    async fn run(mut self) {
-        let mut out = Outgoing::default();
-        loop {
-            poll_fn(|cx| {
-                self.signal.register(cx.waker());
-                if self.subscription.is_ready() || self.entry.is_over() {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
-            })
-            .await;
-            if self.join.desk.mailbox.is_closed() {
-                return;
-            }
-            let taken = self.subscription.take(&mut out);
-            let is_over = self.tell(&out.take_all());
-            if is_over || (self.entry.is_over() && taken == Taken::All && !self.subscription.is_ready()) {
-                self.join.terminals.lock().remove(&self.join.session_id);
-                return;
-            }
-            if taken == Taken::Lagged {
-                // The screen says all that was missed; joining anew brings it.
-                return Join { joined: true, ..self.join }.attach();
-            }
-            while self.join.desk.mailbox.held_bytes() > BACKLOG_BYTES_MAX {
-                tokio::time::sleep(ROOM_POLL).await;
-            }
-        }
-    }
-
-    /// Tells what frames of the session mean here; true when the terminal has ended.
-    fn tell(&mut self, frames: &[Bytes]) -> bool {
-        let mut bytes = Vec::new();
-        let mut is_over = false;
-        for mut rest in frames.iter().map(|frames| &frames[..]) {
-            while let Some((frame, payload)) = frame::split_text(rest) {
-                rest = &rest[frame.len()..];
-                let Ok(shown) = serde_json::from_slice::<Shown<'_>>(payload) else { continue };
-                let Some(seq) = shown.seq.filter(|seq| *seq > self.seen) else { continue };
-                self.seen = seq;
-                let terminal_id = self.join.session_id.clone();
-                match &*shown.event {
-                    "run.output" => bytes.extend_from_slice(shown.text.as_bytes()),
-                    "run.resized" => {
-                        self.flush(&mut bytes);
-                        let (cols, rows) = (shown.cols.unwrap_or(0), shown.rows.unwrap_or(0));
-                        self.join.desk.say(None, TerminalEvent::Resized { terminal_id, cols, rows });
-                    }
-                    "run.exited" => {
-                        self.flush(&mut bytes);
-                        let exit_code = shown.exit_code.unwrap_or(-1);
-                        let event = TerminalEvent::Exit { terminal_id, exit_code, signal: shown.signal };
-                        self.join.desk.say(None, event);
-                        is_over = true;
-                    }
-                    _ => {}
+impl Screen<'_> {
+    fn show(&mut self, record: &Record<'_>) {
+        match &*record.event {
+            "run.output" => {
+                if let Some(Output { text }) = record.read() {
+                    self.text.push_str(&text);
                 }
             }
+            "run.resized" => {
+                if let Some(Size { cols, rows }) = record.read() {
+                    let terminal_id = self.terminal_id.to_owned();
+                    self.push(TerminalEvent::Resized { terminal_id, cols, rows });
+                }
+            }
+            "run.exited" => {
+                let exited = record.read::<Exited>();
+                let exit_code = exited.as_ref().and_then(|exited| exited.exit_code).unwrap_or(-1);
+                let signal = exited.and_then(|exited| exited.signal);
+                let terminal_id = self.terminal_id.to_owned();
+                self.push(TerminalEvent::Exit { terminal_id, exit_code, signal });
+                self.is_end = true;
+            }
+            _ => {}
         }
-        self.flush(&mut bytes);
-        is_over
     }
 
-    fn flush(&self, bytes: &mut Vec<u8>) {
-        if !bytes.is_empty() {
-            self.output(bytes, None);
-            bytes.clear();
+    fn push(&mut self, event: TerminalEvent) {
+        self.flush();
+        self.out.extend_from_slice(&event_frame(None, event));
+    }
+
+    fn flush(&mut self) {
+        if !self.text.is_empty() {
+            let event = output(self.terminal_id, self.text.as_bytes(), None);
+            self.text.clear();
+            self.out.extend_from_slice(&event_frame(None, event));
         }
     }
+}
+
+fn output(terminal_id: &str, bytes: &[u8], reset: Option<bool>) -> TerminalEvent {
+    let terminal_id = terminal_id.to_owned();
+    TerminalEvent::Output { terminal_id, data_base64: STANDARD.encode(bytes), reset }
 }
 
 fn snapshot_of(answered: &Answered) -> Result<TerminalSnapshot, String> {

@@ -104,6 +104,7 @@ impl Mux {
                 _ => self.jobs.push_back(Job::Read(*command)),
             },
             Mail::Attached(attached) => self.on_attached(parts, attached),
+            Mail::Terminal(opened) => self.terminals.watch(parts, *opened),
             Mail::JobDone(done) => {
                 self.is_job_running = false;
                 self.on_job_done(parts, *done);
@@ -267,28 +268,16 @@ impl Job {
 
     async fn run(self, hub: &Arc<Hub>, mailbox: &Arc<Mailbox>) -> JobDone {
         match self {
-            Job::Read(HubCommand { reply, read: Read::AwayAttach { session, after } }) => {
-                match attach_away(hub, mailbox, session, AwayAttach::Asked { reply: &reply, after }).await {
-                    Ok(attached) => JobDone::Attached(attached),
-                    Err(error) => {
-                        let error = format!("The hub cannot read its store: {error}");
-                        JobDone::ReadFailed { reply, error, attaches: true }
-                    }
-                }
-            }
+            Job::Read(HubCommand { reply, read: Read::AwayAttach { session, after } }) => JobDone::Attached(
+                attach_away(mailbox, session, AwayAttach::Asked { reply: &reply, after }).await,
+            ),
             Job::Read(command) => match command.run(hub).await {
                 Ok(frames) => JobDone::Frames(frames),
                 Err((reply, error)) => JobDone::ReadFailed { reply, error, attaches: false },
             },
-            Job::AwayResync { session, generation, after } => {
-                match attach_away(hub, mailbox, session, AwayAttach::Resync { after, generation }).await {
-                    Ok(attached) => JobDone::Attached(attached),
-                    Err(error) => {
-                        tracing::error!(%error, "a client that fell behind cannot be told what it missed");
-                        JobDone::Failed { generation, after }
-                    }
-                }
-            }
+            Job::AwayResync { session, generation, after } => JobDone::Attached(
+                attach_away(mailbox, session, AwayAttach::Resync { after, generation }).await,
+            ),
             Job::Snapshot(attached) => JobDone::Snapshot(snapshot(hub, attached).await),
             Job::Replay { session, generation, after, until } => {
                 match replay(hub, &session.id, after, until).await {

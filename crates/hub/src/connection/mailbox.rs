@@ -10,6 +10,7 @@ use futures_util::task::AtomicWaker;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Asker;
+use crate::channels::TerminalOpened;
 use crate::clock::now_ms;
 use crate::principals::{Principal, Rights};
 use crate::reads::HubCommand;
@@ -79,6 +80,8 @@ pub(crate) enum Mail {
     JobDone(Box<JobDone>),
     /// A read the hub does itself, whose dependencies are met.
     Run(Box<HubCommand>),
+    /// A terminal is open: its screen, and the place from which it is watched.
+    Terminal(Box<TerminalOpened>),
     /// A resync could not be done.
     ResyncFailed { generation: u64, is_session_gone: bool },
     /// It is time to try a failed resync again.
@@ -338,6 +341,7 @@ impl Mail {
             Mail::Frames(frames) | Mail::Close { frames, .. } => frames.len(),
             Mail::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
             Mail::Attached(attached) => attached.frame.bytes(),
+            Mail::Terminal(opened) => opened.frames.len(),
             Mail::JobDone(done) => match &**done {
                 JobDone::Frames(frames) | JobDone::Replayed { frames, .. } => frames.len(),
                 JobDone::Snapshot(attached) | JobDone::Attached(attached) => attached.frame.bytes(),

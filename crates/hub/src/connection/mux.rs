@@ -26,7 +26,9 @@ pub(crate) struct Mux {
     pub(super) finished: Finished,
     pub(super) is_job_running: bool,
     watches: Watches,
-    terminals: Terminals,
+    pub(super) terminals: Terminals,
+    /// Who is first alternates, so that neither silences the other.
+    are_terminals_first: bool,
     presence: Option<Seat>,
 }
 
@@ -72,7 +74,7 @@ impl Speaker for Mux {
             }
             Some(Channel::Terminal) => {
                 let asker = parts.mailbox.asker();
-                return handle_terminal(parts.hub, parts.mailbox, &asker, &self.terminals, text);
+                return handle_terminal(parts.hub, parts.mailbox, &asker, &mut self.terminals, text);
             }
             Some(Channel::System) => return presence::handle(parts, &mut self.presence, text),
             _ => {}
@@ -92,7 +94,14 @@ impl Speaker for Mux {
     }
 
     fn take_events(&mut self, parts: &mut Parts<'_>) -> bool {
-        self.take_attached(parts)
+        if self.terminals.is_empty() {
+            return self.take_attached(parts);
+        }
+        self.are_terminals_first = !self.are_terminals_first;
+        let mut has_progress = self.are_terminals_first && self.terminals.take(parts);
+        has_progress |= self.take_attached(parts);
+        has_progress |= !self.are_terminals_first && self.terminals.take(parts);
+        has_progress
     }
 
     fn on_mail(&mut self, parts: &mut Parts<'_>, mail: Mail) {
@@ -105,12 +114,12 @@ impl Speaker for Mux {
 
     fn on_end(&mut self, hub: &Hub) {
         self.watches.end(hub);
-        self.terminals.end();
         hub.remove_connection(self.number);
     }
 
     fn on_closing(&mut self) {
         self.attachments = Vec::new();
+        self.terminals = Terminals::default();
         self.jobs = VecDeque::new();
     }
 }

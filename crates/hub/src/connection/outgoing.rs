@@ -86,12 +86,6 @@ impl Outgoing {
         }
     }
 
-    /// Everything that waits, for a reader that is no socket.
-    pub(crate) fn take_all(&mut self) -> Vec<Bytes> {
-        self.bytes = 0;
-        self.queue.drain(..).collect()
-    }
-
     #[cfg(test)]
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Bytes> {
         self.queue.iter()

@@ -88,13 +88,15 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     fn on_session_news(&self, _hub: &Arc<Hub>, _session_id: &str, _news: SessionNews) {}
 
-    /// The runner of a session has come, and has said how it stands.
+    /// The runner of a session has come, and has said how it stands. A turn that was under way when it was last heard
+    /// of, and is not now, began at `ended_turn`.
     fn on_described(
         &self,
         _hub: &Arc<Hub>,
         _entry: &SessionEntry,
         _status: SessionStatus,
         _pending: &[InputRequest],
+        _ended_turn: Option<i64>,
     ) {
     }
 

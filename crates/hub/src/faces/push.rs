@@ -21,11 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use qd_core::record::Record;
+use qd_core::projection::Change;
 use qd_wire::data::SessionStatus;
 use qd_wire::push::PushTopic;
 use qd_wire::{InputRequest, StopReason};
-use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use answer::{Answering, answer};
@@ -46,8 +45,6 @@ use seal::{AUTH_BYTES, POINT_BYTES, Reader};
 
 /// Jobs that wait for the task that does them.
 const JOBS_MAX: usize = 1024;
-/// Turns under way whose beginning is remembered; more than there are sessions that work at a time.
-const TURNS_MAX: usize = 16_384;
 const CONTACT_DEFAULT: &str = "mailto:admin@localhost";
 const DONE_AFTER_DEFAULT: Duration = Duration::from_secs(30);
 /// Whoever sits at the screen answers within this, and no phone rings.
@@ -93,21 +90,14 @@ impl Default for PushConfig {
 pub(crate) struct Push {
     config: PushConfig,
     questions: Questions,
-    turns: Mutex<Turns>,
+    /// Ends of turns that people are yet to be told of.
+    ends: Mutex<HashMap<Arc<str>, End>>,
     jobs: mpsc::Sender<Job>,
     /// Until the task that does them takes it.
     receiver: Mutex<Option<mpsc::Receiver<Job>>>,
     lanes: Lanes,
     /// Whether somebody may want to know; while nobody does, nothing is looked into.
     has_subscribers: AtomicBool,
-}
-
-#[derive(Default)]
-struct Turns {
-    /// When the turns under way began; unix milliseconds.
-    began: HashMap<Arc<str>, i64>,
-    /// Ends that people are yet to be told of.
-    ended: HashMap<Arc<str>, End>,
 }
 
 /// How a turn, a program or a session has ended.
@@ -118,39 +108,13 @@ struct End {
     said: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Needed {
-    request: InputRequest,
-}
-
-#[derive(Deserialize)]
-struct Resolved {
-    request_id: String,
-}
-
-#[derive(Deserialize)]
-struct Idle {
-    reason: Option<StopReason>,
-}
-
-#[derive(Deserialize)]
-struct Failure {
-    error: String,
-    recoverable: bool,
-}
-
-#[derive(Deserialize)]
-struct Exited {
-    exit_code: i32,
-}
-
 impl Push {
     pub(super) fn new(config: &HubConfig) -> Self {
         let (jobs, receiver) = mpsc::channel(JOBS_MAX);
         Self {
             config: config.faces.push.clone(),
             questions: Questions::default(),
-            turns: Mutex::default(),
+            ends: Mutex::default(),
             jobs,
             receiver: Mutex::new(Some(receiver)),
             lanes: Lanes::default(),
@@ -178,23 +142,12 @@ impl Face for Push {
         self.config.key.is_some()
     }
 
-    /// Notes say whether there is something to see in the records.
     fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
-        let Published { entry, notes, .. } = published;
-        let works = |note: &Note| matches!(note, Note::Working(_));
-        if notes.iter().any(works) {
-            self.begin(&entry.id);
+        if !self.has_subscribers() {
+            return;
         }
-        if self.has_subscribers() && notes.iter().any(is_news) {
-            for record in published.records().filter(|record| !entry.is_described(record.seq)) {
-                self.record(entry, &record);
-            }
-        }
-        match notes.iter().rfind(|note| matches!(note, Note::Working(_) | Note::Status(_) | Note::Exited)) {
-            // A turn that followed one whose end was seen above.
-            Some(note) if works(note) => self.begin(&entry.id),
-            Some(_) => drop(self.forget_turn(&entry.id)),
-            None => {}
+        for note in published.notes.iter().filter(|note| !note.is_past()) {
+            self.note(&published.entry.id, note);
         }
     }
 
@@ -205,6 +158,7 @@ impl Face for Push {
         entry: &SessionEntry,
         status: SessionStatus,
         pending: &[InputRequest],
+        ended_turn: Option<i64>,
     ) {
         if !self.is_used() {
             return;
@@ -215,36 +169,21 @@ impl Face for Push {
             }
         }
         if self.has_subscribers() {
-            pending.iter().for_each(|request| self.asked(&entry.id, request.clone()));
+            pending.iter().for_each(|request| self.asked(&entry.id, Arc::new(request.clone())));
         }
-        match status {
-            SessionStatus::Working => self.begin(&entry.id),
-            SessionStatus::Failed if self.forget_turn(&entry.id).is_some() => {
-                self.ended(&entry.id, End { topic: PushTopic::Failed, said: None });
-            }
-            SessionStatus::Idle => self.turn_ended(&entry.id, End { topic: PushTopic::Done, said: None }),
-            _ => drop(self.forget_turn(&entry.id)),
+        let end = |topic| End { topic, said: None };
+        match (status, ended_turn) {
+            (SessionStatus::Failed, Some(_)) => self.ended(&entry.id, end(PushTopic::Failed)),
+            (SessionStatus::Idle, began) => self.turn_ended(&entry.id, began, end(PushTopic::Done)),
+            _ => {}
         }
     }
 
-    /// With the session go its turn and its questions.
+    /// With the session go its questions.
     fn forget(&self, session_id: &Arc<str>) {
-        self.forget_turn(session_id);
         for request_id in self.questions.ids_of(session_id) {
             self.resolved(session_id, &request_id);
         }
-    }
-}
-
-/// Whether there is a record of interest.
-fn is_news(note: &Note) -> bool {
-    match note {
-        Note::Status(_)
-        | Note::Exited
-        | Note::Created { .. }
-        | Note::InputNeeded(_)
-        | Note::InputResolved { .. } => true,
-        Note::Working(_) | Note::Described(_) | Note::Row(_) | Note::Patched(_) | Note::Said { .. } => false,
     }
 }
 
@@ -257,45 +196,42 @@ impl Push {
         self.has_subscribers.load(Ordering::Relaxed)
     }
 
-    fn record(&self, entry: &SessionEntry, record: &Record<'_>) {
-        let session_id = &entry.id;
-        match &*record.event {
-            "agent.input_needed" => {
-                if let Some(Needed { request }) = record.read() {
-                    self.asked(session_id, request);
+    fn note(&self, session_id: &Arc<str>, note: &Note) {
+        let end = |topic, said| End { topic, said };
+        match &note.change {
+            Change::Asked(question) => {
+                if let Some(request) = &question.request {
+                    self.asked(session_id, Arc::clone(request));
                 }
             }
-            "agent.input_resolved" => {
-                if let Some(Resolved { request_id }) = record.read() {
-                    self.resolved(session_id, &request_id);
-                }
+            Change::Answered(answered) => self.resolved(session_id, &answered.request_id),
+            Change::Acted { request_id } => self.resolved(session_id, request_id),
+            Change::Idle { reason: Some(StopReason::Aborted) } => {}
+            Change::Idle { reason: Some(StopReason::Error) } => {
+                self.ended(session_id, end(PushTopic::Failed, None));
             }
-            "run.started" => self.begin(session_id),
-            "agent.idle" => match record.read::<Idle>().and_then(|idle| idle.reason) {
-                Some(StopReason::Aborted) => drop(self.forget_turn(session_id)),
-                Some(StopReason::Error) => {
-                    self.forget_turn(session_id);
-                    self.ended(session_id, End { topic: PushTopic::Failed, said: None });
-                }
-                _ => self.turn_ended(session_id, End { topic: PushTopic::Done, said: None }),
-            },
-            "agent.error" => {
-                if let Some(Failure { error, recoverable: false }) = record.read() {
-                    self.forget(session_id);
-                    self.ended(session_id, End { topic: PushTopic::Failed, said: Some(error) });
-                }
+            Change::Idle { .. } => self.turn_ended(session_id, note.ended_turn, end(PushTopic::Done, None)),
+            Change::Failed { error } => {
+                self.forget(session_id);
+                self.ended(session_id, end(PushTopic::Failed, Some(error.clone())));
             }
-            "run.exited" => {
-                let code = record.read::<Exited>().map(|exited| exited.exit_code);
-                let said = code.map(|code| format!("Ended with code {code}"));
-                self.turn_ended(session_id, End { topic: PushTopic::Done, said });
+            Change::Exited { exit_code } => {
+                let said = exit_code.map(|code| format!("Ended with code {code}"));
+                self.turn_ended(session_id, note.ended_turn, end(PushTopic::Done, said));
             }
-            "session.closed" => self.forget(session_id),
-            _ => {}
+            Change::Closed => self.forget(session_id),
+            Change::Created { .. }
+            | Change::Started { .. }
+            | Change::Working(_)
+            | Change::Titled(_)
+            | Change::ModelChanged { .. }
+            | Change::BranchChanged(_)
+            | Change::Said { .. }
+            | Change::Described(_) => {}
         }
     }
 
-    fn asked(&self, session_id: &Arc<str>, request: InputRequest) {
+    fn asked(&self, session_id: &Arc<str>, request: Arc<InputRequest>) {
         if let Some(key) = self.questions.open(session_id, request, now_ms()) {
             self.queue(Job::Question(key));
         }
@@ -309,26 +245,9 @@ impl Push {
         }
     }
 
-    /// A turn begins, if none is under way.
-    fn begin(&self, session_id: &Arc<str>) {
-        let mut turns = self.turns();
-        if turns.began.len() < TURNS_MAX && !turns.began.contains_key(session_id) {
-            turns.began.insert(Arc::clone(session_id), now_ms());
-        }
-    }
-
-    /// When the turn that ends here began.
-    fn forget_turn(&self, session_id: &str) -> Option<i64> {
-        self.turns().began.remove(session_id)
-    }
-
-    fn is_working(&self, session_id: &str) -> bool {
-        self.turns().began.contains_key(session_id)
-    }
-
     /// A turn has ended by itself, which is news if it was a long one.
-    fn turn_ended(&self, session_id: &Arc<str>, end: End) {
-        let Some(began) = self.forget_turn(session_id) else { return };
+    fn turn_ended(&self, session_id: &Arc<str>, began: Option<i64>, end: End) {
+        let Some(began) = began else { return };
         let took = u64::try_from(now_ms().saturating_sub(began)).unwrap_or(0);
         if self.has_subscribers() && Duration::from_millis(took) >= self.config.done_after {
             self.ended(session_id, end);
@@ -337,7 +256,7 @@ impl Push {
 
     /// People are to be told of an end, of the worst one where several come together.
     fn ended(&self, session_id: &Arc<str>, end: End) {
-        let is_first = match self.turns().ended.entry(Arc::clone(session_id)) {
+        let is_first = match self.ends().entry(Arc::clone(session_id)) {
             Entry::Vacant(vacant) => {
                 vacant.insert(end);
                 true
@@ -353,12 +272,12 @@ impl Push {
             }
         };
         if is_first && !self.queue(Job::End(Arc::clone(session_id))) {
-            self.turns().ended.remove(session_id);
+            self.ends().remove(session_id);
         }
     }
 
     fn take_end(&self, session_id: &str) -> Option<End> {
-        self.turns().ended.remove(session_id)
+        self.ends().remove(session_id)
     }
 
     /// False if there is no room, which is logged.
@@ -370,8 +289,8 @@ impl Push {
         queued.is_ok()
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ends(&self) -> MutexGuard<'_, HashMap<Arc<str>, End>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,11 +5,11 @@
 
 mod catch_up;
 mod connections;
-mod facts;
 mod feed;
 mod http;
 mod lists;
 mod messages;
+mod past;
 mod speaker;
 
 use std::ops::Range;
@@ -21,6 +21,7 @@ use qd_core::record::Record;
 use qd_core::view::run::Kind;
 use qd_core::view::run::event::{Class, is_shown, show};
 use qd_wire::rest::Health;
+use serde::Deserialize;
 
 use super::{Face, Work};
 use crate::config::HubConfig;
@@ -29,7 +30,6 @@ use crate::published::Published;
 use crate::registry::{Hub, SessionEntry};
 use crate::serve::Server;
 use connections::AppConnections;
-use facts::FactsTable;
 use feed::{Chunk, Feed};
 
 /// The feed of all runs holds so many times what the ring of one session does.
@@ -37,10 +37,15 @@ const FEED_FACTOR: usize = 8;
 /// What an event of the document is longer than its record, at most and about.
 const HEAD_BYTES: usize = 128;
 
+/// The question that an event is about.
+#[derive(Deserialize)]
+struct Named {
+    request_id: String,
+}
+
 /// What the face knows.
 pub(crate) struct RunFace {
     feed: Arc<Feed>,
-    facts: FactsTable,
     connections: AppConnections,
 }
 
@@ -49,7 +54,6 @@ impl RunFace {
         let ring_bytes_max = config.limits.ring_bytes_max;
         Self {
             feed: Arc::new(Feed::new(ring_bytes_max.saturating_mul(FEED_FACTOR))),
-            facts: FactsTable::default(),
             connections: AppConnections::default(),
         }
     }
@@ -60,10 +64,12 @@ impl RunFace {
         };
         let kind = entry.kind();
         // The log does not have it: what is read there later would be without it.
-        if let Err(error) = self.facts.get(hub, entry).await {
+        if let Err(error) = past::run_of(hub, entry).await {
             tracing::warn!(session = %entry.id, %error, "the past of a run cannot be read");
         }
-        self.facts.fold_live(&entry.id, kind, &record);
+        if let Some(Named { request_id }) = record.read() {
+            entry.projection().settle(&request_id);
+        }
         if self.feed.is_followed() {
             let mut events = Events::with_capacity(line.len());
             events.push(kind, &record);
@@ -78,7 +84,7 @@ impl Face for RunFace {
     }
 
     fn is_used(&self) -> bool {
-        true
+        self.feed.is_followed()
     }
 
     /// Records are shown to apps.
@@ -87,13 +93,9 @@ impl Face for RunFace {
             return;
         }
         let entry = published.entry;
-        let kind = entry.kind();
-        self.facts.fold(&entry.id, kind, published.records());
-        if self.feed.is_followed() {
-            let mut events = Events::with_capacity(published.frame_bytes());
-            published.records().for_each(|record| events.push(kind, &record));
-            self.feed.publish(events.into_chunks(entry));
-        }
+        let mut events = Events::with_capacity(published.frame_bytes());
+        published.records().for_each(|record| events.push(entry.kind(), &record));
+        self.feed.publish(events.into_chunks(entry));
     }
 
     fn on_unrecorded<'a>(
@@ -103,10 +105,6 @@ impl Face for RunFace {
         line: &'a [u8],
     ) -> Work<'a, ()> {
         Box::pin(self.show_unrecorded(hub, entry, line))
-    }
-
-    fn forget(&self, session_id: &Arc<str>) {
-        self.facts.forget(session_id);
     }
 
     fn close_revoked(&self) {

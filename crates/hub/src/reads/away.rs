@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use qd_store::{HubSession, StoreError};
 use qd_wire::data::{AttachData, ModelRef, QueueState, Resume, SessionState, SessionStatus};
 use qd_wire::mux::SessionChange;
 
@@ -28,11 +27,10 @@ pub(crate) enum AwayAttach<'a> {
 
 /// Answers an attach: what the client lacks comes from the store, what the runner sends later from the ring.
 pub(crate) async fn attach(
-    hub: &Hub,
     mailbox: &Arc<Mailbox>,
     session: Arc<SessionEntry>,
     attach: AwayAttach<'_>,
-) -> Result<Box<Attached>, StoreError> {
+) -> Box<Attached> {
     // What the runner's last link brought comes first: its live events go on with a message that is not told here.
     // A store that fails must not keep readers out for ever; they are resynced when the runner is back.
     if tokio::time::timeout(SETTLE_MAX, session.when_settled()).await.is_err() {
@@ -48,7 +46,7 @@ pub(crate) async fn attach(
     let resume = if after.is_some_and(|after| after > seq) { Resume::Gap } else { Resume::Ok };
     let has_snapshot = resume == Resume::Gap || after.is_none();
     let replay = after.filter(|_| !has_snapshot).map(|after| (after, seq));
-    let data = as_of(hub, &session, resume, seq).await?;
+    let data = as_of(&session, resume, seq);
     // The messages go before the closing brace of the data.
     let (before, rest) = match attach {
         AwayAttach::Asked { reply, .. } => {
@@ -69,83 +67,64 @@ pub(crate) async fn attach(
     } else {
         AttachFrame::Ready(frame::text_of(&[&before, &rest]))
     };
-    Ok(Box::new(Attached { session, subscription, frame, replay, resync_of, is_away: true }))
+    Box::new(Attached { session, subscription, frame, replay, resync_of, is_away: true })
 }
 
 /// The same for one who follows nothing by it.
-pub(super) async fn attach_data(
-    hub: &Hub,
-    session: &SessionEntry,
-    after: Option<u64>,
-) -> Result<AttachData, StoreError> {
+pub(super) fn attach_data(session: &SessionEntry, after: Option<u64>) -> AttachData {
     let seq = session.committed_seq();
     let resume = if after.is_some_and(|after| after > seq) { Resume::Gap } else { Resume::Ok };
-    as_of(hub, session, resume, seq).await
+    as_of(session, resume, seq)
 }
 
-async fn as_of(
-    hub: &Hub,
-    session: &SessionEntry,
-    resume: Resume,
-    seq: u64,
-) -> Result<AttachData, StoreError> {
-    Ok(AttachData {
+fn as_of(session: &SessionEntry, resume: Resume, seq: u64) -> AttachData {
+    AttachData {
         resume,
         seq,
         replay_until: None,
-        state: SessionState { seq, ..state(hub, session).await? },
+        state: SessionState { seq, ..state(session) },
         pending_input: Vec::new(),
         partial: None,
         messages: None,
         terminal: None,
-    })
+    }
 }
 
 /// How the session stood when the hub last heard of it.
-pub(super) async fn state(hub: &Hub, session: &SessionEntry) -> Result<SessionState, StoreError> {
-    let row = stored(hub, session).await?;
-    let model = row.provider.clone().zip(row.model.clone());
-    Ok(SessionState {
+pub(super) fn state(session: &SessionEntry) -> SessionState {
+    let line = session.projection().line().clone();
+    let model = line.provider.zip(line.model);
+    SessionState {
         session_id: session.id.to_string(),
         runner_id: session.runner_id.to_string(),
-        harness: row.harness.clone(),
+        harness: line.harness,
         status: SessionStatus::Offline,
         phase: None,
         detail: None,
-        cwd: (!row.cwd.is_empty()).then(|| row.cwd.clone()),
-        title: row.title.clone(),
+        cwd: line.cwd,
+        title: line.title,
         model: model.map(|(provider, model_id)| ModelRef { provider, model_id }),
         thinking_level: None,
         auto_compaction: None,
         auto_retry: None,
         session_version: 0,
         seq: session.committed_seq(),
-        message_count: row.message_count,
+        message_count: line.message_count,
         queue: QueueState::default(),
         pending_input: Vec::new(),
         status_texts: std::collections::BTreeMap::new(),
         native_session_id: None,
         native_session_file: None,
-        error: row.error.clone(),
+        error: line.error,
         capabilities: Vec::new(),
         unknown_events: None,
         process: None,
-        created_at: Some(row.created_at),
+        created_at: Some(line.created_at),
         native_model: None,
         run: None,
-        branch: row.branch.clone(),
+        branch: line.branch,
         worktree: None,
-    })
-}
-
-async fn stored(hub: &Hub, session: &SessionEntry) -> Result<Arc<HubSession>, StoreError> {
-    if let Some(row) = session.known_row() {
-        return Ok(row);
     }
-    let seq = session.committed_seq();
-    let row = Arc::new(hub.store.session(&session.id).await?.unwrap_or_default());
-    session.learn_row(seq, &row);
-    Ok(row)
 }
 
 /// Deletes a session here, and leaves word for its runner. An error says what to do.

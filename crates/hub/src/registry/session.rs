@@ -1,13 +1,16 @@
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use qd_core::projection::Projection;
 use qd_core::record::SessionKind;
 use qd_store::HubSession;
-use qd_wire::data::SessionStatus;
 use tokio::sync::Notify;
 
-use super::line::{Question, SessionLine};
+use super::line::of_row;
+use crate::channels::show_terminal;
 use crate::head::json_string;
+use crate::published::{Published, RecordHead};
 use crate::ring::Ring;
 
 /// One session: where it lives, its live events, and what lists show of it.
@@ -36,20 +39,15 @@ pub(crate) struct SessionEntry {
     is_doomed: AtomicBool,
     /// Held by who deletes it.
     pub(crate) burying: tokio::sync::Mutex<()>,
-    /// Its row in the store, with the last record that was committed when it was read: nothing but records changes
-    /// it, so many who ask while its runner is away cost one read.
-    row: Mutex<Option<(u64, Arc<HubSession>)>>,
     /// Of a program in a terminal; known from its first record on.
     is_terminal: AtomicBool,
     /// Whether it is known what runs in it.
     has_harness: AtomicBool,
-    status: AtomicU8,
-    pending_inputs: AtomicU32,
     /// What its runner last said of it is as of this record: records up to it are history for lists.
     described_seq: AtomicU64,
     /// The time of its last record.
     last_activity: AtomicI64,
-    pub(super) line: Mutex<SessionLine>,
+    pub(super) projection: Mutex<Projection>,
 }
 
 impl SessionEntry {
@@ -68,25 +66,20 @@ impl SessionEntry {
             is_over: AtomicBool::new(false),
             is_doomed: AtomicBool::new(false),
             burying: tokio::sync::Mutex::default(),
-            row: Mutex::default(),
             is_terminal: AtomicBool::new(false),
             has_harness: AtomicBool::new(false),
-            status: AtomicU8::new(SessionStatus::Starting as u8),
-            pending_inputs: AtomicU32::new(0),
             described_seq: AtomicU64::new(0),
             last_activity: AtomicI64::new(0),
-            line: Mutex::default(),
+            projection: Mutex::default(),
         }
     }
 
     /// After a start the agent of a stored session does not run.
     pub(super) fn stored(row: &HubSession, ring_bytes_max: usize) -> Self {
         let entry = Self::new(&row.session_id, &Arc::from(&*row.runner_id), ring_bytes_max, row.last_seq);
-        let status = if row.closed { SessionStatus::Closed } else { SessionStatus::Dormant };
-        entry.status.store(status as u8, Ordering::Relaxed);
         entry.learn_harness(&row.harness);
         entry.note_activity(row.updated_at);
-        entry.line().learn(row);
+        *entry.projection() = Projection::stored(of_row(row.clone()), row.closed);
         entry
     }
 
@@ -111,9 +104,16 @@ impl SessionEntry {
         !self.has_harness.load(Ordering::Acquire) || self.kind() == SessionKind::Terminal
     }
 
-    /// How its records are read by the run face.
+    /// How its records are read.
     pub(crate) fn kind(&self) -> SessionKind {
         if self.is_terminal.load(Ordering::Relaxed) { SessionKind::Terminal } else { SessionKind::Agent }
+    }
+
+    /// Gives frames, of which those with a head are records, to all who follow it.
+    pub(crate) fn publish(self: &Arc<Self>, frames: &Bytes, heads: &[RecordHead]) {
+        let seq = heads.last().map(|head| head.seq);
+        let published = Published::new(self, frames, heads, &[]);
+        self.ring.publish_with(frames.clone(), seq, || show_terminal(published));
     }
 
     /// The last record that is stored and published; a runner may forget it and what came before.
@@ -127,7 +127,6 @@ impl SessionEntry {
         self.last_seq.store(self.committed_seq(), Ordering::Relaxed);
         self.uncommitted.store(0, Ordering::SeqCst);
         self.settled.notify_waiters();
-        *self.row.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// One more piece of the stream waits for a commit.
@@ -168,18 +167,6 @@ impl SessionEntry {
         self.is_doomed.load(Ordering::SeqCst)
     }
 
-    /// What was read of its row, if nothing was committed since.
-    pub(crate) fn known_row(&self) -> Option<Arc<HubSession>> {
-        let row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        let (seq, row) = row.as_ref()?;
-        (*seq == self.committed_seq()).then(|| Arc::clone(row))
-    }
-
-    /// Keeps the row, which was read when everything up to `seq` was committed.
-    pub(crate) fn learn_row(&self, seq: u64, row: &Arc<HubSession>) {
-        *self.row.lock().unwrap_or_else(PoisonError::into_inner) = Some((seq, Arc::clone(row)));
-    }
-
     /// Nothing more will be published: those who follow it leave when they have taken all.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
@@ -190,50 +177,13 @@ impl SessionEntry {
         self.is_over.load(Ordering::Acquire)
     }
 
-    pub(crate) fn status(&self) -> SessionStatus {
-        const ALL: [SessionStatus; 7] = [
-            SessionStatus::Starting,
-            SessionStatus::Idle,
-            SessionStatus::Working,
-            SessionStatus::Dormant,
-            SessionStatus::Failed,
-            SessionStatus::Closed,
-            SessionStatus::Offline,
-        ];
-        let code = self.status.load(Ordering::Relaxed);
-        ALL.into_iter().find(|status| *status as u8 == code).unwrap_or(SessionStatus::Dormant)
-    }
-
-    /// True if that is news.
-    pub(crate) fn set_status(&self, status: SessionStatus) -> bool {
-        self.status.swap(status as u8, Ordering::Relaxed) != status as u8
-    }
-
-    /// The runner has said how the session stands as of record `seq`. True if the status is news.
-    pub(crate) fn describe(&self, status: SessionStatus, questions: Vec<Question>, seq: u64) -> bool {
+    /// The runner has said how the session stands as of record `seq`.
+    pub(crate) fn note_described(&self, seq: u64) {
         self.described_seq.store(seq, Ordering::Relaxed);
-        self.set_questions(questions);
-        self.set_status(status)
     }
 
     /// Whether a record was known when the runner last said how the session stands.
     pub(crate) fn is_described(&self, seq: u64) -> bool {
         seq <= self.described_seq.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn pending_inputs(&self) -> u32 {
-        self.pending_inputs.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_pending_inputs(&self, count: usize) {
-        self.pending_inputs.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
-    }
-
-    /// One step, because the reader of the link and the one who commits for it both call this.
-    pub(crate) fn change_pending_inputs(&self, has_one_more: bool) {
-        let change =
-            |count: u32| Some(if has_one_more { count.saturating_add(1) } else { count.saturating_sub(1) });
-        // The closure always gives a value, so the update cannot fail.
-        let _ = self.pending_inputs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     }
 }

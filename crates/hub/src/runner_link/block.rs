@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use qd_store::RecordIn;
+use qd_store::{AuditRow, Effect, RecordIn};
 use qd_wire::event::NATIVE;
 
 use super::hello::SESSION_ID_BYTES_MAX;
 use super::refusals::{Refusals, belongs_to};
 use super::{Outbox, RunnerIdentity};
 use crate::config::PlantedBug;
-use crate::effects::{self, Note};
+use crate::effects::{self, Digest, Note};
 use crate::frame;
 use crate::head::{self, EVENT_PREFIX, EventHead, Line};
 use crate::published::{NativeEvents, RecordHead, event_name};
@@ -60,6 +60,8 @@ struct Group {
     entry: Arc<SessionEntry>,
     out: BytesMut,
     heads: Vec<RecordHead>,
+    /// What each of them means for the store.
+    meanings: Vec<(Option<Effect>, Option<Box<AuditRow>>)>,
     notes: Vec<Note>,
     ack: Option<u64>,
     natives: NativeLines,
@@ -186,7 +188,7 @@ impl Splitter<'_> {
         let checked = if self.is_local { Ok(()) } else { head::check(line) };
         match checked.and_then(|()| head::parse(line, self.runner_id)) {
             Ok(Line::Event(head)) => {
-                self.event(&head);
+                self.event(&head, line);
                 return self.missing.is_some();
             }
             Ok(Line::Response(head)) => {
@@ -209,7 +211,8 @@ impl Splitter<'_> {
         false
     }
 
-    fn event(&mut self, head: &EventHead<'_>) {
+    /// `line` is the event as it came: a JSON object.
+    fn event(&mut self, head: &EventHead<'_>, line: &str) {
         if !self.select(&head.session_id, head.seq) {
             return;
         }
@@ -238,10 +241,11 @@ impl Splitter<'_> {
             let event = event_name(&head.event);
             group.heads.push(RecordHead { seq, ts: head.ts, event, text: start..end, body_at });
         }
-        // A record from the spool may be older than what the runner said of the session in its hello.
-        let is_history = head.seq.is_some_and(|seq| group.entry.is_described(seq));
-        let note = effects::note(&head.event, &head.tail, head.seq);
-        group.notes.extend(note.filter(|note| !(is_history && note.is_of_a_moment())));
+        let Digest { mut notes, effect, audit } = effects::digest(&group.entry, head, line);
+        group.notes.append(&mut notes);
+        if head.seq.is_some() {
+            group.meanings.push((effect, audit));
+        }
     }
 
     /// Makes the group of a session the current one; events of one session mostly follow each other. False for
@@ -286,8 +290,7 @@ impl Splitter<'_> {
         // A frame's head is a little longer than a line's.
         let whole = self.block.len() + self.block.len() / 16 + 64;
         let out = BytesMut::with_capacity(if self.groups.is_empty() { whole } else { 0 });
-        let (heads, notes, natives) = (Vec::new(), Vec::new(), NativeLines::default());
-        self.groups.push(Group { entry, out, heads, notes, ack: None, natives });
+        self.groups.push(Group::new(entry, out));
         true
     }
 
@@ -335,7 +338,7 @@ impl Splitter<'_> {
     /// Turns what is collected into steps.
     fn flush(&mut self) {
         for group in self.groups.drain(..) {
-            let Group { entry, out, heads, notes, ack, natives } = group;
+            let Group { entry, out, heads, meanings, notes, ack, natives } = group;
             let natives = natives.finish(self.is_local);
             let natives = natives.map(|events| Step::Natives { entry: Arc::clone(&entry), events });
             // An ack names records of this very block too, so it comes after their commit.
@@ -346,15 +349,17 @@ impl Splitter<'_> {
                 continue;
             }
             let frames = out.freeze();
-            let records = heads.iter().map(|head| {
-                let text = frames.slice(head.text.clone());
-                effects::record(&entry, head, text)
+            let records = heads.iter().zip(meanings).map(|(head, (effect, audit))| RecordIn {
+                session_id: Arc::clone(&entry.id),
+                runner_id: Arc::clone(&entry.runner_id),
+                seq: head.seq,
+                ts: head.ts,
+                event: head.event.clone(),
+                body: frames.slice(head.text.clone()),
+                audit,
+                effect,
             });
-            let records: Vec<RecordIn> = records.collect();
-            // What the records say of the session comes before what is told because of them.
-            let mut all: Vec<Note> = records.iter().filter_map(effects::note_of_record).collect();
-            all.extend(notes);
-            let notes = all;
+            let records = records.collect();
             self.steps.push(Step::Frames { entry, frames, records, heads, notes });
             self.steps.extend(natives);
             self.steps.extend(ack);
@@ -365,6 +370,12 @@ impl Splitter<'_> {
 }
 
 impl Group {
+    fn new(entry: Arc<SessionEntry>, out: BytesMut) -> Self {
+        let natives = NativeLines::default();
+        let (heads, meanings, notes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { entry, out, heads, meanings, notes, ack: None, natives }
+    }
+
     /// Whether the event may be passed on: a record only when it is the next one.
     fn admit(&mut self, seq: Option<u64>, resends_count: bool) -> Admission {
         let entry = &self.entry;

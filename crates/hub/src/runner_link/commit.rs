@@ -297,14 +297,14 @@ impl Committer {
     async fn announce(&mut self, piece: Queued<Stored>) -> Result<(), Stopped> {
         let Queued { it: piece, room } = piece;
         let entry = match piece {
-            Stored::Frames { entry, frames, seq, heads, notes } => {
+            Stored::Frames { entry, frames, seq, heads, mut notes } => {
                 entry.ring.make_room(frames.len(), &self.link.patience).await;
                 // The ack first: of the tasks that are woken here the last one runs first, and people wait for the frames.
                 if let Some(seq) = seq {
                     self.outbox.ack(&entry.id, seq);
                 }
-                entry.ring.publish(frames.clone(), seq);
-                effects::apply_notes(&self.hub, &entry, &notes);
+                entry.publish(&frames, &heads);
+                effects::apply_notes(&self.hub, &entry, &mut notes);
                 self.hub.faces.published(&self.hub, Published::new(&entry, &frames, &heads, &notes));
                 entry
             }
@@ -400,7 +400,7 @@ fn is_refusal(error: &StoreError) -> bool {
 async fn append(hub: &Hub, records: Vec<RecordIn>) -> Result<(), StoreError> {
     for (session_id, totals) in hub.store.append(records).await?.totals {
         if let Some(entry) = hub.session(&session_id) {
-            entry.line().set_totals(totals);
+            entry.set_totals(totals);
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use qd_core::projection::{Description, Question};
 use qd_store::RunnerNote;
 use qd_wire::data::{SessionState, SessionStatus};
 use qd_wire::link::{LinkLine, RefusedSession, RunnerHello, RunnerWelcome, WelcomeSession};
@@ -13,10 +14,10 @@ use super::refusals::belongs_to;
 use super::{Link, line_of};
 use crate::clock::now_ms;
 use crate::command::{request_resync_of_all, send_waiting};
-use crate::effects::{self, Description};
+use crate::effects;
 use crate::faces::RunnerNews;
 use crate::head::json_string;
-use crate::registry::{Hub, Question, Runner};
+use crate::registry::{Hub, Runner};
 
 /// Ids of the hub's own deletes: no command of a client has such a one.
 pub(super) const BURIAL_ID: &str = "bury:";
@@ -122,7 +123,7 @@ impl Ingest {
             if let Some(state) = &session.state {
                 let questions = state.pending_input.iter().map(Question::from).collect();
                 let SessionState { status, phase, seq, .. } = **state;
-                effects::describe(&self.hub, &entry, &Description { status, phase, questions, seq });
+                effects::describe(&self.hub, &entry, Description { status, phase, questions, seq });
                 self.hub.faces.described(&self.hub, &entry, status, &state.pending_input);
             } else if entry.status() == SessionStatus::Starting {
                 entry.set_status(SessionStatus::Dormant);

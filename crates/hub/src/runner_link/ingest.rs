@@ -147,12 +147,14 @@ impl Ingest {
 
     async fn step(&mut self, step: Step) -> Result<(), Ended> {
         match step {
-            Step::Frames { entry, frames, records, heads, notes } => {
+            Step::Frames { entry, frames, records, heads, mut notes } => {
                 if records.is_empty() && entry.is_settled() {
                     entry.ring.make_room(frames.len(), &self.state.patience).await;
-                    entry.ring.publish(frames.clone(), None);
-                    if !notes.is_empty() {
-                        apply_notes(&self.hub, &entry, &notes);
+                    if notes.is_empty() {
+                        entry.ring.publish(frames, None);
+                    } else {
+                        entry.ring.publish(frames.clone(), None);
+                        apply_notes(&self.hub, &entry, &mut notes);
                         let published = Published::new(&entry, &frames, &[], &notes);
                         self.hub.faces.published(&self.hub, published);
                     }

@@ -139,10 +139,115 @@ async fn two_who_open_a_terminal_at_once_share_it() {
 }
 
 fn attached() -> String {
+    attached_at(1)
+}
+
+fn attached_at(seq: u64) -> String {
     let state = json!({"session_id":"t","runner_id":"r1","harness":"terminal","status":"working",
-        "session_version":1,"seq":1,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[]});
-    let terminal = json!({"cols":80,"rows":24,"seq":1,"scrollback":"","screen":"$ ","alternate":false});
-    json!({"resume":"gap","seq":1,"state":state,"pending_input":[],"terminal":terminal}).to_string()
+        "session_version":1,"seq":seq,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[]});
+    let terminal = json!({"cols":80,"rows":24,"seq":seq,"scrollback":"","screen":"$ ","alternate":false});
+    json!({"resume":"gap","seq":seq,"state":state,"pending_input":[],"terminal":terminal}).to_string()
+}
+
+/// A terminal `t` that is open for a client, with its screen.
+async fn open_terminal(client: &mut Client, runner: &mut Runner) {
+    let created = record("t", 1, "session.created", r#","resumed":false,"harness":"terminal","cwd":"/w""#);
+    runner.say(&created).await;
+    runner.line_of("ack").await;
+    let open = json!({"channel":"terminal","type":"open","id":"o","terminal_id":"t","cols":80,"rows":24});
+    client.send(&open).await;
+    let attach = runner.command().await;
+    assert_eq!(attach["cmd"], "session.attach");
+    runner.answer(&attach, &attached()).await;
+    assert_eq!(place(&on_screen(client).await), ("opened", "o"));
+    assert_eq!(output(&on_screen(client).await), ("$ ".to_owned(), true));
+}
+
+/// The next frame of the channel.
+async fn on_screen(client: &mut Client) -> Value {
+    loop {
+        let frame = client.next().await;
+        if frame["channel"] == "terminal" {
+            return frame;
+        }
+    }
+}
+
+/// What is printed, and whether the screen is cleared for it.
+fn output(frame: &Value) -> (String, bool) {
+    assert_eq!(frame["type"], "output", "{frame}");
+    let bytes = STANDARD.decode(frame["data_base64"].as_str().unwrap()).unwrap();
+    (String::from_utf8(bytes).unwrap(), frame["reset"] == true)
+}
+
+#[tokio::test]
+async fn a_screen_is_followed_until_its_program_ends() {
+    let (world, mut runner) = World::start().await;
+    let mut client = world.client().await;
+    open_terminal(&mut client, &mut runner).await;
+    let printed = |seq, text: &str| {
+        record("t", seq, "run.output", &format!(",\"stream\":\"stdout\",\"text\":\"{text}\""))
+    };
+    runner.say(&format!("{}\n{}", printed(2, "one "), printed(3, "t\\u0077o"))).await;
+    let mut seen = String::new();
+    while seen != "one two" {
+        let (text, is_reset) = output(&on_screen(&mut client).await);
+        assert!(!is_reset && "one two".starts_with(&format!("{seen}{text}")), "{seen}+{text}");
+        seen.push_str(&text);
+    }
+    runner.say(&record("t", 4, "run.resized", r#","cols":100,"rows":30"#)).await;
+    let resized = on_screen(&mut client).await;
+    assert_eq!(
+        (&resized["type"], &resized["cols"], &resized["rows"]),
+        (&json!("resized"), &json!(100), &json!(30))
+    );
+    runner
+        .say(&format!("{}\n{}", printed(5, "bye"), record("t", 6, "run.exited", r#","exit_code":3"#)))
+        .await;
+    assert_eq!(output(&on_screen(&mut client).await).0, "bye");
+    let exit = on_screen(&mut client).await;
+    assert_eq!((&exit["type"], &exit["exit_code"]), (&json!("exit"), &json!(3)));
+    // Nobody watches any more.
+    runner.say(&printed(7, "again")).await;
+    assert!(told_until_now(&mut client).await.iter().all(|frame| frame["channel"] != "terminal"));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_could_not_keep_up_gets_the_screen_again() {
+    const FLOOD: u64 = 400;
+    let limits = Limits { ring_bytes_max: 64 << 10, ..Limits::default() };
+    let (world, mut runner) = World::start_with(limits).await;
+    let mut client = world.client().await;
+    open_terminal(&mut client, &mut runner).await;
+    let text = "x".repeat(48 << 10);
+    for seq in 2..2 + FLOOD {
+        runner
+            .say(&record("t", seq, "run.output", &format!(",\"stream\":\"stdout\",\"text\":\"{text}\"")))
+            .await;
+    }
+    let rejoined = async {
+        let attach = runner.command().await;
+        assert_eq!(attach["cmd"], "session.attach");
+        runner.answer(&attach, &attached_at(1 + FLOOD)).await;
+    };
+    let told = async {
+        let mut printed = 0;
+        loop {
+            let frame = on_screen(&mut client).await;
+            if frame["type"] == "opened" {
+                assert_eq!(frame["joined"], true);
+                return printed;
+            }
+            printed += output(&frame).0.len();
+        }
+    };
+    let (printed, ()) = soon("the screen", async { tokio::join!(told, rejoined) }).await;
+    assert!(printed < text.len() * FLOOD as usize, "something was missed");
+    assert_eq!(output(&on_screen(&mut client).await), ("$ ".to_owned(), true));
+    runner.say(&record("t", 2 + FLOOD, "run.output", r#","stream":"stdout","text":"on""#)).await;
+    assert_eq!(output(&on_screen(&mut client).await), ("on".to_owned(), false));
+    world.stop().await;
 }
 
 /// The bytes that arrive of a file of two pages of four bytes; `second` is what the runner says of it with the second.

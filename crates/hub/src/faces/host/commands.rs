@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_core::projection::Question;
 use qd_core::view::run::host::book::RunBook;
 use qd_core::view::run::host::request::{Asked, Plan, Then, plan};
 use qd_link::memory::LinkReceiver;
@@ -19,7 +20,6 @@ use super::inputs::INPUTS_MAX;
 use crate::audit;
 use crate::clock::now_ms;
 use crate::reads;
-use crate::registry::Question;
 
 /// Calls that a host may have to answer at once.
 const CALLS_MAX: usize = 1024;
@@ -104,7 +104,7 @@ impl Adapter {
         let state = self.lock();
         let Some(book) = state.runs.get(run_id).and_then(|run| run.book.as_ref()) else { return };
         if let Some(entry) = self.hub.session(run_id).filter(|_| book.seq <= seq) {
-            entry.set_questions(book.questions().iter().map(Question::from).collect());
+            entry.projection().set_questions(book.questions().iter().map(Question::from).collect());
         }
     }
 

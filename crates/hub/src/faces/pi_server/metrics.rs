@@ -112,7 +112,7 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
             // There are no locks to wait for here: what the original locks, lanes keep apart.
             lock: LockMetrics::default(),
             extension_ui: ExtensionUiMetrics {
-                pending_count: sessions.iter().map(|entry| u64::from(entry.pending_inputs())).sum(),
+                pending_count: sessions.iter().map(|entry| entry.projection().question_count() as u64).sum(),
                 max_pending_requests: QUESTIONS_MAX,
                 // A runner settles the oldest question instead of refusing one more.
                 rejected_count: 0,

@@ -227,7 +227,7 @@ fn queue_question(
 async fn tell_end(hub: &Arc<Hub>, session_id: &Arc<str>) {
     sleep(hub.config.faces.push.delay).await;
     let Some(end) = hub.faces.push.take_end(session_id) else { return };
-    if hub.faces.push.is_working(session_id) {
+    if hub.session(session_id).is_some_and(|entry| entry.projection().is_in_turn()) {
         return;
     }
     let End { topic, said } = end;

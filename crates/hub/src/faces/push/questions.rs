@@ -80,14 +80,16 @@ struct State {
 
 impl Questions {
     /// A question was asked; `None` if that is no news.
-    pub(super) fn open(&self, session_id: &Arc<str>, request: InputRequest, now: i64) -> Option<QuestionKey> {
+    pub(super) fn open(
+        &self,
+        session_id: &Arc<str>,
+        request: Arc<InputRequest>,
+        now: i64,
+    ) -> Option<QuestionKey> {
         let key = key_of(session_id, request.request_id());
         let life = request.timeout_ms().and_then(|timeout| i64::try_from(timeout).ok());
-        let question = Question {
-            request: Arc::new(request),
-            expires_at: life.map(|life| now.saturating_add(life)),
-            told: Vec::new(),
-        };
+        let question =
+            Question { request, expires_at: life.map(|life| now.saturating_add(life)), told: Vec::new() };
         let mut state = self.lock();
         if state.open.contains_key(&key) {
             return None;
@@ -186,8 +188,8 @@ mod tests {
     #[test]
     fn a_token_is_good_once_and_while_its_question_is_open() {
         let (questions, session) = (Questions::default(), Arc::from("s"));
-        let key = questions.open(&session, permission(Some(100)), 1000).unwrap();
-        assert!(questions.open(&session, permission(None), 1000).is_none(), "known already");
+        let key = questions.open(&session, Arc::new(permission(Some(100))), 1000).unwrap();
+        assert!(questions.open(&session, Arc::new(permission(None)), 1000).is_none(), "known already");
         assert!(questions.note_told(&key, "s1", Some(([1; 32], ticket(&key)))));
         assert!(!questions.note_told(&key, "s1", Some(([2; 32], ticket(&key)))), "told already");
         assert!(questions.take(&[2; 32], 1000).is_none());
@@ -197,7 +199,7 @@ mod tests {
         assert!(questions.take(&[1; 32], 1100).is_none(), "nobody waits any more");
 
         questions.close(&session, "q").unwrap();
-        let key = questions.open(&session, permission(None), 1000).unwrap();
+        let key = questions.open(&session, Arc::new(permission(None)), 1000).unwrap();
         questions.note_told(&key, "s1", Some(([1; 32], ticket(&key))));
         let (_, closed) = questions.close(&session, "q").unwrap();
         assert_eq!(closed.told, ["s1"]);
@@ -213,7 +215,7 @@ mod tests {
         let (questions, session) = (Questions::default(), Arc::from("s"));
         let takes = |request: InputRequest| {
             let request_id = request.request_id().to_owned();
-            let key = questions.open(&session, request, 0).unwrap();
+            let key = questions.open(&session, Arc::new(request), 0).unwrap();
             let question = questions.get(&key, 0).unwrap();
             questions.close(&session, &request_id);
             (question.topic(), question.takes_yes_or_no())

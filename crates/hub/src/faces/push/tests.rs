@@ -1,9 +1,11 @@
+use bytes::Bytes;
+use qd_core::projection::{Description, Moment, Question, read};
 use qd_store::{HubStore, StoreOptions};
 use serde_json::json;
 
 use super::*;
 use crate::config::HubConfig;
-use crate::published::frames_of;
+use crate::effects::{apply_notes, describe};
 use crate::registry::Stored;
 use crate::{LoginCodes, OwnerToken};
 
@@ -28,14 +30,28 @@ impl World {
         World { hub, entry, jobs, _directory: directory }
     }
 
-    fn observe(&self, records: &[String], notes: &[Note]) {
-        let (frames, heads) = frames_of(records);
-        let published = Published::new(&self.entry, &frames, &heads, notes);
-        self.hub.faces.push.on_published(&self.hub, published);
+    /// Events are stored and published: records with their number, live ones without.
+    fn observe(&self, events: &[(Option<u64>, &str, serde_json::Value)]) {
+        let notes = events.iter().flat_map(|(seq, event, body)| {
+            let is_past = seq.is_some_and(|seq| self.entry.is_described(seq));
+            let moment = Moment { seq: *seq, is_past, ..Moment::default() };
+            read(event, *seq, &body.to_string()).into_iter().map(move |change| Note::new(moment, change))
+        });
+        let mut notes: Vec<Note> = notes.collect();
+        apply_notes(&self.hub, &self.entry, &mut notes);
+        let frames = Bytes::new();
+        self.hub.faces.published(&self.hub, Published::new(&self.entry, &frames, &[], &notes));
     }
 
     fn described(&self, status: SessionStatus, pending: &[InputRequest]) {
-        self.hub.faces.push.on_described(&self.hub, &self.entry, status, pending);
+        let questions = pending.iter().map(Question::from).collect();
+        let seq = self.entry.last_seq.load(Ordering::Relaxed);
+        describe(&self.hub, &self.entry, Description { status, phase: None, questions, seq });
+        self.hub.faces.described(&self.hub, &self.entry, status, pending);
+    }
+
+    fn is_working(&self) -> bool {
+        self.entry.projection().is_in_turn()
     }
 
     /// What is to be done, in short.
@@ -58,39 +74,29 @@ fn request(request_id: &str) -> InputRequest {
     InputRequest::Permission { request_id, title, description: None, metadata: None, timeout: None }
 }
 
-fn record(seq: u64, event: &str, mut body: serde_json::Value) -> String {
-    let fields = body.as_object_mut().unwrap();
-    let rest: String = fields.iter().map(|(name, value)| format!(",{}:{value}", json!(name))).collect();
-    format!(
-        r#"{{"channel":"agent","session_id":"s","runner_id":"r","ts":1,"seq":{seq},"event":"{event}"{rest}}}"#
-    )
+fn idle(seq: u64) -> (Option<u64>, &'static str, serde_json::Value) {
+    (Some(seq), "agent.idle", json!({"reason":"stop"}))
 }
 
-fn idle(seq: u64) -> String {
-    record(seq, "agent.idle", json!({"reason":"stop"}))
+fn needed(seq: u64, request_id: &str) -> (Option<u64>, &'static str, serde_json::Value) {
+    (Some(seq), "agent.input_needed", json!({ "request": request(request_id) }))
 }
 
-fn needed(seq: u64, request_id: &str) -> String {
-    record(seq, "agent.input_needed", json!({ "request": request(request_id) }))
-}
-
-/// That there is something to see; what it is stands in the frames.
-fn news() -> Note {
-    Note::InputResolved { request_id: String::new(), asked_seq: None }
+fn working() -> (Option<u64>, &'static str, serde_json::Value) {
+    (None, "agent.working", json!({"phase":"thinking"}))
 }
 
 #[tokio::test]
 async fn a_turn_that_follows_another_in_the_same_block_is_a_turn_of_its_own() {
     let mut world = World::start();
-    let status = Note::Status(SessionStatus::Idle);
-    world.observe(&[idle(1)], std::slice::from_ref(&status));
+    world.observe(&[idle(1)]);
     assert!(world.jobs().is_empty(), "nobody has seen it begin");
-    world.observe(&[idle(2)], &[Note::Working(None), status.clone(), Note::Working(None)]);
+    world.observe(&[working(), idle(2), working()]);
     assert_eq!(world.jobs(), ["end s"]);
-    assert!(world.hub.faces.push.is_working("s"));
-    world.observe(&[idle(3)], &[status]);
+    assert!(world.is_working());
+    world.observe(&[idle(3)]);
     assert!(world.jobs().is_empty(), "they are told of one end at a time");
-    assert!(!world.hub.faces.push.is_working("s"));
+    assert!(!world.is_working());
     assert_eq!(world.hub.faces.push.take_end("s"), Some(End { topic: PushTopic::Done, said: None }));
 }
 
@@ -110,15 +116,15 @@ async fn the_worst_end_is_told() {
 #[tokio::test]
 async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
     let mut world = World::start();
-    world.entry.describe(SessionStatus::Idle, Vec::new(), 5);
-    world.observe(&[needed(5, "old"), needed(6, "new")], &[news()]);
+    world.entry.note_described(5);
+    world.observe(&[needed(5, "old"), needed(6, "new")]);
     assert_eq!(world.jobs(), ["question new"]);
     let (id, push) = (Arc::clone(&world.entry.id), &world.hub.faces.push);
-    let key = push.questions.open(&id, request("gone"), 0).unwrap();
+    let key = push.questions.open(&id, Arc::new(request("gone")), 0).unwrap();
     assert!(push.questions.note_told(&key, "phone", None));
     world.described(SessionStatus::Working, &[request("new"), request("newer")]);
     assert_eq!(world.jobs(), ["resolved gone for phone", "question newer"]);
-    assert!(world.hub.faces.push.is_working("s"));
+    assert!(world.is_working());
     world.described(SessionStatus::Idle, &[]);
     assert_eq!(world.jobs(), ["end s"], "those that nobody was told of just go");
     world.described(SessionStatus::Idle, &[]);
@@ -129,13 +135,10 @@ async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
 async fn nothing_is_looked_into_while_nobody_wants_to_know() {
     let mut world = World::start();
     world.hub.faces.push.note_subscribers(false);
-    world.observe(
-        &[needed(1, "q"), idle(2)],
-        &[Note::Working(None), news(), Note::Status(SessionStatus::Idle)],
-    );
+    world.observe(&[working(), needed(1, "q"), idle(2)]);
     assert!(world.jobs().is_empty());
     world.hub.faces.push.note_subscribers(true);
-    world.observe(&[needed(3, "q")], &[news()]);
+    world.observe(&[needed(3, "q")]);
     assert_eq!(world.jobs(), ["question q"]);
     world.hub.faces.push.forget(&world.entry.id);
     assert!(world.hub.faces.push.questions.ids_of("s").is_empty());

@@ -20,12 +20,11 @@ use super::messages::{self, MessagesQuery};
 use super::speaker::{AppSpeaker, HOST_OFFLINE, UNKNOWN_RUN, address};
 use crate::access::Refusal;
 use crate::ask::{Asker, ask};
-use crate::connection::Connection;
 use crate::http::{check_known, has_token, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::serve::Server;
-use crate::upgrade::{accept_key, into_stream, switching};
+use crate::upgrade::{accept_key, speak};
 
 /// Bytes of an input; the original takes as many.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -93,18 +92,7 @@ async fn app(State(hub): State<Arc<Hub>>, request: Request) -> Response {
         let error = "There are too many connections, or the server stops; try again later";
         return plain(StatusCode::SERVICE_UNAVAILABLE, error);
     };
-    let upgraded = hyper::upgrade::on(request);
-    let tasks = hub.tasks.clone();
-    tasks.clone().spawn(async move {
-        match upgraded.await.map(into_stream) {
-            Ok(Some((stream, read_ahead))) => {
-                tasks.spawn(Connection::new(hub, mailbox, speaker, stream, read_ahead));
-            }
-            Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "an upgrade failed"),
-        }
-    });
-    switching(accept)
+    speak(hub, request, accept, mailbox, speaker)
 }
 
 async fn health(State(hub): State<Arc<Hub>>) -> Json<Value> {

@@ -3,12 +3,14 @@
 use std::io::SeekFrom;
 use std::path::Path;
 
+use qd_core::view::run::event::requested;
 use qd_core::view::run::timestamp;
 use qd_store::{HubSession, StoreError};
 use qd_wire::data::SessionStatus;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
+use super::past;
 use crate::reads;
 use crate::registry::Hub;
 
@@ -32,38 +34,38 @@ pub(super) async fn run(hub: &Hub, session_id: &str) -> Result<Option<Value>, St
 
 async fn shown(hub: &Hub, row: HubSession) -> Result<Value, StoreError> {
     let entry = hub.session(&row.session_id);
-    let facts = match &entry {
-        Some(entry) => hub.faces.run.facts.get(hub, entry).await?,
-        None => Default::default(),
+    let (run, questions) = match &entry {
+        Some(entry) => past::run_of(hub, entry).await?,
+        None => past::Run::default(),
     };
     let is_closed = entry.as_ref().map_or(row.closed, |entry| entry.status() == SessionStatus::Closed);
     let is_idle = entry.as_ref().is_some_and(|entry| entry.status() == SessionStatus::Idle);
-    let pending = facts.pending.first();
-    let status = match pending {
+    let pending = questions.first().filter(|_| !is_closed).map(|request| requested(request).0);
+    let status = match &pending {
         _ if is_closed => "exited",
         Some(_) => "awaiting_approval",
         None if is_idle => "awaiting_input",
         None => "running",
     };
-    let ended_at = facts.ended_at.filter(|_| is_closed);
+    let ended_at = run.ended_at.filter(|_| is_closed);
     Ok(json!({
         "id": row.session_id,
         "host_id": row.runner_id,
-        "tool": facts.tool.unwrap_or_else(|| row.harness.clone()),
-        "command": facts.command,
+        "tool": run.tool.unwrap_or_else(|| row.harness.clone()),
+        "command": run.command,
         "harness": row.harness,
         "cwd": row.cwd,
         "title": row.title,
         "status": status,
-        "started_at": timestamp(facts.started_at.unwrap_or(row.created_at)),
+        "started_at": timestamp(run.started_at.unwrap_or(row.created_at)),
         "last_active_at": timestamp(row.updated_at),
-        "pending_request_id": pending.map(|pending| &pending.request_id),
-        "pending_reason": pending.map(|pending| pending.reason),
-        "pending_prompt": pending.map(|pending| &pending.prompt),
-        "pending_op_tool": pending.and_then(|pending| pending.op_tool.as_ref()),
-        "pending_op_args_summary": pending.and_then(|pending| pending.op_args_summary.as_ref()),
+        "pending_request_id": pending.as_ref().map(|pending| &pending.request_id),
+        "pending_reason": pending.as_ref().map(|pending| pending.reason),
+        "pending_prompt": pending.as_ref().map(|pending| &pending.prompt),
+        "pending_op_tool": pending.as_ref().and_then(|pending| pending.op_tool.as_ref()),
+        "pending_op_args_summary": pending.as_ref().and_then(|pending| pending.op_args_summary.as_ref()),
         "ended_at": ended_at.map(timestamp),
-        "exit_code": facts.exit_code.filter(|_| is_closed),
+        "exit_code": run.exit_code.filter(|_| is_closed),
         "last_seq": row.last_seq,
         "host_online": !hub.is_away(&row.runner_id),
     }))

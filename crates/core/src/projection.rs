@@ -1,0 +1,431 @@
+//! One session as it looks from outside: status, open questions, turn, the line in lists, what it has cost. Lists,
+//! pushes, the run view and what is told of a session whose runner is away are all made from this, and none of them
+//! folds events of its own.
+//!
+//! Events are read once ([`read`]), when they come; what they say is applied once, when they are stored and published.
+
+mod change;
+
+use std::sync::Arc;
+
+use qd_wire::data::{SessionStatus, SessionSummary};
+use qd_wire::event::AgentPhase;
+use qd_wire::input::InputRequest;
+use qd_wire::run::is_terminal;
+
+pub use change::{Answered, Change, Description, Question, is_telling, read};
+
+/// Questions of one session that are kept; more are only counted.
+const QUESTIONS_MAX: usize = 64;
+/// What lists show of the error that ended an agent.
+const ERROR_CHARACTERS_MAX: usize = 500;
+/// What lists show of a question.
+const TITLE_CHARACTERS_MAX: usize = 200;
+
+/// When something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moment {
+    /// The number of the event if it is a record.
+    pub seq: Option<u64>,
+    /// The time of the event; unix milliseconds.
+    pub ts: i64,
+    /// Our own time; unix milliseconds.
+    pub now: i64,
+    /// What the runner has said of the session since takes it in: only what lasts is of interest.
+    pub is_past: bool,
+}
+
+/// What a change has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    pub news: News,
+    /// The status was another one before.
+    pub is_new_status: bool,
+    /// A turn has ended; when it began, by our own time.
+    pub ended_turn: Option<i64>,
+}
+
+/// How soon those who look at lists should know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum News {
+    #[default]
+    None,
+    /// Together with what else changes soon.
+    Soon,
+    /// At once: a person may have to do something.
+    Now,
+}
+
+/// What is known of the program, or the agent, as a run. Known only from a session's first record on, or from its log.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunLine {
+    pub tool: Option<String>,
+    pub command: Option<String>,
+    pub started_at: Option<i64>,
+    pub ended_at: Option<i64>,
+    pub exit_code: Option<i32>,
+}
+
+/// A session as it looks from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Projection {
+    status: SessionStatus,
+    /// Its line in lists, without what is of now only.
+    line: SessionSummary,
+    phase: Option<AgentPhase>,
+    working_since: Option<i64>,
+    /// When the turn under way began.
+    turn_began: Option<i64>,
+    /// The oldest first.
+    questions: Vec<Question>,
+    /// Those that are not kept.
+    more_questions: usize,
+    run: Option<RunLine>,
+    /// Questions that the log says are open, of a session whose runner has not said anything since.
+    logged_questions: Vec<Question>,
+}
+
+impl Default for Projection {
+    fn default() -> Self {
+        Self {
+            status: SessionStatus::Starting,
+            line: SessionSummary::default(),
+            phase: None,
+            working_since: None,
+            turn_began: None,
+            questions: Vec::new(),
+            more_questions: 0,
+            run: None,
+            logged_questions: Vec::new(),
+        }
+    }
+}
+
+impl Projection {
+    /// A session that was stored: its agent does not run.
+    pub fn stored(line: SessionSummary, is_closed: bool) -> Self {
+        let status = if is_closed { SessionStatus::Closed } else { SessionStatus::Dormant };
+        Self { status, line, ..Self::default() }
+    }
+
+    pub fn status(&self) -> SessionStatus {
+        self.status
+    }
+
+    /// True if that is news.
+    pub fn set_status(&mut self, status: SessionStatus) -> bool {
+        std::mem::replace(&mut self.status, status) != status
+    }
+
+    /// How many questions wait for a person.
+    pub fn question_count(&self) -> usize {
+        self.questions.len() + self.more_questions
+    }
+
+    /// Its line in lists, with what is of now only where it can be known.
+    pub fn summary(&self, is_away: bool) -> SessionSummary {
+        let mut summary = self.line.clone();
+        self.show_now(&mut summary, is_away);
+        summary
+    }
+
+    /// Completes a line with what is of now only.
+    pub fn show_now(&self, summary: &mut SessionSummary, is_away: bool) {
+        let state = if is_away { "offline" } else { self.status.as_str() };
+        state.clone_into(&mut summary.state);
+        summary.pending_input_count = self.question_count() as u64;
+        let oldest = self.questions.first();
+        summary.pending_title = oldest.map(|question| one_line(&question.title, TITLE_CHARACTERS_MAX));
+        if !is_away {
+            summary.phase = self.phase;
+            summary.working_since = self.working_since;
+        }
+    }
+
+    /// What is stored of its line.
+    pub fn line(&self) -> &SessionSummary {
+        &self.line
+    }
+
+    /// What its messages have cost.
+    pub fn set_usage(&mut self, tokens: Option<u64>, cost_usd: Option<f64>) {
+        self.line.tokens = tokens;
+        self.line.cost_usd = cost_usd;
+    }
+
+    /// Whether a turn is under way.
+    pub fn is_in_turn(&self) -> bool {
+        self.turn_began.is_some()
+    }
+
+    /// Ends the turn under way, and says when it began.
+    pub fn end_turn(&mut self) -> Option<i64> {
+        self.turn_began.take()
+    }
+
+    /// It as a run, with the questions that nobody has answered; `None` if its past is not known.
+    pub fn run(&self) -> Option<(RunLine, Vec<Arc<InputRequest>>)> {
+        let run = self.run.clone()?;
+        let questions = self.questions.iter().chain(&self.logged_questions);
+        Some((run, questions.filter_map(|question| question.request.clone()).collect()))
+    }
+
+    /// Takes over what was read of it in its log, up to the last record that it has.
+    pub fn learn_past(&mut self, past: Projection) {
+        self.run = Some(past.run.unwrap_or_default());
+        if self.questions.is_empty() {
+            self.logged_questions = past.questions;
+        }
+    }
+
+    /// Takes in what an event says.
+    pub fn apply(&mut self, change: &Change, moment: Moment) -> Applied {
+        if moment.seq == Some(1) {
+            self.run.get_or_insert_default();
+        }
+        self.fold_run(change, moment.ts);
+        if moment.is_past && change.is_of_a_moment() {
+            return Applied::default();
+        }
+        match change {
+            Change::Created { harness, cwd } => self.create(harness, cwd.as_deref(), moment),
+            Change::Started { tool, .. } => self.start(tool.as_deref(), moment),
+            Change::Exited { .. } => self.rest(SessionStatus::Closed),
+            Change::Closed => {
+                self.drop_questions();
+                self.rest(SessionStatus::Closed)
+            }
+            Change::Working(phase) => self.work(*phase, moment.now),
+            Change::Idle { .. } => self.rest(SessionStatus::Idle),
+            Change::Failed { error } => self.fail(error, moment),
+            Change::Asked(question) => {
+                if self.questions.len() < QUESTIONS_MAX {
+                    self.questions.push(question.clone());
+                } else {
+                    self.more_questions += 1;
+                }
+                Applied { news: News::Now, ..Applied::default() }
+            }
+            Change::Answered(answered) => {
+                if !self.settle(&answered.request_id) {
+                    self.more_questions = self.more_questions.saturating_sub(1);
+                }
+                Applied { news: News::Now, ..Applied::default() }
+            }
+            Change::Acted { request_id } => {
+                let news = if self.settle(request_id) { News::Now } else { News::None };
+                Applied { news, ..Applied::default() }
+            }
+            Change::Titled(title) => set(&mut self.line.title, title),
+            Change::ModelChanged { provider, model_id } => {
+                let provider = set(&mut self.line.provider, provider);
+                let model = set(&mut self.line.model, model_id);
+                Applied { news: provider.news.max(model.news), ..Applied::default() }
+            }
+            Change::BranchChanged(branch) => {
+                set(&mut self.line.branch, branch.as_deref().unwrap_or_default())
+            }
+            Change::Said { text, count } => {
+                if let Some(text) = text {
+                    self.line.last_text = Some(text.clone()).filter(|text| !text.is_empty());
+                }
+                self.line.message_count = *count;
+                Applied { news: News::Soon, ..Applied::default() }
+            }
+            Change::Described(description) => self.describe(description, moment.now),
+        }
+    }
+
+    fn create(&mut self, harness: &str, cwd: Option<&str>, moment: Moment) -> Applied {
+        harness.clone_into(&mut self.line.harness);
+        if let Some(cwd) = cwd {
+            self.line.cwd = Some(cwd.to_owned()).filter(|cwd| !cwd.is_empty());
+        }
+        if moment.seq == Some(1) {
+            self.line.created_at = moment.ts;
+        }
+        let mut applied = set(&mut self.line.error, "");
+        if matches!(self.status, SessionStatus::Starting | SessionStatus::Failed) {
+            applied.is_new_status = self.set_status(SessionStatus::Idle);
+        }
+        applied
+    }
+
+    fn start(&mut self, tool: Option<&str>, moment: Moment) -> Applied {
+        let mut applied = set(&mut self.line.error, "");
+        if let Some(tool) = tool {
+            applied.news = applied.news.max(set(&mut self.line.run_tool, tool).news);
+        }
+        if moment.is_past {
+            return applied;
+        }
+        if moment.seq == Some(1) {
+            // The run of a foreign host, which was created just now.
+            self.turn_began.get_or_insert(moment.now);
+            return applied;
+        }
+        let working = self.work(None, moment.now);
+        Applied { news: applied.news.max(working.news), ..working }
+    }
+
+    fn fail(&mut self, error: &str, moment: Moment) -> Applied {
+        let applied = set(&mut self.line.error, &one_line(error, ERROR_CHARACTERS_MAX));
+        if moment.is_past {
+            return applied;
+        }
+        self.drop_questions();
+        let rested = self.rest(SessionStatus::Failed);
+        Applied { news: applied.news.max(rested.news), ..rested }
+    }
+
+    fn work(&mut self, phase: Option<AgentPhase>, now: i64) -> Applied {
+        let has_moved = self.working_since.is_none() || self.phase != phase;
+        self.working_since.get_or_insert(now);
+        self.turn_began.get_or_insert(now);
+        self.phase = phase;
+        let is_new_status = self.set_status(SessionStatus::Working);
+        let news = match (is_new_status, has_moved) {
+            (true, _) => News::Now,
+            (false, true) => News::Soon,
+            (false, false) => News::None,
+        };
+        Applied { news, is_new_status, ended_turn: None }
+    }
+
+    /// The agent does not work.
+    fn rest(&mut self, status: SessionStatus) -> Applied {
+        self.working_since = None;
+        self.phase = None;
+        let ended_turn = self.turn_began.take();
+        // An agent that died is told to be idle too, since nothing goes on; what matters is that it died.
+        if (self.status, status) == (SessionStatus::Failed, SessionStatus::Idle) {
+            return Applied { ended_turn, ..Applied::default() };
+        }
+        let is_new_status = self.set_status(status);
+        let news = if is_new_status { News::Now } else { News::None };
+        Applied { news, is_new_status, ended_turn }
+    }
+
+    /// The runner says how it stands. The turn is left to who knows whether its end was told.
+    fn describe(&mut self, description: &Description, now: i64) -> Applied {
+        let Description { status, phase, questions, .. } = description;
+        if *status == SessionStatus::Working {
+            self.work(*phase, now);
+        } else {
+            self.working_since = None;
+            self.phase = None;
+        }
+        self.set_questions(questions.clone());
+        let is_new_status = self.set_status(*status);
+        let news = if is_new_status { News::Now } else { News::None };
+        Applied { news, is_new_status, ended_turn: None }
+    }
+
+    /// The questions that wait, the oldest first.
+    pub fn set_questions(&mut self, questions: Vec<Question>) {
+        let count = questions.len();
+        self.questions = questions;
+        self.questions.truncate(QUESTIONS_MAX);
+        self.more_questions = count - self.questions.len();
+        self.logged_questions = Vec::new();
+    }
+
+    fn drop_questions(&mut self) {
+        self.set_questions(Vec::new());
+    }
+
+    /// A question waits no more. False if it was not known.
+    pub fn settle(&mut self, request_id: &str) -> bool {
+        let before = self.questions.len();
+        self.questions.retain(|question| question.request_id != request_id);
+        self.logged_questions.retain(|question| question.request_id != request_id);
+        self.questions.len() < before
+    }
+
+    /// What is known of it as a run of which only some records were read, and the questions of another such.
+    pub fn with_questions_of(self, other: Projection) -> Projection {
+        Projection { questions: other.questions, ..self }
+    }
+
+    fn fold_run(&mut self, change: &Change, ts: i64) {
+        let Some(run) = &mut self.run else { return };
+        match change {
+            Change::Started { tool, command } => run.start(ts, tool.clone(), command.clone()),
+            Change::Created { harness, .. } => {
+                if !is_terminal(harness) {
+                    run.start(ts, Some(harness.clone()), Some(harness.clone()));
+                }
+            }
+            Change::Exited { exit_code } => run.end(ts, exit_code.unwrap_or(-1)),
+            Change::Closed => {
+                if run.ended_at.is_none() {
+                    run.end(ts, 0);
+                }
+            }
+            Change::Working(_)
+            | Change::Idle { .. }
+            | Change::Failed { .. }
+            | Change::Asked(_)
+            | Change::Answered(_)
+            | Change::Acted { .. }
+            | Change::Titled(_)
+            | Change::ModelChanged { .. }
+            | Change::BranchChanged(_)
+            | Change::Said { .. }
+            | Change::Described(_) => {}
+        }
+    }
+}
+
+impl RunLine {
+    fn start(&mut self, ts: i64, tool: Option<String>, command: Option<String>) {
+        *self = RunLine { tool, command, started_at: self.started_at.or(Some(ts)), ..RunLine::default() };
+    }
+
+    fn end(&mut self, ts: i64, exit_code: i32) {
+        self.ended_at = Some(ts);
+        self.exit_code = Some(exit_code);
+    }
+}
+
+/// Sets a field of the line; an empty text for none.
+fn set(field: &mut Option<String>, value: &str) -> Applied {
+    let value = Some(value).filter(|value| !value.is_empty());
+    if field.as_deref() == value {
+        return Applied::default();
+    }
+    *field = value.map(str::to_owned);
+    Applied { news: News::Now, ..Applied::default() }
+}
+
+/// The beginning of a text on one line, without what could disturb it: control characters, and those that turn the
+/// direction of writing.
+pub fn one_line(text: &str, characters_max: usize) -> String {
+    let mut line = String::new();
+    let mut count = 0;
+    for word in text.split(|character: char| character.is_whitespace() || character.is_control()) {
+        let word = word.chars().filter(|character| !is_disturbing(*character));
+        let mut is_first = true;
+        for character in word {
+            if count + 1 >= characters_max {
+                line.push('…');
+                return line;
+            }
+            if std::mem::take(&mut is_first) && !line.is_empty() {
+                line.push(' ');
+                count += 1;
+            }
+            line.push(character);
+            count += 1;
+        }
+    }
+    line
+}
+
+fn is_disturbing(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+#[path = "projection/tests.rs"]
+mod tests;

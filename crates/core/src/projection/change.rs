@@ -1,0 +1,306 @@
+//! What one event says of its session. Bodies are read here, once for all who want to know.
+
+use std::sync::Arc;
+
+use qd_wire::data::SessionStatus;
+use qd_wire::event::AgentPhase;
+use qd_wire::input::InputRequest;
+use qd_wire::message::StopReason;
+use qd_wire::run::PTY_HARNESS;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// What an event says of its session, beside being part of its history.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Its agent runs: for the first time, or again.
+    Created {
+        harness: String,
+        cwd: Option<String>,
+    },
+    /// A program was started in its terminal.
+    Started {
+        tool: Option<String>,
+        command: Option<String>,
+    },
+    /// The program is over; calls that wait for somebody's yes still wait.
+    Exited {
+        exit_code: Option<i32>,
+    },
+    Closed,
+    Working(Option<AgentPhase>),
+    Idle {
+        reason: Option<StopReason>,
+    },
+    /// The agent has failed for good.
+    Failed {
+        error: String,
+    },
+    Asked(Question),
+    Answered(Box<Answered>),
+    /// A call was made, or something typed, under the name of a question: who asked does not record decisions.
+    Acted {
+        request_id: String,
+    },
+    Titled(String),
+    ModelChanged {
+        provider: String,
+        model_id: String,
+    },
+    BranchChanged(Option<String>),
+    /// Its last message, and how many there are; without a text the one before is the last that has one.
+    Said {
+        text: Option<String>,
+        count: u64,
+    },
+    /// The runner has said how the session stands.
+    Described(Box<Description>),
+}
+
+impl Change {
+    /// Whether it tells of a moment only: what its runner said later counts more.
+    pub fn is_of_a_moment(&self) -> bool {
+        match self {
+            Change::Working(_)
+            | Change::Idle { .. }
+            | Change::Exited { .. }
+            | Change::Closed
+            | Change::Asked(_)
+            | Change::Answered(_)
+            | Change::Acted { .. } => true,
+            Change::Created { .. }
+            | Change::Started { .. }
+            | Change::Failed { .. }
+            | Change::Titled(_)
+            | Change::ModelChanged { .. }
+            | Change::BranchChanged(_)
+            | Change::Said { .. }
+            | Change::Described(_) => false,
+        }
+    }
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    pub request_id: String,
+    pub title: String,
+    /// All of it; `None` for a kind of question that this version does not know.
+    pub request: Option<Arc<InputRequest>>,
+}
+
+impl From<&InputRequest> for Question {
+    fn from(request: &InputRequest) -> Self {
+        Question {
+            request_id: request.request_id().to_owned(),
+            title: request.title().to_owned(),
+            request: Some(Arc::new(request.clone())),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Question {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Head {
+            request_id: String,
+            #[serde(default)]
+            title: String,
+        }
+        let value = Value::deserialize(deserializer)?;
+        let Head { request_id, title } = Head::deserialize(&value).map_err(serde::de::Error::custom)?;
+        let request = serde_json::from_value(value).ok().map(Arc::new);
+        Ok(Question { request_id, title, request })
+    }
+}
+
+/// How a question ended.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Answered {
+    pub request_id: String,
+    #[serde(default)]
+    pub outcome: Option<String>,
+    #[serde(default)]
+    pub decision: Option<String>,
+    #[serde(default)]
+    pub user_id: Option<String>,
+    #[serde(default)]
+    pub actor: Option<String>,
+    /// The record of the question.
+    #[serde(default)]
+    pub asked_seq: Option<u64>,
+}
+
+/// How a session stands, as its runner says.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Description {
+    pub status: SessionStatus,
+    #[serde(default, deserialize_with = "known_phase")]
+    pub phase: Option<AgentPhase>,
+    #[serde(rename = "pending_input")]
+    pub questions: Vec<Question>,
+    /// The last record that it takes in.
+    pub seq: u64,
+}
+
+/// A phase of a later version is none we could name.
+fn known_phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<AgentPhase>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+}
+
+#[derive(Deserialize)]
+struct CreatedBody {
+    harness: String,
+    #[serde(default)]
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct StartedBody {
+    #[serde(default)]
+    tool: Option<String>,
+    #[serde(default)]
+    command: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct DirectoryBody {
+    #[serde(default)]
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ExitedBody {
+    exit_code: i32,
+}
+
+#[derive(Deserialize)]
+struct WorkingBody {
+    #[serde(default, deserialize_with = "known_phase")]
+    phase: Option<AgentPhase>,
+}
+
+#[derive(Deserialize)]
+struct IdleBody {
+    reason: Option<StopReason>,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    recoverable: bool,
+    #[serde(default)]
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct AskedBody {
+    request: Question,
+}
+
+#[derive(Deserialize)]
+struct TitleBody {
+    title: String,
+}
+
+#[derive(Deserialize)]
+struct ModelBody {
+    provider: String,
+    model_id: String,
+}
+
+#[derive(Deserialize)]
+struct BranchBody {
+    #[serde(default)]
+    branch: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ActedBody {
+    #[serde(default)]
+    request_id: Option<String>,
+    #[serde(default)]
+    input_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ResyncBody {
+    state: Description,
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+/// Whether events of this name may say something of their session. Deltas are nearly all there is, and do not.
+pub fn is_telling(event: &str) -> bool {
+    if event.starts_with("stream.") {
+        return false;
+    }
+    matches!(
+        event,
+        "session.resync"
+            | "session.created"
+            | "session.closed"
+            | "session.title_changed"
+            | "session.branch_changed"
+            | "config.model_changed"
+            | "agent.working"
+            | "agent.idle"
+            | "agent.error"
+            | "agent.input_needed"
+            | "agent.input_resolved"
+            | "tool.result"
+    ) || event.starts_with("run.") && event != "run.output"
+}
+
+/// Reads what an event says of its session. `text` is the event as a JSON object, whatever stands before its own
+/// fields; `seq` is its number if it is a record. Messages are left to who stores them ([`Change::Said`]).
+pub fn read(event: &str, seq: Option<u64>, text: &str) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let is_first = seq == Some(1);
+    if is_first && event.starts_with("run.") {
+        // A run of a foreign host has no other first record.
+        let cwd = parse::<DirectoryBody>(text).and_then(|body| body.cwd);
+        changes.push(Change::Created { harness: PTY_HARNESS.to_owned(), cwd });
+    }
+    if is_telling(event) {
+        changes.extend(read_one(event, text));
+    }
+    changes
+}
+
+fn read_one(event: &str, text: &str) -> Option<Change> {
+    Some(match event {
+        "session.resync" => Change::Described(Box::new(parse::<ResyncBody>(text)?.state)),
+        "session.created" => {
+            let CreatedBody { harness, cwd } = parse(text)?;
+            Change::Created { harness, cwd }
+        }
+        "session.closed" => Change::Closed,
+        "session.title_changed" => Change::Titled(parse::<TitleBody>(text)?.title),
+        "session.branch_changed" => Change::BranchChanged(parse::<BranchBody>(text)?.branch),
+        "config.model_changed" => {
+            let ModelBody { provider, model_id } = parse(text)?;
+            Change::ModelChanged { provider, model_id }
+        }
+        "agent.working" => Change::Working(parse::<WorkingBody>(text).and_then(|body| body.phase)),
+        "agent.idle" => Change::Idle { reason: parse::<IdleBody>(text).and_then(|body| body.reason) },
+        "agent.error" => {
+            let ErrorBody { error, .. } = parse::<ErrorBody>(text).filter(|body| !body.recoverable)?;
+            Change::Failed { error }
+        }
+        "agent.input_needed" => Change::Asked(parse::<AskedBody>(text)?.request),
+        "agent.input_resolved" => Change::Answered(Box::new(parse(text)?)),
+        "run.started" => {
+            let StartedBody { tool, command } = parse(text)?;
+            Change::Started { tool, command }
+        }
+        "run.exited" => Change::Exited { exit_code: parse::<ExitedBody>(text).map(|body| body.exit_code) },
+        "run.input" | "tool.result" => {
+            let ActedBody { request_id, input_id } = parse(text)?;
+            Change::Acted { request_id: request_id.or(input_id)? }
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,265 @@
+//! A face that exists in tests only: the proof that a new one costs a module for its words, one for its view, one for
+//! its transport, and the line in `faces.rs` that registers it. A real face has the first two in `wire` and `core/view`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{Face, RunnerNews, SessionNews};
+use crate::ask::ask;
+use crate::config::HubConfig;
+use crate::connection::{Mail, Mailbox, Parts, Speaker};
+use crate::frame;
+use crate::http::{check_access, failed, refused};
+use crate::published::Published;
+use crate::registry::Hub;
+use crate::serve::Server;
+use crate::upgrade::{NO_WEBSOCKET, accept_key, speak};
+
+/// What travels: the module that would be in `wire`.
+mod wire {
+    #[derive(serde::Serialize)]
+    pub(super) struct Toy<'a> {
+        pub(super) toy: &'a str,
+        pub(super) about: &'a str,
+    }
+}
+
+/// Records in the words of the face: the module that would be in `core/view`.
+mod view {
+    use qd_core::record::Record;
+
+    use super::wire::Toy;
+
+    pub(super) fn shown<'a>(record: &'a Record<'_>) -> Toy<'a> {
+        Toy { toy: &record.event, about: &record.session_id }
+    }
+}
+
+fn frame_of(toy: &wire::Toy<'_>) -> Bytes {
+    frame::text(&serde_json::to_vec(toy).unwrap())
+}
+
+/// The transport.
+pub(super) struct ToyFace {
+    clients: Mutex<Vec<Arc<Mailbox>>>,
+    told: AtomicUsize,
+}
+
+impl ToyFace {
+    pub(super) fn new(_config: &HubConfig) -> Self {
+        Self { clients: Mutex::default(), told: AtomicUsize::new(0) }
+    }
+
+    fn clients(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Mailbox>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, frames: &Bytes) {
+        self.clients().iter().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+    }
+}
+
+impl Face for ToyFace {
+    fn routes(&self) -> Router<Server> {
+        Router::new().route("/ws/toy", any(upgrade))
+    }
+
+    fn is_used(&self) -> bool {
+        !self.clients().is_empty()
+    }
+
+    fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        published.records().for_each(|record| self.tell(&frame_of(&view::shown(&record))));
+    }
+
+    fn on_session_news(&self, _hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
+        self.tell(&frame_of(&wire::Toy { toy: &format!("{news:?}"), about: session_id }));
+    }
+
+    fn on_runner_news(&self, _hub: &Arc<Hub>, runner_id: &str, news: RunnerNews) {
+        self.tell(&frame_of(&wire::Toy { toy: &format!("{news:?}"), about: runner_id }));
+    }
+
+    fn close_revoked(&self) {
+        for mailbox in self.clients().iter().filter(|mailbox| mailbox.revoked.is_cancelled()) {
+            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
+        }
+    }
+
+    fn close_connections(&self) {
+        for mailbox in self.clients().iter() {
+            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1001, reason: "the hub stops".into() });
+        }
+    }
+
+    fn connection_count(&self) -> usize {
+        self.clients().len()
+    }
+}
+
+async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    let principal = match check_access(&hub, request.uri(), request.headers()).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    let Some(accept) = accept_key(&request) else {
+        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+    };
+    let mailbox = Mailbox::new("toy".to_owned(), &principal, hub.config.limits.mail_bounds());
+    hub.faces.toy.clients().push(Arc::clone(&mailbox));
+    let speaker = ToySpeaker(Arc::clone(&mailbox));
+    speak(hub, request, accept, mailbox, speaker)
+}
+
+/// Takes a session's name and answers whether its runner knows it.
+struct ToySpeaker(Arc<Mailbox>);
+
+impl Speaker for ToySpeaker {
+    const TAKES_BINARY: bool = false;
+
+    fn message_bytes_max(hub: &Hub) -> usize {
+        hub.config.limits.message_bytes_max
+    }
+
+    fn greet(&mut self, parts: &mut Parts<'_>) {
+        parts.outgoing.push(frame_of(&wire::Toy { toy: "hello", about: "" }));
+    }
+
+    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
+        let command = serde_json::json!({"cmd": "get_state", "session_id": text}).to_string();
+        let mailbox = Arc::clone(parts.mailbox);
+        let on_answer = Box::new(move |_: &Arc<Hub>, answered: crate::ask::Answered| {
+            let about = answered.success.to_string();
+            mailbox.put(Mail::Frames(frame_of(&wire::Toy { toy: "answer", about: &about })));
+        });
+        ask(parts.hub, &parts.mailbox.asker(), &command, on_answer);
+    }
+
+    fn complaint(&self, error: &str) -> Bytes {
+        frame_of(&wire::Toy { toy: "error", about: error })
+    }
+
+    fn on_end(&mut self, hub: &Hub) {
+        hub.faces.toy.clients().retain(|mailbox| !Arc::ptr_eq(mailbox, &self.0));
+    }
+}
+
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::{SinkExt, StreamExt};
+    use qd_link::memory::{LinkEnd, pair};
+    use qd_store::{HubStore, StoreOptions};
+    use serde_json::{Value, json};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::timeout;
+    use tokio_tungstenite::WebSocketStream;
+    use tokio_util::sync::CancellationToken;
+    use tungstenite::Message;
+    use tungstenite::client::IntoClientRequest;
+
+    use super::*;
+    use crate::published::frames_of;
+    use crate::registry::Stored;
+    use crate::{LocalRunner, LoginCodes, OwnerToken, serve};
+
+    const HELLO: &str = "{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname\":\"h\",\"harnesses\":[],\
+        \"max_sessions\":1,\"version\":\"1\",\"os\":\"linux\"}";
+
+    fn config() -> HubConfig {
+        HubConfig::new(OwnerToken::new("t"), LoginCodes::default())
+    }
+
+    fn event(seq: u64, event: &str, fields: &str) -> String {
+        format!(
+            "{{\"type\":\"event\",\"session_id\":\"s\",\"runner_id\":\"r\",\"ts\":1,\"seq\":{seq},\"event\":\"{event}\"{fields}}}"
+        )
+    }
+
+    async fn say(runner: &LinkEnd, line: &str) {
+        runner.sender.send(Bytes::from(format!("{line}\n"))).await.unwrap();
+    }
+
+    /// The next frame that is not about a runner.
+    async fn next(client: &mut WebSocketStream<TcpStream>) -> (String, String) {
+        loop {
+            let message = timeout(Duration::from_secs(20), client.next()).await.expect("in vain");
+            let Message::Text(text) = message.unwrap().unwrap() else { panic!("no text") };
+            let toy: Value = serde_json::from_str(&text).unwrap();
+            let text = |name: &str| toy[name].as_str().unwrap_or_default().to_owned();
+            if text("about") != "r" {
+                return (text("toy"), text("about"));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_registered_face_has_its_route_its_speaker_and_is_told_of_records() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (hub_end, mut runner) = pair();
+        let local = Some(LocalRunner { runner_id: "r".to_owned(), link: hub_end });
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(serve(config(), listener, store.clone(), local, stop.clone()));
+        say(&runner, HELLO).await;
+        runner.receiver.recv().await.unwrap();
+
+        let mut request = format!("ws://{address}/ws/toy").into_client_request().unwrap();
+        request.headers_mut().insert("authorization", "Bearer t".parse().unwrap());
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (mut client, _) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+        let pair = |toy: &str, about: &str| (toy.to_owned(), about.to_owned());
+        assert_eq!(next(&mut client).await, pair("hello", ""));
+        say(&runner, &event(1, "session.created", ",\"harness\":\"demo\"")).await;
+        assert_eq!(next(&mut client).await, pair("Created", "s"));
+        assert_eq!(next(&mut client).await, pair("session.created", "\"s\""));
+        say(&runner, &event(2, "agent.idle", ",\"reason\":\"stop\"")).await;
+        assert_eq!(next(&mut client).await, pair("agent.idle", "\"s\""));
+
+        client.send(Message::text("s")).await.unwrap();
+        let command = loop {
+            let block = runner.receiver.recv().await.unwrap();
+            let lines = std::str::from_utf8(&block).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+            let read = |line: &String| serde_json::from_str::<Value>(line).unwrap();
+            if let Some(command) = lines.iter().map(read).find(|line| line["cmd"] == "get_state") {
+                break command;
+            }
+        };
+        let answer = json!({"type":"response","id":command["id"],"session_id":"s","runner_id":"r","ts":1,
+            "cmd":"get_state","success":true,"data":{}});
+        say(&runner, &answer.to_string()).await;
+        assert_eq!(next(&mut client).await, pair("answer", "true"));
+        stop.cancel();
+        drop((client, runner));
+        timeout(Duration::from_secs(20), server).await.unwrap().unwrap().unwrap();
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn records_cost_a_face_that_nobody_uses_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
+        let hub = Arc::new(Hub::new(config(), store, Stored::default()));
+        let entry = hub.session_or_new("s", &Arc::from("r"));
+        let (frames, heads) = frames_of(&[event(1, "agent.idle", "")]);
+        let told = || hub.faces.toy.told.load(Ordering::Relaxed);
+        hub.faces.published(&hub, Published::new(&entry, &frames, &heads, &[]));
+        assert_eq!(told(), 0);
+        hub.faces.toy.clients().push(Mailbox::for_tests());
+        // Deltas, which are neither records nor say anything of their session.
+        hub.faces.published(&hub, Published::new(&entry, &frames, &[], &[]));
+        assert_eq!(told(), 0);
+        hub.faces.published(&hub, Published::new(&entry, &frames, &heads, &[]));
+        assert_eq!(told(), 1);
+    }
+}
