@@ -223,7 +223,11 @@ impl Face for Push {
                 self.ended(&entry.id, End { topic: PushTopic::Failed, said: None });
             }
             SessionStatus::Idle => self.turn_ended(&entry.id, End { topic: PushTopic::Done, said: None }),
-            _ => drop(self.forget_turn(&entry.id)),
+            SessionStatus::Starting
+            | SessionStatus::Dormant
+            | SessionStatus::Failed
+            | SessionStatus::Closed
+            | SessionStatus::Offline => drop(self.forget_turn(&entry.id)),
         }
     }
 

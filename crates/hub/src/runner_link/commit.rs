@@ -276,7 +276,12 @@ impl Committer {
                 Stored::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                it => pieces.push(Queued { it, room: piece.room }),
+                it @ (Stored::Frames { .. }
+                | Stored::Natives { .. }
+                | Stored::Ack { .. }
+                | Stored::Answer { .. }
+                | Stored::Forget { .. }
+                | Stored::Dropped { .. }) => pieces.push(Queued { it, room: piece.room }),
             }
         }
         while self.backlog.len() < BACKLOG_MAX
@@ -289,7 +294,11 @@ impl Committer {
                 Commit::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                it => self.backlog.push_back(Queued { it, room: commit.room }),
+                it @ (Commit::Frames { .. }
+                | Commit::Natives { .. }
+                | Commit::Ack { .. }
+                | Commit::Answer { .. }
+                | Commit::Forget { .. }) => self.backlog.push_back(Queued { it, room: commit.room }),
             }
         }
     }
