@@ -50,6 +50,9 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ("qd-hub", &["pty-process"], "the hub never runs an agent"),
 ];
 
+/// Packages that only one of our crates may use itself.
+const ONLY_BY: &[(&str, &str, &str)] = &[("rusqlite", "qd-store", "only the store opens databases")];
+
 /// The only direct dependencies of a crate.
 const DIRECT_ONLY: &[(&str, &[&str], &str)] = &[(
     "qd-wire",
@@ -64,6 +67,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     for (package, banned, reason) in NEVER {
         errors.extend(check_never(package, &dependencies(package, &[])?, banned, reason));
+    }
+    for (package, _) in INTERNAL {
+        errors.extend(check_only_by(package, &dependencies(package, &["--depth", "1"])?));
     }
     for (package, allowed, reason) in DIRECT_ONLY {
         errors.extend(check_direct(package, &dependencies(package, &["--depth", "1"])?, allowed, reason));
@@ -105,6 +111,13 @@ fn check_never(package: &str, dependencies: &BTreeSet<String>, banned: &[&str], 
         .collect()
 }
 
+fn check_only_by(package: &str, direct: &BTreeSet<String>) -> Vec<String> {
+    let of_others = ONLY_BY.iter().filter(|(library, user, _)| *user != package && direct.contains(*library));
+    of_others
+        .map(|(library, user, reason)| format!("{package} must not use {library}: {user} does ({reason})"))
+        .collect()
+}
+
 fn check_direct(
     package: &str,
     dependencies: &BTreeSet<String>,
@@ -132,6 +145,8 @@ mod tests {
         assert_eq!(check_internal("qd-hub", &names(&["qd-runner", "qd-seal"]), &["qd-core"]).len(), 2);
         assert_eq!(check_never("qd-core", &names(&["tokio", "serde"]), &["tokio"], "pure").len(), 1);
         assert_eq!(check_never("qd-core", &names(&["tokio-like"]), &["tokio"], "pure"), Vec::<String>::new());
+        assert_eq!(check_only_by("qd-hub", &names(&["rusqlite", "bytes"])).len(), 1);
+        assert_eq!(check_only_by("qd-store", &names(&["rusqlite"])), Vec::<String>::new());
         assert_eq!(check_direct("qd-wire", &names(&["serde", "bytes"]), &["serde"], "types").len(), 1);
     }
 }

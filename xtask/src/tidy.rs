@@ -30,6 +30,9 @@ const REGISTRY_HOSTS: &[&[&str]] = &[
     &["deb", ".debian.org"],
 ];
 
+/// Libraries that one folder of the product's code may name, and that folder.
+const ONE_FOLDER: &[(&str, &str)] = &[("rusqlite", "crates/store/src/sqlite")];
+
 /// Cargo writes its registry's name into its lock files; nobody chose it and nobody can leave it out.
 const HOST_EXEMPT: &str = "Cargo.lock";
 
@@ -73,6 +76,11 @@ fn check_text(file: &Path, text: &str) -> Vec<String> {
                 errors.push(format!("{}: `{word}`: {reason}", place()));
             }
         }
+        for (library, folder) in ONE_FOLDER.iter().filter(|_| is_rust && is_of_product(file)) {
+            if line.contains(library) && !file.starts_with(folder) {
+                errors.push(format!("{}: `{library}` is named outside of {folder}", place()));
+            }
+        }
         if file.file_name().is_some_and(|name| name == HOST_EXEMPT) {
             continue;
         }
@@ -83,6 +91,12 @@ fn check_text(file: &Path, text: &str) -> Vec<String> {
         }
     }
     errors
+}
+
+/// What is built into the binary, and its unit tests; tests beside it may look into files with other means.
+fn is_of_product(file: &Path) -> bool {
+    let mut parts = file.iter().map(|part| part.to_str());
+    parts.next() == Some(Some("crates")) && parts.nth(1) == Some(Some("src"))
 }
 
 /// Every crate says what lives in it, and stands behind the lint wall.
@@ -137,6 +151,19 @@ mod tests {
             check("Cargo.lock", &line, 0);
             check("fuzz/Cargo.lock", &line, 0);
             check("tests/agents/package-lock.json", &line, 1);
+        }
+    }
+
+    #[test]
+    fn a_library_of_one_folder_is_found_elsewhere() {
+        for (library, folder) in ONE_FOLDER {
+            let line = format!("use {library}::Connection;");
+            check("crates/store/src/error.rs", &line, 1);
+            check("crates/hub/src/reads/away.rs", &line, 1);
+            check(&format!("{folder}/engine.rs"), &line, 0);
+            check(&format!("{folder}_like/engine.rs"), &line, 1);
+            check("crates/store/tests/sqlite.rs", &line, 0);
+            check("docs/adr/0002.md", &line, 0);
         }
     }
 

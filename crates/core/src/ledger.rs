@@ -428,7 +428,11 @@ const IDENTITY_FIELDS: &[&str] = &[
 pub fn fingerprint(frame: &str) -> Fingerprint {
     match serde_json::from_str(frame).unwrap_or_default() {
         serde_json::Value::Object(fields) => crate::fingerprint::of_fields(&fields, IDENTITY_FIELDS),
-        other => crate::fingerprint::of_text(&other.to_string()),
+        other @ (serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::String(_)
+        | serde_json::Value::Array(_)) => crate::fingerprint::of_text(&other.to_string()),
     }
 }
 

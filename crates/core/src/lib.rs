@@ -4,6 +4,8 @@
 //! No I/O, no async, no clock, no randomness: time and ids come in as arguments, effects go out as values.
 //! So everything here is tested with data, properties and fuzzing. It may depend on `wire` only.
 #![forbid(unsafe_code)]
+// A new event or command must be looked at wherever events and commands are told apart; tests pick what they check.
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod agent;
 pub mod breaker;

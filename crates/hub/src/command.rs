@@ -226,7 +226,12 @@ fn from_copies(
         PendingKind::Attach { after } => Some(Read::AwayAttach { session, after }),
         PendingKind::Delete => Some(Read::Bury(session)),
         PendingKind::Plain | PendingKind::InOrder if spec.name == GET_STATE => Some(Read::AwayState(session)),
-        _ => None,
+        PendingKind::Plain
+        | PendingKind::InOrder
+        | PendingKind::Create
+        | PendingKind::Barrier(_)
+        | PendingKind::Resync { .. }
+        | PendingKind::ResyncAll => None,
     }
 }
 
@@ -287,6 +292,7 @@ fn check_name(
     }
 }
 
+#[allow(clippy::wildcard_enum_match_arm)] // The hub answers these itself; any other is refused by its name.
 fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read, String> {
     match Command::parse(spec.name, text).map_err(|error| error.to_string())? {
         Command::GetMessages(params) => Ok(Read::Messages(params)),

@@ -211,7 +211,7 @@ impl Export {
                     let note = "A message is missing here: it cannot be read.";
                     match self.format {
                         Format::Html => html::note(&mut out, note),
-                        _ => markdown::note(&mut out, note),
+                        Format::Json | Format::Markdown => markdown::note(&mut out, note),
                     }
                 }
             }

@@ -87,6 +87,20 @@ impl PendingKind {
     pub(crate) fn attaches(&self) -> bool {
         matches!(self, PendingKind::Attach { .. } | PendingKind::Create)
     }
+
+    /// The number after which the asker wants records, and the generation of a client that fell behind.
+    pub(crate) fn cursor(&self) -> (Option<u64>, Option<u64>) {
+        match *self {
+            PendingKind::Attach { after } => (after, None),
+            PendingKind::Resync { after, generation } => (Some(after), Some(generation)),
+            PendingKind::Plain
+            | PendingKind::Create
+            | PendingKind::InOrder
+            | PendingKind::Delete
+            | PendingKind::Barrier(_)
+            | PendingKind::ResyncAll => (None, None),
+        }
+    }
 }
 
 impl Pending {
@@ -114,7 +128,12 @@ impl Pending {
                     }
                     PendingKind::ResyncAll => return,
                     _ if indeterminate => reply.indeterminate(error),
-                    _ => reply.error(error),
+                    PendingKind::Plain
+                    | PendingKind::Attach { .. }
+                    | PendingKind::Create
+                    | PendingKind::InOrder
+                    | PendingKind::Delete
+                    | PendingKind::Barrier(_) => reply.error(error),
                 };
                 mailbox.end_command(self.kind.attaches());
                 mailbox.put(Mail::Frames(frames));

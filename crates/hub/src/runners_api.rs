@@ -301,7 +301,11 @@ fn link_refused(peer: impl std::fmt::Display, runner_id: &str, refusal: &KeyRefu
     tracing::warn!(%peer, runner_id, reason, "a runner link is refused");
     let status = match refusal {
         KeyRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::UNAUTHORIZED,
+        KeyRefusal::NoKey
+        | KeyRefusal::Unknown
+        | KeyRefusal::WrongKey
+        | KeyRefusal::Revoked
+        | KeyRefusal::Local => StatusCode::UNAUTHORIZED,
     };
     failed(status, &reason)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fixtures::{Files, line, record, unit};
-use qd_store::{ACK_FLUSH_INTERVAL, Disk, HubStore, RunnerStore, StoreError};
+use qd_store::{ACK_FLUSH_INTERVAL, Disk, HubStore, StoreError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
@@ -26,14 +26,6 @@ impl Disk for Slow {
     fn delay(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
-}
-
-fn hub(files: &Files) -> HubStore {
-    HubStore::open(&files.path("hub.db"), files.options()).unwrap()
-}
-
-fn runner(files: &Files) -> RunnerStore {
-    RunnerStore::open(&files.path("runner.db"), files.options()).unwrap()
 }
 
 /// A machine of the simulated world; dropping it is its crash.
@@ -57,7 +49,7 @@ fn a_crash_in_a_commit_loses_that_commit_only() {
     let files = Files::on(disk.clone());
     let machine1 = machine();
     let (store, under_way, waiting) = machine1.block_on(async {
-        let store = hub(&files);
+        let store = files.hub();
         store.append(vec![record("s", 1, None)]).await.unwrap();
         disk.set(10);
         let under_way = store.enqueue_append(vec![record("s", 2, None)]).await.unwrap();
@@ -68,7 +60,7 @@ fn a_crash_in_a_commit_loses_that_commit_only() {
     drop(machine1);
 
     machine().block_on(async {
-        let reopened = hub(&files);
+        let reopened = files.hub();
         assert_eq!(stored(&reopened).await, [1]);
         assert!(matches!(under_way.await, Err(StoreError::Closed)));
         assert!(matches!(waiting.await, Err(StoreError::Closed)));
@@ -78,7 +70,7 @@ fn a_crash_in_a_commit_loses_that_commit_only() {
         store.close().await;
         reopened.append(vec![record("s", 2, None)]).await.unwrap();
         reopened.close().await;
-        assert_eq!(stored(&hub(&files)).await, [1, 2]);
+        assert_eq!(stored(&files.hub()).await, [1, 2]);
     });
 }
 
@@ -94,7 +86,7 @@ fn crashes_at_any_moment_keep_what_was_acknowledged() {
         let promised = acknowledged.load(Ordering::Relaxed);
         let machine = machine();
         let (store, last) = machine.block_on(async {
-            let store = runner(&files);
+            let store = files.runner();
             let lines = store.spool_after("s", 0, usize::MAX).await.unwrap();
             let last = lines.last().map_or(0, |(seq, _)| *seq);
             assert!((promised..=promised + 10).contains(&last), "{last} of {promised}");
@@ -116,13 +108,13 @@ fn crashes_at_any_moment_keep_what_was_acknowledged() {
     }
     assert!(acknowledged.load(Ordering::Relaxed) > 1000);
     machine().block_on(async {
-        let store = runner(&files);
+        let store = files.runner();
         let lines = store.tail("s", usize::MAX).await.unwrap();
         let waiting: u64 = lines.iter().map(|(_, line)| line.len() as u64).sum();
         assert!(store.spool_bytes() <= waiting && store.spool_bytes() > 0);
         store.ack("s", u64::MAX);
         store.close().await;
-        assert_eq!(runner(&files).spool_bytes(), 0, "what is counted is what is there");
+        assert_eq!(files.runner().spool_bytes(), 0, "what is counted is what is there");
     });
 }
 
@@ -130,7 +122,7 @@ fn crashes_at_any_moment_keep_what_was_acknowledged() {
 async fn all_time_is_the_runtimes() {
     let disk = Slow::default();
     let files = Files::on(disk.clone());
-    let store = runner(&files);
+    let store = files.runner();
     let start = Instant::now();
     store.commit(unit("s", 1..=9)).await.unwrap();
     assert_eq!(start.elapsed(), Duration::ZERO, "no delay is no delay");
@@ -164,7 +156,7 @@ async fn all_time_is_the_runtimes() {
 async fn close_waits_for_reads_and_writes() {
     let disk = Slow::default();
     let files = Files::on(disk.clone());
-    let store = hub(&files);
+    let store = files.hub();
     store.append(vec![record("s", 1, None)]).await.unwrap();
     disk.set(20);
     let write = store.enqueue_append(vec![record("s", 2, None)]).await.unwrap();
@@ -176,14 +168,14 @@ async fn close_waits_for_reads_and_writes() {
     tokio::join!(store.close(), store.close());
     assert!(write.await.is_ok());
     assert!(!reading.await.unwrap().is_empty());
-    assert_eq!(stored(&hub(&files)).await, [1, 2]);
+    assert_eq!(stored(&files.hub()).await, [1, 2]);
 }
 
 /// When the last handle goes without a close, what was queued is still stored, as with threads.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_store_finishes_its_queue() {
     let files = Files::inline();
-    let store = hub(&files);
+    let store = files.hub();
     let pending = store.enqueue_append(vec![record("s", 1, None)]).await.unwrap();
     drop(store);
     pending.await.unwrap();
@@ -195,10 +187,10 @@ fn a_store_that_cannot_run_inline_says_why() {
     let outside = HubStore::open(&files.path("hub.db"), files.options()).err().unwrap().to_string();
     assert!(outside.contains("writing task"), "{outside}");
     machine().block_on(async {
-        let store = hub(&files);
+        let store = files.hub();
         let twice = HubStore::open(&files.path("hub.db"), files.options()).err().unwrap().to_string();
         assert!(twice.contains("locked"), "{twice}");
         store.append(vec![record("s", 1, None)]).await.unwrap();
     });
-    assert_eq!(machine().block_on(async { stored(&hub(&files)).await }), [1]);
+    assert_eq!(machine().block_on(async { stored(&files.hub()).await }), [1]);
 }

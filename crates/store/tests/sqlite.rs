@@ -8,56 +8,43 @@ mod suite;
 use std::path::Path;
 
 use fixtures::{Files, line, message, put, record, unit};
-use qd_store::{HubStore, RecordIn, StoreError, StoreOptions};
-use suite::{Place, audit, fleet, hub, people, push, runner, search, submissions, tail, tokens, usage};
+use qd_store::{HubStore, RecordIn, RunnerStore, StoreError, StoreOptions};
+use suite::{HubPlace, RunnerPlace, hub_contract, runner_contract};
 
-/// One case, twice: with threads, and inline with a disk that is sometimes slow and a clock that skips waiting.
-macro_rules! contract {
-    ($($area:ident: $($case:ident)*;)*) => {
-        mod threads { $($(
-            #[tokio::test]
-            async fn $case() {
-                crate::$area::$case(&crate::fixtures::Files::threads()).await;
-            }
-        )*)* }
-        mod inline { $($(
-            #[tokio::test(start_paused = true)]
-            async fn $case() {
-                crate::$area::$case(&crate::fixtures::Files::inline()).await;
-            }
-        )*)* }
-    };
+impl HubPlace for Files {
+    async fn hub(&self) -> HubStore {
+        Files::hub(self)
+    }
 }
 
-contract! {
-    hub: records_come_back_in_order repeated_records_change_nothing an_earlier_record_is_rewritten
-        how_far_a_session_is_does_not_depend_on_its_row sessions_are_listed_patched_and_deleted
-        messages_are_paged_and_replaced a_bad_request_fails_alone logins_are_kept close_finishes_what_is_queued
-        great_and_short_requests_keep_their_order lists_are_kept_with_the_session;
-    fleet: runners_are_kept_rotated_and_revoked sessions_are_buried_until_their_runner_knows
-        the_oldest_tombstones_go;
-    search: search_follows_every_change search_takes_words_as_words search_filters_ranks_and_pages;
-    runner: spool_keeps_until_acked sessions_are_kept_and_deleted inputs_are_taken_once a_unit_is_atomic
-        outcomes_are_found_and_updated outcomes_are_pruned_oldest_first;
-    tail: the_newest_lines_stay_after_their_ack great_lines_shorten_the_tail a_line_is_rewritten_where_it_is an_ack_reaches_no_further_than_the_lines
-        the_next_number_follows_from_the_lines;
-    submissions: submissions_are_kept_and_finished submissions_go_and_names_are_free_again
-        history_is_ones_own_and_newest_first;
-    tokens: access_tokens_are_kept_and_checked access_tokens_are_bounded;
-    usage: usage_adds_up odd_usage_does_no_harm a_conversation_is_read_from_its_beginning;
-    people: people_are_kept_and_changed a_change_of_a_person_ends_their_accesses names_of_principals_are_unique
-        tokens_end_and_keep_their_scopes logins_of_people_are_bounded_each people_are_bounded
-        hosts_are_kept_and_trusted;
-    push: push_subscriptions_are_kept_and_changed push_subscriptions_go_with_logins_and_people
-        push_subscriptions_are_bounded_each;
-    audit: the_audit_of_a_record_is_written_with_it_once the_audit_is_filtered_paged_and_pruned;
-    full: a_full_hub_loses_nothing acks_make_room_in_a_full_spool;
+impl RunnerPlace for Files {
+    async fn runner(&self) -> RunnerStore {
+        Files::runner(self)
+    }
+}
+
+// Each case twice: with threads, and inline with a disk that is sometimes slow and a clock that skips waiting.
+hub_contract! { hub_threads, #[tokio::test], crate::Files::threads() }
+hub_contract! { hub_inline, #[tokio::test(start_paused = true)], crate::Files::inline() }
+runner_contract! { runner_threads, #[tokio::test], crate::Files::threads() }
+runner_contract! { runner_inline, #[tokio::test(start_paused = true)], crate::Files::inline() }
+
+#[tokio::test]
+async fn a_full_disk_with_threads() {
+    full::a_full_hub_loses_nothing(&Files::threads()).await;
+    full::acks_make_room_in_a_full_spool(&Files::threads()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_inline() {
+    full::a_full_hub_loses_nothing(&Files::inline()).await;
+    full::acks_make_room_in_a_full_spool(&Files::inline()).await;
 }
 
 /// Released migrations never change: a database that saw the old text would differ from a fresh one.
 #[test]
 fn released_migrations_are_unchanged() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/migrations");
     let released = [
         ("hub/0001_init.sql", 0xa228_630d_de8c_e1ec),
         ("hub/0002_fleet.sql", 0x9538_569f_d3fe_b644),
@@ -157,7 +144,7 @@ async fn people_can_look_into_the_file() {
 async fn an_older_spool_is_taken_over() {
     let files = Files::threads();
     let raw = rusqlite::Connection::open(files.path("runner.db")).unwrap();
-    raw.execute_batch(include_str!("../migrations/runner/0001_init.sql")).unwrap();
+    raw.execute_batch(include_str!("../src/sqlite/migrations/runner/0001_init.sql")).unwrap();
     raw.pragma_update(None, "user_version", 1).unwrap();
     let bytes: usize = (8..=9).map(|seq| line("s", seq).1.len()).sum();
     raw.execute("INSERT INTO spool_sessions VALUES (3, 's', ?1)", [bytes as i64]).unwrap();
@@ -182,9 +169,9 @@ async fn an_older_spool_is_taken_over() {
 async fn an_older_hub_is_taken_over() {
     let files = Files::threads();
     let raw = rusqlite::Connection::open(files.path("hub.db")).unwrap();
-    raw.execute_batch(include_str!("../migrations/hub/0001_init.sql")).unwrap();
-    raw.execute_batch(include_str!("../migrations/hub/0002_fleet.sql")).unwrap();
-    raw.execute_batch(include_str!("../migrations/hub/0003_submissions.sql")).unwrap();
+    raw.execute_batch(include_str!("../src/sqlite/migrations/hub/0001_init.sql")).unwrap();
+    raw.execute_batch(include_str!("../src/sqlite/migrations/hub/0002_fleet.sql")).unwrap();
+    raw.execute_batch(include_str!("../src/sqlite/migrations/hub/0003_submissions.sql")).unwrap();
     raw.pragma_update(None, "user_version", 3).unwrap();
     raw.execute("INSERT INTO access_tokens VALUES ('ci', x'01', 100, NULL)", []).unwrap();
     raw.execute("INSERT INTO logins VALUES (x'02', 100, 100, 'browser')", []).unwrap();

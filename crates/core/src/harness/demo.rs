@@ -143,7 +143,32 @@ impl DemoAgent {
             AgentEvent::MessageEnded(message) if message.head.role == Role::Assistant => {
                 self.last_answer = scripts::text_of(message).or_else(|| self.last_answer.take());
             }
-            _ => {}
+            AgentEvent::TurnStarted
+            | AgentEvent::RunEnded { .. }
+            | AgentEvent::TurnSettled { .. }
+            | AgentEvent::MessageStarted(_)
+            | AgentEvent::TextDelta { .. }
+            | AgentEvent::ThinkingDelta { .. }
+            | AgentEvent::ToolCallStarted { .. }
+            | AgentEvent::ToolCallDelta { .. }
+            | AgentEvent::ToolCallEnded { .. }
+            | AgentEvent::StreamFailed { .. }
+            | AgentEvent::MessageEnded(_)
+            | AgentEvent::ToolProgress { .. }
+            | AgentEvent::ToolEnded { .. }
+            | AgentEvent::RetryStarted { .. }
+            | AgentEvent::RetryEnded { .. }
+            | AgentEvent::CompactionStarted { .. }
+            | AgentEvent::CompactionEnded { .. }
+            | AgentEvent::QueueChanged(_)
+            | AgentEvent::Notify { .. }
+            | AgentEvent::Status { .. }
+            | AgentEvent::PhaseHint { .. }
+            | AgentEvent::ModelChanged { .. }
+            | AgentEvent::ThinkingLevelChanged { .. }
+            | AgentEvent::TitleChanged { .. }
+            | AgentEvent::Native(_)
+            | AgentEvent::Unknown { .. } => {}
         }
         out.push(event);
     }

@@ -55,7 +55,20 @@ impl Session {
             AgentEvent::ToolEnded { tool_call_id, name, output, is_error, duration_ms } => {
                 self.tool_ended(now, ToolEnd { tool_call_id, name, output, is_error, duration_ms }, out);
             }
-            other => self.side_event(now, other, out),
+            other @ (AgentEvent::RetryStarted { .. }
+            | AgentEvent::RetryEnded { .. }
+            | AgentEvent::CompactionStarted { .. }
+            | AgentEvent::CompactionEnded { .. }
+            | AgentEvent::QueueChanged(_)
+            | AgentEvent::InputNeeded(_)
+            | AgentEvent::Notify { .. }
+            | AgentEvent::Status { .. }
+            | AgentEvent::PhaseHint { .. }
+            | AgentEvent::ModelChanged { .. }
+            | AgentEvent::ThinkingLevelChanged { .. }
+            | AgentEvent::TitleChanged { .. }
+            | AgentEvent::Native(_)
+            | AgentEvent::Unknown { .. }) => self.side_event(now, other, out),
         }
     }
 
@@ -97,7 +110,22 @@ impl Session {
                 self.emit_payload(now, &EventPayload::Other(OtherEvent { event, rest: fields }), out);
             }
             // `agent_event` has taken every other kind.
-            _ => {}
+            AgentEvent::TurnStarted
+            | AgentEvent::RunEnded { .. }
+            | AgentEvent::TurnSettled { .. }
+            | AgentEvent::MessageStarted(_)
+            | AgentEvent::TextDelta { .. }
+            | AgentEvent::ThinkingDelta { .. }
+            | AgentEvent::ToolCallStarted { .. }
+            | AgentEvent::ToolCallDelta { .. }
+            | AgentEvent::ToolCallEnded { .. }
+            | AgentEvent::StreamDone { .. }
+            | AgentEvent::StreamFailed { .. }
+            | AgentEvent::MessageEnded(_)
+            | AgentEvent::ToolStarted { .. }
+            | AgentEvent::ToolProgress { .. }
+            | AgentEvent::ToolEnded { .. }
+            | AgentEvent::Native(_) => {}
         }
     }
 

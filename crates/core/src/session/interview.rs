@@ -26,7 +26,9 @@ fn check_one(question: &InterviewQuestion, answer: Option<&Value>) -> Result<(),
         "select" => check_option(id, options, answer),
         "multiselect" => match answer {
             Value::Array(chosen) => chosen.iter().try_for_each(|chosen| check_option(id, options, chosen)),
-            _ => Err(format!("responses.{id}: Must be a list of its options: {}", options.join(", "))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                Err(format!("responses.{id}: Must be a list of its options: {}", options.join(", ")))
+            }
         },
         _ => Ok(()),
     }
@@ -45,6 +47,6 @@ fn is_empty(answer: &Value) -> bool {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
         Value::Array(chosen) => chosen.is_empty(),
-        _ => false,
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
 }

@@ -190,7 +190,10 @@ impl Session {
                 _ if self.question_timeout_ms.is_some() => Some(Answer::TimedOut),
                 // Agents have no timers for these: they would stay open on the other side.
                 InputRequest::Editor { .. } | InputRequest::Interview { .. } => Some(Answer::Cancelled),
-                _ => None,
+                InputRequest::Select { .. }
+                | InputRequest::Confirm { .. }
+                | InputRequest::Input { .. }
+                | InputRequest::Permission { .. } => None,
             };
             match (source, details) {
                 (PermissionSource::Gate, Some(details)) => self.timed_out_gates.push((id, details)),

@@ -31,7 +31,16 @@ pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, asker: &Asker, watc
         FilesCommand::WatchFiles {} => call.watch(watches),
         FilesCommand::UnwatchFiles {} => call.unwatch(watches),
         FilesCommand::CopyToWorkspace { .. } => call.copy_to_workspace(&frame.command),
-        command => call.run(command),
+        command @ (FilesCommand::Tree { .. }
+        | FilesCommand::Read { .. }
+        | FilesCommand::Write { .. }
+        | FilesCommand::List { .. }
+        | FilesCommand::Stat { .. }
+        | FilesCommand::Delete { .. }
+        | FilesCommand::CreateDirectory { .. }
+        | FilesCommand::Rename { .. }
+        | FilesCommand::Copy { .. }
+        | FilesCommand::Move { .. }) => call.run(command),
     }
 }
 
@@ -57,10 +66,7 @@ impl Call<'_> {
 
     /// The canonical command as text, with where it is to be done.
     fn text(&self, cmd: &str, parameters: Value) -> String {
-        let mut object = match parameters {
-            Value::Object(object) => object,
-            _ => Map::new(),
-        };
+        let mut object = if let Value::Object(object) = parameters { object } else { Map::new() };
         object.retain(|_, value| !value.is_null());
         object.insert("cmd".to_owned(), json!(cmd));
         object.insert("actor".to_owned(), json!("web"));

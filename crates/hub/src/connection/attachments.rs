@@ -101,7 +101,13 @@ impl Mux {
                     parts.mailbox.end_command(false);
                     self.detach(parts, &command.reply);
                 }
-                _ => self.jobs.push_back(Job::Read(*command)),
+                Read::Messages(_)
+                | Read::Sessions
+                | Read::Runners
+                | Read::AwayAttach { .. }
+                | Read::AwayState(_)
+                | Read::Bury(_)
+                | Read::Search { .. } => self.jobs.push_back(Job::Read(*command)),
             },
             Mail::Attached(attached) => self.on_attached(parts, attached),
             Mail::Terminal(opened) => self.terminals.watch(parts, *opened),

@@ -216,7 +216,11 @@ impl<S: Speaker> Connection<S> {
             // Nothing comes between them: all are pushed before anything else is.
             Mail::Pieces(pieces) => pieces.into_iter().for_each(|piece| self.outgoing.push(piece)),
             Mail::Close { frames, code, reason } => self.close(frames, code, &reason),
-            mail => {
+            mail @ (Mail::Attached(_)
+            | Mail::JobDone(_)
+            | Mail::Run(_)
+            | Mail::ResyncFailed { .. }
+            | Mail::ResyncNow { .. }) => {
                 let (speaker, mut parts) = self.parts();
                 speaker.on_mail(&mut parts, mail);
             }
@@ -247,7 +251,16 @@ impl<S: Speaker> Connection<S> {
                 self.close(frames, 1007, "not UTF-8");
                 Ok(())
             }
-            _ => Err(()),
+            SocketError::ConnectionClosed
+            | SocketError::AlreadyClosed
+            | SocketError::Io(_)
+            | SocketError::Tls(_)
+            | SocketError::Capacity(_)
+            | SocketError::WriteBufferFull(_)
+            | SocketError::AttackAttempt
+            | SocketError::Url(_)
+            | SocketError::Http(_)
+            | SocketError::HttpFormat(_) => Err(()),
         }
     }
 

@@ -175,7 +175,15 @@ impl Face for Push {
         match (status, ended_turn) {
             (SessionStatus::Failed, Some(_)) => self.ended(&entry.id, end(PushTopic::Failed)),
             (SessionStatus::Idle, began) => self.turn_ended(&entry.id, began, end(PushTopic::Done)),
-            _ => {}
+            (
+                SessionStatus::Starting
+                | SessionStatus::Working
+                | SessionStatus::Dormant
+                | SessionStatus::Failed
+                | SessionStatus::Closed
+                | SessionStatus::Offline,
+                _,
+            ) => {}
         }
     }
 

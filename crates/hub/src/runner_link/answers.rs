@@ -117,7 +117,13 @@ impl Answer {
                     return self.pending.fail(hub, &error, false);
                 }
             }
-            _ => {}
+            PendingKind::Plain
+            | PendingKind::Attach { .. }
+            | PendingKind::Create
+            | PendingKind::InOrder
+            | PendingKind::Delete
+            | PendingKind::Resync { .. }
+            | PendingKind::ResyncAll => {}
         }
         self.pass(hub);
     }
@@ -207,11 +213,7 @@ impl Answer {
         // The stored answer to a repeated create is of the past: what came since is replayed.
         let until = subscription.seq.max(head.seq);
         subscription.seq = head.seq;
-        let (after, resync_of) = match self.pending.kind {
-            PendingKind::Attach { after } => (after, None),
-            PendingKind::Resync { after, generation } => (Some(after), Some(generation)),
-            _ => (None, None),
-        };
+        let (after, resync_of) = self.pending.kind.cursor();
         let has_snapshot = head.resume == Resume::Gap || after.is_none();
         let replay = match after.filter(|_| !has_snapshot) {
             Some(after) => Some((after, until)),

@@ -203,7 +203,7 @@ impl Committer {
         let mut wait = RETRY_FIRST;
         let mut result = append(&self.hub, records).await;
         while let Err(error) = result {
-            if is_refusal(&error) {
+            if error.is_refusal() {
                 tracing::error!(%error, "a batch of records is refused; storing them one by one");
             } else {
                 tracing::error!(%error, records = copies.len(), "the store failed; trying again");
@@ -224,7 +224,7 @@ impl Committer {
                     self.recovered();
                     return Ok(Ok(()));
                 }
-                Err(error) if is_refusal(&error) => {
+                Err(error) if error.is_refusal() => {
                     self.recovered();
                     return Ok(Err(error));
                 }
@@ -276,7 +276,12 @@ impl Committer {
                 Stored::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                it => pieces.push(Queued { it, room: piece.room }),
+                it @ (Stored::Frames { .. }
+                | Stored::Natives { .. }
+                | Stored::Ack { .. }
+                | Stored::Answer { .. }
+                | Stored::Forget { .. }
+                | Stored::Dropped { .. }) => pieces.push(Queued { it, room: piece.room }),
             }
         }
         while self.backlog.len() < BACKLOG_MAX
@@ -289,7 +294,11 @@ impl Committer {
                 Commit::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                it => self.backlog.push_back(Queued { it, room: commit.room }),
+                it @ (Commit::Frames { .. }
+                | Commit::Natives { .. }
+                | Commit::Ack { .. }
+                | Commit::Answer { .. }
+                | Commit::Forget { .. }) => self.backlog.push_back(Queued { it, room: commit.room }),
             }
         }
     }
@@ -391,11 +400,6 @@ fn collect(commit: Queued<Commit>, batch: &mut Vec<RecordIn>, pieces: &mut Vec<Q
     bytes
 }
 
-/// Whether the request is at fault, so that repeating it is no use.
-fn is_refusal(error: &StoreError) -> bool {
-    matches!(error, StoreError::Invalid(_) | StoreError::Sqlite(_))
-}
-
 /// Stores records, and learns what the messages of their sessions have cost by now.
 async fn append(hub: &Hub, records: Vec<RecordIn>) -> Result<(), StoreError> {
     for (session_id, totals) in hub.store.append(records).await?.totals {
@@ -413,13 +417,13 @@ async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> 
         let mut whole = shallow(record);
         effects::restore(&mut whole);
         let Err(error) = append(hub, vec![whole]).await else { continue };
-        if !is_refusal(&error) {
+        if !error.is_refusal() {
             return Err(error);
         }
         let (session, seq) = (&record.session_id, record.seq);
         tracing::error!(%error, %session, seq, "the tables refuse what a record says; it is stored without");
         match hub.store.append(vec![shallow(record)]).await {
-            Err(error) if is_refusal(&error) => {
+            Err(error) if error.is_refusal() => {
                 tracing::error!(%error, %session, seq, "a record cannot be stored at all and is left out");
             }
             result => drop(result?),

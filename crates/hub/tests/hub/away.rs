@@ -20,7 +20,7 @@ async fn world_with_far(limits: Limits) -> (World, Runner) {
 /// The disk is full, and a record of `t` waits for it.
 async fn fill_disk(world: &World, far: &Runner) {
     let mut client = world.client().await;
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let filler = format!(r#","message":"{}""#, "x".repeat(400_000));
     far.say(&record("t", 2, "notify", &filler)).await;
     let told = client.next().await;
@@ -43,7 +43,7 @@ async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
     soon("the name to be taken", async { while prompt_error(&mut other).await != "Session t not found" {} })
         .await;
     assert!(world.store.buried_sessions("far").await.unwrap().is_empty(), "the records come first");
-    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    world.store.set_full_for_tests(false).await.unwrap();
     let response = loop {
         let frame = client.next().await;
         if frame["id"] == "d" {

@@ -48,7 +48,7 @@ async fn hole_13_what_cannot_be_stored_is_not_acknowledged() {
     host.acked("of-host", 1).await;
     runner.start_run("of-runner").await;
     let mut client = world.client().await;
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let text = "x".repeat(400_000);
     host.event("of-host", 2, "run.output", json!({"stream": "stdout", "text": text})).await;
     runner.output("of-runner", 3, &text).await;
@@ -61,7 +61,7 @@ async fn hole_13_what_cannot_be_stored_is_not_acknowledged() {
     host.next("run.send_input").await;
     assert_eq!(host.acked["of-host"], 1, "acked before it was stored");
     assert_eq!(world.store.records_after("of-runner", 2, 10, 1 << 20).await.unwrap().len(), 0);
-    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    world.store.set_full_for_tests(false).await.unwrap();
     soon("room on the disk", runner.stored("of-runner", 3)).await;
     host.acked("of-host", 2).await;
     for (run, after) in [("of-runner", 2), ("of-host", 1)] {

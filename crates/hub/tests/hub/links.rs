@@ -118,7 +118,7 @@ async fn what_a_failing_store_does_not_take_is_given_up_with_its_link_and_comes_
     let (world, _local, mut old) = far_world().await;
     let mut client = world.client().await;
     client.attach(&mut old, "t", Some(1), 1).await;
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let big = record("t", 2, "notify", &format!(",\"message\":\"{}\"", "x".repeat(400_000)));
     old.say(&format!("{big}\n{}", message_end("t", 3, 0))).await;
     while client.next().await["type"] != "error" {}
@@ -133,7 +133,7 @@ async fn what_a_failing_store_does_not_take_is_given_up_with_its_link_and_comes_
     let mut ids = vec![client.next().await["id"].clone(), client.next().await["id"].clone()];
     ids.sort_by_key(Value::to_string);
     assert_eq!(ids, ["a", "p"]);
-    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    world.store.set_full_for_tests(false).await.unwrap();
     new.say(&format!("{big}\n{}", message_end("t", 3, 0))).await;
     for seq in [2, 3] {
         assert_eq!(client.next().await["seq"], seq);
@@ -217,7 +217,7 @@ async fn the_planted_bugs_are_what_they_say() {
     let plant = |config: &mut qd_hub::HubConfig| config.planted_bug = Some(PlantedBug::AckBeforeCommit);
     let (world, mut runner) = World::start_as(directory, plant).await;
     runner.hello().await;
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let filler = format!(",\"message\":\"{}\"", "x".repeat(400_000));
     runner.say(&format!("{}\n{}", created("s"), record("s", 2, "notify", &filler))).await;
     assert_eq!(runner.line_of("ack").await["seq"], 2, "acked though the store has it not");

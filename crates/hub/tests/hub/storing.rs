@@ -89,7 +89,7 @@ async fn a_hello_may_share_its_block_with_events() {
 #[tokio::test]
 async fn a_record_twice_in_one_block_is_acked_after_its_commit() {
     let (world, mut runner) = world_with_session(Limits::default()).await;
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let line = record("s", 2, "notify", &format!(",\"message\":\"{}\"", "x".repeat(400_000)));
     let mut client = world.client().await;
     runner.say(&format!("{line}\n{line}")).await;
@@ -98,7 +98,7 @@ async fn a_record_twice_in_one_block_is_acked_after_its_commit() {
     client.command("p", "s", "prompt", json!({"message":"m"})).await;
     let kinds = runner.kinds_until("command").await;
     assert_eq!(kinds, ["command"], "acked before it was stored");
-    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    world.store.set_full_for_tests(false).await.unwrap();
     assert_eq!(runner.line_of("ack").await["seq"], 2);
     world.stop().await;
 }
@@ -145,7 +145,7 @@ async fn a_full_disk_holds_records_back_and_loses_none() {
     let (world, mut runner) = world_with_session(Limits::default()).await;
     let mut client = world.client().await;
     client.attach(&mut runner, "s", Some(1), 1).await;
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let filler = "x".repeat(400_000);
     runner.say(&record("s", 2, "notify", &format!(",\"message\":\"{filler}\""))).await;
     told_of_the_disk(&mut client).await;
@@ -153,7 +153,7 @@ async fn a_full_disk_holds_records_back_and_loses_none() {
     // Commands that need no store still work while the disk is full.
     client.send(&json!({"channel":"agent","id":"r","cmd":"get_runners"})).await;
     assert_eq!(client.next().await["id"], "r");
-    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    world.store.set_full_for_tests(false).await.unwrap();
     stores_again(&mut client, &[2, 3]).await;
     while runner.line_of("ack").await["seq"] != 3 {}
     client.command("m", "s", "get_messages", json!({})).await;
@@ -170,7 +170,7 @@ async fn answers_do_not_wait_for_a_full_disk() {
         client.command(id, "s", "prompt", json!({"message":id})).await;
     }
     let (with, after) = (runner.command().await, runner.command().await);
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let filler = record("s", 2, "notify", &format!(",\"message\":\"{}\"", "x".repeat(400_000)));
     // One answer shares the failing batch, the other comes when the failure is known.
     runner.say(&format!("{filler}\n{}", answer(&with, "{}"))).await;
@@ -178,7 +178,7 @@ async fn answers_do_not_wait_for_a_full_disk() {
     assert_eq!(client.next().await["id"], "with");
     runner.answer(&after, "{}").await;
     assert_eq!(client.next().await["id"], "after");
-    world.store.limit_pages_for_tests(1 << 30).await.unwrap();
+    world.store.set_full_for_tests(false).await.unwrap();
     stores_again(&mut client, &[2]).await;
     world.stop().await;
 }
@@ -208,7 +208,7 @@ async fn sessions_do_not_wait_for_each_others_commits() {
     client.attach(&mut runner, "s", Some(1), 1).await;
     runner.say(&created("t")).await;
     while runner.line_of("ack").await["session_id"] != "t" {}
-    world.store.limit_pages_for_tests(1).await.unwrap();
+    world.store.set_full_for_tests(true).await.unwrap();
     let filler = "x".repeat(400_000);
     runner.say(&record("t", 2, "notify", &format!(",\"message\":\"{filler}\""))).await;
     told_of_the_disk(&mut client).await;

@@ -1,15 +1,6 @@
 //! What the messages say they have used, in tokens and money: added up by day, model and session.
 //!
-//! Every message counts that the store has, also those that a fork or switch has left behind: they were paid for. SQLite
-//! reads the fields of a message's usage; nothing else here looks into it.
-
-use rusqlite::{Connection, Row, params};
-
-use super::HubStore;
-use crate::error::Result;
-
-/// The most rows of one answer, whatever was asked for.
-pub const USAGE_ROWS_MAX: usize = 5000;
+//! Every message counts that the store has, also those that a fork or switch has left behind: they were paid for.
 
 /// Which messages count, and what they are told apart by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,7 +43,7 @@ pub struct UsageSum {
 }
 
 impl UsageSum {
-    fn add(&mut self, other: &UsageSum) {
+    pub(crate) fn add(&mut self, other: &UsageSum) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
@@ -72,82 +63,7 @@ pub struct UsageRows {
     pub truncated: bool,
 }
 
-impl HubStore {
-    pub async fn usage(&self, query: UsageQuery) -> Result<UsageRows> {
-        self.engine.read(move |connection| usage(connection, &query)).await
-    }
-}
-
-fn usage(connection: &Connection, query: &UsageQuery) -> Result<UsageRows> {
-    let mut select = connection.prepare_cached(&sql(query))?;
-    let from = query.from.unwrap_or(i64::MIN);
-    let to = query.to.unwrap_or(i64::MAX);
-    let mut rows = select.query(params![from, to, query.session_id, query.day_offset_ms])?;
-    let limit = query.limit.min(USAGE_ROWS_MAX);
-    let mut found = UsageRows::default();
-    while let Some(row) = rows.next()? {
-        let row = from_row(row)?;
-        found.total.add(&row.sum);
-        if found.rows.len() < limit {
-            found.rows.push(row);
-        } else {
-            found.truncated = true;
-        }
-    }
-    if !(query.by_day || query.by_model || query.by_session) {
-        // Nothing tells them apart: the one row is the sum.
-        found.rows.clear();
-        found.truncated = false;
-    }
-    Ok(found)
-}
-
-/// Sums are floating: an overflow of whole numbers would be an error, and agents may say anything.
-fn sql(query: &UsageQuery) -> String {
-    let chosen = |is_wanted: bool, column: &'static str| if is_wanted { column } else { "NULL" };
-    let day = "strftime('%Y-%m-%d', (m.created_at + ?4) / 1000, 'unixepoch')";
-    let field = |name: &str| {
-        format!("total(CASE WHEN json_valid(m.usage_json) THEN max(0, m.usage_json ->> '$.{name}') END)")
-    };
-    format!(
-        "SELECT {}, {}, {}, {}, {}, {} AS input, {} AS output, {}, {}, total(max(0, m.cost_usd)) AS cost, count(*)
-         FROM messages m LEFT JOIN sessions s ON s.session_id = m.session_id
-         WHERE m.usage_json IS NOT NULL AND m.created_at >= ?1 AND m.created_at < ?2
-          AND (?3 IS NULL OR m.session_id = ?3) AND ?4 IS NOT NULL
-         GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, cost DESC, input + output DESC, 2, 3, 4",
-        chosen(query.by_day, day),
-        chosen(query.by_model, "m.model"),
-        chosen(query.by_model, "m.provider"),
-        chosen(query.by_session, "m.session_id"),
-        chosen(query.by_session, "s.title"),
-        field("input_tokens"),
-        field("output_tokens"),
-        field("cache_read_tokens"),
-        field("cache_write_tokens"),
-    )
-}
-
-fn from_row(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
-    // A float becomes the nearest whole number there is.
-    let count = |place| row.get::<_, f64>(place).map(|sum| sum.round() as u64);
-    Ok(UsageRow {
-        day: row.get(0)?,
-        model: row.get(1)?,
-        provider: row.get(2)?,
-        session_id: row.get(3)?,
-        title: row.get(4)?,
-        sum: UsageSum {
-            input_tokens: count(5)?,
-            output_tokens: count(6)?,
-            cache_read_tokens: count(7)?,
-            cache_write_tokens: count(8)?,
-            cost_usd: finite(row.get(9)?),
-            messages: row.get::<_, i64>(10)?.cast_unsigned(),
-        },
-    })
-}
-
 /// JSON has no infinity.
-fn finite(sum: f64) -> f64 {
+pub(crate) fn finite(sum: f64) -> f64 {
     if sum.is_finite() { sum } else { f64::MAX }
 }

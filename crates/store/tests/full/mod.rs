@@ -4,7 +4,6 @@ use bytes::Bytes;
 use qd_store::{HubStore, RunnerStore, StoreError, StoreOptions};
 
 use crate::fixtures::{Files, record, unit};
-use crate::suite::Place;
 
 /// A full disk: `Full` for what does not fit, all that was acknowledged still there, and on it goes with room.
 pub(crate) async fn a_full_hub_loses_nothing(files: &Files) {
@@ -37,7 +36,7 @@ pub(crate) async fn a_full_hub_loses_nothing(files: &Files) {
     let acknowledged: Vec<_> = (1..seq).collect();
     assert_eq!(stored(store.records_after("s", 0, 1000, usize::MAX).await.unwrap()), acknowledged);
 
-    store.limit_pages_for_tests(100_000).await.unwrap();
+    store.set_full_for_tests(false).await.unwrap();
     store.append(big(seq)).await.unwrap();
     store.close().await;
     let acknowledged: Vec<_> = (1..=seq).collect();

@@ -1,6 +1,6 @@
 use qd_store::{AuditQuery, AuditRow, HubStore, RecordIn};
 
-use super::Place;
+use super::HubPlace;
 use crate::fixtures::record;
 
 fn deed(kind: &str, principal: &str, ts: i64) -> AuditRow {
@@ -25,13 +25,13 @@ async fn ids(store: &HubStore, query: AuditQuery) -> Vec<u64> {
     store.audit(query).await.unwrap().into_iter().map(|row| row.id).collect()
 }
 
-pub(crate) async fn the_audit_of_a_record_is_written_with_it_once(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn the_audit_of_a_record_is_written_with_it_once(place: &impl HubPlace) {
+    let store = place.hub().await;
     store.append(vec![record("s", 1, None), call(2, "alice", "rpc.bash")]).await.unwrap();
     store.append(vec![call(2, "alice", "rpc.bash"), call(3, "alice", "rpc.fs.read")]).await.unwrap();
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     store.append(vec![call(2, "alice", "rpc.bash"), call(3, "alice", "rpc.fs.read")]).await.unwrap();
     let rows = store.audit(AuditQuery { limit: 10, ..AuditQuery::default() }).await.unwrap();
     let expected = AuditRow {
@@ -52,8 +52,8 @@ pub(crate) async fn the_audit_of_a_record_is_written_with_it_once(place: &impl P
     );
 }
 
-pub(crate) async fn the_audit_is_filtered_paged_and_pruned(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn the_audit_is_filtered_paged_and_pruned(place: &impl HubPlace) {
+    let store = place.hub().await;
     store.append(vec![call(1, "alice", "rpc.bash"), call(2, "bob", "rpc.fs.read")]).await.unwrap();
     store.put_audit(deed("login", "alice", 3)).await.unwrap();
     store.put_audit(deed("login", "bob", 4)).await.unwrap();

@@ -1,6 +1,6 @@
 use qd_store::{BURIED_SESSIONS_MAX, RunnerNote, RunnerRow, SearchQuery};
 
-use super::Place;
+use super::HubPlace;
 use crate::fixtures::{message, put, record};
 
 fn runner(runner_id: &str) -> RunnerRow {
@@ -29,8 +29,8 @@ fn note(runner_id: &str) -> RunnerNote {
     }
 }
 
-pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl HubPlace) {
+    let store = place.hub().await;
     store.put_runner(runner("b")).await.unwrap();
     store.put_runner(RunnerRow { last_seen_at: Some(5), ..runner("a") }).await.unwrap();
     store.put_runner(runner("a")).await.unwrap();
@@ -44,7 +44,7 @@ pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl Place) {
     assert!(!store.promote_key("b", &[1; 32], 500).await.unwrap(), "nothing is prepared");
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     let prepared = RunnerRow { next_key_hash: Some(vec![3; 32]), ..runner("a") };
     assert_eq!(store.runner("a").await.unwrap(), Some(prepared), "the old key still opens");
     assert!(store.promote_key("a", &[3; 32], 500).await.unwrap());
@@ -77,8 +77,8 @@ pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl Place) {
     assert_eq!(store.runner("a").await.unwrap(), Some(runner("a")), "joining again ends a revocation");
 }
 
-pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl HubPlace) {
+    let store = place.hub().await;
     for session_id in ["s", "t"] {
         let records =
             vec![record(session_id, 1, put(message("m", 0, "needle"))), record(session_id, 2, None)];
@@ -89,7 +89,7 @@ pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl Pl
     assert!(!store.bury_session("x", "other", 12).await.unwrap());
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     let left: Vec<_> =
         store.sessions().await.unwrap().into_iter().map(|it| (it.session_id, it.last_seq)).collect();
     assert_eq!(left, [("t".to_owned(), 2)]);
@@ -115,8 +115,8 @@ pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl Pl
     assert_eq!(store.is_buried("s").await.unwrap(), None);
 }
 
-pub(crate) async fn the_oldest_tombstones_go(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn the_oldest_tombstones_go(place: &impl HubPlace) {
+    let store = place.hub().await;
     let bury = async |numbers: std::ops::Range<usize>| {
         for number in numbers {
             store.bury_session(&format!("s{number}"), "away", 1).await.unwrap();

@@ -7,7 +7,7 @@ use qd_store::{
     SEQ_MAX, SessionPatch, StoreError, Totals,
 };
 
-use super::Place;
+use super::HubPlace;
 use crate::fixtures::{message, put, record};
 
 fn session(session_id: &str, updated_at: i64) -> HubSession {
@@ -36,8 +36,8 @@ async fn page_ids(store: &HubStore, before: Option<i64>, limit: usize) -> (Vec<S
 }
 
 /// Records of many sessions in one call come back in order, by cursor, within both limits, byte for byte.
-pub(crate) async fn records_come_back_in_order(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn records_come_back_in_order(place: &impl HubPlace) {
+    let store = place.hub().await;
     let batch = (1..=50).flat_map(|seq| [record("a", seq, None), record("b", seq, None)]).collect();
     let appended = store.append(batch).await.unwrap();
     assert_eq!(appended.inserted, 100);
@@ -55,18 +55,18 @@ pub(crate) async fn records_come_back_in_order(place: &impl Place) {
     assert_eq!(store.records_after("nobody", 0, 1000, 1000).await.unwrap(), []);
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     assert_eq!(store.records_after("a", 0, 1000, usize::MAX).await.unwrap(), expected, "after reopening");
     let listed = listed(&store, "a").await.unwrap();
     assert_eq!((listed.last_seq, &*listed.runner_id), (50, "r1"), "whose it is does not depend on an effect");
 }
 
 /// A body can be replaced by a later record, together with it and once, or by hand; others stay.
-pub(crate) async fn an_earlier_record_is_rewritten(place: &impl Place) {
+pub(crate) async fn an_earlier_record_is_rewritten(place: &impl HubPlace) {
     fn short(body: &[u8]) -> Option<Vec<u8>> {
         (body.len() > 3).then(|| b"{}".to_vec())
     }
-    let store = place.hub();
+    let store = place.hub().await;
     let bodies = async |store: &HubStore| -> Vec<usize> {
         let records = store.records_after("s", 0, 99, usize::MAX).await.unwrap();
         records.into_iter().map(|(_, body)| body.len()).collect()
@@ -91,9 +91,9 @@ pub(crate) async fn an_earlier_record_is_rewritten(place: &impl Place) {
 }
 
 /// The row of a session that only writes is stored now and then; how far it has come is known all the same.
-pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl Place) {
+pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl HubPlace) {
     let at = |seq: u64, ts: i64| RecordIn { ts, ..record("s", seq, None) };
-    let store = place.hub();
+    let store = place.hub().await;
     store.append(vec![at(1, 5000)]).await.unwrap();
     store.append(vec![at(2, 5400)]).await.unwrap();
     store.append(vec![at(3, 5900)]).await.unwrap();
@@ -105,7 +105,7 @@ pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl
     assert_eq!(listed(&store, "s").await.unwrap().updated_at, 6000);
     store.append(vec![at(5, 6001)]).await.unwrap();
     store.close().await;
-    let store = place.hub();
+    let store = place.hub().await;
     assert_eq!(store.session("s").await.unwrap().unwrap().last_seq, 5);
     // A clock that was set back does not hold the row back for ever.
     store.append(vec![at(6, 4000)]).await.unwrap();
@@ -114,8 +114,8 @@ pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl
 }
 
 /// A record that comes twice keeps its first body, and its effect does not run again over newer state.
-pub(crate) async fn repeated_records_change_nothing(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn repeated_records_change_nothing(place: &impl HubPlace) {
+    let store = place.hub().await;
     let title = |text: &str| {
         let patch = SessionPatch { title: Some(text.into()), ..SessionPatch::default() };
         Some(Effect::SessionPatch(Box::new(patch)))
@@ -132,8 +132,8 @@ pub(crate) async fn repeated_records_change_nothing(place: &impl Place) {
     assert_eq!(store.records_after("s", 0, 1, 1000).await.unwrap(), [(1, record("s", 1, None).body)]);
 }
 
-pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl HubPlace) {
+    let store = place.hub().await;
     // A record may come before anybody has described its session.
     store.append(vec![record("s", 1, None)]).await.unwrap();
     let effect = Some(Effect::UpsertSession(Box::new(session("s", 2000))));
@@ -158,8 +158,8 @@ pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl Place) 
 }
 
 /// What lists show is kept with the session: counted once for each message, whatever comes again.
-pub(crate) async fn lists_are_kept_with_the_session(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn lists_are_kept_with_the_session(place: &impl HubPlace) {
+    let store = place.hub().await;
     let said = |id: &str, idx: i64, text: Option<&str>| MessageRow {
         last_text: text.map(str::to_owned),
         ..message(id, idx, "content")
@@ -201,8 +201,8 @@ pub(crate) async fn lists_are_kept_with_the_session(place: &impl Place) {
     assert_eq!((row.branch, row.error), (None, None), "an empty text takes it away");
 }
 
-pub(crate) async fn messages_are_paged_and_replaced(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn messages_are_paged_and_replaced(place: &impl HubPlace) {
+    let store = place.hub().await;
     let batch = (0..5).map(|idx| record("s", idx as u64 + 1, put(message(&format!("m{idx}"), idx, "x"))));
     store.append(batch.collect()).await.unwrap();
     let ids = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -235,8 +235,8 @@ pub(crate) async fn messages_are_paged_and_replaced(place: &impl Place) {
 }
 
 /// A request that cannot be stored fails alone and whole; those queued with it are stored.
-pub(crate) async fn a_bad_request_fails_alone(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn a_bad_request_fails_alone(place: &impl HubPlace) {
+    let store = place.hub().await;
     let mut pending = Vec::new();
     for number in 0..20 {
         let session_id = format!("s{number}");
@@ -256,8 +256,8 @@ pub(crate) async fn a_bad_request_fails_alone(place: &impl Place) {
     }
 }
 
-pub(crate) async fn logins_are_kept(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn logins_are_kept(place: &impl HubPlace) {
+    let store = place.hub().await;
     let login = Login {
         token_hash: vec![7; 32],
         username: None,
@@ -290,8 +290,8 @@ pub(crate) async fn logins_are_kept(place: &impl Place) {
 }
 
 /// What was queued before the close is stored; what comes after gets a clear error.
-pub(crate) async fn close_finishes_what_is_queued(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn close_finishes_what_is_queued(place: &impl HubPlace) {
+    let store = place.hub().await;
     let mut pending = Vec::new();
     for seq in 1..=600 {
         pending.push(store.enqueue_append(vec![record("s", seq, None)]).await.unwrap());
@@ -303,12 +303,12 @@ pub(crate) async fn close_finishes_what_is_queued(place: &impl Place) {
     assert!(matches!(store.append(vec![record("s", 601, None)]).await, Err(StoreError::Closed)));
     assert!(matches!(store.sessions().await, Err(StoreError::Closed)));
     store.close().await;
-    assert_eq!(place.hub().records_after("s", 0, 1000, usize::MAX).await.unwrap().len(), 600);
+    assert_eq!(place.hub().await.records_after("s", 0, 1000, usize::MAX).await.unwrap().len(), 600);
 }
 
 /// Whether a request is done by the writer or, being short, at once: a later one never comes before an earlier one.
-pub(crate) async fn great_and_short_requests_keep_their_order(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn great_and_short_requests_keep_their_order(place: &impl HubPlace) {
+    let store = place.hub().await;
     let titled = |seq: u64, title: &str, bytes: usize| {
         let patch = SessionPatch { title: Some(title.to_owned()), ..SessionPatch::default() };
         let effect = Some(Effect::SessionPatch(Box::new(patch)));
@@ -324,4 +324,29 @@ pub(crate) async fn great_and_short_requests_keep_their_order(place: &impl Place
         assert_eq!(store.session("s").await.unwrap().unwrap().title.as_deref(), Some("short"), "{round}");
     }
     store.close().await;
+}
+
+/// A request that a rule refuses is told apart from a full disk, and from a store that is closed: callers drop the one
+/// and wait with the other.
+pub(crate) async fn errors_say_whose_fault_it_is(place: &impl HubPlace) {
+    let store = place.hub().await;
+    store.append(vec![record("s", 1, None)]).await.unwrap();
+    store.refuse_for_tests().await.unwrap();
+    let patch = SessionPatch { title: Some("bad".into()), ..SessionPatch::default() };
+    let refused =
+        store.append(vec![record("s", 2, Some(Effect::SessionPatch(Box::new(patch))))]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Constraint(_)) && refused.is_refusal(), "{refused:?}");
+    let invalid = store.append(vec![record("s", 0, None)]).await.unwrap_err();
+    assert!(matches!(invalid, StoreError::Invalid(_)) && invalid.is_refusal(), "{invalid:?}");
+
+    store.set_full_for_tests(true).await.unwrap();
+    let great = || vec![RecordIn { body: vec![b'x'; 1 << 20].into(), ..record("s", 2, None) }];
+    let full = store.append(great()).await.unwrap_err();
+    assert!(matches!(full, StoreError::Full) && !full.is_refusal(), "{full:?}");
+    store.set_full_for_tests(false).await.unwrap();
+    store.append(great()).await.unwrap();
+
+    store.close().await;
+    let closed = store.append(vec![record("s", 3, None)]).await.unwrap_err();
+    assert!(matches!(closed, StoreError::Closed) && !closed.is_refusal(), "{closed:?}");
 }

@@ -5,7 +5,7 @@ use qd_store::{
     PersonChange, PersonPut, PersonRow, TokenPut,
 };
 
-use super::Place;
+use super::HubPlace;
 
 const LIFE: Duration = Duration::from_secs(1000);
 
@@ -44,8 +44,8 @@ async fn is_in(store: &HubStore, login: u8, token: &[u8]) -> (bool, bool) {
     (login.is_some(), store.check_access_token(token, 2).await.unwrap().is_some())
 }
 
-pub(crate) async fn people_are_kept_and_changed(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn people_are_kept_and_changed(place: &impl HubPlace) {
+    let store = place.hub().await;
     assert_eq!(store.put_person(person("bob")).await.unwrap(), PersonPut::Added);
     assert_eq!(store.put_person(person("alice")).await.unwrap(), PersonPut::Added);
     let other = PersonRow { role: "owner".into(), ..person("bob") };
@@ -53,7 +53,7 @@ pub(crate) async fn people_are_kept_and_changed(place: &impl Place) {
     store.note_person_login("bob", 500).await.unwrap();
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     let bob = PersonRow { last_login_at: Some(500), ..person("bob") };
     assert_eq!(store.people().await.unwrap(), [person("alice"), bob.clone()]);
     let role = PersonChange { role: Some("viewer".into()), ..PersonChange::default() };
@@ -65,8 +65,8 @@ pub(crate) async fn people_are_kept_and_changed(place: &impl Place) {
     assert_eq!(store.person("bob").await.unwrap(), None);
 }
 
-pub(crate) async fn a_change_of_a_person_ends_their_accesses(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn a_change_of_a_person_ends_their_accesses(place: &impl HubPlace) {
+    let store = place.hub().await;
     let change = |change: PersonChange| store.change_person("alice", change);
     let let_in = async || {
         store.put_login(login(7, Some("alice"))).await.unwrap();
@@ -92,8 +92,8 @@ pub(crate) async fn a_change_of_a_person_ends_their_accesses(place: &impl Place)
     assert_eq!(is_in(&store, 8, b"others").await, (true, true), "those of others stay");
 }
 
-pub(crate) async fn names_of_principals_are_unique(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn names_of_principals_are_unique(place: &impl HubPlace) {
+    let store = place.hub().await;
     store.put_person(person("alice")).await.unwrap();
     assert_eq!(store.put_access_token(token(None, "ci", b"1")).await.unwrap(), TokenPut::Added);
     assert_eq!(store.put_access_token(token(None, "alice", b"2")).await.unwrap(), TokenPut::NameTaken);
@@ -110,8 +110,8 @@ pub(crate) async fn names_of_principals_are_unique(place: &impl Place) {
     assert!(store.check_access_token(b"1", 2).await.unwrap().is_some(), "the other one of the name stays");
 }
 
-pub(crate) async fn tokens_end_and_keep_their_scopes(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn tokens_end_and_keep_their_scopes(place: &impl HubPlace) {
+    let store = place.hub().await;
     let token = AccessToken {
         scopes: Some("view files".into()),
         expires_at: Some(1000),
@@ -123,8 +123,8 @@ pub(crate) async fn tokens_end_and_keep_their_scopes(place: &impl Place) {
     assert_eq!(store.access_tokens().await.unwrap().len(), 1, "it is shown until it is removed");
 }
 
-pub(crate) async fn logins_of_people_are_bounded_each(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn logins_of_people_are_bounded_each(place: &impl HubPlace) {
+    let store = place.hub().await;
     store.put_login(login(255, None)).await.unwrap();
     store.put_login(login(254, Some("bob"))).await.unwrap();
     let count = u8::try_from(LOGINS_MAX).unwrap();
@@ -140,8 +140,8 @@ pub(crate) async fn logins_of_people_are_bounded_each(place: &impl Place) {
     assert_eq!(store.logins_of(Some("bob")).await.unwrap(), [login(254, Some("bob"))]);
 }
 
-pub(crate) async fn people_are_bounded(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn people_are_bounded(place: &impl HubPlace) {
+    let store = place.hub().await;
     for number in 0..PEOPLE_MAX {
         assert_eq!(store.put_person(person(&format!("p{number}"))).await.unwrap(), PersonPut::Added);
     }
@@ -162,8 +162,8 @@ fn host(host_id: &str, first_seen_at: i64) -> HostRow {
     }
 }
 
-pub(crate) async fn hosts_are_kept_and_trusted(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn hosts_are_kept_and_trusted(place: &impl HubPlace) {
+    let store = place.hub().await;
     assert!(store.put_host(host("a", 10)).await.unwrap());
     let rogue = HostRow { token_hash: vec![4; 32], trust: HostTrust::Trusted, ..host("a", 20) };
     assert!(!store.put_host(rogue).await.unwrap(), "the first one stays");
@@ -173,7 +173,7 @@ pub(crate) async fn hosts_are_kept_and_trusted(place: &impl Place) {
     store.touch_host("a", 100_001).await.unwrap();
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     let trusted = HostRow { trust: HostTrust::Trusted, last_seen_at: Some(100_000), ..host("a", 10) };
     assert_eq!(store.host("a").await.unwrap(), Some(trusted.clone()), "noted once a minute");
     for number in 0..=PENDING_HOSTS_MAX {

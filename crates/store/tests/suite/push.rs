@@ -2,7 +2,7 @@
 
 use qd_store::{HubStore, Login, PUSH_SUBSCRIPTIONS_MAX, PersonChange, PersonRow, PushChange, PushRow};
 
-use super::Place;
+use super::HubPlace;
 
 fn subscription(id: &str, principal: &str, login: Option<u8>) -> PushRow {
     PushRow {
@@ -38,15 +38,15 @@ async fn ids(store: &HubStore) -> Vec<String> {
     ids
 }
 
-pub(crate) async fn push_subscriptions_are_kept_and_changed(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn push_subscriptions_are_kept_and_changed(place: &impl HubPlace) {
+    let store = place.hub().await;
     let row = subscription("a", "owner", None);
     assert_eq!(store.put_push_subscription(row.clone()).await.unwrap(), row);
     store.note_push("a", 500, None).await.unwrap();
     store.note_push("a", 600, Some("HTTP 500".into())).await.unwrap();
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     let noted = PushRow {
         last_success_at: Some(500),
         last_failure_at: Some(600),
@@ -79,8 +79,8 @@ pub(crate) async fn push_subscriptions_are_kept_and_changed(place: &impl Place) 
     assert!(!store.delete_push_subscription(None, "c").await.unwrap());
 }
 
-pub(crate) async fn push_subscriptions_go_with_logins_and_people(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn push_subscriptions_go_with_logins_and_people(place: &impl HubPlace) {
+    let store = place.hub().await;
     let person = PersonRow { username: "alice".into(), role: "operator".into(), ..PersonRow::default() };
     store.put_person(person.clone()).await.unwrap();
     log_in(&store, 1, Some("alice")).await;
@@ -106,8 +106,8 @@ pub(crate) async fn push_subscriptions_go_with_logins_and_people(place: &impl Pl
     assert_eq!(ids(&store).await, ["o", "o3"]);
 }
 
-pub(crate) async fn push_subscriptions_are_bounded_each(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn push_subscriptions_are_bounded_each(place: &impl HubPlace) {
+    let store = place.hub().await;
     store.put_push_subscription(subscription("theirs", "alice", None)).await.unwrap();
     for number in 0..PUSH_SUBSCRIPTIONS_MAX {
         let row = PushRow {

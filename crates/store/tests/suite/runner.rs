@@ -6,7 +6,7 @@ use qd_store::{
     SessionCounters, StoreError,
 };
 
-use super::Place;
+use super::RunnerPlace;
 use crate::fixtures::{line, unit};
 
 pub(crate) fn session(session_id: &str) -> RunnerSession {
@@ -54,8 +54,8 @@ pub(crate) async fn until_spooled(store: &RunnerStore, bytes: u64) {
     assert!(waited.is_ok(), "the spool holds {} bytes, not {bytes}", store.spool_bytes());
 }
 
-pub(crate) async fn spool_keeps_until_acked(place: &impl Place) {
-    let store = place.runner();
+pub(crate) async fn spool_keeps_until_acked(place: &impl RunnerPlace) {
+    let store = place.runner().await;
     let size = line("a", 1).1.len() as u64;
     store.commit(unit("a", 1..=9)).await.unwrap();
     store.commit(unit("b", 1..=9)).await.unwrap();
@@ -76,15 +76,15 @@ pub(crate) async fn spool_keeps_until_acked(place: &impl Place) {
     store.ack("a", 5);
     store.close().await;
 
-    let store = place.runner();
+    let store = place.runner().await;
     assert_eq!(store.spool_bytes(), 4 * size, "an ack before the close is not forgotten");
     assert_eq!(store.spool_after("a", 5, 1).await.unwrap(), [line("a", 6)]);
     store.ack("a", 9);
     until_spooled(&store, 0).await;
 }
 
-pub(crate) async fn sessions_are_kept_and_deleted(place: &impl Place) {
-    let store = place.runner();
+pub(crate) async fn sessions_are_kept_and_deleted(place: &impl RunnerPlace) {
+    let store = place.runner().await;
     store.put_session(session("b")).await.unwrap();
     let counters =
         SessionCounters { version: 7, next_seq: 8, next_idx: 9, state: "working".into(), updated_at: 99 };
@@ -98,7 +98,7 @@ pub(crate) async fn sessions_are_kept_and_deleted(place: &impl Place) {
     store.commit(batch).await.unwrap();
     store.close().await;
 
-    let store = place.runner();
+    let store = place.runner().await;
     let expected = RunnerSession {
         version: 7,
         next_seq: 8,
@@ -129,7 +129,7 @@ pub(crate) async fn sessions_are_kept_and_deleted(place: &impl Place) {
     assert_eq!(store.spool_bytes(), 0);
     store.commit(unit("a", 1..=1)).await.unwrap();
     store.close().await;
-    let store = place.runner();
+    let store = place.runner().await;
     assert_eq!(store.spool_after("a", 0, 9).await.unwrap(), [line("a", 1)]);
     assert_eq!(store.sessions().await.unwrap(), [session("b")]);
     assert_eq!(store.message_index("a").await.unwrap(), []);
@@ -137,8 +137,8 @@ pub(crate) async fn sessions_are_kept_and_deleted(place: &impl Place) {
 }
 
 /// An input's name is taken once, through any restart, and is free again when its session is gone.
-pub(crate) async fn inputs_are_taken_once(place: &impl Place) {
-    let store = place.runner();
+pub(crate) async fn inputs_are_taken_once(place: &impl RunnerPlace) {
+    let store = place.runner().await;
     store.put_session(session("a")).await.unwrap();
     assert!(store.take_input("a", "i1").await.unwrap());
     assert!(!store.take_input("a", "i1").await.unwrap());
@@ -149,7 +149,7 @@ pub(crate) async fn inputs_are_taken_once(place: &impl Place) {
     store.commit(refused).await.unwrap();
     store.close().await;
 
-    let store = place.runner();
+    let store = place.runner().await;
     assert!(!store.take_input("a", "i1").await.unwrap());
     assert!(store.take_input("a", "i2").await.unwrap(), "it was refused, so it may come again");
     assert!(store.delete_session("a").await.unwrap());
@@ -163,8 +163,8 @@ fn approval(session_id: &str, request_id: &str) -> ApprovalRow {
 }
 
 /// All of a unit or nothing of it, and the units queued with it are stored.
-pub(crate) async fn a_unit_is_atomic(place: &impl Place) {
-    let store = place.runner();
+pub(crate) async fn a_unit_is_atomic(place: &impl RunnerPlace) {
+    let store = place.runner().await;
     let good = store.enqueue_commit(unit("good", 1..=3)).await.unwrap();
     let counters =
         SessionCounters { version: 1, next_seq: 1, next_idx: 1, state: "idle".into(), updated_at: 1 };
@@ -183,16 +183,16 @@ pub(crate) async fn a_unit_is_atomic(place: &impl Place) {
     assert_eq!(store.spool_bytes(), added + 3 * line("good", 1).1.len() as u64);
 }
 
-pub(crate) async fn outcomes_are_found_and_updated(place: &impl Place) {
+pub(crate) async fn outcomes_are_found_and_updated(place: &impl RunnerPlace) {
     use OutcomeStatus::{Done, InFlight, Indeterminate};
-    let store = place.runner();
+    let store = place.runner().await;
     put_outcomes(&store, vec![outcome("1", Some("k1"), 1, InFlight), outcome("2", None, 2, InFlight)]).await;
     put_outcomes(&store, vec![outcome("1", Some("k1"), 1, Done)]).await;
     // The id comes again with another key: the first key's proof stays.
     put_outcomes(&store, vec![outcome("1", Some("k2"), 3, Done)]).await;
     store.close().await;
 
-    let store = place.runner();
+    let store = place.runner().await;
     assert_eq!(store.mark_in_flight_indeterminate().await.unwrap(), 1);
     let expected = [
         outcome("1", Some("k1"), 1, Done),
@@ -202,9 +202,9 @@ pub(crate) async fn outcomes_are_found_and_updated(place: &impl Place) {
     assert_eq!(store.load_outcomes().await.unwrap(), expected);
 }
 
-pub(crate) async fn outcomes_are_pruned_oldest_first(place: &impl Place) {
+pub(crate) async fn outcomes_are_pruned_oldest_first(place: &impl RunnerPlace) {
     use OutcomeStatus::{Done, InFlight};
-    let store = place.runner();
+    let store = place.runner().await;
     let rows =
         (0..10).map(|n| outcome(&n.to_string(), None, n, if n == 2 { InFlight } else { Done })).collect();
     put_outcomes(&store, rows).await;

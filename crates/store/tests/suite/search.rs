@@ -1,6 +1,6 @@
 use qd_store::{Effect, HubSession, HubStore, MessageRow, SearchQuery};
 
-use super::Place;
+use super::HubPlace;
 use crate::fixtures::{message, put, record};
 
 async fn found(store: &HubStore, query: SearchQuery) -> Vec<String> {
@@ -15,8 +15,8 @@ fn words(text: &str) -> SearchQuery {
 }
 
 /// Search finds exactly what is there, through insert, update, replace, reactivation and delete.
-pub(crate) async fn search_follows_every_change(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn search_follows_every_change(place: &impl HubPlace) {
+    let store = place.hub().await;
     let first = vec![
         record("s", 1, put(message("m0", 0, "alpha beta"))),
         record("s", 2, put(message("m1", 1, "alpha gamma"))),
@@ -47,8 +47,8 @@ pub(crate) async fn search_follows_every_change(place: &impl Place) {
     assert_eq!(found(&store, words("alpha")).await, ["m0", "z"]);
 }
 
-pub(crate) async fn search_takes_words_as_words(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn search_takes_words_as_words(place: &impl HubPlace) {
+    let store = place.hub().await;
     let texts = ["the hp-z8 box", "edit src/main.rs now", "migrations and Größe", "say \"hello\" NOT there"];
     let batch = (0..)
         .zip(texts)
@@ -79,8 +79,8 @@ pub(crate) async fn search_takes_words_as_words(place: &impl Place) {
     }
 }
 
-pub(crate) async fn search_filters_ranks_and_pages(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn search_filters_ranks_and_pages(place: &impl HubPlace) {
+    let store = place.hub().await;
     let session =
         HubSession { session_id: "s".into(), title: Some("The title".into()), ..HubSession::default() };
     let session =

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use qd_store::{HistoryQuery, HubStore, SubmissionRow};
 
-use super::Place;
+use super::HubPlace;
 use crate::fixtures::submission;
 
 fn finished(row: SubmissionRow, at: i64) -> SubmissionRow {
@@ -27,8 +27,8 @@ async fn ask(store: &HubStore, query: HistoryQuery) -> (Vec<String>, bool) {
     (rows.iter().map(|row| row.uid.to_string()).collect(), is_truncated)
 }
 
-pub(crate) async fn submissions_are_kept_and_finished(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn submissions_are_kept_and_finished(place: &impl HubPlace) {
+    let store = place.hub().await;
     let (first, second) = (submission("u1", "ann", 100), submission("u2", "ann", 50));
     store.put_submission(first.clone()).await.unwrap();
     store.put_submission(second.clone()).await.unwrap();
@@ -53,19 +53,19 @@ pub(crate) async fn submissions_are_kept_and_finished(place: &impl Place) {
     assert_eq!(store.submissions(10).await.unwrap(), expected, "by arrival, whatever the clock did");
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     assert_eq!(store.submissions(usize::MAX).await.unwrap(), expected);
     assert_eq!(store.submissions(2).await.unwrap(), [second, bare], "the newest, oldest first");
     assert_eq!(store.submissions(0).await.unwrap(), []);
 }
 
-pub(crate) async fn submissions_go_and_names_are_free_again(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn submissions_go_and_names_are_free_again(place: &impl HubPlace) {
+    let store = place.hub().await;
     for number in 1..=9 {
         store.put_submission(submission(&format!("u{number}"), "ann", number)).await.unwrap();
     }
-    store.delete_submissions(vec!["u1".to_owned(), "u5".to_owned(), "nobody's".to_owned()]).await.unwrap();
-    store.delete_submissions(Vec::<String>::new()).await.unwrap();
+    store.delete_submissions(vec!["u1".into(), "u5".into(), "nobody's".into()]).await.unwrap();
+    store.delete_submissions(Vec::new()).await.unwrap();
     let rows = store.submissions(20).await.unwrap();
     assert_eq!(uids(&rows), ["u2", "u3", "u4", "u6", "u7", "u8", "u9"]);
     assert_eq!(store.keep_submissions(3).await.unwrap(), 4);
@@ -82,14 +82,14 @@ pub(crate) async fn submissions_go_and_names_are_free_again(place: &impl Place) 
     assert_eq!(store.submissions(2).await.unwrap(), [ben[0].clone(), ben[2].clone()]);
     store.delete_submissions_of("ben").await.unwrap();
     store.close().await;
-    let store = place.hub();
+    let store = place.hub().await;
     assert_eq!(uids(&store.submissions(20).await.unwrap()), ["u7", "u8", "u9", "u1"]);
     assert_eq!(store.keep_submissions(0).await.unwrap(), 4);
     assert_eq!(store.submissions(20).await.unwrap(), []);
 }
 
-pub(crate) async fn history_is_ones_own_and_newest_first(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn history_is_ones_own_and_newest_first(place: &impl HubPlace) {
+    let store = place.hub().await;
     for number in 1..=6_i64 {
         let row = submission(&format!("u{number}"), "ann", 100 * number);
         let session_id = Some(if number % 2 == 0 { "even" } else { "odd" }.to_owned());

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use qd_store::{RunnerBatch, RunnerSession, RunnerStore, TAIL_BYTES_MAX, TAIL_LINES_MAX};
 
-use super::Place;
+use super::RunnerPlace;
 use super::runner::{session, until_spooled};
 use crate::fixtures::{line, unit};
 
@@ -14,8 +14,8 @@ fn great(seq: u64, bytes: u64) -> RunnerBatch {
     RunnerBatch { session_id: "s".into(), spool, ..RunnerBatch::default() }
 }
 
-pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl Place) {
-    let store = place.runner();
+pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl RunnerPlace) {
+    let store = place.runner().await;
     let size =
         |seqs: std::ops::RangeInclusive<u64>| seqs.map(|seq| line("s", seq).1.len() as u64).sum::<u64>();
     assert_eq!(store.tail("s", 9).await.unwrap(), []);
@@ -44,7 +44,7 @@ pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl Place) {
     store.ack("s", 505);
     store.close().await;
 
-    let store = place.runner();
+    let store = place.runner().await;
     assert_eq!(store.spool_bytes(), size(506..=510), "after reopening only what waits is counted");
     assert_eq!(seqs(&store, usize::MAX).await, (511 - TAIL_LINES_MAX..=510).collect::<Vec<_>>());
     assert_eq!(store.tail("other", 99).await.unwrap().len(), 9);
@@ -56,14 +56,14 @@ pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl Place) {
 }
 
 /// A line can be replaced by one as long as it, whether it waits for its ack or not; what is counted stays right.
-pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl Place) {
+pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl RunnerPlace) {
     fn dots(line: &[u8]) -> Option<Vec<u8>> {
         Some(vec![b'.'; line.len()])
     }
     fn longer(line: &[u8]) -> Option<Vec<u8>> {
         Some(vec![b'.'; line.len() + 1])
     }
-    let store = place.runner();
+    let store = place.runner().await;
     let size = line("s", 1).1.len() as u64;
     store.commit(RunnerBatch { rewrites: vec![(1, dots)], ..unit("s", 1..=3) }).await.unwrap();
     store.ack("s", 2);
@@ -80,12 +80,12 @@ pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl Place) {
     let nobody = RunnerBatch { session_id: "nobody".into(), rewrites, ..RunnerBatch::default() };
     store.commit(nobody).await.unwrap();
     store.close().await;
-    let store = place.runner();
+    let store = place.runner().await;
     assert_eq!((store.spool_bytes(), seqs(&store, 9).await), (size, vec![1, 2, 3]));
 }
 
-pub(crate) async fn great_lines_shorten_the_tail(place: &impl Place) {
-    let store = place.runner();
+pub(crate) async fn great_lines_shorten_the_tail(place: &impl RunnerPlace) {
+    let store = place.runner().await;
     let third = TAIL_BYTES_MAX / 3;
     for seq in 1..=5 {
         store.commit(great(seq, third)).await.unwrap();
@@ -107,8 +107,8 @@ pub(crate) async fn great_lines_shorten_the_tail(place: &impl Place) {
 }
 
 /// A hub may know more than a runner whose last commits a power cut took: its ack must not swallow new lines.
-pub(crate) async fn an_ack_reaches_no_further_than_the_lines(place: &impl Place) {
-    let store = place.runner();
+pub(crate) async fn an_ack_reaches_no_further_than_the_lines(place: &impl RunnerPlace) {
+    let store = place.runner().await;
     store.commit(unit("s", 1..=3)).await.unwrap();
     store.ack("s", 50);
     until_spooled(&store, 0).await;
@@ -121,9 +121,9 @@ pub(crate) async fn an_ack_reaches_no_further_than_the_lines(place: &impl Place)
 }
 
 /// A unit of lines alone writes nothing else: the next number follows from them, also when none of them is left.
-pub(crate) async fn the_next_number_follows_from_the_lines(place: &impl Place) {
+pub(crate) async fn the_next_number_follows_from_the_lines(place: &impl RunnerPlace) {
     let next = async |store: &RunnerStore| store.session("s").await.unwrap().unwrap().next_seq;
-    let store = place.runner();
+    let store = place.runner().await;
     store.put_session(RunnerSession { next_seq: 1, ..session("s") }).await.unwrap();
     assert_eq!(next(&store).await, 1);
     store.commit(unit("other", 1..=9)).await.unwrap();
@@ -131,7 +131,7 @@ pub(crate) async fn the_next_number_follows_from_the_lines(place: &impl Place) {
     assert_eq!(next(&store).await, 6);
     store.close().await;
 
-    let store = place.runner();
+    let store = place.runner().await;
     assert_eq!(next(&store).await, 6);
     store.commit(great(6, TAIL_BYTES_MAX + 1)).await.unwrap();
     store.ack("s", 6);
@@ -140,7 +140,7 @@ pub(crate) async fn the_next_number_follows_from_the_lines(place: &impl Place) {
     assert_eq!(seqs(&store, usize::MAX).await, [] as [u64; 0], "the line was too great for a tail");
     assert_eq!(next(&store).await, 7);
     store.close().await;
-    let store = place.runner();
+    let store = place.runner().await;
     assert_eq!((next(&store).await, store.sessions().await.unwrap()[0].next_seq), (7, 7));
     assert_eq!(store.spool_bytes(), others);
     store.close().await;

@@ -1,6 +1,6 @@
 use qd_store::{ACCESS_TOKENS_MAX, AccessToken, HubStore, TokenPut};
 
-use super::Place;
+use super::HubPlace;
 
 fn token(name: &str, hash: &[u8]) -> AccessToken {
     AccessToken { name: name.into(), token_hash: hash.to_vec(), created_at: 100, ..AccessToken::default() }
@@ -10,8 +10,8 @@ async fn name_of(store: &HubStore, hash: &[u8], now: i64) -> Option<String> {
     store.check_access_token(hash, now).await.unwrap().map(|token| token.name)
 }
 
-pub(crate) async fn access_tokens_are_kept_and_checked(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn access_tokens_are_kept_and_checked(place: &impl HubPlace) {
+    let store = place.hub().await;
     assert_eq!(store.put_access_token(token("ci", b"one")).await.unwrap(), TokenPut::Added);
     assert_eq!(store.put_access_token(token("bot", b"two")).await.unwrap(), TokenPut::Added);
     assert_eq!(store.put_access_token(token("ci", b"three")).await.unwrap(), TokenPut::NameTaken);
@@ -21,7 +21,7 @@ pub(crate) async fn access_tokens_are_kept_and_checked(place: &impl Place) {
     assert_eq!(name_of(&store, b"one", 60_199).await.as_deref(), Some("ci"));
     store.close().await;
 
-    let store = place.hub();
+    let store = place.hub().await;
     let used = AccessToken { last_used_at: Some(200), ..token("ci", b"one") };
     assert_eq!(store.access_tokens().await.unwrap(), [token("bot", b"two"), used], "noted once a minute");
     store.check_access_token(b"one", 60_200).await.unwrap();
@@ -34,8 +34,8 @@ pub(crate) async fn access_tokens_are_kept_and_checked(place: &impl Place) {
     assert_eq!(name_of(&store, b"three", 300).await.as_deref(), Some("ci"));
 }
 
-pub(crate) async fn access_tokens_are_bounded(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn access_tokens_are_bounded(place: &impl HubPlace) {
+    let store = place.hub().await;
     for number in 0..ACCESS_TOKENS_MAX {
         let token = token(&format!("t{number}"), &number.to_be_bytes());
         assert_eq!(store.put_access_token(token).await.unwrap(), TokenPut::Added);

@@ -1,6 +1,6 @@
 use qd_store::{Effect, HubSession, MessageRow, UsageQuery, UsageRow, UsageSum};
 
-use super::Place;
+use super::HubPlace;
 use crate::fixtures::{message, put, record};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -26,8 +26,8 @@ fn days(rows: &[UsageRow]) -> Vec<(&str, u64)> {
 }
 
 /// Tokens and money by day, model and session; what a fork has left behind counts, what says nothing does not.
-pub(crate) async fn usage_adds_up(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn usage_adds_up(place: &impl HubPlace) {
+    let store = place.hub().await;
     assert_eq!(store.usage(UsageQuery { by_day: true, ..all() }).await.unwrap(), Default::default());
     let session = HubSession {
         session_id: "s".into(),
@@ -90,8 +90,8 @@ pub(crate) async fn usage_adds_up(place: &impl Place) {
 }
 
 /// Agents may say anything of what they use: no answer fails for it.
-pub(crate) async fn odd_usage_does_no_harm(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn odd_usage_does_no_harm(place: &impl HubPlace) {
+    let store = place.hub().await;
     let deep = format!("{}{}", "[".repeat(3000), "]".repeat(3000));
     let greatest = format!(r#"{{"input_tokens":{},"output_tokens":1e400}}"#, u64::MAX);
     let odd = ["5", "null", "not json", r#"{"input_tokens":"many"}"#, r#"{"input_tokens":-5}"#, &deep];
@@ -110,8 +110,8 @@ pub(crate) async fn odd_usage_does_no_harm(place: &impl Place) {
 }
 
 /// Forward pages hold the active conversation once, in order.
-pub(crate) async fn a_conversation_is_read_from_its_beginning(place: &impl Place) {
-    let store = place.hub();
+pub(crate) async fn a_conversation_is_read_from_its_beginning(place: &impl HubPlace) {
+    let store = place.hub().await;
     let batch =
         (0..450).map(|idx| record("s", idx as u64 + 1, put(message(&format!("m{idx}"), idx, "hello"))));
     store.append(batch.collect()).await.unwrap();

@@ -313,7 +313,7 @@ fn text_part(position: usize, text: &str) -> Part {
 pub(super) fn text_of(message: &NativeMessage) -> Option<String> {
     let texts = message.parts.iter().filter_map(|part| match part {
         Part::Known(KnownPart::Text { text, .. }) => Some(text.as_str()),
-        _ => None,
+        Part::Known(_) | Part::Other(_) => None,
     });
     Some(texts.collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
 }

@@ -155,10 +155,7 @@ fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> 
 
 /// A string as it is, anything else as JSON.
 pub(super) fn text_of(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
+    if let Value::String(text) = value { text } else { value.to_string() }
 }
 
 /// A native event nobody knows, with all its fields.

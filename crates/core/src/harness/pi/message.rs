@@ -158,7 +158,7 @@ impl PiMessage {
                 }
             }
             Value::String(text) => push_text(&mut parts, text),
-            _ => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
         }
         if let Some(command) = self.command.take() {
             push_text(&mut parts, format!("$ {command}\n{}", self.output.take().unwrap_or_default()));
@@ -294,10 +294,8 @@ fn image(id: &str, block: &mut Value) -> Option<KnownPart> {
 
 /// Moves a string out of a block; leaves the block alone when it is none.
 fn take_text(block: &mut Value, field: &str) -> Option<String> {
-    match block.get_mut(field)? {
-        Value::String(text) => Some(std::mem::take(text)),
-        _ => None,
-    }
+    let Value::String(text) = block.get_mut(field)? else { return None };
+    Some(std::mem::take(text))
 }
 
 fn other_part(id: String, kind: &str, payload: Value) -> Part {

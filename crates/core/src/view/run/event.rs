@@ -80,18 +80,8 @@ pub fn show(kind: Kind, record: &Record<'_>, each: &mut dyn FnMut(Shown<'_>)) {
         }
         return;
     }
-    let Some(event) = typed(record) else { return };
-    match event {
-        Event::AgentInputNeeded { request } => question(kind, record, &request, each),
-        Event::AgentInputResolved { request_id, outcome, user_id, decision, actor, .. } => {
-            let decision = decision_word(decision, outcome).to_owned();
-            let data = PermissionDecidedData { request_id, decision, actor, by: user_id };
-            write(numbered("run.permission_decided"), record, &data, each);
-        }
-        Event::AgentError { error, .. } => {
-            write(numbered("run.output"), record, &output("stderr", &error), each);
-        }
-        event => agent(record, event, each),
+    if let Some(event) = typed(record) {
+        show_typed(kind, record, event, each);
     }
 }
 
@@ -111,16 +101,19 @@ fn passed(event: &str) -> Option<&'static str> {
     })
 }
 
-/// What an agent that is no program in a terminal does.
-fn agent(record: &Record<'_>, event: Event, each: &mut dyn FnMut(Shown<'_>)) {
+/// Shows a record whose fields the document has in another form.
+fn show_typed(kind: Kind, record: &Record<'_>, event: Event, each: &mut dyn FnMut(Shown<'_>)) {
     match event {
-        Event::SessionCreated { harness, cwd, .. } => {
-            let cwd = cwd.unwrap_or_default();
-            let data = json!({ "tool": harness, "cwd": cwd, "command": harness });
-            write(numbered("run.started"), record, &data, each);
-            let data = json!({ "runner_mode": "structured" });
-            write(Named { name: "run.ready", numbered: false }, record, &data, each);
+        Event::AgentInputNeeded { request } => question(kind, record, &request, each),
+        Event::AgentInputResolved { request_id, outcome, user_id, decision, actor, .. } => {
+            let decision = decision_word(decision, outcome).to_owned();
+            let data = PermissionDecidedData { request_id, decision, actor, by: user_id };
+            write(numbered("run.permission_decided"), record, &data, each);
         }
+        Event::AgentError { error, .. } => {
+            write(numbered("run.output"), record, &output("stderr", &error), each);
+        }
+        Event::SessionCreated { harness, cwd, .. } => created(record, &harness, cwd, each),
         Event::SessionClosed { .. } => {
             write(numbered("run.exited"), record, &ExitedData { exit_code: 0, signal: None }, each);
         }
@@ -128,36 +121,96 @@ fn agent(record: &Record<'_>, event: Event, each: &mut dyn FnMut(Shown<'_>)) {
             let data = AwaitingInputData { reason: AwaitingReason::Prompt, ..AwaitingInputData::default() };
             write(numbered("run.awaiting_input"), record, &data, each);
         }
-        Event::MessageEnd { message } => {
-            let text = said(&message);
-            match message.role {
-                Role::Assistant if !text.is_empty() => {
-                    write(numbered("run.output"), record, &output("stdout", &text), each);
-                }
-                Role::User if !text.is_empty() => {
-                    write(numbered("run.input"), record, &input(&message, &text), each);
-                }
-                _ => {}
-            }
-        }
+        Event::MessageEnd { message } => message_ended(record, &message, each),
         Event::ToolStart { tool_call_id, name, input } => {
             let args = input.unwrap_or(Value::Null);
             let data = json!({ "request_id": tool_call_id, "tool": name, "actor": LOCAL, "args": args });
             write(numbered("tool.call"), record, &data, each);
         }
         Event::ToolEnd { tool_call_id, name, output, is_error, duration_ms } => {
-            let mut data = json!({
-                "request_id": tool_call_id, "tool": name, "actor": LOCAL, "ok": !is_error,
-                "duration_ms": duration_ms.unwrap_or(0),
-            });
-            match (is_error, output) {
-                (false, output) => data["result"] = output,
-                (true, Value::String(error)) => data["error"] = error.into(),
-                (true, output) => data["error"] = output.to_string().into(),
-            }
-            write(numbered("tool.result"), record, &data, each);
+            let result = if is_error { Err(output) } else { Ok(output) };
+            tool_ended(record, (&tool_call_id, &name), result, duration_ms, each);
         }
-        _ => {}
+        // Shown as they are, or not at all.
+        Event::SessionHeartbeat { .. }
+        | Event::SessionTitleChanged { .. }
+        | Event::SessionBranchChanged { .. }
+        | Event::SessionNativeChanged { .. }
+        | Event::SessionResync { .. }
+        | Event::AgentWorking { .. }
+        | Event::MessageStart { .. }
+        | Event::TextDelta { .. }
+        | Event::ThinkingDelta { .. }
+        | Event::ToolCallStart { .. }
+        | Event::ToolCallDelta { .. }
+        | Event::ToolCallEnd { .. }
+        | Event::StreamDone { .. }
+        | Event::ToolProgress { .. }
+        | Event::RetryStart { .. }
+        | Event::RetryEnd { .. }
+        | Event::CompactStart { .. }
+        | Event::CompactEnd { .. }
+        | Event::ModelChanged { .. }
+        | Event::ThinkingLevelChanged { .. }
+        | Event::QueueChanged { .. }
+        | Event::Notify { .. }
+        | Event::Status { .. }
+        | Event::RunStarted { .. }
+        | Event::RunOutput { .. }
+        | Event::RunResized { .. }
+        | Event::RunAwaitingInput { .. }
+        | Event::RunInput { .. }
+        | Event::RunExited { .. }
+        | Event::ServiceCall { .. }
+        | Event::ServiceResult { .. }
+        | Event::Messages { .. }
+        | Event::Persisted { .. }
+        | Event::DelegateStart { .. }
+        | Event::DelegateDelta { .. }
+        | Event::DelegateEnd { .. }
+        | Event::DelegateError { .. }
+        | Event::Progress { .. }
+        | Event::Response(_) => {}
+    }
+}
+
+/// An agent that is no program in a terminal has begun.
+fn created(record: &Record<'_>, harness: &str, cwd: Option<String>, each: &mut dyn FnMut(Shown<'_>)) {
+    let cwd = cwd.unwrap_or_default();
+    let data = json!({ "tool": harness, "cwd": cwd, "command": harness });
+    write(numbered("run.started"), record, &data, each);
+    let data = json!({ "runner_mode": "structured" });
+    write(Named { name: "run.ready", numbered: false }, record, &data, each);
+}
+
+fn tool_ended(
+    record: &Record<'_>,
+    (tool_call_id, name): (&str, &str),
+    result: Result<Value, Value>,
+    duration_ms: Option<u64>,
+    each: &mut dyn FnMut(Shown<'_>),
+) {
+    let mut data = json!({
+        "request_id": tool_call_id, "tool": name, "actor": LOCAL, "ok": result.is_ok(),
+        "duration_ms": duration_ms.unwrap_or(0),
+    });
+    match result {
+        Ok(output) => data["result"] = output,
+        Err(Value::String(error)) => data["error"] = error.into(),
+        Err(output) => data["error"] = output.to_string().into(),
+    }
+    write(numbered("tool.result"), record, &data, each);
+}
+
+fn message_ended(record: &Record<'_>, message: &Message, each: &mut dyn FnMut(Shown<'_>)) {
+    let text = said(message);
+    if text.is_empty() {
+        return;
+    }
+    match message.role {
+        Role::Assistant => write(numbered("run.output"), record, &output("stdout", &text), each),
+        Role::User => write(numbered("run.input"), record, &input(message, &text), each),
+        Role::System | Role::Tool => {}
     }
 }
 

@@ -153,7 +153,9 @@ pub fn read(text: &str) -> Result<Request, Refusal> {
     let data_fields = match &data {
         Value::Object(fields) => fields.clone(),
         Value::Null => JsonObject::new(),
-        _ => return Err(refused("data must be an object".to_owned())),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Err(refused("data must be an object".to_owned()));
+        }
     };
     let Some(spec) = spec(&about) else { return Err(refused(unknown_type(&about))) };
     act(spec, run_id.clone(), Fields(data_fields)).map_err(refused)
@@ -170,7 +172,7 @@ pub fn read_input(run_id: &str, body: &[u8]) -> Result<Command, String> {
     let spec = spec("run.send_input").ok_or_else(|| unknown_type("run.send_input"))?;
     match act(spec, Some(run_id.to_owned()), Fields(fields))? {
         Request::Command(command) => Ok(*command),
-        _ => Err(unknown_type(spec.name)),
+        Request::Subscribe(_) | Request::Unsubscribe(_) | Request::Ignored => Err(unknown_type(spec.name)),
     }
 }
 

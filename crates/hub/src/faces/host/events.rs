@@ -238,7 +238,7 @@ impl Adapter {
                 EventPayload::Known(Event::RunExited { .. }) => {
                     Some((state.inputs.ended(run_id), Err("The run has ended before it took the input")))
                 }
-                _ => None,
+                EventPayload::Known(_) | EventPayload::Other(_) => None,
             };
             block.extend(self.event_line(run_id, held.ts, Some(seq), held.event));
             for (request_id, asked_seq) in settled.into_iter().flatten().filter(|_| !is_resolution) {

@@ -340,7 +340,7 @@ impl Desk {
                 todo.extend(job.session_id.map(Todo::EndSession));
             }
             After::Follow(follower) if outcome.success => follower.follow(&job.client),
-            _ => {}
+            After::Nothing | After::Created(_) | After::Deleted | After::Follow(_) => {}
         }
     }
 

@@ -31,7 +31,39 @@ pub(super) fn execute(hub: &Arc<Hub>, job: Job) {
         Command::GetStartupRecovery(_) => history::recovery(hub, &job),
         Command::GetCommandHistory(fields) => history::history(hub, &job, fields),
         Command::GetMessages(_) => messages::messages(hub, job),
-        _ => forward(hub, job),
+        Command::GetAvailableModels(_)
+        | Command::GetCommands(_)
+        | Command::GetSkills(_)
+        | Command::GetTools(_)
+        | Command::ListSessionFiles(_)
+        | Command::Prompt(_)
+        | Command::Steer(_)
+        | Command::FollowUp(_)
+        | Command::Abort(_)
+        | Command::GetState(_)
+        | Command::SetModel(_)
+        | Command::CycleModel(_)
+        | Command::SetThinkingLevel(_)
+        | Command::CycleThinkingLevel(_)
+        | Command::SetSessionName(_)
+        | Command::Compact(_)
+        | Command::AbortCompaction(_)
+        | Command::SetAutoCompaction(_)
+        | Command::SetAutoRetry(_)
+        | Command::AbortRetry(_)
+        | Command::Bash(_)
+        | Command::AbortBash(_)
+        | Command::GetSessionStats(_)
+        | Command::ExportHtml(_)
+        | Command::NewSession(_)
+        | Command::SwitchSessionFile(_)
+        | Command::Fork(_)
+        | Command::GetForkMessages(_)
+        | Command::GetTree(_)
+        | Command::NavigateTree(_)
+        | Command::GetLastAssistantText(_)
+        | Command::GetContextUsage(_)
+        | Command::ExtensionUiResponse(_) => forward(hub, job),
     }
 }
 

@@ -309,7 +309,7 @@ async fn send(hub: &Hub, outgoing: Outgoing) {
                 sleep(after.unwrap_or(pause).min(RETRY_MAX)).await;
                 pause *= RETRY_FACTOR;
             }
-            tried => {
+            tried @ (Attempt::Sent | Attempt::Gone | Attempt::Later { .. } | Attempt::Refused(_)) => {
                 // The reason is stored for the person.
                 let _ = settle(hub, &outgoing.subscription, tried).await;
                 return;

@@ -44,7 +44,11 @@ impl Question {
     pub(super) fn topic(&self) -> PushTopic {
         match *self.request {
             InputRequest::Permission { .. } => PushTopic::Approval,
-            _ => PushTopic::Question,
+            InputRequest::Select { .. }
+            | InputRequest::Confirm { .. }
+            | InputRequest::Input { .. }
+            | InputRequest::Editor { .. }
+            | InputRequest::Interview { .. } => PushTopic::Question,
         }
     }
 

@@ -72,7 +72,12 @@ async fn allowed(
             if uri.path() == "/ws/app" { "missing token" } else { "missing bearer token" },
         ),
         Refusal::NotLoggedIn => plain(StatusCode::UNAUTHORIZED, "invalid token"),
-        refusal => refused(&refusal),
+        refusal @ (Refusal::Host(_)
+        | Refusal::Twice(_)
+        | Refusal::Origin(_)
+        | Refusal::Browser(_)
+        | Refusal::Denied(_)
+        | Refusal::Store(_)) => refused(&refusal),
     })?;
     let checked = principal.rights().check(uri.path(), permission);
     checked.map_err(|error| plain(StatusCode::FORBIDDEN, &error))?;

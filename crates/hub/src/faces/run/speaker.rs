@@ -148,7 +148,9 @@ impl AppSpeaker {
     fn on_page(&mut self, parts: &mut Parts<'_>, done: JobDone) {
         let generation = match &done {
             JobDone::Replayed { generation, .. } | JobDone::Failed { generation, .. } => *generation,
-            _ => return,
+            JobDone::Frames(_) | JobDone::ReadFailed { .. } | JobDone::Snapshot(_) | JobDone::Attached(_) => {
+                return;
+            }
         };
         let Some((_, missing)) = self.reading.take_if(|(number, _)| *number == generation) else { return };
         if let JobDone::Replayed { frames, next, until, .. } = done {
@@ -197,7 +199,12 @@ impl Speaker for AppSpeaker {
             Mail::JobDone(done) => self.on_page(parts, *done),
             Mail::ResyncNow { .. } => self.is_pausing = false,
             // The connection has dealt with them, or they are of other speakers.
-            _ => {}
+            Mail::Frames(_)
+            | Mail::Pieces(_)
+            | Mail::Attached(_)
+            | Mail::Run(_)
+            | Mail::ResyncFailed { .. }
+            | Mail::Close { .. } => {}
         }
     }
 

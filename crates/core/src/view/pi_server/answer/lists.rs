@@ -161,7 +161,7 @@ fn preview(entry: &Value) -> Option<String> {
             let texts = blocks.iter().filter_map(|block| block.get("text").and_then(Value::as_str));
             texts.collect::<Vec<_>>().join("\n")
         }
-        _ => return None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
     };
     Some(text.chars().take(PREVIEW_CHARS_MAX).collect())
 }

@@ -92,7 +92,9 @@ pub(in super::super) fn tool_output(output: &Value) -> Value {
         Value::Array(blocks) if blocks.iter().all(is_block) => json!({ "content": output }),
         Value::Null => json!({ "content": [] }),
         Value::String(text) => json!({ "content": [text_block(text)] }),
-        other => json!({ "content": [text_block(&other.to_string())] }),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            json!({ "content": [text_block(&other.to_string())] })
+        }
     }
 }
 
@@ -144,7 +146,7 @@ fn tool_result(told: &Told<'_>) -> Value {
             let details = meta.as_ref().and_then(|meta| meta.get("details"));
             Some((tool_call_id.as_str(), name.as_deref(), output.as_ref(), *is_error, details))
         }
-        _ => None,
+        Part::Known(_) | Part::Other(_) => None,
     });
     let (id, name, output, is_error, details) = result.unwrap_or(("", None, None, false, None));
     let mut value = json!({
@@ -213,7 +215,7 @@ fn place(source: &MediaSource) -> &str {
 fn text_of(part: &Part) -> Option<&str> {
     match part {
         Part::Known(KnownPart::Text { text, .. }) => Some(text),
-        _ => None,
+        Part::Known(_) | Part::Other(_) => None,
     }
 }
 

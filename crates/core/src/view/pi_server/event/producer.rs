@@ -79,7 +79,22 @@ impl Producer {
                 }
                 out.push(ended.to_string());
             }
-            other => self.produce_other(other, out),
+            other @ (AgentEvent::StreamDone { .. }
+            | AgentEvent::StreamFailed { .. }
+            | AgentEvent::RetryStarted { .. }
+            | AgentEvent::RetryEnded { .. }
+            | AgentEvent::CompactionStarted { .. }
+            | AgentEvent::CompactionEnded { .. }
+            | AgentEvent::QueueChanged(_)
+            | AgentEvent::InputNeeded(_)
+            | AgentEvent::Notify { .. }
+            | AgentEvent::Status { .. }
+            | AgentEvent::PhaseHint { .. }
+            | AgentEvent::ModelChanged { .. }
+            | AgentEvent::ThinkingLevelChanged { .. }
+            | AgentEvent::TitleChanged { .. }
+            | AgentEvent::Native(_)
+            | AgentEvent::Unknown { .. }) => self.produce_other(other, out),
         }
     }
 
@@ -126,7 +141,24 @@ impl Producer {
                 Value::Object(fields)
             }
             // pi says nothing of these, or another event says the same.
-            _ => return,
+            AgentEvent::TurnStarted
+            | AgentEvent::RunEnded { .. }
+            | AgentEvent::TurnSettled { .. }
+            | AgentEvent::MessageStarted(_)
+            | AgentEvent::TextDelta { .. }
+            | AgentEvent::ThinkingDelta { .. }
+            | AgentEvent::ToolCallStarted { .. }
+            | AgentEvent::ToolCallDelta { .. }
+            | AgentEvent::ToolCallEnded { .. }
+            | AgentEvent::StreamDone { .. }
+            | AgentEvent::StreamFailed { .. }
+            | AgentEvent::MessageEnded(_)
+            | AgentEvent::ToolStarted { .. }
+            | AgentEvent::ToolProgress { .. }
+            | AgentEvent::ToolEnded { .. }
+            | AgentEvent::InputNeeded(_)
+            | AgentEvent::PhaseHint { .. }
+            | AgentEvent::ModelChanged { .. } => return,
         };
         out.push(made.to_string());
     }
@@ -227,7 +259,7 @@ impl Producer {
                 self.told(&message, out);
                 self.turn_answer = Some(message);
             }
-            role => {
+            role @ (Role::User | Role::System | Role::Tool) => {
                 if role != Role::Tool {
                     self.next_turn(out);
                 }

@@ -279,10 +279,8 @@ fn direction(fields: &mut Fields) -> Option<Direction> {
 }
 
 fn thinking_level(value: Value) -> Option<String> {
-    match value {
-        Value::String(level) if THINKING_LEVELS.contains(&level.as_str()) => Some(level),
-        _ => None,
-    }
+    let Value::String(level) = value else { return None };
+    THINKING_LEVELS.contains(&level.as_str()).then_some(level)
 }
 
 fn session_name(fields: &mut Fields) -> String {

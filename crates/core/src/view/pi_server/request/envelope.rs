@@ -122,8 +122,5 @@ fn too_long() -> String {
 }
 
 fn into_text(value: Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text),
-        _ => None,
-    }
+    if let Value::String(text) = value { Some(text) } else { None }
 }

@@ -68,34 +68,30 @@ impl Fields {
 
     /// Any text, if there is one.
     pub(super) fn optional_text(&mut self, field: &str) -> Option<String> {
-        match self.object.remove(field)? {
-            Value::String(text) => Some(text),
-            _ => {
-                self.error(field, "Must be a string if provided");
-                None
-            }
+        if let Value::String(text) = self.object.remove(field)? {
+            return Some(text);
         }
+        self.error(field, "Must be a string if provided");
+        None
     }
 
     /// A text that says something, if there is one.
     pub(super) fn optional_name(&mut self, field: &str) -> Option<String> {
-        match self.object.remove(field)? {
-            Value::String(text) if !text.trim().is_empty() => Some(text),
-            _ => {
-                self.error(field, "Must be a non-empty string if provided");
-                None
-            }
+        if let Value::String(text) = self.object.remove(field)?
+            && !text.trim().is_empty()
+        {
+            return Some(text);
         }
+        self.error(field, "Must be a non-empty string if provided");
+        None
     }
 
     pub(super) fn optional_flag(&mut self, field: &str) -> Option<bool> {
-        match self.object.remove(field)? {
-            Value::Bool(flag) => Some(flag),
-            _ => {
-                self.error(field, "Must be a boolean if provided");
-                None
-            }
+        if let Value::Bool(flag) = self.object.remove(field)? {
+            return Some(flag);
         }
+        self.error(field, "Must be a boolean if provided");
+        None
     }
 
     pub(super) fn required_flag(&mut self, field: &str) -> bool {
@@ -115,9 +111,12 @@ impl Fields {
         };
         let mut texts = Vec::with_capacity(items.len());
         for (position, item) in items.into_iter().enumerate() {
-            match item {
-                Value::String(text) if !text.trim().is_empty() => texts.push(text),
-                _ => self.error(&format!("{field}[{position}]"), "Must be a non-empty string"),
+            if let Value::String(text) = item
+                && !text.trim().is_empty()
+            {
+                texts.push(text);
+            } else {
+                self.error(&format!("{field}[{position}]"), "Must be a non-empty string");
             }
         }
         Some(texts)

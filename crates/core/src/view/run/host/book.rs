@@ -54,20 +54,18 @@ impl RunBook {
         }
         self.seq = seq;
         self.created_at.get_or_insert(ts);
-        let EventPayload::Known(event) = event else { return };
+        if let EventPayload::Known(event) = event {
+            self.read_known(ts, seq, event);
+        }
+    }
+
+    fn read_known(&mut self, ts: i64, seq: u64, event: &Event) {
         match event {
             Event::RunStarted { tool, cwd, command, pid, cols, rows } => {
-                self.has_exited = false;
-                self.cwd = Some(cwd.clone());
-                self.run = RunState {
-                    tool: tool.clone(),
-                    command: command.clone(),
-                    pid: *pid,
-                    cols: *cols,
-                    rows: *rows,
-                    started_at: Some(ts),
-                    ..RunState::default()
-                };
+                let (tool, command, started_at) = (tool.clone(), command.clone(), Some(ts));
+                let (pid, cols, rows) = (*pid, *cols, *rows);
+                let run = RunState { tool, command, pid, cols, rows, started_at, ..RunState::default() };
+                self.started(cwd, run);
             }
             Event::RunResized { cols, rows } => (self.run.cols, self.run.rows) = (*cols, *rows),
             Event::RunAwaitingInput { reason, prompt, request_id } => {
@@ -81,11 +79,7 @@ impl RunBook {
                 self.note_input(input_id);
             }
             Event::RunExited { exit_code, signal, .. } => {
-                self.has_exited = true;
-                self.questions.clear();
-                self.asked_seqs.clear();
-                self.run.awaiting = None;
-                self.run.exited_at = Some(ts);
+                self.exited(ts);
                 self.run.exit_code = Some(*exit_code);
                 self.run.signal = *signal;
             }
@@ -94,8 +88,61 @@ impl RunBook {
             Event::AgentInputResolved { request_id, .. } | Event::ServiceResult { request_id, .. } => {
                 self.settle(request_id);
             }
-            _ => {}
+            Event::SessionCreated { .. }
+            | Event::SessionClosed { .. }
+            | Event::SessionHeartbeat { .. }
+            | Event::SessionTitleChanged { .. }
+            | Event::SessionBranchChanged { .. }
+            | Event::SessionNativeChanged { .. }
+            | Event::SessionResync { .. }
+            | Event::AgentIdle { .. }
+            | Event::AgentWorking { .. }
+            | Event::AgentError { .. }
+            | Event::MessageStart { .. }
+            | Event::TextDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolCallStart { .. }
+            | Event::ToolCallDelta { .. }
+            | Event::ToolCallEnd { .. }
+            | Event::MessageEnd { .. }
+            | Event::StreamDone { .. }
+            | Event::ToolStart { .. }
+            | Event::ToolProgress { .. }
+            | Event::ToolEnd { .. }
+            | Event::RetryStart { .. }
+            | Event::RetryEnd { .. }
+            | Event::CompactStart { .. }
+            | Event::CompactEnd { .. }
+            | Event::ModelChanged { .. }
+            | Event::ThinkingLevelChanged { .. }
+            | Event::QueueChanged { .. }
+            | Event::Notify { .. }
+            | Event::Status { .. }
+            | Event::RunOutput { .. }
+            | Event::ServiceCall { .. }
+            | Event::Messages { .. }
+            | Event::Persisted { .. }
+            | Event::DelegateStart { .. }
+            | Event::DelegateDelta { .. }
+            | Event::DelegateEnd { .. }
+            | Event::DelegateError { .. }
+            | Event::Progress { .. }
+            | Event::Response(_) => {}
         }
+    }
+
+    fn started(&mut self, cwd: &str, run: RunState) {
+        self.has_exited = false;
+        self.cwd = Some(cwd.to_owned());
+        self.run = run;
+    }
+
+    fn exited(&mut self, ts: i64) {
+        self.has_exited = true;
+        self.questions.clear();
+        self.asked_seqs.clear();
+        self.run.awaiting = None;
+        self.run.exited_at = Some(ts);
     }
 
     /// The open question of this name.

@@ -19,7 +19,9 @@ pub fn record(kind: &str, data: Value) -> (EventPayload, Option<String>) {
     let fields = Fields(match data {
         Value::Object(fields) => fields,
         Value::Null => JsonObject::new(),
-        other => JsonObject::from_iter([("value".to_owned(), other)]),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            JsonObject::from_iter([("value".to_owned(), other)])
+        }
     });
     match known(kind, &fields) {
         Ok(Some(event)) => (EventPayload::Known(event), None),

@@ -182,10 +182,10 @@ impl Outgoing {
     fn command(&mut self, now: i64, command: Box<Command>, outcome: &mut Outcome) {
         let error = match &command.to {
             To::Host(host_id) if *host_id != self.host_id => Some("unknown host_id"),
-            _ if self.commands.len() >= COMMANDS_MAX => {
+            To::Host(_) | To::Run(_) | To::HostOfRun(_) if self.commands.len() >= COMMANDS_MAX => {
                 Some("too many commands wait for this host; try again later")
             }
-            _ => None,
+            To::Host(_) | To::Run(_) | To::HostOfRun(_) => None,
         };
         if let Some(error) = error {
             return outcome.to_server.push(refused(now, &command.refusal(error)));

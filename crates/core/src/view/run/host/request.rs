@@ -64,6 +64,7 @@ pub enum Then {
 }
 
 /// Finds out what a command means for a host. An error says why it cannot be done there.
+#[allow(clippy::wildcard_enum_match_arm)] // The document's commands are these; any other is refused by its name.
 pub fn plan(asked: &Asked<'_>) -> Result<Plan, String> {
     let Asked { cmd, text, .. } = *asked;
     let command = Command::parse(cmd, text).map_err(|error| error.to_string())?;
@@ -132,6 +133,7 @@ impl Asked<'_> {
     }
 
     /// A service of the host's machine.
+    #[allow(clippy::wildcard_enum_match_arm)] // The document's services are these; any other is refused by its name.
     fn service(&self, command: Command) -> Result<Plan, String> {
         let Asked { cmd, host_id, .. } = *self;
         let call = |kind, scope: &ServiceScope, data| Ok(self.call(kind, scope, data));

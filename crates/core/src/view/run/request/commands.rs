@@ -194,8 +194,5 @@ impl Fields {
 
 /// The fields of an object written out as one.
 fn object(value: Value) -> JsonObject {
-    match value {
-        Value::Object(fields) => fields,
-        _ => JsonObject::new(),
-    }
+    if let Value::Object(fields) = value { fields } else { JsonObject::new() }
 }

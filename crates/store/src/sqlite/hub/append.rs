@@ -1,0 +1,212 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::{audit, messages, sessions};
+use crate::Rewrite;
+use crate::hub::{Appended, Effect, RecordIn, Totals};
+use crate::sqlite::error::SqlResult;
+use crate::sqlite::key::{record_seq, session_base};
+
+const INSERT: &str = "INSERT INTO records (record_key, ts, event, body) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (record_key) DO NOTHING";
+/// The totals are given back as they are then.
+const RAISE_HEAD: &str = "UPDATE sessions SET last_seq = max(last_seq, ?2), updated_at = max(updated_at, ?3),
+     last_text = coalesce(?4, last_text), tokens = tokens + ?5, cost_usd = cost_usd + ?6
+    WHERE session_key = ?1 RETURNING tokens, cost_usd";
+/// How old the time in the row of a session may be that only writes output.
+const ROW_EVERY_MS: i64 = 1000;
+/// What a record costs in the queue beside its body.
+const RECORD_OVERHEAD_BYTES: usize = 128;
+
+/// A session of the batch: where its keys start and how far it has come.
+struct Head<'batch> {
+    session_id: &'batch Arc<str>,
+    session_key: i64,
+    base: i64,
+    last_seq: u64,
+    ts: i64,
+    raised: bool,
+    /// The time its row has.
+    stored_at: i64,
+    /// A record of the batch says more than that it happened.
+    has_effect: bool,
+    /// What the new messages of the batch add.
+    added: Totals,
+    last_text: Option<&'batch str>,
+}
+
+impl<'batch> Head<'batch> {
+    /// Whether its row is to be written. A session that only writes output has its time stored once in a while: the row
+    /// would cost as much as the record, and its newest record is known from the records.
+    fn is_to_be_stored(&self) -> bool {
+        let is_fresh = self.stored_at > 0 && (0..ROW_EVERY_MS).contains(&(self.ts - self.stored_at));
+        self.raised && (self.has_effect || !is_fresh)
+    }
+
+    /// Notes what an effect that is about to be applied means for lists.
+    fn count(&mut self, connection: &Connection, effect: &'batch Effect) -> SqlResult<()> {
+        let list = match effect {
+            Effect::Message(message) => std::slice::from_ref(&**message),
+            Effect::ReplaceMessages(list) => {
+                // What was said before is not of this conversation.
+                self.last_text = Some("");
+                list
+            }
+            Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. } => return Ok(()),
+        };
+        for message in list {
+            let Totals { tokens, cost_usd } = messages::added(connection, self.session_id, message)?;
+            self.added.tokens = self.added.tokens.saturating_add(tokens);
+            self.added.cost_usd += cost_usd;
+            self.last_text = message.last_text.as_deref().or(self.last_text);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> SqlResult<Appended> {
+    let mut insert = connection.prepare_cached(INSERT)?;
+    let mut heads = Heads::default();
+    let mut appended = Appended::default();
+    for record in batch {
+        let head = heads.of(connection, record)?;
+        insert.raw_bind_parameter(1, head.base + record_seq(record.seq)?)?;
+        insert.raw_bind_parameter(2, record.ts)?;
+        insert.raw_bind_parameter(3, &*record.event)?;
+        insert.raw_bind_parameter(4, &record.body[..])?;
+        if insert.raw_execute()? == 0 {
+            appended.duplicates += 1;
+            continue;
+        }
+        appended.inserted += 1;
+        head.raised = true;
+        head.last_seq = head.last_seq.max(record.seq);
+        head.ts = head.ts.max(record.ts);
+        if let Some(effect) = &record.effect {
+            head.has_effect = true;
+            head.count(connection, effect)?;
+            apply(connection, head.base, &record.session_id, effect)?;
+        }
+        if let Some(row) = &record.audit {
+            audit::insert_of_record(connection, record, row)?;
+        }
+    }
+    heads.store(connection, &mut appended)?;
+    Ok(appended)
+}
+
+pub(super) fn batch_bytes(batch: &[RecordIn]) -> usize {
+    batch.iter().map(|record| RECORD_OVERHEAD_BYTES + record.body.len() + effect_bytes(record)).sum()
+}
+
+/// Whether its time depends on its own size only: replacing messages removes as many as there are.
+pub(super) fn is_short(batch: &[RecordIn]) -> bool {
+    !batch.iter().any(|record| matches!(record.effect, Some(Effect::ReplaceMessages(_))))
+}
+
+fn effect_bytes(record: &RecordIn) -> usize {
+    match &record.effect {
+        Some(Effect::Message(message)) => messages::row_bytes(message),
+        Some(Effect::ReplaceMessages(list)) => list.iter().map(messages::row_bytes).sum(),
+        Some(Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. }) | None => 0,
+    }
+}
+
+fn apply(connection: &Connection, base: i64, session_id: &str, effect: &Effect) -> SqlResult<()> {
+    match effect {
+        Effect::UpsertSession(session) => sessions::upsert(connection, session),
+        Effect::SessionPatch(patch) => sessions::patch(connection, session_id, patch),
+        Effect::Message(message) => messages::upsert(connection, session_id, message),
+        Effect::ReplaceMessages(list) => messages::replace(connection, session_id, list),
+        Effect::Rewrite { seq, with } => rewrite(connection, base, *seq, *with),
+    }
+}
+
+/// Replaces the body of a record, where it is there and something is to be replaced.
+fn rewrite(connection: &Connection, base: i64, seq: u64, with: Rewrite) -> SqlResult<()> {
+    let key = base + record_seq(seq)?;
+    let mut select = connection.prepare_cached("SELECT body FROM records WHERE record_key = ?1")?;
+    let body: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional()?;
+    if let Some(body) = body.and_then(|body| with(&body)) {
+        connection
+            .prepare_cached("UPDATE records SET body = ?2 WHERE record_key = ?1")?
+            .execute((key, body))?;
+    }
+    Ok(())
+}
+
+/// The same for a record that no later one tells of; nothing where the session or the record is unknown.
+pub(super) fn rewrite_record(
+    connection: &Connection,
+    session_id: &str,
+    seq: u64,
+    with: Rewrite,
+) -> SqlResult<()> {
+    match sessions::find_key(connection, session_id)? {
+        Some(sessions::Place { session_key, .. }) => {
+            rewrite(connection, session_base(session_key)?, seq, with)
+        }
+        None => Ok(()),
+    }
+}
+
+#[derive(Default)]
+struct Heads<'batch> {
+    list: Vec<Head<'batch>>,
+    by_id: HashMap<&'batch str, usize>,
+    current: usize,
+}
+
+impl<'batch> Heads<'batch> {
+    /// The head of a session; records of one session mostly follow each other, so the last one is tried first.
+    fn of(&mut self, connection: &Connection, record: &'batch RecordIn) -> SqlResult<&mut Head<'batch>> {
+        let session_id = &record.session_id;
+        let same =
+            |head: &Head<'_>| Arc::ptr_eq(head.session_id, session_id) || head.session_id == session_id;
+        if !self.list.get(self.current).is_some_and(same) {
+            self.current = match self.by_id.get(&**session_id) {
+                Some(index) => *index,
+                None => {
+                    let sessions::Place { session_key, last_seq, updated_at } =
+                        sessions::key(connection, session_id, &record.runner_id)?;
+                    let base = session_base(session_key)?;
+                    self.list.push(Head {
+                        session_id,
+                        session_key,
+                        base,
+                        last_seq,
+                        ts: 0,
+                        raised: false,
+                        stored_at: updated_at,
+                        has_effect: false,
+                        added: Totals::default(),
+                        last_text: None,
+                    });
+                    self.by_id.insert(session_id, self.list.len() - 1);
+                    self.list.len() - 1
+                }
+            };
+        }
+        Ok(&mut self.list[self.current])
+    }
+
+    fn store(self, connection: &Connection, appended: &mut Appended) -> SqlResult<()> {
+        let mut raise = connection.prepare_cached(RAISE_HEAD)?;
+        for head in self.list {
+            if head.is_to_be_stored() {
+                let Totals { tokens, cost_usd } = head.added;
+                let last_seq = head.last_seq.cast_signed();
+                let values = (head.session_key, last_seq, head.ts, head.last_text, tokens, cost_usd);
+                let totals = raise
+                    .query_row(values, |row| Ok(Totals { tokens: row.get(0)?, cost_usd: row.get(1)? }))?;
+                if head.added != Totals::default() {
+                    appended.totals.push((Arc::clone(head.session_id), totals));
+                }
+            }
+            appended.heads.push((Arc::clone(head.session_id), head.last_seq));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::types::{ApprovalRow, RunnerSession, SessionCounters};
+use crate::error::StoreError;
+use crate::sqlite::error::SqlResult;
+use crate::sqlite::key::counter;
+
+/// The next number is after the last line that was spooled or acked: units that only add lines do not write the row.
+const COLUMNS: &str = "session_id, config_json, native_json, version, max(next_seq, coalesce((
+        SELECT 1 + max(acked_seq, coalesce((
+            SELECT max(spool_key) - (session_key << 40) FROM spool
+            WHERE spool_key > session_key << 40 AND spool_key < (session_key + 1) << 40), 0))
+        FROM spool_sessions WHERE spool_sessions.session_id = sessions.session_id), 0)), next_idx, state, title, \
+    created_at, updated_at, extra_json";
+const PUT: &str = "INSERT INTO sessions
+    (session_id, config_json, native_json, version, next_seq, next_idx, state, title, created_at, updated_at,
+     extra_json)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    ON CONFLICT (session_id) DO UPDATE SET config_json = excluded.config_json,
+     native_json = excluded.native_json, version = excluded.version, next_seq = excluded.next_seq,
+     next_idx = excluded.next_idx, state = excluded.state, title = excluded.title,
+     created_at = excluded.created_at, updated_at = excluded.updated_at, extra_json = excluded.extra_json";
+const PUT_COUNTERS: &str = "UPDATE sessions
+    SET version = ?2, next_seq = ?3, next_idx = ?4, state = ?5, updated_at = ?6 WHERE session_id = ?1";
+const PUT_INDEX: &str = "INSERT INTO message_index (session_id, idx, message_id) VALUES (?1, ?2, ?3)
+    ON CONFLICT (session_id, idx) DO UPDATE SET message_id = excluded.message_id";
+const PUT_APPROVAL: &str = "INSERT INTO approvals (session_id, request_id, body_json) VALUES (?1, ?2, ?3)
+    ON CONFLICT (session_id, request_id) DO UPDATE SET body_json = excluded.body_json";
+
+pub(super) fn put(connection: &Connection, session: &RunnerSession) -> SqlResult<()> {
+    connection.prepare_cached(PUT)?.execute(params![
+        session.session_id,
+        session.config_json,
+        session.native_json,
+        counter("version", session.version)?,
+        counter("next_seq", session.next_seq)?,
+        counter("next_idx", session.next_idx)?,
+        session.state,
+        session.title,
+        session.created_at,
+        session.updated_at,
+        session.extra_json,
+    ])?;
+    Ok(())
+}
+
+pub(super) fn put_counters(
+    connection: &Connection,
+    session_id: &str,
+    counters: &SessionCounters,
+) -> SqlResult<()> {
+    let changed = connection.prepare_cached(PUT_COUNTERS)?.execute(params![
+        session_id,
+        counter("version", counters.version)?,
+        counter("next_seq", counters.next_seq)?,
+        counter("next_idx", counters.next_idx)?,
+        counters.state,
+        counters.updated_at,
+    ])?;
+    if changed == 0 {
+        let reason = format!("session {session_id} is not stored: put its row first");
+        return Err(StoreError::Invalid(reason).into());
+    }
+    Ok(())
+}
+
+pub(super) fn get(connection: &Connection, session_id: &str) -> SqlResult<Option<RunnerSession>> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session_id = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([session_id], from_row).optional()?)
+}
+
+pub(super) fn list(connection: &Connection) -> SqlResult<Vec<RunnerSession>> {
+    let sql = format!("SELECT {COLUMNS} FROM sessions ORDER BY created_at, session_id");
+    let mut select = connection.prepare_cached(&sql)?;
+    let rows = select.query_map([], from_row)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn delete(connection: &Connection, session_id: &str) -> SqlResult<bool> {
+    connection.prepare_cached("DELETE FROM message_index WHERE session_id = ?1")?.execute([session_id])?;
+    connection.prepare_cached("DELETE FROM approvals WHERE session_id = ?1")?.execute([session_id])?;
+    let deleted =
+        connection.prepare_cached("DELETE FROM sessions WHERE session_id = ?1")?.execute([session_id])?;
+    Ok(deleted > 0)
+}
+
+pub(super) fn change_index(
+    connection: &Connection,
+    session_id: &str,
+    truncate_from: Option<u64>,
+    put: &[(u64, String)],
+) -> SqlResult<()> {
+    if let Some(from) = truncate_from {
+        connection
+            .prepare_cached("DELETE FROM message_index WHERE session_id = ?1 AND idx >= ?2")?
+            .execute(params![session_id, counter("idx", from)?])?;
+    }
+    for (idx, message_id) in put {
+        connection.prepare_cached(PUT_INDEX)?.execute(params![
+            session_id,
+            counter("idx", *idx)?,
+            message_id
+        ])?;
+    }
+    Ok(())
+}
+
+pub(super) fn load_index(connection: &Connection, session_id: &str) -> SqlResult<Vec<(u64, String)>> {
+    let mut select = connection
+        .prepare_cached("SELECT idx, message_id FROM message_index WHERE session_id = ?1 ORDER BY idx")?;
+    let rows =
+        select.query_map([session_id], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn change_approvals(
+    connection: &Connection,
+    session_id: &str,
+    put: &[ApprovalRow],
+    delete: &[String],
+) -> SqlResult<()> {
+    for approval in put {
+        let row = params![approval.session_id, approval.request_id, &approval.body_json[..]];
+        connection.prepare_cached(PUT_APPROVAL)?.execute(row)?;
+    }
+    if delete.is_empty() {
+        return Ok(());
+    }
+    // A question may hold secrets, so what it leaves behind is overwritten, free pages too. Doing so for everything that
+    // is ever deleted would write every line of the spool twice.
+    secure_delete(connection, "ON")?;
+    let deleted = delete_approvals(connection, session_id, delete);
+    secure_delete(connection, "FAST")?;
+    deleted
+}
+
+fn secure_delete(connection: &Connection, mode: &str) -> SqlResult<()> {
+    Ok(connection.query_row(&format!("PRAGMA secure_delete = {mode}"), [], |_| Ok(()))?)
+}
+
+fn delete_approvals(connection: &Connection, session_id: &str, delete: &[String]) -> SqlResult<()> {
+    for request_id in delete {
+        connection
+            .prepare_cached("DELETE FROM approvals WHERE session_id = ?1 AND request_id = ?2")?
+            .execute([session_id, request_id.as_str()])?;
+    }
+    Ok(())
+}
+
+pub(super) fn approvals(connection: &Connection) -> SqlResult<Vec<ApprovalRow>> {
+    let mut select = connection.prepare_cached(
+        "SELECT session_id, request_id, body_json FROM approvals ORDER BY session_id, request_id",
+    )?;
+    let rows = select.query_map([], |row| {
+        let body_json = Bytes::from(row.get::<_, Vec<u8>>(2)?);
+        Ok(ApprovalRow { session_id: row.get(0)?, request_id: row.get(1)?, body_json })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<RunnerSession> {
+    let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+    Ok(RunnerSession {
+        session_id: row.get(0)?,
+        config_json: row.get(1)?,
+        native_json: row.get(2)?,
+        version: count(3)?,
+        next_seq: count(4)?,
+        next_idx: count(5)?,
+        state: row.get(6)?,
+        title: row.get(7)?,
+        created_at: row.get(8)?,
+        updated_at: row.get(9)?,
+        extra_json: row.get(10)?,
+    })
+}

@@ -1,0 +1,261 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::Rewrite;
+use crate::sqlite::error::SqlResult;
+use crate::sqlite::key::{SEQ_MAX, cursor_seq, record_seq, seq_of, session_base};
+use crate::sqlite::slab::Slab;
+
+/// A read of the spool ends before the line that would make it greater than this.
+pub const SPOOL_READ_BYTES_MAX: usize = 16 << 20;
+/// What a line costs in the queue beside its bytes.
+pub(super) const LINE_OVERHEAD_BYTES: usize = 64;
+
+const FIND: &str =
+    "SELECT session_key, bytes, acked_seq, tail_bytes FROM spool_sessions WHERE session_id = ?1";
+const ALL: &str = "SELECT session_key, bytes, acked_seq, tail_bytes, session_id FROM spool_sessions";
+const SIZE: &str =
+    "SELECT coalesce(sum(length(line)), 0) FROM spool WHERE spool_key > ?1 AND spool_key <= ?2";
+const INSERT: &str = "INSERT INTO spool (spool_key, line) VALUES (?1, ?2) ON CONFLICT (spool_key) DO NOTHING";
+const DELETE: &str = "DELETE FROM spool WHERE spool_key > ?1 AND spool_key <= ?2";
+const AFTER: &str = "SELECT spool_key, line FROM spool WHERE spool_key > ?1 AND spool_key <= ?2
+    ORDER BY spool_key LIMIT ?3";
+const NEWEST: &str = "SELECT spool_key, line FROM spool WHERE spool_key > ?1 AND spool_key <= ?2
+    ORDER BY spool_key DESC LIMIT ?3";
+
+/// A session's place in the spool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spooled {
+    pub(super) session_key: i64,
+    /// Of the lines after `acked_seq`.
+    pub(super) bytes: i64,
+    pub(super) acked_seq: i64,
+    /// Of the lines up to `acked_seq` that are still here.
+    pub(super) tail_bytes: i64,
+}
+
+/// Every session's place, as of the last commit: a unit then writes its lines and nothing else.
+#[derive(Default)]
+pub(super) struct Places {
+    by_session: Mutex<HashMap<String, Spooled>>,
+}
+
+impl Places {
+    /// Reads the places, and counts what waits: the bytes in the table are those of the last ack.
+    pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
+        let mut select = connection.prepare_cached(ALL)?;
+        let rows = select.query_map([], |row| Ok((row.get(4)?, spooled(row)?)))?;
+        let mut by_session: HashMap<String, Spooled> = rows.collect::<rusqlite::Result<_>>()?;
+        for place in by_session.values_mut() {
+            let base = session_base(place.session_key)?;
+            place.bytes = size(connection, base + place.acked_seq, base + SEQ_MAX.cast_signed())?;
+        }
+        Ok(Self { by_session: Mutex::new(by_session) })
+    }
+
+    /// What waits for its ack.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.lock().values().map(|place| place.bytes.max(0).cast_unsigned()).sum()
+    }
+
+    pub(super) fn get(&self, session_id: &str) -> Option<Spooled> {
+        self.lock().get(session_id).copied()
+    }
+
+    /// A unit with so many bytes of new lines is committed.
+    pub(super) fn add(&self, session_id: &str, session_key: i64, bytes: u64) {
+        let mut places = self.lock();
+        match places.get_mut(session_id) {
+            Some(place) => place.bytes += bytes.cast_signed(),
+            None => {
+                places.insert(session_id.to_owned(), Spooled::new(session_key, bytes.cast_signed()));
+            }
+        }
+    }
+
+    /// An ack is committed.
+    pub(super) fn set(&self, session_id: &str, place: Spooled) {
+        if let Some(known) = self.lock().get_mut(session_id) {
+            *known = place;
+        }
+    }
+
+    pub(super) fn forget(&self, session_id: &str) {
+        self.lock().remove(session_id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Spooled>> {
+        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a unit has added to the spool.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Added {
+    pub(super) bytes: u64,
+    pub(super) session_key: i64,
+}
+
+impl Spooled {
+    fn new(session_key: i64, bytes: i64) -> Self {
+        Self { session_key, bytes, acked_seq: 0, tail_bytes: 0 }
+    }
+}
+
+/// Adds lines. One that was acked is not added: it may have left the tail already.
+pub(super) fn put(
+    connection: &Connection,
+    places: &Places,
+    session_id: &str,
+    lines: &[(u64, Bytes)],
+) -> SqlResult<Added> {
+    if lines.is_empty() {
+        return Ok(Added::default());
+    }
+    let place = match places.get(session_id) {
+        Some(place) => place,
+        None => begin(connection, session_id)?,
+    };
+    let base = session_base(place.session_key)?;
+    let mut insert = connection.prepare_cached(INSERT)?;
+    let mut bytes = 0;
+    for (seq, line) in lines {
+        let seq = record_seq(*seq)?;
+        if seq <= place.acked_seq {
+            continue;
+        }
+        insert.raw_bind_parameter(1, base + seq)?;
+        insert.raw_bind_parameter(2, &line[..])?;
+        if insert.raw_execute()? > 0 {
+            bytes += line.len() as u64;
+        }
+    }
+    Ok(Added { bytes, session_key: place.session_key })
+}
+
+/// Replaces lines that are still here. They stay as long as they were, because their bytes are counted: a line that would
+/// change its length is left alone.
+pub(super) fn rewrite(
+    connection: &Connection,
+    places: &Places,
+    session_id: &str,
+    rewrites: &[(u64, Rewrite)],
+) -> SqlResult<()> {
+    if rewrites.is_empty() {
+        return Ok(());
+    }
+    let place = match places.get(session_id) {
+        Some(place) => Some(place),
+        None => find(connection, session_id)?,
+    };
+    let Some(place) = place else { return Ok(()) };
+    let base = session_base(place.session_key)?;
+    for (seq, with) in rewrites {
+        let key = base + record_seq(*seq)?;
+        let mut select = connection.prepare_cached("SELECT line FROM spool WHERE spool_key = ?1")?;
+        let line: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional()?;
+        let Some(line) = line else { continue };
+        if let Some(new) = with(&line).filter(|new| new.len() == line.len()) {
+            connection
+                .prepare_cached("UPDATE spool SET line = ?2 WHERE spool_key = ?1")?
+                .execute((key, new))?;
+        }
+    }
+    Ok(())
+}
+
+/// The place of a session that has none in memory: its first unit, or one whose first is in the same group.
+fn begin(connection: &Connection, session_id: &str) -> SqlResult<Spooled> {
+    if let Some(place) = find(connection, session_id)? {
+        return Ok(place);
+    }
+    connection
+        .prepare_cached("INSERT INTO spool_sessions (session_id) VALUES (?1)")?
+        .execute([session_id])?;
+    Ok(Spooled::new(connection.last_insert_rowid(), 0))
+}
+
+/// Returns the bytes of the lines that waited for their ack.
+pub(super) fn delete_session(connection: &Connection, places: &Places, session_id: &str) -> SqlResult<u64> {
+    let Some(spooled) = find(connection, session_id)? else { return Ok(0) };
+    let base = session_base(spooled.session_key)?;
+    delete_through(connection, base, SEQ_MAX.cast_signed())?;
+    connection.prepare_cached("DELETE FROM spool_sessions WHERE session_id = ?1")?.execute([session_id])?;
+    Ok(places.get(session_id).map_or(0, |place| place.bytes.max(0).cast_unsigned()))
+}
+
+pub(super) fn delete_through(connection: &Connection, base: i64, seq: i64) -> SqlResult<()> {
+    connection.prepare_cached(DELETE)?.execute((base, base + seq))?;
+    Ok(())
+}
+
+pub(super) fn after(
+    connection: &Connection,
+    session_id: &str,
+    seq: u64,
+    limit: usize,
+) -> SqlResult<Vec<(u64, Bytes)>> {
+    let Some(spooled) = find(connection, session_id)? else { return Ok(Vec::new()) };
+    let base = session_base(spooled.session_key)?;
+    lines(connection, AFTER, (base + cursor_seq(seq), base + SEQ_MAX.cast_signed()), limit)
+}
+
+/// The newest lines, oldest first.
+pub(super) fn newest(
+    connection: &Connection,
+    session_id: &str,
+    limit: usize,
+) -> SqlResult<Vec<(u64, Bytes)>> {
+    let Some(spooled) = find(connection, session_id)? else { return Ok(Vec::new()) };
+    let base = session_base(spooled.session_key)?;
+    let mut newest = lines(connection, NEWEST, (base, base + SEQ_MAX.cast_signed()), limit)?;
+    newest.reverse();
+    Ok(newest)
+}
+
+fn lines(
+    connection: &Connection,
+    select: &str,
+    (after, through): (i64, i64),
+    limit: usize,
+) -> SqlResult<Vec<(u64, Bytes)>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut select = connection.prepare_cached(select)?;
+    let mut rows = select.query((after, through, limit))?;
+    let mut slab = Slab::default();
+    while let Some(row) = rows.next()? {
+        let line = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        if !slab.push(seq_of(row.get(0)?), line, SPOOL_READ_BYTES_MAX) {
+            break;
+        }
+    }
+    Ok(slab.into_bodies())
+}
+
+/// How far each session is acked.
+pub(super) fn acked(connection: &Connection) -> SqlResult<Vec<(String, u64)>> {
+    let mut select = connection.prepare_cached("SELECT session_id, acked_seq FROM spool_sessions")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn find(connection: &Connection, session_id: &str) -> SqlResult<Option<Spooled>> {
+    Ok(connection.prepare_cached(FIND)?.query_row([session_id], spooled).optional()?)
+}
+
+fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {
+    Ok(Spooled {
+        session_key: row.get(0)?,
+        bytes: row.get(1)?,
+        acked_seq: row.get(2)?,
+        tail_bytes: row.get(3)?,
+    })
+}
+
+/// Bytes of the lines in a range of keys.
+pub(super) fn size(connection: &Connection, after: i64, through: i64) -> SqlResult<i64> {
+    Ok(connection.prepare_cached(SIZE)?.query_row((after, through), |row| row.get(0))?)
+}
