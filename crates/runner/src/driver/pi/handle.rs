@@ -8,17 +8,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
-use qd_core::session::{AgentFacts, AgentUp};
+use qd_core::session::{AgentFacts, AgentUp, QueueFate};
+use qd_wire::Command;
+use qd_wire::data::QueueState;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::bridge::Bridge;
 use super::files::Claim;
 use super::shell::Told;
-use super::{Requests, Waiting, forget, launch, lock};
-use crate::driver::{AgentFailure, Disposition};
+use super::stored::CheckedFile;
+use super::{Requests, Waiting, execute, forget, launch, lock, moves, shell};
+use crate::driver::{AgentFailure, AgentHandle, Begun, BoxFuture, Disposition, Effect, Executed};
 use crate::process::AgentStdin;
-use crate::stored::CheckedFile;
 
 /// How long pi may take from spawn to its first answer.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,6 +43,8 @@ pub struct PiHandle {
 pub(super) struct Place {
     pub(super) session_id: String,
     pub(super) cwd: PathBuf,
+    /// The session has told this conversation already: what would get another name now is not told again.
+    pub(super) is_known: bool,
     /// The user's own pi directory.
     pub(super) user_dir: PathBuf,
     pub(super) sessions: PathBuf,
@@ -73,7 +77,7 @@ impl PiHandle {
     }
 
     /// Whether pi has moved in its session tree since this was asked last.
-    pub(in crate::driver) fn take_moved(&self) -> bool {
+    pub(super) fn take_moved(&self) -> bool {
         self.bridge.take_moved()
     }
 
@@ -116,7 +120,7 @@ impl PiHandle {
     }
 
     /// Writes one request; the receiver gets pi's reply. In the order of the calls, which matters for prompts.
-    pub fn begin(&self, request: &AgentRequest) -> Result<PiReceiver, AgentFailure> {
+    pub(super) fn send(&self, request: &AgentRequest) -> Result<PiReceiver, AgentFailure> {
         let id = self.fresh_id("q");
         let (sender, receiver) = oneshot::channel();
         {
@@ -139,35 +143,23 @@ impl PiHandle {
 
     /// Sends one request and waits for pi's reply.
     pub async fn request(&self, request: AgentRequest) -> Result<Value, AgentFailure> {
-        self.begin(&request)?.reply().await
-    }
-
-    /// What became of a prompt. Older versions do not say: a slash command that left pi idle was handled.
-    pub async fn disposition(&self, reply: &Value, is_command: bool, busy: bool) -> Disposition {
-        match reply.get("disposition").and_then(Value::as_str) {
-            Some("handled") => Disposition::Handled,
-            Some("queued") => Disposition::Queued,
-            Some(_) => Disposition::Started,
-            None if is_command && !busy => match self.request(AgentRequest::GetState).await {
-                Ok(state) if !pi::state(&state).is_streaming => Disposition::Handled,
-                // A pi that died meanwhile reports that itself; the prompt was accepted.
-                Ok(_) | Err(_) => Disposition::Started,
-            },
-            None => Disposition::accepted(busy),
-        }
+        self.send(&request)?.reply().await
     }
 
     /// Sends something pi does not answer. It never waits: a pi that does not read must not stop its session.
-    pub fn tell(&self, request: &AgentRequest) -> Result<(), String> {
+    pub(super) fn tell_pi(&self, request: &AgentRequest) -> Result<(), String> {
         let line = pi::encode("", &self.bridge.translate(request));
         self.stdin.try_send(Bytes::from(line)).map_err(|error| error.to_string())
     }
 
     /// The first answer proves that pi is up; the entries are its conversation.
-    pub async fn prepare(&self) -> Result<AgentUp, String> {
+    async fn first_answer(&self) -> Result<AgentUp, String> {
         let prepared = async {
             let state = self.request(AgentRequest::GetState).await?;
-            let conversation = self.conversation().await?;
+            let mut conversation = self.conversation().await?;
+            if self.place.is_known {
+                conversation.retain(pi::has_stable_id);
+            }
             Ok(AgentUp { facts: facts_of(&state), conversation })
         };
         let up = match tokio::time::timeout(READY_TIMEOUT, prepared).await {
@@ -210,6 +202,92 @@ impl PiHandle {
         Ok((facts, pi::state(&state).waiting))
     }
 }
+
+impl AgentHandle for PiHandle {
+    fn harness(&self) -> &'static str {
+        "pi"
+    }
+
+    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
+        self.send(&request).map(|receiver| Begun::new(receiver.reply()))
+    }
+
+    fn tell(&self, request: AgentRequest) -> Result<(), String> {
+        self.tell_pi(&request)
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+        Box::pin(self.first_answer())
+    }
+
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        native: bool,
+    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+        Box::pin(execute::execute(self, command, native))
+    }
+
+    /// Older versions do not say: a slash command that left pi idle was handled.
+    fn disposition<'a>(
+        &'a self,
+        reply: &'a Value,
+        is_command: bool,
+        busy: bool,
+    ) -> BoxFuture<'a, Disposition> {
+        Box::pin(async move {
+            match reply.get("disposition").and_then(Value::as_str) {
+                Some("handled") => Disposition::Handled,
+                Some("queued") => Disposition::Queued,
+                Some(_) => Disposition::Started,
+                None if is_command && !busy => match self.request(AgentRequest::GetState).await {
+                    Ok(state) if !pi::state(&state).is_streaming => Disposition::Handled,
+                    // A pi that died meanwhile reports that itself; the prompt was accepted.
+                    Ok(_) | Err(_) => Disposition::Started,
+                },
+                None => Disposition::accepted(busy),
+            }
+        })
+    }
+
+    fn changes<'a>(&'a self, known: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Effect>, AgentFailure>> {
+        Box::pin(async move {
+            let facts = self.facts().await?;
+            let has_moved = self.take_moved();
+            if known.is_some() && facts.native_session_id.as_deref() != known {
+                return moves::where_now(self, None).await;
+            }
+            if has_moved {
+                return moves::where_now(self, Some(QueueFate::Kept)).await;
+            }
+            let mut effects = shell::news(self).await?;
+            effects.push(Effect::Facts(facts));
+            Ok(effects)
+        })
+    }
+
+    fn give_back_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+        let asked = self.send(&AgentRequest::ClearQueue)?;
+        Ok(Box::pin(async {
+            asked.reply().await.map(|reply| pi::cleared_queue(&reply)).map_err(not_given_back)
+        }))
+    }
+}
+
+/// The oldest versions do not know how.
+fn not_given_back(failure: AgentFailure) -> AgentFailure {
+    if failure.is_reply && failure.error.to_ascii_lowercase().contains("unknown command") {
+        let error = format!(
+            "This version of pi cannot give back what is in its queue, so it stays as it is; {QUEUE_VERSION} or newer \
+             can (npm install -g @earendil-works/pi-coding-agent)"
+        );
+        return AgentFailure::replied(error);
+    }
+    failure
+}
+
+/// The first pi that can give back its queue.
+const QUEUE_VERSION: &str = "0.84.4";
 
 const GONE: &str = "The agent is gone; a prompt or session.restart starts it again";
 
