@@ -7,6 +7,7 @@ pub mod demo;
 mod harness;
 pub mod pi;
 pub mod pty;
+mod requests;
 mod table;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use harness::{
     HarnessSettings, StoredConversations,
 };
 pub use pty::{PtyHandle as TerminalHandle, RunExit};
+pub use requests::{PendingReply, PendingRequests};
 pub use table::{DEFAULT, Harnesses, Registered, TABLE, first_try, start};
 
 use crate::process::Close;

@@ -15,7 +15,7 @@ mod update;
 mod version;
 
 pub use bridge::{BridgeWord, PiNavigated, PiTool, navigate_prompt, private_command};
-pub use decode::{PiCodec, PiOutput, PiReply, UNKNOWN_FIELDS_BYTES_MAX};
+pub use decode::{PiCodec, PiOutput, UNKNOWN_FIELDS_BYTES_MAX};
 pub use encode::encode;
 pub use entries::{EntriesError, PiConversation, conversation_from_reply, has_stable_id};
 pub use native::pass_through;

@@ -14,46 +14,31 @@ mod shell;
 mod stored;
 mod version;
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use qd_core::agent::AgentEvent;
 use qd_core::harness::pi::{PiCodec, PiOutput, pass_through, private_command};
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
-use serde_json::Value;
 use tokio::process::ChildStdout;
-use tokio::sync::oneshot;
 
 use super::{
-    AgentDriver, AgentFailure, BoxFuture, CommandSetting, DirectorySetting, Driver, DriverHandle, Harness,
-    HarnessCheck, HarnessSettings, Progress, StartRequest, StoredConversations,
+    AgentDriver, BoxFuture, CommandSetting, DirectorySetting, Driver, DriverHandle, Harness, HarnessCheck,
+    HarnessSettings, PendingRequests, Progress, StartRequest, StoredConversations,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::process::lines::{LINE_BYTES_MAX, LineReader};
 use crate::process::{AgentProcess, Close, ExitStatus};
 
-pub use handle::{PiHandle, PiReceiver};
+pub use handle::PiHandle;
 pub use home::session_directory;
 
 /// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
 const LINES_PER_BATCH_MAX: usize = 512;
-
-type Reply = oneshot::Sender<Result<Value, AgentFailure>>;
-
-type Waiting = Arc<Mutex<Requests>>;
-
-/// Requests that wait for pi's answer.
-enum Requests {
-    /// By the id we gave them.
-    Open(BTreeMap<String, Reply>),
-    /// pi is gone, for this reason: none waits in vain.
-    Gone(String),
-}
 
 /// pi in the table of harnesses.
 pub struct Pi;
@@ -142,7 +127,7 @@ pub struct PiDriver {
     reader: LineReader<ChildStdout>,
     codec: PiCodec,
     outputs: Vec<PiOutput>,
-    waiting: Waiting,
+    waiting: PendingRequests,
     handle: PiHandle,
     /// Told to the session before anything else the agent does.
     warnings: Vec<String>,
@@ -167,8 +152,8 @@ impl PiDriver {
         let launched = launch::launch(runner, settings, &request).await?;
         let mut process = launched.process;
         let stdout = process.take_stdout().ok_or("The agent's output is already taken")?;
-        let waiting: Waiting = Arc::new(Mutex::new(Requests::Open(BTreeMap::new())));
-        let handle = PiHandle::new(process.stdin().clone(), Arc::clone(&waiting), launched.place);
+        let waiting = PendingRequests::default();
+        let handle = PiHandle::new(process.stdin().clone(), waiting.clone(), launched.place);
         Ok(PiDriver {
             process,
             reader: LineReader::new(stdout, LINE_BYTES_MAX),
@@ -210,13 +195,11 @@ impl PiDriver {
             match output {
                 PiOutput::Event(event) => events.push(event),
                 PiOutput::Reply(reply) => {
-                    let waiting = reply.id.and_then(|id| forget(&self.waiting, &id));
-                    if let Some(waiting) = waiting {
-                        // Nobody listens any more when the asker gave up; that is its right.
-                        let _ = waiting.send(reply.result.map_err(AgentFailure::replied));
+                    if let Some(id) = reply.id {
+                        self.waiting.answer(&id, reply.result);
                     }
                 }
-                PiOutput::Bridge(word) => {
+                PiOutput::Private(word) => {
                     if let Some(request) = self.handle.bridge().hear(word)
                         && let Err(error) = self.handle.tell_pi(&request)
                     {
@@ -256,23 +239,12 @@ impl PiDriver {
             error.push_str(". Its last words:\n");
             error.push_str(&last_words.join("\n"));
         }
-        self.fail_waiting(&error);
+        self.waiting.fail_all(&error);
         Progress::Gone { error }
     }
 
-    /// Whoever still waits for an answer gets this one; nobody waits after that.
-    fn fail_waiting(&self, error: &str) {
-        let before = std::mem::replace(&mut *lock(&self.waiting), Requests::Gone(error.to_owned()));
-        if let Requests::Open(requests) = before {
-            for (_, waiting) in requests {
-                // The asker may have given up.
-                let _ = waiting.send(Err(AgentFailure::lost(error)));
-            }
-        }
-    }
-
     async fn end(mut self, how: Close) {
-        self.fail_waiting("The session was closed before the agent answered");
+        self.waiting.fail_all("The session was closed before the agent answered");
         let process = self.process;
         // pi ends by itself when its input ends; what it still prints must not block it.
         let reader = &mut self.reader;
@@ -367,18 +339,6 @@ fn is_noise(line: &str) -> bool {
 fn native(line: &[u8]) -> Option<AgentEvent> {
     let line = pass_through(std::str::from_utf8(line).ok()?)?;
     Some(AgentEvent::Native(line.into()))
-}
-
-fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, Requests> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Takes a request out of the list.
-fn forget(waiting: &Waiting, id: &str) -> Option<Reply> {
-    match &mut *lock(waiting) {
-        Requests::Open(requests) => requests.remove(id),
-        Requests::Gone(_) => None,
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
+pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
 /// Far more than anything here takes, on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -12,27 +12,25 @@ use qd_core::session::{AgentFacts, AgentUp, QueueFate};
 use qd_wire::Command;
 use qd_wire::data::QueueState;
 use serde_json::Value;
-use tokio::sync::oneshot;
 
 use super::bridge::Bridge;
 use super::files::Claim;
 use super::shell::Told;
 use super::stored::CheckedFile;
-use super::{Requests, Waiting, execute, forget, launch, lock, moves, shell};
-use crate::driver::{AgentFailure, AgentHandle, Begun, BoxFuture, Disposition, Effect, Executed};
+use super::{execute, launch, moves, shell};
+use crate::driver::{
+    AgentFailure, AgentHandle, Begun, BoxFuture, Disposition, Effect, Executed, PendingReply, PendingRequests,
+};
 use crate::process::AgentStdin;
 
 /// How long pi may take from spawn to its first answer.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Questions that wait for pi at once; more are refused.
-const WAITING_MAX: usize = 1024;
-
 /// Asks a running pi; clones share its stdin.
 #[derive(Clone)]
 pub struct PiHandle {
     stdin: AgentStdin,
-    waiting: Waiting,
+    waiting: PendingRequests,
     counter: Arc<AtomicU64>,
     place: Arc<Place>,
     bridge: Arc<Bridge>,
@@ -56,7 +54,7 @@ pub(super) struct Place {
 }
 
 impl PiHandle {
-    pub(super) fn new(stdin: AgentStdin, waiting: Waiting, place: Place) -> Self {
+    pub(super) fn new(stdin: AgentStdin, waiting: PendingRequests, place: Place) -> Self {
         PiHandle {
             stdin,
             waiting,
@@ -120,23 +118,10 @@ impl PiHandle {
     }
 
     /// Writes one request; the receiver gets pi's reply. In the order of the calls, which matters for prompts.
-    pub(super) fn send(&self, request: &AgentRequest) -> Result<PiReceiver, AgentFailure> {
+    pub(super) fn send(&self, request: &AgentRequest) -> Result<PendingReply, AgentFailure> {
         let id = self.fresh_id("q");
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut waiting = lock(&self.waiting);
-            let waiting = match &mut *waiting {
-                Requests::Open(requests) => requests,
-                Requests::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
-            };
-            if waiting.len() >= WAITING_MAX {
-                let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
-                return Err(AgentFailure::refused(error));
-            }
-            waiting.insert(id.clone(), sender);
-        }
         let line = Bytes::from(pi::encode(&id, request));
-        let pending = PiReceiver { receiver, waiting: Arc::clone(&self.waiting), id };
+        let pending = self.waiting.expect(id)?;
         self.stdin.try_send(line).map_err(|error| AgentFailure::refused(error.to_string()))?;
         Ok(pending)
     }
@@ -288,31 +273,6 @@ fn not_given_back(failure: AgentFailure) -> AgentFailure {
 
 /// The first pi that can give back its queue.
 const QUEUE_VERSION: &str = "0.84.4";
-
-const GONE: &str = "The agent is gone; a prompt or session.restart starts it again";
-
-/// A request on its way; forgotten however the wait for it ends.
-pub struct PiReceiver {
-    receiver: oneshot::Receiver<Result<Value, AgentFailure>>,
-    waiting: Waiting,
-    id: String,
-}
-
-impl PiReceiver {
-    pub async fn reply(mut self) -> Result<Value, AgentFailure> {
-        match (&mut self.receiver).await {
-            Ok(result) => result,
-            Err(_) => Err(AgentFailure::lost(GONE)),
-        }
-    }
-}
-
-impl Drop for PiReceiver {
-    fn drop(&mut self) {
-        // Nobody waits for it any more; usually it is answered and gone already.
-        drop(forget(&self.waiting, &self.id));
-    }
-}
 
 fn facts_of(reply: &Value) -> AgentFacts {
     let state = pi::state(reply);
