@@ -10,6 +10,7 @@ mod client;
 mod codegen;
 mod failure;
 mod fuzz;
+mod harness_names;
 mod licences;
 mod tidy;
 mod tree;

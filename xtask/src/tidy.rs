@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::failure::{Failure, read};
+use crate::harness_names;
 use crate::tree::{files, root};
 
 /// A file longer than this does more than one job.
@@ -51,6 +52,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         }
     }
     errors.extend(check_crates()?);
+    errors.extend(harness_names::check()?);
     for warning in &warnings {
         println!("warning: {warning}");
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub enum AgentEvent {
     /// The agent began to work. Repeated starts inside one turn (retries, queued work) change nothing.
     TurnStarted,
-    /// A low-level run ended but the turn goes on (pi's `agent_end`): retry, compaction or queued work may follow.
+    /// A low-level run ended but the turn goes on: retry, compaction or queued work may follow.
     RunEnded {
         will_retry: bool,
     },
@@ -120,7 +120,7 @@ pub enum AgentEvent {
     TitleChanged {
         title: String,
     },
-    /// An event in pi's own form, for those who watch through the pi-server face; comes before what it means.
+    /// An event in the form of those who watch, by an agent that speaks it; comes before what it means.
     Native(Box<str>),
     /// A native event nobody knows: passed on as `x-<harness>.<name>`, and counted.
     Unknown {

@@ -35,6 +35,7 @@ pub use moving::QueueFate;
 pub use questions::{AnswerError, Answered, OpenQuestion, StoredQuestion};
 pub use queue_edit::QueueEdit;
 pub use run::{RunInputNote, RunStart};
+pub use watch::{ConversationChange, EventForm};
 
 use crate::health::Activity;
 use crate::ids::MessageIds;
@@ -43,7 +44,6 @@ use crate::terminal::ScreenQuestion;
 use moving::Moving;
 use queue_edit::{Emptying, HeldImages, QueueReads};
 use turn::Turn;
-use watch::Watch;
 
 /// Prompts that the agent may have and has not shown; more are refused until it has. Each is kept until then, so that none
 /// is lost with the agent.
@@ -141,8 +141,8 @@ pub struct Session {
     index_changes: Vec<IndexChange>,
     unknown_events: u64,
     turns: u64,
-    /// Somebody watches through the pi-server face.
-    watch: Option<Watch>,
+    /// Somebody watches, and is told the events in this form too.
+    watch: Option<Box<dyn EventForm>>,
     /// Questions stay open this long at most.
     question_timeout_ms: Option<u64>,
     /// What the open question of a terminal's screen was made from.

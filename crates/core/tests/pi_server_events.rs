@@ -16,7 +16,8 @@ use std::fmt::Write as _;
 
 use qd_core::agent::{AgentEvent, WhenBusy};
 use qd_core::harness::demo::DemoAgent;
-use qd_core::view::pi_server::event::{Producer, pass_through};
+use qd_core::harness::pi::pass_through;
+use qd_core::view::pi_server::event::Producer;
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_800_000_000_000;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, Answer, MessageHead, NativeMessage};
 use qd_core::outbox::Outbox;
 use qd_core::session::{ExpectedPrompt, Gone, PromptTurn, Session};
+use qd_core::view::watched_form;
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::input::InterviewQuestion;
@@ -175,7 +176,7 @@ fn who_watches_sees_native_events_and_questions_and_nobody_else_does() {
     let mut session = session();
     let native = || AgentEvent::Native("{\"type\":\"turn_start\"}".into());
     assert!(ask(&mut session, 0, native()).is_empty());
-    session.set_watched(true);
+    session.set_watched(Some(watched_form(true)));
     let seen = ask(&mut session, 1, native());
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0]["event"], "x-native");
@@ -192,14 +193,14 @@ fn who_watches_sees_native_events_and_questions_and_nobody_else_does() {
         resolved,
         json!({ "type": "extension_ui_resolved", "requestId": "a", "outcome": "withdrawn" })
     );
-    session.set_watched(false);
+    session.set_watched(None);
     assert!(ask(&mut session, 4, native()).is_empty());
 }
 
 #[test]
 fn who_watches_hears_the_end_of_work_that_was_cut_off() {
     let mut session = session();
-    session.set_watched(true);
+    session.set_watched(Some(watched_form(true)));
     ask(&mut session, 0, AgentEvent::TurnStarted);
     let mut out = Outbox::default();
     session.gone(1, Gone::Died { error: "x".into() }, &mut out);
@@ -223,7 +224,7 @@ fn who_watches_hears_the_end_of_a_prompt_that_never_became_a_turn() {
     // The yes came before the end, or after it.
     for is_late in [false, true] {
         let mut session = session();
-        session.set_watched(true);
+        session.set_watched(Some(watched_form(true)));
         session.expect_prompt(prompt(7));
         let mut out = Outbox::default();
         if !is_late {
@@ -264,7 +265,7 @@ fn who_watches_hears_that_the_messages_changed_without_events() {
     let mut out = Outbox::default();
     session.replace_conversation(0, "n0".into(), None, Vec::new(), &mut out);
     assert!(natives(&events_of(out.bytes())).is_empty(), "nobody watches");
-    session.set_watched(true);
+    session.set_watched(Some(watched_form(true)));
     let mut changes = |change: &mut dyn FnMut(&mut Session, &mut Outbox)| {
         let mut out = Outbox::default();
         change(&mut session, &mut out);

@@ -10,6 +10,7 @@ mod token;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use qd_runner::driver::{DEFAULT, first_try};
 
 use crate::settings::{CommonFlags, PiFlags, RunnerFlags, UpFlags};
 pub(crate) use mcp::McpArguments;
@@ -28,11 +29,13 @@ pub(crate) use token::{NewToken, TokenArguments, TokenCommand};
 const WAIT_SECONDS_MAX: u64 = 600;
 
 /// The text after the list of commands.
-const EXAMPLES: &str = "\
+fn examples() -> String {
+    format!(
+        "\
 Examples:
   qd up                                  start the server on this machine
-  qd run --harness demo \"hello\"          a first session; needs no agent, no account, no model
-  qd run \"fix the failing test\"          pi in this directory; streams the answer
+  {:<37}  a first session; needs no agent, no account, no model
+  qd run \"fix the failing test\"          {} in this directory; streams the answer
   qd ls                                  what runs, and what waits for you
   qd attach                              follow the newest session, type to steer it
   qd approve s1                          say yes to the question of session s1
@@ -42,11 +45,15 @@ Examples:
   qd pi-server                           for programs that speak the pi-server protocol
 
 A unique beginning of a session id is enough everywhere.
-Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server.";
+Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server.",
+        first_try(),
+        DEFAULT.name()
+    )
+}
 
 /// Control plane for coding agents: start them, watch them, steer them, answer them.
 #[derive(Debug, Parser)]
-#[command(name = "qd", version, after_help = EXAMPLES)]
+#[command(name = "qd", version, after_help = examples())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -154,14 +161,14 @@ pub(crate) struct UpArguments {
 Examples:
   qd run -- claude                            any program, watched from anywhere
   qd run --detach -- make test                prints the id and returns
-  qd run --harness demo \"/tools\"
+  qd run --harness NAME \"/tools\"              another agent; `qd runner list` shows what there is
   qd run --cwd ~/project --model anthropic/claude-sonnet-4-5 \"explain main.rs\"
   git diff | qd run -                         the prompt from stdin
   qd run --detach \"update the docs\"           prints the session id and returns
   qd run --runner desk --wait 60 \"tidy up\"    on the machine called desk, when it is there")]
 pub(crate) struct RunArguments {
-    /// Which agent to run: pi, or the built-in demo
-    #[arg(long, value_name = "NAME", default_value = "pi")]
+    /// Which agent to run; `qd runner list` shows what each machine has
+    #[arg(long, value_name = "NAME", default_value = DEFAULT.name())]
     pub(crate) harness: String,
     /// The agent's working directory [default: the current one]
     #[arg(long, value_name = "DIR")]

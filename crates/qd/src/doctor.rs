@@ -1,17 +1,17 @@
 //! `qd doctor`: what is installed, what works, what to do.
 
-mod agent;
 mod fleet;
 mod machine;
 mod pi_server;
 
+use qd_runner::driver::HarnessCheck;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::{Output, Style, harmless};
 use crate::server;
-use crate::settings::{Environment, Settings};
+use crate::settings::Settings;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,12 +47,18 @@ impl Check {
     }
 }
 
+impl From<HarnessCheck> for Check {
+    /// Nothing about a harness is essential: the others work without it.
+    fn from(HarnessCheck { name, found, advice }: HarnessCheck) -> Check {
+        match advice {
+            None => Check::ok(name, found),
+            Some(advice) => Check::warning(name, found, advice),
+        }
+    }
+}
+
 /// Looks at everything and says what to do; fails when something essential does.
-pub(crate) async fn run(
-    settings: &Settings,
-    environment: &Environment,
-    output: &Output,
-) -> Result<(), CliError> {
+pub(crate) async fn run(settings: &Settings, output: &Output) -> Result<(), CliError> {
     let mut checks = vec![
         machine::data_dir(&settings.data_dir),
         machine::disk_space(&settings.data_dir),
@@ -61,14 +67,10 @@ pub(crate) async fn run(
         fleet::membership(settings),
     ];
     checks.extend(fleet::hub(settings).await);
-    checks.extend([
-        fleet::socket(settings).await,
-        pi_server::ports(settings),
-        Check::ok("demo", "built in; try: qd run --harness demo \"hello\""),
-        agent::pi(&settings.pi_command).await,
-        agent::node().await,
-        agent::models(environment),
-    ]);
+    checks.extend([fleet::socket(settings).await, pi_server::ports(settings)]);
+    for row in settings.harnesses.iter() {
+        checks.extend(row.harness.doctor(&row.settings).await.into_iter().map(Check::from));
+    }
     let failed = checks.iter().filter(|check| check.health == Health::Failed).count();
     if output.json {
         output.json_line(

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::CommandFactory;
 
 use crate::arguments::Cli;
-use crate::settings::SETTINGS;
+use crate::settings::{SETTINGS, command_settings};
 
 const WIDTH: usize = 100;
 
@@ -37,6 +37,13 @@ fn generate() -> String {
         text.push_str(&format!(
             "| `{}` | `{}` | `--{}` | {} | {} |\n",
             setting.name, setting.environment, setting.flag, setting.default, setting.help
+        ));
+    }
+    for setting in command_settings() {
+        let (name, flag) = (setting.name, setting.flag);
+        text.push_str(&format!(
+            "| `{name}` | `{}` | `--{flag}` | {} | {} |\n",
+            setting.env, setting.default, setting.help
         ));
     }
     text.push_str(

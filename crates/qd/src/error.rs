@@ -203,7 +203,7 @@ fn refusal(message: &str) -> CliError {
 
 fn refusal_hint(words: &str) -> Option<&'static str> {
     if words.contains("harness") {
-        Some("`qd doctor` shows which agents are ready; `--harness demo` needs nothing installed")
+        Some("`qd doctor` shows which agents are ready, and one that needs nothing installed")
     } else if words.contains("session") && (words.contains("not found") || words.contains("no session")) {
         Some("`qd ls` shows the sessions")
     } else if words.contains("already") && words.contains("answer") {

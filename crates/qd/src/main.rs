@@ -103,7 +103,7 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliEr
         Command::Doctor(arguments) => {
             let DoctorArguments { flags: up, pi, runner } = *arguments;
             let settings = settings(Flags { up, pi, runner, ..Flags::default() })?;
-            block_on(doctor::run(&settings, environment, output))
+            block_on(doctor::run(&settings, output))
         }
         Command::Completions(arguments) => completions(arguments.shell),
         Command::Guard => Err(CliError::usage("`qd guard` is started by the server only")),

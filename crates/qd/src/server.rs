@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use qd_link::client::{ConnectOptions, FrameQueue, MuxClient, Request};
 use qd_link::tls::{Fingerprint, Trust};
+use qd_runner::driver::first_try;
 use qd_wire::Command;
 use qd_wire::command::NoParams;
 use qd_wire::data::{RunnerInfo, RunnersData, SessionState, SessionSummary, SessionsData};
@@ -258,7 +259,7 @@ pub(crate) async fn resolve_session(client: &MuxClient, name: Option<&str>) -> R
     match name {
         Some(name) => resolve(&ids, name, "session", "`qd ls` shows the sessions").map(str::to_owned),
         None => ids.first().map(|id| (*id).to_owned()).ok_or_else(|| {
-            CliError::failed("there is no session yet").hint("start one: qd run --harness demo \"hello\"")
+            CliError::failed("there is no session yet").hint(format!("start one: {}", first_try()))
         }),
     }
 }

@@ -1,6 +1,7 @@
 //! The configuration: defaults < `qd.toml` < `QD_*` environment < flags. The table below declares each setting
 //! once; file format, environment, flags, help and documentation are made from it.
 
+mod harness;
 mod load;
 mod pi;
 mod services;
@@ -11,8 +12,12 @@ use std::time::Duration;
 
 use qd_core::breaker::BreakerConfig;
 use qd_hub::{PiServerConfig, PushConfig};
+use qd_runner::driver::Harnesses;
 use qd_runner::{RunsConfig, ServiceConfig};
 
+pub(crate) use harness::HarnessCommands;
+#[cfg(test)]
+pub(crate) use harness::command_settings;
 pub(crate) use load::{Environment, checked_runner_id, load, runner_id_of_hostname};
 pub(crate) use values::{
     HostList, LogLevel, OnOff, PathList, Resume, RoleList, RunnerSocket, SecondsOrOff, Tls, Words,
@@ -84,6 +89,8 @@ macro_rules! settings {
             $( #[arg(long = $r_flag, value_name = $r_value,
                 help = concat!($r_help, " [env: ", $r_env, "] [default: ", $r_default, "]"))]
             pub(crate) $r_name: Option<$r_type>, )*
+            #[command(flatten)]
+            pub(crate) harnesses: HarnessCommands,
         }
 
         /// One source of settings: the file, the environment or the flags.
@@ -95,6 +102,9 @@ macro_rules! settings {
             $( #[serde(default)] pub(crate) $p_name: Option<$p_type>, )*
             $( #[serde(default)] pub(crate) $s_name: Option<bool>, )*
             $( #[serde(default)] pub(crate) $r_name: Option<$r_type>, )*
+            /// How to start harnesses; read apart, because the table of harnesses names them.
+            #[serde(skip)]
+            pub(crate) harnesses: HarnessCommands,
         }
 
         impl Layer {
@@ -106,6 +116,7 @@ macro_rules! settings {
                     $( $p_name: self.$p_name.or(below.$p_name), )*
                     $( $s_name: self.$s_name.or(below.$s_name), )*
                     $( $r_name: self.$r_name.or(below.$r_name), )*
+                    harnesses: self.harnesses.over(below.harnesses),
                 }
             }
 
@@ -116,6 +127,7 @@ macro_rules! settings {
                     $( $p_name: environment.parse($p_env)?, )*
                     $( $s_name: environment.parse($s_env)?, )*
                     $( $r_name: environment.parse($r_env)?, )*
+                    harnesses: HarnessCommands::from_environment(environment)?,
                 })
             }
 
@@ -127,6 +139,7 @@ macro_rules! settings {
                     $( $p_name: pi.$p_name, )*
                     $( $s_name: pi.$s_name, )*
                     $( $r_name: runner.$r_name, )*
+                    harnesses: runner.harnesses,
                 }
             }
         }
@@ -228,8 +241,6 @@ settings! {
             "A program that was asked to end and does not is killed after this";
         terminal_idle_minutes: u64, "terminal-idle-minutes", "QD_TERMINAL_IDLE_MINUTES", "MINUTES", "720",
             "A terminal without input and output ends after this; 0: never";
-        pi_command: Words, "pi-command", "QD_PI_COMMAND", "WORDS", "pi",
-            "How to start pi; words as in a shell, but no shell is used";
         max_sessions: u64, "max-sessions", "QD_MAX_SESSIONS", "COUNT", "1000",
             "How many sessions may be open at one time";
         spool_max_mib: u64, "spool-max-mib", "QD_SPOOL_MAX_MIB", "MIB", "256",
@@ -312,7 +323,8 @@ pub(crate) struct Settings {
     pub(crate) allowed_hosts: HostList,
     pub(crate) runner_timeout: Duration,
     pub(crate) runner_id: String,
-    pub(crate) pi_command: Words,
+    /// The kinds of agents, each with what is set for it.
+    pub(crate) harnesses: Harnesses,
     pub(crate) max_sessions: u64,
     pub(crate) spool_bytes_max: u64,
     pub(crate) resume: Resume,

@@ -9,6 +9,7 @@ use std::io::ErrorKind as IoErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
+use qd_runner::driver::first_try;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -160,10 +161,11 @@ impl Server<'_> {
              open        {login}\n  \
              (the code works once; a new start prints a new one)\n\n  \
              {others}{pi_server}{certificate}data        {}\n  \
-             first try   qd run --harness demo \"hello\"\n  \
+             first try   {}\n  \
              machines    qd runner invite\n  \
              stop        Ctrl-C\n\n",
-            self.settings.data_dir.display()
+            self.settings.data_dir.display(),
+            first_try()
         ))
     }
 

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use qd_runner::driver::pty::PtyDriver;
-use qd_runner::driver::{Progress, StartRequest};
+use qd_runner::driver::{Driver, Harnesses, Progress, StartRequest};
 use qd_runner::process::{Environment, GuardCommand, ProcessConfig, Spawn, Terminal};
 use qd_runner::{Runner, RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT, ServiceConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
@@ -96,7 +95,7 @@ async fn driver_flood() -> (Duration, usize) {
     let (mut count, mut pieces) = (0, 0);
     let mut took = began.elapsed();
     loop {
-        match driver.next().await {
+        match driver.next(&mut Vec::new()).await {
             Progress::Output(texts) => {
                 pieces += texts.len();
                 count += texts.iter().map(String::len).sum::<usize>();
@@ -116,13 +115,13 @@ async fn echoes() {
     for _ in 0..ECHOES {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let began = Instant::now();
-        driver.handle().write("x").unwrap();
-        driver.next().await;
+        driver.handle().terminal().unwrap().write("x").unwrap();
+        driver.next(&mut Vec::new()).await;
         times.push(began.elapsed());
         // The line must not grow beyond what a terminal takes.
         if times.len().is_multiple_of(1000) {
-            driver.handle().write("\n").unwrap();
-            driver.next().await;
+            driver.handle().terminal().unwrap().write("\n").unwrap();
+            driver.next(&mut Vec::new()).await;
         }
         // A quiet terminal, as between the keys of a person.
         tokio::time::sleep(Duration::from_millis(11)).await;
@@ -190,7 +189,7 @@ async fn runner_flood() -> Duration {
     took
 }
 
-async fn start(argv: &[&str]) -> PtyDriver {
+async fn start(argv: &[&str]) -> Driver {
     let run =
         RunConfig { argv: argv.iter().map(|word| (*word).to_owned()).collect(), ..RunConfig::default() };
     let request = StartRequest {
@@ -202,7 +201,7 @@ async fn start(argv: &[&str]) -> PtyDriver {
         is_native_file_written: false,
         bridge: false,
     };
-    PtyDriver::start(&config(), request).await.unwrap()
+    qd_runner::driver::start(&config(), request).await.unwrap()
 }
 
 fn config() -> RunnerConfig {
@@ -211,8 +210,7 @@ fn config() -> RunnerConfig {
         hostname: "here".into(),
         version: "0".into(),
         data_dir: "/tmp".into(),
-        pi_command: Vec::new(),
-        pi_user_dir: "/tmp".into(),
+        harnesses: Harnesses::default(),
         default_cwd: None,
         max_sessions: 10,
         guard: GuardCommand::current().unwrap(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::driver::Harnesses;
 use crate::process::{GuardCommand, ProcessConfig};
 use crate::services::ServiceConfig;
 use crate::uplink::KeyKeeper;
@@ -19,10 +20,8 @@ pub struct RunnerConfig {
     pub version: String,
     /// Private directories of agents live below `agents/` here.
     pub data_dir: PathBuf,
-    /// Program and arguments that start pi.
-    pub pi_command: Vec<String>,
-    /// The user's own pi directory (`~/.pi/agent`): models and settings are copied from it, credentials shared.
-    pub pi_user_dir: PathBuf,
+    /// The kinds of agents this runner knows, each with what is set for it.
+    pub harnesses: Harnesses,
     /// Where a session works that names no directory.
     pub default_cwd: Option<PathBuf>,
     pub max_sessions: usize,
@@ -87,7 +86,7 @@ impl Default for RunsConfig {
 
 impl RunnerConfig {
     /// The private directory of a session.
-    pub(crate) fn session_dir(&self, session_id: &str) -> PathBuf {
+    pub fn session_dir(&self, session_id: &str) -> PathBuf {
         self.data_dir.join("agents").join(&*qd_core::ids::plain_session_name(session_id))
     }
 }

@@ -1,22 +1,33 @@
 //! Drivers: the code that speaks to one kind of agent. A driver never writes to a store and knows no client.
+//!
+//! `harness` says what a harness must and may have, `table` lists them. Generic code asks through [`Harnesses`],
+//! [`Driver`] and [`DriverHandle`], and names none.
 
 pub mod demo;
+mod harness;
 pub mod pi;
 pub mod pty;
+mod requests;
+mod table;
+
+use std::sync::Arc;
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
 use qd_core::session::{AgentFacts, AgentUp, QueueFate, RunStart};
 use qd_wire::Command;
 use qd_wire::command::SessionConfig;
-use qd_wire::data::ProcessStats;
-use qd_wire::run::{PTY_HARNESS, TERMINAL_HARNESS, is_terminal};
+use qd_wire::data::{ProcessStats, QueueState};
 use serde_json::Value;
 
-use crate::config::RunnerConfig;
-use crate::process::Close;
+pub use harness::{
+    AgentDriver, AgentHandle, BoxFuture, CommandSetting, DirectorySetting, Harness, HarnessCheck,
+    HarnessSettings, StoredConversations,
+};
+pub use pty::{PtyHandle as TerminalHandle, RunExit};
+pub use requests::{PendingReply, PendingRequests};
+pub use table::{DEFAULT, Harnesses, Registered, TABLE, first_try, start};
 
-/// Why a program in a terminal does not do what agents do.
-const NO_AGENT: &str = "This session is a program in a terminal; type to it with run.input or run.stdin";
+use crate::process::Close;
 
 /// What a command did to the agent, for the session machine to learn.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,14 +56,18 @@ pub struct Executed {
     pub effects: Vec<Effect>,
     /// Of a prompt.
     pub disposition: Option<Disposition>,
+    /// What the agent gave back of its queue.
+    pub queue: Option<QueueState>,
 }
 
 impl Executed {
-    fn with_effect(effect: Effect) -> Self {
+    /// A command without data.
+    pub fn with_effect(effect: Effect) -> Self {
         Executed { effects: vec![effect], ..Executed::default() }
     }
 
-    fn with_data(data: Value) -> Self {
+    /// A command that changes nothing.
+    pub fn with_data(data: Value) -> Self {
         Executed { data: Some(data), ..Executed::default() }
     }
 }
@@ -68,28 +83,8 @@ pub struct StartRequest {
     pub native_session_file: Option<String>,
     /// The file has been there: without it the conversation is lost, and nothing must take its place.
     pub is_native_file_written: bool,
-    /// Load our own extension; without it native events have to do.
+    /// Load our own extension, where the harness has one; without it native events have to do.
     pub bridge: bool,
-}
-
-/// An agent at work.
-pub enum Driver {
-    Pi(Box<pi::PiDriver>),
-    Demo(Box<demo::DemoDriver>),
-    Pty(Box<pty::PtyDriver>),
-}
-
-/// What a harness has written of a conversation by itself, read without an agent; none if it writes nothing that can be
-/// read. Blocks.
-pub(crate) fn stored_conversation(
-    runner: &RunnerConfig,
-    harness: &str,
-    native_session_file: &str,
-) -> Option<Vec<NativeMessage>> {
-    match harness {
-        "pi" => pi::stored_conversation(runner, native_session_file),
-        _ => None,
-    }
 }
 
 /// What became of waiting for the agent.
@@ -102,7 +97,7 @@ pub enum Progress {
     /// A program wrote this, each piece worth a record.
     Output(Vec<String>),
     /// A program has ended, and everything it wrote has been told.
-    Exited(pty::RunExit),
+    Exited(RunExit),
 }
 
 /// Why an agent did not do what it was asked.
@@ -148,7 +143,8 @@ pub enum Disposition {
 }
 
 impl Disposition {
-    fn accepted(busy: bool) -> Self {
+    /// Of an agent that says no more than yes.
+    pub fn accepted(busy: bool) -> Self {
         if busy { Disposition::Queued } else { Disposition::Started }
     }
 
@@ -162,159 +158,96 @@ impl Disposition {
     }
 }
 
-/// The way to ask an agent something; clones speak to the same agent.
-#[derive(Clone)]
-pub enum DriverHandle {
-    Pi(pi::PiHandle),
-    Demo(demo::DemoHandle),
-    Pty(pty::PtyHandle),
-}
-
-/// The names of the harnesses this runner can start.
-pub fn harnesses(config: &RunnerConfig) -> Vec<String> {
-    let mut names = ["demo", PTY_HARNESS, TERMINAL_HARNESS].map(str::to_owned).to_vec();
-    if pi::is_installed(&config.pi_command) {
-        names.push("pi".to_owned());
-    }
-    names
-}
-
-/// What a harness can do beyond prompts, for clients that hide what does not apply.
-pub fn capabilities(harness: &str) -> Vec<String> {
-    let names: &[&str] = match harness {
-        "pi" => &[
-            "steer",
-            "follow_up",
-            "images",
-            "fork",
-            "compact",
-            "thinking",
-            "models",
-            "switch",
-            "new",
-            "retry",
-            "resume",
-            "bash",
-            "export",
-            "tree",
-        ],
-        "demo" => &["steer", "follow_up"],
-        harness if is_terminal(harness) => &["run"],
-        _ => &[],
-    };
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-/// Starts an agent. It is not ready yet: [`DriverHandle::prepare`] waits for that.
-pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Driver, String> {
-    match request.config.harness.as_str() {
-        "pi" => pi::PiDriver::start(runner, request).await.map(|driver| Driver::Pi(Box::new(driver))),
-        "demo" => Ok(Driver::Demo(Box::default())),
-        harness if is_terminal(harness) => {
-            pty::PtyDriver::start(runner, request).await.map(|driver| Driver::Pty(Box::new(driver)))
-        }
-        other => Err(format!("Unknown harness '{other}'; this runner has: {}", harnesses(runner).join(", "))),
-    }
-}
+/// An agent at work.
+pub struct Driver(Box<dyn AgentDriver>);
 
 impl Driver {
+    pub fn new(agent: impl AgentDriver + 'static) -> Self {
+        Driver(Box::new(agent))
+    }
+
     /// Waits for the agent to do something. Cancelling it loses nothing.
     pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
-        match self {
-            Driver::Pi(driver) => driver.next(events).await,
-            Driver::Demo(driver) => driver.next(events).await,
-            Driver::Pty(driver) => driver.next().await,
-        }
+        std::future::poll_fn(|context| self.0.poll_next(context, events)).await
     }
 
     pub fn handle(&self) -> DriverHandle {
-        match self {
-            Driver::Pi(driver) => DriverHandle::Pi(driver.handle()),
-            Driver::Demo(driver) => DriverHandle::Demo(driver.handle()),
-            Driver::Pty(driver) => DriverHandle::Pty(driver.handle()),
-        }
+        self.0.handle()
     }
 
     /// Whether the session is told the agent's own words too ([`AgentEvent::Native`]), before what they mean.
     pub fn set_watched(&self, on: bool) {
-        match self {
-            Driver::Pi(driver) => driver.set_watched(on),
-            // They have no words of their own.
-            Driver::Demo(_) | Driver::Pty(_) => {}
-        }
+        self.0.set_watched(on);
     }
 
     /// Figures of the process; `None` for an agent that has none.
     pub fn stats(&self) -> Option<ProcessStats> {
-        match self {
-            Driver::Pi(driver) => Some(driver.stats()),
-            Driver::Pty(driver) => Some(driver.stats()),
-            Driver::Demo(_) => None,
-        }
+        self.0.stats()
     }
 
     /// Whether what the agent prints can still reach us.
     pub fn is_stdout_open(&self) -> bool {
-        match self {
-            Driver::Pi(driver) => driver.is_stdout_open(),
-            // A program may close its terminal and live on.
-            Driver::Demo(_) | Driver::Pty(_) => true,
-        }
+        self.0.is_stdout_open()
     }
 
     /// Ends the agent and everything it started.
     pub async fn close(self) {
-        match self {
-            Driver::Pi(driver) => driver.close(Close::Graceful).await,
-            Driver::Pty(driver) => driver.close().await,
-            Driver::Demo(_) => {}
-        }
+        self.0.close(Close::Graceful).await;
     }
 
     /// Kills the agent and everything it started: it hangs, so it is not asked.
     pub async fn kill(self) {
-        match self {
-            Driver::Pi(driver) => driver.close(Close::Now).await,
-            Driver::Pty(driver) => driver.close().await,
-            Driver::Demo(_) => {}
-        }
+        self.0.close(Close::Now).await;
     }
 
     /// Kills the agent without waiting; its end is told as any other, with this reason.
     pub fn condemn(&mut self, reason: String) {
-        match self {
-            Driver::Pi(driver) => driver.condemn(reason),
-            Driver::Demo(_) | Driver::Pty(_) => {}
-        }
+        self.0.condemn(reason);
     }
 
     /// What was started, of a program in a terminal.
     pub fn run_start(&self) -> Option<&RunStart> {
-        match self {
-            Driver::Pty(driver) => Some(driver.run_start()),
-            Driver::Pi(_) | Driver::Demo(_) => None,
-        }
+        self.0.run_start()
+    }
+
+    /// What a program in a terminal has written already, without waiting for more.
+    pub fn take_written(&mut self) -> Vec<String> {
+        self.0.take_written()
     }
 }
 
-/// A request that the agent has, in the order it was asked.
-pub enum Begun {
-    Pi(pi::PiReceiver),
-    Demo(demo::DemoReceiver),
+/// The way to ask an agent something; clones speak to the same agent.
+#[derive(Clone)]
+pub struct DriverHandle(Arc<dyn AgentHandle>);
+
+/// A request that the agent has, in the order it was asked. Dropping it gives up on the answer only.
+pub struct Begun(BoxFuture<'static, Result<Value, AgentFailure>>);
+
+impl Begun {
+    /// The answer comes with this future.
+    pub fn new(reply: impl Future<Output = Result<Value, AgentFailure>> + Send + 'static) -> Self {
+        Begun(Box::pin(reply))
+    }
+
     /// It is done already.
-    Done,
+    pub fn done() -> Self {
+        Begun::new(std::future::ready(Ok(Value::Null)))
+    }
+
+    /// The agent's answer.
+    pub async fn reply(self) -> Result<Value, AgentFailure> {
+        self.0.await
+    }
 }
 
 impl DriverHandle {
+    pub fn new(handle: impl AgentHandle + 'static) -> Self {
+        DriverHandle(Arc::new(handle))
+    }
+
     /// Gives the agent a request without waiting for anything.
     pub fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
-        match self {
-            DriverHandle::Pi(handle) => handle.begin(&request).map(Begun::Pi),
-            DriverHandle::Demo(handle) => handle.begin(request).map(Begun::Demo),
-            // A program answers nothing; that it lives is seen by its process.
-            DriverHandle::Pty(_) if request == AgentRequest::GetState => Ok(Begun::Done),
-            DriverHandle::Pty(_) => Err(AgentFailure::refused(NO_AGENT)),
-        }
+        self.0.begin(request)
     }
 
     /// Asks for a sign of life; any answer is one.
@@ -330,82 +263,51 @@ impl DriverHandle {
         busy: bool,
     ) -> Result<Executed, AgentFailure> {
         let reply = begun.reply().await?;
-        let disposition = match self {
-            DriverHandle::Pi(handle) => handle.disposition(&reply, is_command, busy).await,
-            DriverHandle::Demo(_) | DriverHandle::Pty(_) => Disposition::accepted(busy),
-        };
+        let disposition = self.0.disposition(&reply, is_command, busy).await;
         Ok(Executed { disposition: Some(disposition), ..Executed::default() })
     }
 
     /// Tells the agent something that has no answer.
     pub fn tell(&self, request: AgentRequest) -> Result<(), String> {
-        match self {
-            DriverHandle::Pi(handle) => handle.tell(&request),
-            DriverHandle::Demo(handle) => handle.begin(request).map(drop).map_err(|failure| failure.error),
-            DriverHandle::Pty(_) => Err(NO_AGENT.to_owned()),
-        }
+        self.0.tell(request)
     }
 
     /// Waits until the agent is ready and reads what it knows.
     pub async fn prepare(&self) -> Result<AgentUp, String> {
-        match self {
-            DriverHandle::Pi(handle) => handle.prepare().await,
-            DriverHandle::Demo(_) => Ok(AgentUp { facts: demo::facts(), conversation: Vec::new() }),
-            DriverHandle::Pty(_) => Ok(AgentUp::default()),
-        }
+        self.0.prepare().await
     }
 
     /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it has
     /// some: `{"native": …}`.
     pub async fn execute(&self, command: &Command, native: bool) -> Result<Executed, AgentFailure> {
-        match self {
-            DriverHandle::Pi(handle) => pi::execute(handle, command, native).await,
-            DriverHandle::Demo(handle) => handle.execute(command).await,
-            DriverHandle::Pty(_) => match command {
-                Command::SetSessionName(params) => {
-                    Ok(Executed::with_effect(Effect::Title(session_name(&params.name)?)))
-                }
-                other => {
-                    Err(AgentFailure::refused(format!("'{}' is for agents. {NO_AGENT}", other.spec().name)))
-                }
-            },
-        }
+        self.0.execute(command, native).await
     }
 
     /// What may have changed without an event. `known` is the conversation we think the agent is in.
     pub async fn changes(&self, known: Option<&str>) -> Result<Vec<Effect>, AgentFailure> {
-        match self {
-            DriverHandle::Pi(handle) => {
-                let facts = handle.facts().await?;
-                let has_moved = handle.take_moved();
-                if known.is_some() && facts.native_session_id.as_deref() != known {
-                    return pi::where_now(handle, None).await;
-                }
-                if has_moved {
-                    return pi::where_now(handle, Some(QueueFate::Kept)).await;
-                }
-                let mut effects = pi::news(handle).await?;
-                effects.push(Effect::Facts(facts));
-                Ok(effects)
-            }
-            DriverHandle::Demo(_) | DriverHandle::Pty(_) => Ok(Vec::new()),
-        }
+        self.0.changes(known).await
+    }
+
+    /// Asks the agent for what is in its queue; the request is written when this returns.
+    pub fn give_back_queue(
+        &self,
+    ) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+        self.0.give_back_queue()
+    }
+
+    /// The terminal, of a program in one.
+    pub fn terminal(&self) -> Option<TerminalHandle> {
+        self.0.terminal().cloned()
     }
 }
 
-impl Begun {
-    /// The agent's answer.
-    pub async fn reply(self) -> Result<Value, AgentFailure> {
-        match self {
-            Begun::Pi(receiver) => receiver.reply().await,
-            Begun::Demo(receiver) => receiver.reply().await,
-            Begun::Done => Ok(Value::Null),
-        }
-    }
+/// The refusal of a command that a harness does not have.
+pub fn unsupported(harness: &str, command: &Command) -> AgentFailure {
+    AgentFailure::refused(format!("{harness} does not support '{}'", command.spec().name))
 }
 
 /// A session name: trimmed, not empty, bounded.
-fn session_name(name: &str) -> Result<String, String> {
+pub fn session_name(name: &str) -> Result<String, String> {
     const NAME_CHARACTERS_MAX: usize = 256;
     let name = name.trim();
     if name.is_empty() {

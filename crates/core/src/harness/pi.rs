@@ -7,19 +7,20 @@ mod entries;
 mod events;
 mod extension;
 mod message;
+mod native;
 mod replies;
 mod stored;
-pub(crate) mod time;
 mod tree;
 mod update;
 mod version;
 
 pub use bridge::{BridgeWord, PiNavigated, PiTool, navigate_prompt, private_command};
-pub use decode::{PiCodec, PiOutput, PiReply, UNKNOWN_FIELDS_BYTES_MAX};
+pub use decode::{PiCodec, PiOutput, UNKNOWN_FIELDS_BYTES_MAX};
 pub use encode::encode;
 pub use entries::{
     EntriesError, PiConversation, conversation_from_file, conversation_from_reply, has_stable_id,
 };
+pub use native::pass_through;
 pub use replies::{
     PiState, cleared_queue, cleared_texts, commands, context_usage, fork_points, fork_text, is_cancelled,
     last_assistant_text, model, models, native_commands, skills, state, stats, thinking_level,

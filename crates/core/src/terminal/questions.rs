@@ -15,7 +15,7 @@ use rules::{Kind, LineRule};
 #[cfg(test)]
 pub(super) use rules::check_data;
 
-pub use rules::Rules;
+pub use rules::{Rules, known_tools};
 
 /// Longer prompts are cut at their beginning: the question itself comes last.
 const PROMPT_CHARACTERS_MAX: usize = 200;

@@ -78,6 +78,7 @@ fn describe(question: Option<&ScreenQuestion>) -> String {
 fn the_data_file_is_right_and_knows_the_tools() {
     let tools = check_data().unwrap();
     assert_eq!(tools, ["claude", "codex", "gemini", "iflow", "opencode", "pi"]);
+    assert_eq!(super::known_tools(), tools);
 }
 
 #[test]

@@ -6,3 +6,4 @@ pub mod answer;
 pub mod event;
 pub mod rate;
 pub mod request;
+pub mod watch;

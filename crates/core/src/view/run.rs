@@ -12,5 +12,5 @@ pub use crate::record::{self, SessionKind as Kind};
 
 /// RFC 3339 with milliseconds, of Unix milliseconds.
 pub fn timestamp(unix_ms: i64) -> String {
-    crate::harness::pi::time::iso_8601(unix_ms)
+    crate::time::iso_8601(unix_ms)
 }

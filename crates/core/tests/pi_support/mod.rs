@@ -139,7 +139,7 @@ fn one(output: &PiOutput) -> String {
             }
         }
         PiOutput::Event(event) => event_line(event),
-        PiOutput::Bridge(word) => format!("bridge {word:?}"),
+        PiOutput::Private(word) => format!("bridge {word:?}"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use qd_runner::driver::first_try;
 use qd_wire::InputRequest;
 use qd_wire::data::SessionSummary;
 
@@ -35,7 +36,7 @@ pub(crate) async fn run(
         return output.json_line(&sessions);
     }
     if sessions.is_empty() {
-        output.note("no sessions; start one: qd run --harness demo \"hello\"\n");
+        output.note(&format!("no sessions; start one: {}\n", first_try()));
         return Ok(());
     }
     let mut questions = BTreeMap::new();

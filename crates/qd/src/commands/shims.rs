@@ -3,15 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use qd_core::terminal::known_tools;
 use qd_runner::{SHIM_MARKER, find_program, is_shim};
 
 use crate::arguments::{ShimsArguments, ShimsCommand};
 use crate::error::CliError;
 use crate::output::{Output, harmless};
 use crate::settings::Settings;
-
-/// The agents people start by name.
-const TOOLS: [&str; 6] = ["claude", "codex", "gemini", "iflow", "opencode", "pi"];
 
 /// Does what the arguments say.
 pub(crate) fn run(settings: &Settings, output: &Output, arguments: ShimsArguments) -> Result<(), CliError> {
@@ -24,13 +22,15 @@ pub(crate) fn run(settings: &Settings, output: &Output, arguments: ShimsArgument
 }
 
 fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<(), CliError> {
+    // The agents people start by name.
+    let known = known_tools();
     let wanted: Vec<&str> = match tools {
-        [] => TOOLS.into_iter().filter(|tool| program(tool, directory).is_some()).collect(),
+        [] => known.iter().map(String::as_str).filter(|tool| program(tool, directory).is_some()).collect(),
         tools => tools.iter().map(String::as_str).collect(),
     };
     if wanted.is_empty() {
         return Err(CliError::failed("none of the known agents is in PATH")
-            .hint(format!("name one: qd shims install NAME (known: {})", TOOLS.join(", "))));
+            .hint(format!("name one: qd shims install NAME (known: {})", known.join(", "))));
     }
     std::fs::create_dir_all(directory)?;
     let qd = std::env::current_exe()?;

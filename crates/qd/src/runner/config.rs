@@ -27,8 +27,6 @@ pub(crate) fn runner_config(
     role: Role,
 ) -> Result<RunnerConfig, CliError> {
     let home = environment.home().unwrap_or_else(|| PathBuf::from("/"));
-    let pi_user_dir =
-        environment.get("PI_CODING_AGENT_DIR").map_or_else(|| home.join(".pi/agent"), PathBuf::from);
     let supervision = HealthConfig {
         warn_after: settings.hang_warning,
         restart_after: settings.hang_restart,
@@ -45,8 +43,7 @@ pub(crate) fn runner_config(
         hostname: hostname(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         data_dir: settings.data_dir.clone(),
-        pi_command: settings.pi_command.as_slice().to_vec(),
-        pi_user_dir,
+        harnesses: settings.harnesses.clone(),
         default_cwd: Some(role.default_cwd.unwrap_or(home)),
         max_sessions: usize::try_from(settings.max_sessions).unwrap_or(usize::MAX),
         guard: GuardCommand { program: std::env::current_exe()?, args: vec!["guard".into()] },

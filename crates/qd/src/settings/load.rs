@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{
-    Flags, HostList, Layer, LogLevel, Program, Resume, RunnerSocket, SecondsOrOff, Settings, Tls, Words, pi,
-    services,
+    Flags, HarnessCommands, HostList, Layer, LogLevel, Program, Resume, RunnerSocket, SecondsOrOff, Settings,
+    Tls, harness, pi, services,
 };
 use crate::error::CliError;
 
@@ -131,7 +131,7 @@ fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Res
         allowed_hosts: layer.allowed_hosts.unwrap_or_else(HostList::none),
         runner_timeout: seconds("runner_timeout", layer.runner_timeout, RUNNER_TIMEOUT_DEFAULT)?,
         runner_id: checked_runner_id(layer.runner_id.unwrap_or_else(|| RUNNER_ID_DEFAULT.to_owned()))?,
-        pi_command: layer.pi_command.unwrap_or_else(|| Words::one("pi")),
+        harnesses: harness::harnesses(environment, &layer.harnesses),
         max_sessions,
         spool_bytes_max: spool_mib << 20,
         resume: layer.resume.unwrap_or(Resume::OnUse),
@@ -260,10 +260,16 @@ fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer, 
                 .hint("name the file with --config or QD_CONFIG"));
         }
     };
-    toml::from_str(&text).map_err(|error| {
-        CliError::usage(format!("{} is not valid: {}", path.display(), error.to_string().trim_end()))
+    parse_file(&text).map_err(|error| {
+        CliError::usage(format!("{} is not valid: {}", path.display(), error.trim_end()))
             .hint("docs/cli.md lists every setting")
     })
+}
+
+fn parse_file(text: &str) -> Result<Layer, String> {
+    let (harnesses, rest) = HarnessCommands::take_from(text)?;
+    let layer: Layer = toml::from_str(&rest).map_err(|error| error.to_string())?;
+    Ok(Layer { harnesses, ..layer })
 }
 
 pub(super) fn expand_home(environment: &Environment, path: PathBuf) -> PathBuf {

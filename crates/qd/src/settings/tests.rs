@@ -119,11 +119,11 @@ fn check_people_and_services(settings: &Settings) {
 fn every_setting_can_come_from_the_file() {
     let file = EVERY_SETTING;
     let rows = file.lines().filter(|line| line.contains('=')).count();
-    assert_eq!(rows, SETTINGS.len(), "a setting is missing here");
+    assert_eq!(rows, SETTINGS.len() + command_settings().count(), "a setting is missing here");
     let settings = load_with(file, &[], UpFlags::default()).unwrap();
     assert_eq!(settings.data_dir, Path::new("/home/x/deck"));
     check_people_and_services(&settings);
-    assert_eq!(settings.pi_command.as_slice(), ["node", "/opt/my pi/cli.js"]);
+    assert_eq!(settings.harnesses.find("pi").unwrap().settings.command, ["node", "/opt/my pi/cli.js"]);
     assert_eq!(settings.allowed_hosts.names(), ["deck.example"]);
     assert_eq!((settings.max_sessions, settings.log_level), (7, LogLevel::Debug));
     assert_eq!(settings.runner_sockets, [Path::new("/home/x/run/qd.sock")]);

@@ -234,10 +234,6 @@ impl FromStr for RoleList {
 pub(crate) struct Words(Vec<String>);
 
 impl Words {
-    pub(crate) fn one(word: &str) -> Words {
-        Words(vec![word.to_owned()])
-    }
-
     pub(crate) fn as_slice(&self) -> &[String] {
         &self.0
     }

@@ -1,20 +1,60 @@
 //! The demo agent inside the runner: the pure script machine with a clock.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::harness::demo::{self, DemoAgent};
-use qd_core::session::AgentFacts;
+use qd_core::session::{AgentFacts, AgentUp};
 use qd_wire::Command;
 use qd_wire::data::{ModelInfo, ModelRef, ModelsData, QueueState, StatsData};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{AgentFailure, Effect, Executed, Progress, to_value};
+use super::{
+    AgentDriver, AgentFailure, AgentHandle, Begun, BoxFuture, Driver, DriverHandle, Effect, Executed,
+    Harness, HarnessCheck, HarnessSettings, Progress, StartRequest, session_name, to_value,
+};
 use crate::clock::now_ms;
+use crate::config::RunnerConfig;
+use crate::process::Close;
 
 /// Requests that may wait for the demo; it answers at once, so few are enough.
 const REQUESTS_MAX: usize = 256;
+
+/// The demo in the table of harnesses.
+pub struct Demo;
+
+const FIRST_TRY: &str = "qd run --harness demo \"hello\"";
+
+impl Harness for Demo {
+    fn name(&self) -> &'static str {
+        "demo"
+    }
+
+    fn capabilities(&self) -> &'static [&'static str] {
+        &["steer", "follow_up"]
+    }
+
+    fn start<'a>(
+        &'a self,
+        _runner: &'a RunnerConfig,
+        _settings: &'a HarnessSettings,
+        _request: StartRequest,
+    ) -> BoxFuture<'a, Result<Driver, String>> {
+        Box::pin(std::future::ready(Ok(Driver::new(DemoDriver::default()))))
+    }
+
+    fn doctor<'a>(&'a self, _settings: &'a HarnessSettings) -> BoxFuture<'a, Vec<HarnessCheck>> {
+        let check = HarnessCheck { name: "demo", found: format!("built in; try: {FIRST_TRY}"), advice: None };
+        Box::pin(std::future::ready(vec![check]))
+    }
+
+    fn first_try(&self) -> Option<&'static str> {
+        Some(FIRST_TRY)
+    }
+}
 
 struct DemoRequest {
     request: AgentRequest,
@@ -26,6 +66,8 @@ pub struct DemoDriver {
     agent: DemoAgent,
     requests: mpsc::Receiver<DemoRequest>,
     sender: mpsc::Sender<DemoRequest>,
+    /// The script's next step, and the sleep until then.
+    step: Option<(i64, Pin<Box<tokio::time::Sleep>>)>,
 }
 
 /// Asks the demo agent.
@@ -34,40 +76,50 @@ pub struct DemoHandle(mpsc::Sender<DemoRequest>);
 
 impl Default for DemoDriver {
     fn default() -> Self {
-        Self::new()
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        DemoDriver { agent: DemoAgent::default(), requests, sender, step: None }
+    }
+}
+
+impl AgentDriver for DemoDriver {
+    /// A request, or the script's next step.
+    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<Progress> {
+        match self.requests.poll_recv(context) {
+            Poll::Ready(Some(DemoRequest { request, reply })) => {
+                let result = self.take(request, events);
+                // The asker may have given up; the request has taken effect all the same.
+                let _ = reply.send(result.map_err(AgentFailure::replied));
+            }
+            Poll::Ready(None) | Poll::Pending => ready!(self.poll_step(context)),
+        }
+        self.agent.advance(now_ms(), events);
+        Poll::Ready(Progress::Events)
+    }
+
+    fn handle(&self) -> DriverHandle {
+        DriverHandle::new(DemoHandle(self.sender.clone()))
+    }
+
+    fn close(self: Box<Self>, _how: Close) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
     }
 }
 
 impl DemoDriver {
-    pub fn new() -> Self {
-        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        DemoDriver { agent: DemoAgent::default(), requests, sender }
-    }
-
-    pub fn handle(&self) -> DemoHandle {
-        DemoHandle(self.sender.clone())
-    }
-
-    /// Waits for a request or for the script's next step.
-    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
-        let request = match self.agent.next_wake() {
-            None => self.requests.recv().await,
-            Some(at) => {
-                let wait = Duration::from_millis(u64::try_from(at - now_ms()).unwrap_or(0));
-                tokio::select! {
-                    biased;
-                    request = self.requests.recv() => request,
-                    () = tokio::time::sleep(wait) => None,
-                }
-            }
+    fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.agent.next_wake() else {
+            self.step = None;
+            return Poll::Pending;
         };
-        if let Some(DemoRequest { request, reply }) = request {
-            let result = self.take(request, events);
-            // The asker may have given up; the request has taken effect all the same.
-            let _ = reply.send(result.map_err(AgentFailure::replied));
+        if self.step.as_ref().is_none_or(|step| step.0 != at) {
+            let wait = Duration::from_millis(u64::try_from(at - now_ms()).unwrap_or(0));
+            self.step = Some((at, Box::pin(tokio::time::sleep(wait))));
         }
-        self.agent.advance(now_ms(), events);
-        Progress::Events
+        if let Some((_, sleep)) = &mut self.step {
+            ready!(sleep.as_mut().poll(context));
+        }
+        self.step = None;
+        Poll::Ready(())
     }
 
     fn take(&mut self, request: AgentRequest, events: &mut Vec<AgentEvent>) -> Result<Value, String> {
@@ -77,10 +129,7 @@ impl DemoDriver {
                 self.agent.prompt(now, message, when_busy, events)?;
             }
             AgentRequest::Abort => self.agent.abort(events),
-            AgentRequest::ClearQueue => {
-                let QueueState { steering, follow_up } = self.agent.clear_queue(events);
-                return Ok(json!({ "steering": steering, "followUp": follow_up }));
-            }
+            AgentRequest::ClearQueue => return to_value(&self.agent.clear_queue(events)),
             AgentRequest::Answer { request_id, answer } => self.agent.answer(now, &request_id, &answer),
             AgentRequest::GetState => {}
             AgentRequest::GetStats => return to_value(&self.stats()),
@@ -103,27 +152,50 @@ impl DemoDriver {
     }
 }
 
-/// An answer on its way.
-pub struct DemoReceiver(oneshot::Receiver<Result<Value, AgentFailure>>);
-
-impl DemoReceiver {
-    pub async fn reply(self) -> Result<Value, AgentFailure> {
-        self.0.await.unwrap_or_else(|_| Err(AgentFailure::lost("The demo agent is gone")))
+impl AgentHandle for DemoHandle {
+    fn harness(&self) -> &'static str {
+        "The demo agent"
     }
-}
 
-impl DemoHandle {
-    pub fn begin(&self, request: AgentRequest) -> Result<DemoReceiver, AgentFailure> {
+    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send(DemoRequest { request, reply }) {
-            Ok(()) => Ok(DemoReceiver(answer)),
+            Ok(()) => Ok(Begun::new(async {
+                answer.await.unwrap_or_else(|_| Err(AgentFailure::lost("The demo agent is gone")))
+            })),
             Err(mpsc::error::TrySendError::Full(_)) => Err(AgentFailure::refused("The demo agent is busy")),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(AgentFailure::refused("The demo agent is gone")),
         }
     }
 
+    fn tell(&self, request: AgentRequest) -> Result<(), String> {
+        self.begin(request).map(drop).map_err(|failure| failure.error)
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+        Box::pin(std::future::ready(Ok(AgentUp { facts: facts(), conversation: Vec::new() })))
+    }
+
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        _native: bool,
+    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+        Box::pin(self.run(command))
+    }
+
+    fn give_back_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+        let begun = self.begin(AgentRequest::ClearQueue)?;
+        Ok(Box::pin(async {
+            let queue = begun.reply().await?;
+            serde_json::from_value(queue).map_err(|error| AgentFailure::refused(error.to_string()))
+        }))
+    }
+}
+
+impl DemoHandle {
     /// Runs a command of a client.
-    pub(super) async fn execute(&self, command: &Command) -> Result<Executed, AgentFailure> {
+    async fn run(&self, command: &Command) -> Result<Executed, AgentFailure> {
         let data = match command {
             Command::GetCommands(_) => to_value(&demo::commands())?,
             Command::GetModels(_) => to_value(&models())?,
@@ -142,7 +214,7 @@ impl DemoHandle {
             }
             Command::GetTree(_) => json!({ "current_leaf_id": null, "nodes": [] }),
             Command::SetSessionName(params) => {
-                return Ok(Executed::with_effect(Effect::Title(super::session_name(&params.name)?)));
+                return Ok(Executed::with_effect(Effect::Title(session_name(&params.name)?)));
             }
             other => return Err(refused(other)),
         };
@@ -157,14 +229,14 @@ fn refused(command: &Command) -> AgentFailure {
         Command::ExportHtml(_) => "pages to export",
         Command::NavigateTree(_) => "session tree",
         other => {
-            return AgentFailure::refused(format!("The demo agent does not support '{}'", other.spec().name));
+            return super::unsupported("The demo agent", other);
         }
     };
     AgentFailure::refused(format!("The demo agent has no {missing}"))
 }
 
 /// What the demo agent says of itself.
-pub fn facts() -> AgentFacts {
+fn facts() -> AgentFacts {
     AgentFacts {
         model: Some(ModelRef { provider: "demo".to_owned(), model_id: "demo-1".to_owned() }),
         ..AgentFacts::default()

@@ -1,7 +1,7 @@
 //! pi in RPC mode, 0.84.3 and newer.
 
 mod bridge;
-mod conversation;
+mod doctor;
 mod execute;
 mod export;
 mod files;
@@ -11,48 +11,114 @@ mod launch;
 mod moves;
 mod reads;
 mod shell;
+mod stored;
 mod version;
 
-use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use qd_core::agent::AgentEvent;
-use qd_core::harness::pi::{PiCodec, PiOutput};
-use qd_core::view::pi_server::event::pass_through;
+use qd_core::harness::pi::{PiCodec, PiOutput, pass_through, private_command};
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
-use serde_json::Value;
 use tokio::process::ChildStdout;
-use tokio::sync::oneshot;
 
-use super::{AgentFailure, Progress, StartRequest};
+use super::{
+    AgentDriver, BoxFuture, CommandSetting, DirectorySetting, Driver, DriverHandle, Harness, HarnessCheck,
+    HarnessSettings, PendingRequests, Progress, StartRequest, StoredConversations,
+};
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::process::lines::{LINE_BYTES_MAX, LineReader};
-use crate::process::{AgentProcess, Close};
+use crate::process::{AgentProcess, Close, ExitStatus};
 
-pub(super) use conversation::stored_conversation;
-pub(super) use execute::execute;
-pub use handle::{PiHandle, PiReceiver};
+pub use handle::PiHandle;
 pub use home::session_directory;
-pub use launch::{BRIDGE_FILE, is_installed};
-pub(super) use moves::where_now;
-pub(super) use shell::news;
 
 /// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
 const LINES_PER_BATCH_MAX: usize = 512;
 
-type Reply = oneshot::Sender<Result<Value, AgentFailure>>;
+/// pi in the table of harnesses.
+pub struct Pi;
 
-type Waiting = Arc<Mutex<Requests>>;
+impl Harness for Pi {
+    fn name(&self) -> &'static str {
+        "pi"
+    }
 
-/// Requests that wait for pi's answer.
-enum Requests {
-    /// By the id we gave them.
-    Open(BTreeMap<String, Reply>),
-    /// pi is gone, for this reason: none waits in vain.
-    Gone(String),
+    fn capabilities(&self) -> &'static [&'static str] {
+        &[
+            "steer",
+            "follow_up",
+            "images",
+            "fork",
+            "compact",
+            "thinking",
+            "models",
+            "switch",
+            "new",
+            "retry",
+            "resume",
+            "bash",
+            "export",
+            "tree",
+        ]
+    }
+
+    fn start<'a>(
+        &'a self,
+        runner: &'a RunnerConfig,
+        settings: &'a HarnessSettings,
+        request: StartRequest,
+    ) -> BoxFuture<'a, Result<Driver, String>> {
+        Box::pin(async { PiDriver::start(runner, settings, request).await.map(Driver::new) })
+    }
+
+    fn is_installed(&self, settings: &HarnessSettings) -> bool {
+        launch::is_installed(&settings.command)
+    }
+
+    fn install_advice(&self) -> &'static str {
+        "see pi_command (QD_PI_COMMAND)"
+    }
+
+    fn command_setting(&self) -> Option<CommandSetting> {
+        Some(CommandSetting {
+            name: "pi_command",
+            flag: "pi-command",
+            env: "QD_PI_COMMAND",
+            default: "pi",
+            help: "How to start pi; words as in a shell, but no shell is used",
+        })
+    }
+
+    fn directory_setting(&self) -> Option<DirectorySetting> {
+        Some(DirectorySetting { env: "PI_CODING_AGENT_DIR", below_home: ".pi/agent" })
+    }
+
+    fn tells_native_events(&self) -> bool {
+        true
+    }
+
+    fn stored(&self) -> Option<&dyn StoredConversations> {
+        Some(&stored::PiFiles)
+    }
+
+    fn refuse_input(&self, text: &str) -> Option<String> {
+        let private = private_command(text)?;
+        Some(format!("'/{private}' is Quarterdeck's own; use the command navigate_tree"))
+    }
+
+    fn blame_extension(&self, error: &str) -> Option<String> {
+        let message = format!("The bridge extension failed, so phases are less fine: {error}");
+        error.contains(launch::BRIDGE_FILE).then_some(message)
+    }
+
+    fn doctor<'a>(&'a self, settings: &'a HarnessSettings) -> BoxFuture<'a, Vec<HarnessCheck>> {
+        Box::pin(doctor::checks(settings))
+    }
 }
 
 /// A running pi.
@@ -61,12 +127,14 @@ pub struct PiDriver {
     reader: LineReader<ChildStdout>,
     codec: PiCodec,
     outputs: Vec<PiOutput>,
-    waiting: Waiting,
+    waiting: PendingRequests,
     handle: PiHandle,
     /// Told to the session before anything else the agent does.
     warnings: Vec<String>,
     /// pi has closed its output.
     is_stdout_closed: bool,
+    /// Then its end is waited for.
+    ending: Option<Ending>,
     /// Why we killed it.
     condemned: Option<String>,
     /// Somebody wants pi's own words beside what they mean.
@@ -75,13 +143,17 @@ pub struct PiDriver {
 
 impl PiDriver {
     /// Checks the version, makes the private directory, starts the process.
-    pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, String> {
-        version::check(runner).await?;
-        let launched = launch::launch(runner, &request).await?;
+    async fn start(
+        runner: &RunnerConfig,
+        settings: &HarnessSettings,
+        request: StartRequest,
+    ) -> Result<Self, String> {
+        version::check(settings).await?;
+        let launched = launch::launch(runner, settings, &request).await?;
         let mut process = launched.process;
         let stdout = process.take_stdout().ok_or("The agent's output is already taken")?;
-        let waiting: Waiting = Arc::new(Mutex::new(Requests::Open(BTreeMap::new())));
-        let handle = PiHandle::new(process.stdin().clone(), Arc::clone(&waiting), launched.place);
+        let waiting = PendingRequests::default();
+        let handle = PiHandle::new(process.stdin().clone(), waiting.clone(), launched.place);
         Ok(PiDriver {
             process,
             reader: LineReader::new(stdout, LINE_BYTES_MAX),
@@ -91,57 +163,10 @@ impl PiDriver {
             handle,
             warnings: launched.warnings,
             is_stdout_closed: false,
+            ending: None,
             condemned: None,
             is_watched: Arc::default(),
         })
-    }
-
-    pub fn handle(&self) -> PiHandle {
-        self.handle.clone()
-    }
-
-    /// Whether the session is told pi's own words too.
-    pub fn set_watched(&self, on: bool) {
-        self.is_watched.store(on, Ordering::Relaxed);
-    }
-
-    pub fn stats(&self) -> ProcessStats {
-        let stats = self.process.stats();
-        ProcessStats {
-            alive: stats.alive,
-            pid: u32::try_from(self.process.pid()).ok(),
-            rss_bytes: Some(stats.rss_bytes),
-            cpu_pct: Some(stats.cpu_pct),
-            uptime_s: Some(stats.uptime_s),
-        }
-    }
-
-    pub fn is_stdout_open(&self) -> bool {
-        !self.is_stdout_closed
-    }
-
-    /// Kills pi; how it ended is then told by [`next`](Self::next).
-    pub fn condemn(&mut self, reason: String) {
-        self.condemned = Some(reason);
-        self.process.kill();
-    }
-
-    /// Reads what pi printed and decodes it.
-    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
-        for message in self.warnings.drain(..) {
-            events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
-        }
-        if !events.is_empty() {
-            return Progress::Events;
-        }
-        match self.reader.fill().await {
-            Ok(true) => {
-                self.take_lines(events);
-                Progress::Events
-            }
-            Ok(false) => self.gone(None).await,
-            Err(error) => self.gone(Some(error.to_string())).await,
-        }
     }
 
     fn take_lines(&mut self, events: &mut Vec<AgentEvent>) {
@@ -170,15 +195,13 @@ impl PiDriver {
             match output {
                 PiOutput::Event(event) => events.push(event),
                 PiOutput::Reply(reply) => {
-                    let waiting = reply.id.and_then(|id| forget(&self.waiting, &id));
-                    if let Some(waiting) = waiting {
-                        // Nobody listens any more when the asker gave up; that is its right.
-                        let _ = waiting.send(reply.result.map_err(AgentFailure::replied));
+                    if let Some(id) = reply.id {
+                        self.waiting.answer(&id, reply.result);
                     }
                 }
-                PiOutput::Bridge(word) => {
+                PiOutput::Private(word) => {
                     if let Some(request) = self.handle.bridge().hear(word)
-                        && let Err(error) = self.handle.tell(&request)
+                        && let Err(error) = self.handle.tell_pi(&request)
                     {
                         tracing::warn!(error, "our extension could not be answered");
                     }
@@ -191,12 +214,18 @@ impl PiDriver {
         }
     }
 
-    async fn gone(&mut self, read_error: Option<String>) -> Progress {
+    /// Its output is over: now it is waited for.
+    fn output_ended(&mut self, read_error: Option<String>) {
         self.is_stdout_closed = true;
         if read_error.is_some() {
             self.process.kill();
         }
-        let status = self.process.exited().await;
+        self.ending = Some(Ending { exited: Box::pin(self.process.exited()), read_error });
+    }
+
+    /// How it ended, with its last words.
+    fn gone(&mut self, status: ExitStatus) -> Progress {
+        let read_error = self.ending.take().and_then(|ending| ending.read_error);
         let mut error = match &self.condemned {
             Some(reason) => format!("{reason}; it was killed"),
             None => format!("pi ended: {status}"),
@@ -210,23 +239,12 @@ impl PiDriver {
             error.push_str(". Its last words:\n");
             error.push_str(&last_words.join("\n"));
         }
-        self.fail_waiting(&error);
+        self.waiting.fail_all(&error);
         Progress::Gone { error }
     }
 
-    /// Whoever still waits for an answer gets this one; nobody waits after that.
-    fn fail_waiting(&self, error: &str) {
-        let before = std::mem::replace(&mut *lock(&self.waiting), Requests::Gone(error.to_owned()));
-        if let Requests::Open(requests) = before {
-            for (_, waiting) in requests {
-                // The asker may have given up.
-                let _ = waiting.send(Err(AgentFailure::lost(error)));
-            }
-        }
-    }
-
-    pub async fn close(mut self, how: Close) {
-        self.fail_waiting("The session was closed before the agent answered");
+    async fn end(mut self, how: Close) {
+        self.waiting.fail_all("The session was closed before the agent answered");
         let process = self.process;
         // pi ends by itself when its input ends; what it still prints must not block it.
         let reader = &mut self.reader;
@@ -240,6 +258,69 @@ impl PiDriver {
             _ = process.close(how) => {}
             () = drain => {}
         }
+    }
+}
+
+/// A pi that has closed its output.
+struct Ending {
+    exited: Pin<Box<dyn Future<Output = ExitStatus> + Send + Sync>>,
+    read_error: Option<String>,
+}
+
+impl AgentDriver for PiDriver {
+    /// Reads what pi printed and decodes it.
+    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<Progress> {
+        for message in self.warnings.drain(..) {
+            events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
+        }
+        if !events.is_empty() {
+            return Poll::Ready(Progress::Events);
+        }
+        if self.ending.is_none() {
+            match ready!(self.reader.poll_fill(context)) {
+                Ok(true) => {
+                    self.take_lines(events);
+                    return Poll::Ready(Progress::Events);
+                }
+                Ok(false) => self.output_ended(None),
+                Err(error) => self.output_ended(Some(error.to_string())),
+            }
+        }
+        let Some(ending) = &mut self.ending else { return Poll::Pending };
+        let status = ready!(ending.exited.as_mut().poll(context));
+        Poll::Ready(self.gone(status))
+    }
+
+    fn handle(&self) -> DriverHandle {
+        DriverHandle::new(self.handle.clone())
+    }
+
+    fn close(self: Box<Self>, how: Close) -> BoxFuture<'static, ()> {
+        Box::pin(self.end(how))
+    }
+
+    fn set_watched(&self, on: bool) {
+        self.is_watched.store(on, Ordering::Relaxed);
+    }
+
+    fn stats(&self) -> Option<ProcessStats> {
+        let stats = self.process.stats();
+        Some(ProcessStats {
+            alive: stats.alive,
+            pid: u32::try_from(self.process.pid()).ok(),
+            rss_bytes: Some(stats.rss_bytes),
+            cpu_pct: Some(stats.cpu_pct),
+            uptime_s: Some(stats.uptime_s),
+        })
+    }
+
+    fn is_stdout_open(&self) -> bool {
+        !self.is_stdout_closed
+    }
+
+    fn condemn(&mut self, reason: String) {
+        self.condemned = Some(reason);
+        self.process.kill();
     }
 }
 
@@ -258,18 +339,6 @@ fn is_noise(line: &str) -> bool {
 fn native(line: &[u8]) -> Option<AgentEvent> {
     let line = pass_through(std::str::from_utf8(line).ok()?)?;
     Some(AgentEvent::Native(line.into()))
-}
-
-fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, Requests> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Takes a request out of the list.
-fn forget(waiting: &Waiting, id: &str) -> Option<Reply> {
-    match &mut *lock(waiting) {
-        Requests::Open(requests) => requests.remove(id),
-        Requests::Gone(_) => None,
-    }
 }
 
 #[cfg(test)]

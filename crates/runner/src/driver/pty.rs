@@ -5,20 +5,26 @@ mod launch;
 mod reader;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::redact::{Scrubber, redact};
-use qd_core::session::RunStart;
+use qd_core::session::{AgentUp, RunStart};
+use qd_wire::Command;
 use qd_wire::data::ProcessStats;
-use qd_wire::run::RunSignal;
+use qd_wire::run::{PTY_HARNESS, RunSignal, TERMINAL_HARNESS};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-use super::{AgentFailure, Progress, StartRequest};
+use super::{
+    AgentDriver, AgentFailure, AgentHandle, Begun, BoxFuture, Driver, DriverHandle, Effect, Executed,
+    Harness, HarnessSettings, Progress, StartRequest, session_name,
+};
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::process::{
-    ExitStatus, InputMode, LINE_BYTES_MAX, Spawn, Terminal, TerminalProcess, TerminalSignal,
+    Close, ExitStatus, InputMode, LINE_BYTES_MAX, Spawn, Terminal, TerminalProcess, TerminalSignal,
 };
 use input::Input;
 use launch::Program;
@@ -33,6 +39,34 @@ const TAKE_BYTES: usize = 128 * 1024;
 
 /// How long the end of a killed program is waited for when nobody wants to know how it ended.
 const END_WAIT_MAX: Duration = Duration::from_secs(8);
+
+/// Why a program in a terminal does not do what agents do.
+const NO_AGENT: &str = "This session is a program in a terminal; type to it with run.input or run.stdin";
+
+/// Programs in terminals in the table of harnesses, by the names that the protocol has for them.
+pub struct Programs(&'static str);
+
+pub static PTY: Programs = Programs(PTY_HARNESS);
+pub static TERMINAL: Programs = Programs(TERMINAL_HARNESS);
+
+impl Harness for Programs {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn capabilities(&self) -> &'static [&'static str] {
+        &["run"]
+    }
+
+    fn start<'a>(
+        &'a self,
+        runner: &'a RunnerConfig,
+        _settings: &'a HarnessSettings,
+        request: StartRequest,
+    ) -> BoxFuture<'a, Result<Driver, String>> {
+        Box::pin(async { PtyDriver::start(runner, request).await.map(Driver::new) })
+    }
+}
 
 /// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +97,7 @@ pub struct PtyHandle {
 
 impl PtyDriver {
     /// Starts the program of a session.
-    pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, String> {
+    async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, String> {
         let mut environment = launch::environment(runner, &request);
         let Program { argv, tool, command } = launch::program(&request, &environment)?;
         environment.set.push(("QD_TOOL".into(), tool.clone().into()));
@@ -96,34 +130,6 @@ impl PtyDriver {
         Ok(PtyDriver { said, next_said: None, handle, start })
     }
 
-    /// What was started.
-    pub fn run_start(&self) -> &RunStart {
-        &self.start
-    }
-
-    /// Waits for the program to write something, or to end. Cancelling it loses nothing.
-    pub async fn next(&mut self) -> Progress {
-        let first = match self.next_said.take() {
-            Some(said) => Some(said),
-            None => self.said.recv().await,
-        };
-        let mut texts = match first {
-            Some(Said::Text(text)) => vec![text],
-            Some(Said::Ended(status)) => return Progress::Exited(exit_of(status)),
-            // The reader is gone, with the runtime.
-            None => return Progress::Exited(exit_of(ExitStatus::Unknown)),
-        };
-        self.take_said(&mut texts);
-        Progress::Output(texts)
-    }
-
-    /// Takes what the program has written already, without waiting for more.
-    pub fn take_written(&mut self) -> Vec<String> {
-        let mut texts = Vec::new();
-        self.take_said(&mut texts);
-        texts
-    }
-
     fn take_said(&mut self, texts: &mut Vec<String>) {
         let mut bytes: usize = texts.iter().map(String::len).sum();
         // The end comes after everything that was written.
@@ -139,30 +145,102 @@ impl PtyDriver {
         }
     }
 
-    pub fn handle(&self) -> PtyHandle {
-        self.handle.clone()
-    }
-
-    /// Figures of the process.
-    pub fn stats(&self) -> ProcessStats {
-        let stats = self.handle.process.stats();
-        ProcessStats {
-            alive: stats.alive,
-            pid: u32::try_from(self.handle.process.pid()).ok(),
-            rss_bytes: Some(stats.rss_bytes),
-            cpu_pct: Some(stats.cpu_pct),
-            uptime_s: Some(stats.uptime_s),
-        }
-    }
-
     /// Kills the program and everything it started; what it still said is lost.
-    pub async fn close(mut self) {
+    async fn end(mut self) {
         self.handle.process.kill();
         self.said.close();
         while self.said.recv().await.is_some() {}
         if tokio::time::timeout(END_WAIT_MAX, self.handle.process.exited()).await.is_err() {
             tracing::error!(pid = self.handle.process.pid(), "a program's end was not reported in time");
         }
+    }
+}
+
+impl AgentDriver for PtyDriver {
+    /// The program writes something, or it ends.
+    fn poll_next(&mut self, context: &mut Context<'_>, _events: &mut Vec<AgentEvent>) -> Poll<Progress> {
+        let first = match self.next_said.take() {
+            Some(said) => Some(said),
+            None => ready!(self.said.poll_recv(context)),
+        };
+        let mut texts = match first {
+            Some(Said::Text(text)) => vec![text],
+            Some(Said::Ended(status)) => return Poll::Ready(Progress::Exited(exit_of(status))),
+            // The reader is gone, with the runtime.
+            None => return Poll::Ready(Progress::Exited(exit_of(ExitStatus::Unknown))),
+        };
+        self.take_said(&mut texts);
+        Poll::Ready(Progress::Output(texts))
+    }
+
+    fn handle(&self) -> DriverHandle {
+        DriverHandle::new(self.handle.clone())
+    }
+
+    fn close(self: Box<Self>, _how: Close) -> BoxFuture<'static, ()> {
+        Box::pin(self.end())
+    }
+
+    fn stats(&self) -> Option<ProcessStats> {
+        let stats = self.handle.process.stats();
+        Some(ProcessStats {
+            alive: stats.alive,
+            pid: u32::try_from(self.handle.process.pid()).ok(),
+            rss_bytes: Some(stats.rss_bytes),
+            cpu_pct: Some(stats.cpu_pct),
+            uptime_s: Some(stats.uptime_s),
+        })
+    }
+
+    fn run_start(&self) -> Option<&RunStart> {
+        Some(&self.start)
+    }
+
+    fn take_written(&mut self) -> Vec<String> {
+        let mut texts = Vec::new();
+        self.take_said(&mut texts);
+        texts
+    }
+}
+
+impl AgentHandle for PtyHandle {
+    fn harness(&self) -> &'static str {
+        "A program in a terminal"
+    }
+
+    /// A program answers nothing; that it lives is seen by its process.
+    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
+        if request == AgentRequest::GetState {
+            Ok(Begun::done())
+        } else {
+            Err(AgentFailure::refused(NO_AGENT))
+        }
+    }
+
+    fn tell(&self, _request: AgentRequest) -> Result<(), String> {
+        Err(NO_AGENT.to_owned())
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+        Box::pin(std::future::ready(Ok(AgentUp::default())))
+    }
+
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        _native: bool,
+    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+        let result = match command {
+            Command::SetSessionName(params) => session_name(&params.name)
+                .map(|name| Executed::with_effect(Effect::Title(name)))
+                .map_err(AgentFailure::refused),
+            other => Err(AgentFailure::refused(format!("'{}' is for agents. {NO_AGENT}", other.spec().name))),
+        };
+        Box::pin(std::future::ready(result))
+    }
+
+    fn terminal(&self) -> Option<&PtyHandle> {
+        Some(self)
     }
 }
 

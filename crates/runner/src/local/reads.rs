@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::history::Tail;
 use crate::clock::now_ms;
-use crate::driver;
 use crate::session::Shared;
 use crate::uplink::{describe_all, load};
 
@@ -91,7 +90,7 @@ fn runners(shared: &Shared) -> RunnersData {
         os: std::env::consts::OS.to_owned(),
         version: config.version.clone(),
         status: RunnerStatus::Online,
-        harnesses: driver::harnesses(config),
+        harnesses: config.harnesses.installed(),
         max_sessions: config.max_sessions as u64,
         session_count: shared.outlet.sessions().len() as u64,
         last_seen: Some(now_ms()),

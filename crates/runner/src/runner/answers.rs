@@ -31,7 +31,7 @@ impl Task {
             if matches!(command, Command::RunnerSessions(_)) {
                 return answer(&shared, &incoming, &RunnerSessionsData { sessions: states });
             }
-            let sessions = stored::list(&shared.config, &states).await;
+            let sessions = stored::list(&shared.config.harnesses, &states).await;
             answer(&shared, &incoming, &StoredSessionsData { sessions });
         });
     }

@@ -19,7 +19,6 @@ use crate::clock::now_ms;
 use crate::services::{self, SessionWorktree, is_service};
 use crate::session::{Ended, Incoming, SessionInput, Shared, check_cwd_of, spawn_new};
 use crate::submissions::{Owner, Release};
-use crate::{driver, stored};
 
 /// Who speaks at the runner's own socket.
 pub(crate) const OWNER: &str = "owner";
@@ -233,21 +232,9 @@ async fn check_only(shared: &Arc<Shared>, session_id: &str, config: SessionConfi
 /// Whether a session with this configuration could be created now, by all that can be known without starting it.
 fn check_create(shared: &Shared, config: &SessionConfig) -> Result<(), String> {
     let runner = &shared.config;
-    let has = driver::harnesses(runner);
-    if !has.contains(&config.harness) {
-        let has = has.join(", ");
-        return Err(match config.harness.as_str() {
-            "pi" => format!(
-                "pi is not installed on this runner, which has: {has}; see pi_command (QD_PI_COMMAND)"
-            ),
-            other => format!("Unknown harness '{other}'; this runner has: {has}"),
-        });
-    }
+    runner.harnesses.check(&config.harness)?;
     check_cwd_of(config)?;
-    // A conversation may also be named by its id, which is looked for where the session works.
-    let is_path = |named: &&str| named.contains(['/', '.']) && config.harness == "pi";
-    let path = config.continue_session.as_deref().filter(is_path);
-    path.map_or(Ok(()), |path| stored::check(runner, path).map(drop))?;
+    runner.harnesses.check_continued(&config.harness, config.continue_session.as_deref())?;
     if let Some(error) = shared.spool_is_full() {
         return Err(error);
     }

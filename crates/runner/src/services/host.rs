@@ -4,18 +4,15 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use qd_core::terminal::known_tools;
 use qd_wire::command::Command;
 use qd_wire::service::{HostDependency, HostInfoData, HostLogsData, HostLogsParams, HostTool};
 use serde_json::json;
 
 use super::call::ServiceError;
 use super::work::Done;
-use crate::driver;
 use crate::programs::find_program;
 use crate::session::Shared;
-
-/// Programs of agents that are looked for.
-const TOOLS: [&str; 6] = ["codex", "claude", "gemini", "iflow", "opencode", "pi"];
 
 /// Programs the services need.
 const DEPENDENCIES: [&str; 2] = ["git", "bash"];
@@ -63,7 +60,7 @@ fn info(shared: &Shared) -> HostInfoData {
         arch: std::env::consts::ARCH.to_owned(),
         version: shared.config.version.clone(),
         hostname: shared.config.hostname.clone(),
-        tools: TOOLS.iter().map(|tool| look_up(tool, &folders)).collect(),
+        tools: known_tools().iter().map(|tool| look_up(tool, &folders)).collect(),
         ..HostInfoData::default()
     }
 }
@@ -79,7 +76,7 @@ fn capabilities(shared: &Shared) -> HostInfoData {
         spool_db_path: Some(text(&config.data_dir.join("runner.db"))),
         log_path: config.services.log_path.as_ref().map(text),
         supported_rpc: Some(rpc),
-        harnesses: Some(driver::harnesses(config)),
+        harnesses: Some(config.harnesses.installed()),
         workspace_roots: Some(config.services.workspace_roots.iter().map(text).collect()),
         ..info(shared)
     }

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use qd_core::agent::{AgentEvent, AgentRequest, Answer};
-use qd_core::harness::pi::has_stable_id;
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
 use qd_wire::event::NotifyLevel;
@@ -15,7 +14,6 @@ use super::admit::Admitted;
 use super::commands::json_text;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
-use crate::driver::pi::BRIDGE_FILE;
 use crate::driver::{self, AgentFailure, Driver, Progress, StartRequest};
 
 /// Events kept from before the session is ready.
@@ -127,7 +125,7 @@ impl SessionActor {
         if generation != self.generation || self.agent != AgentState::Starting {
             return;
         }
-        let mut up = match result {
+        let up = match result {
             Ok(up) => up,
             Err(error) => {
                 let driver = self.driver.take();
@@ -148,9 +146,6 @@ impl SessionActor {
             Ok(index) => index.into_iter().map(|(_, id)| id).collect::<HashSet<_>>(),
             Err(error) => return self.agent_failed(error.to_string()).await,
         };
-        if self.exists {
-            up.conversation.retain(has_stable_id);
-        }
         let resumed = self.exists || !up.conversation.is_empty();
         self.exists = true;
         self.agent = AgentState::Ready;
@@ -179,11 +174,9 @@ impl SessionActor {
 
     /// Our own extension must never keep an agent from starting: once more without it.
     async fn try_without_bridge(&mut self, error: String) {
-        if !self.bridge || !error.contains(BRIDGE_FILE) {
-            return self.agent_failed(error).await;
-        }
+        let blame = self.shared.config.harnesses.blame_extension(&self.config.harness, &error);
+        let Some(message) = blame.filter(|_| self.bridge) else { return self.agent_failed(error).await };
         self.bridge = false;
-        let message = format!("The bridge extension failed, so phases are less fine: {error}");
         tracing::warn!(message);
         self.start_agent();
         self.early.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use qd_core::agent::{AgentRequest, Image, WhenBusy};
-use qd_core::harness::pi::private_command;
 use qd_core::ledger::Token;
 use qd_core::redact::redact;
 use qd_core::session::Gone;
@@ -99,8 +98,7 @@ impl SessionActor {
     /// Commands that need a living agent; it is started for them where that makes sense.
     pub(super) fn ask_agent(&mut self, admitted: Admitted) {
         let input = input_of(&admitted.command);
-        if let Some(private) = input.as_ref().and_then(|input| private_command(&input.message)) {
-            let error = format!("'/{private}' is Quarterdeck's own; use the command navigate_tree");
+        if let Some(error) = input.as_ref().and_then(|input| self.refuse_input(&input.message)) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
         match (self.agent, self.session.status()) {

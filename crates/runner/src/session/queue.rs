@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use qd_core::agent::AgentRequest;
-use qd_core::harness::pi::{cleared_queue, private_command};
 use qd_core::ledger::Token;
 use qd_core::session::QueueEdit;
 use qd_wire::Command;
@@ -21,9 +19,6 @@ const MESSAGES_MAX: usize = 256;
 
 /// Changes of the queue that may wait for the one under way.
 const WAITING_MAX: usize = 64;
-
-/// The first pi that can give back its queue.
-const PI_VERSION: &str = "0.84.4";
 
 /// Changes of the queue: one at a time.
 #[derive(Default)]
@@ -67,7 +62,7 @@ impl SessionActor {
             // All that waits is here.
             return self.queue_is_here(admitted, &edit, &QueueState::default());
         };
-        let begun = match handle.begin(AgentRequest::ClearQueue) {
+        let begun = match handle.give_back_queue() {
             Ok(begun) => begun,
             Err(failure) => {
                 self.session.give_up_queue_edit(now_ms(), &mut self.out);
@@ -78,12 +73,16 @@ impl SessionActor {
         self.queue_edits.under_way = Some((token, edit));
         self.running.insert(token, admitted);
         tokio::spawn(async move {
-            let result = begun.reply().await;
-            let result = result.map(|data| Executed { data: Some(data), ..Executed::default() });
+            let result = begun.await.map(|queue| Executed { queue: Some(queue), ..Executed::default() });
             if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
                 tracing::debug!(token, "a session ended while its agent gave back its queue");
             }
         });
+    }
+
+    /// Why the agent must not be sent this text.
+    pub(super) fn refuse_input(&self, text: &str) -> Option<String> {
+        self.shared.config.harnesses.refuse_input(&self.config.harness, text)
     }
 
     fn check_queue(&self, command: &Command) -> Result<(), String> {
@@ -107,8 +106,8 @@ impl SessionActor {
             if text.trim().is_empty() {
                 return Err("A message of the queue is empty; leave it out to remove it".to_owned());
             }
-            if let Some(private) = private_command(text) {
-                return Err(format!("'/{private}' is Quarterdeck's own; use the command navigate_tree"));
+            if let Some(error) = self.refuse_input(text) {
+                return Err(error);
             }
         }
         Ok(())
@@ -119,8 +118,7 @@ impl SessionActor {
         let Some((_, edit)) = self.queue_edits.under_way.take() else { return };
         match result {
             Ok(executed) => {
-                let cleared = cleared_queue(&executed.data.unwrap_or_default());
-                self.queue_is_here(admitted, &edit, &cleared);
+                self.queue_is_here(admitted, &edit, &executed.queue.unwrap_or_default());
             }
             Err(failure) => {
                 self.session.give_up_queue_edit(now_ms(), &mut self.out);
@@ -151,13 +149,6 @@ fn not_given_back(failure: AgentFailure) -> AgentFailure {
         return AgentFailure::refused(
             "The agent ended before its queue could be changed; the queue is as it was",
         );
-    }
-    if failure.is_reply && failure.error.to_ascii_lowercase().contains("unknown command") {
-        let error = format!(
-            "This version of pi cannot give back what is in its queue, so it stays as it is; {PI_VERSION} or newer can \
-             (npm install -g @earendil-works/pi-coding-agent)"
-        );
-        return AgentFailure::replied(error);
     }
     failure
 }

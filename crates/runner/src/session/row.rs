@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::actor::SessionActor;
 use crate::config::{PlantedBug, RunnerConfig};
-use crate::driver::{self, StartRequest};
+use crate::driver::StartRequest;
 
 /// A session read back from the store.
 pub(crate) struct Restored {
@@ -292,7 +292,7 @@ fn identity(runner: &RunnerConfig, session_id: &str, config: &SessionConfig, cre
         runner_id: runner.runner_id.clone(),
         harness: config.harness.clone(),
         cwd: Some(config.cwd.clone().unwrap_or_else(|| home_of(runner))),
-        capabilities: driver::capabilities(&config.harness),
+        capabilities: runner.harnesses.capabilities(&config.harness),
         created_at,
         worktree: None,
     }

@@ -14,8 +14,7 @@ use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
 use super::run_input::TypedLine;
 use crate::clock::now_ms;
-use crate::driver::pty::PtyHandle;
-use crate::driver::{AgentFailure, Driver, DriverHandle};
+use crate::driver::{AgentFailure, Driver, TerminalHandle};
 
 /// The screen is looked at when the program has been quiet for this long.
 const QUIET_MS: i64 = 300;
@@ -88,16 +87,17 @@ impl SessionActor {
     }
 
     /// The program that runs, or why there is none.
-    pub(super) fn run_handle(&self) -> Result<PtyHandle, String> {
+    pub(super) fn run_handle(&self) -> Result<TerminalHandle, String> {
         if !self.is_run() {
             return Err(format!(
                 "Session '{}' is an agent and no program in a terminal; send it a prompt",
                 self.session.identity().session_id
             ));
         }
-        match self.driver.as_ref().filter(|_| self.agent == AgentState::Ready).map(Driver::handle) {
-            Some(DriverHandle::Pty(handle)) => Ok(handle),
-            _ => Err(format!("The run '{}' {RUN_HAS_ENDED}", self.session.identity().session_id)),
+        let driver = self.driver.as_ref().filter(|_| self.agent == AgentState::Ready);
+        match driver.map(Driver::handle).and_then(|handle| handle.terminal()) {
+            Some(handle) => Ok(handle),
+            None => Err(format!("The run '{}' {RUN_HAS_ENDED}", self.session.identity().session_id)),
         }
     }
 
@@ -146,7 +146,7 @@ impl SessionActor {
         if self.is_held_back() {
             return;
         }
-        if let Some(Driver::Pty(driver)) = &mut self.driver {
+        if let Some(driver) = &mut self.driver {
             let texts = driver.take_written();
             if !texts.is_empty() {
                 self.run_output(texts);

@@ -9,8 +9,7 @@ use qd_wire::run::{RUN_HAS_ENDED, RunSignal, RunStopData, RunStopParams, TERMINA
 use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
 use crate::clock::now_ms;
-use crate::driver::pty::RunExit;
-use crate::driver::{AgentFailure, Progress};
+use crate::driver::{AgentFailure, Progress, RunExit};
 
 /// After a kill, for the guard to report; longer than the guard itself waits.
 const KILLED_WAIT: Duration = Duration::from_secs(8);

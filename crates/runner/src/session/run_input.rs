@@ -14,8 +14,7 @@ use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
 use super::commands::{beginning, json_text};
 use crate::clock::now_ms;
-use crate::driver::pty::PtyHandle;
-use crate::driver::{AgentFailure, Disposition};
+use crate::driver::{AgentFailure, Disposition, TerminalHandle};
 
 /// The name of an input: any text a client likes, but no book.
 const INPUT_ID_BYTES_MAX: usize = 256;
@@ -221,7 +220,7 @@ impl SessionActor {
     }
 
     /// Whether what is typed now is not to be seen.
-    fn is_typing_hidden(&self, handle: &PtyHandle) -> bool {
+    fn is_typing_hidden(&self, handle: &TerminalHandle) -> bool {
         handle.input_mode().is_hidden || self.run.is_secret_asked
     }
 
@@ -303,7 +302,7 @@ impl TypedLine {
 }
 
 /// What Enter sends: programs that read keys know nothing else, and those that read lines get a newline of it.
-fn enter(handle: &PtyHandle) -> &'static str {
+fn enter(handle: &TerminalHandle) -> &'static str {
     if handle.input_mode().is_return_newline { "\n" } else { "\r" }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn spawn_new(
     let (shared, session_id, door) = (Arc::clone(shared), session_id.to_owned(), sender.clone());
     tokio::spawn(async move {
         if config.cwd.is_none() {
-            config.cwd = cwd_of_stored(&shared, config.continue_session.clone()).await;
+            config.cwd = cwd_of_stored(&shared, &config).await;
         }
         let session = super::row::new_session(&shared.config, &session_id, &config, created_at);
         let actor = SessionActor::new(&shared, (door, mailbox), session, config, created_at, false);
@@ -32,9 +32,11 @@ pub(crate) fn spawn_new(
 
 /// A conversation goes on where it was. Its file is read here and not by whoever hands out the commands of all
 /// sessions.
-async fn cwd_of_stored(shared: &Arc<Shared>, continued: Option<String>) -> Option<String> {
-    let (path, shared) = (continued?, Arc::clone(shared));
-    let reading = tokio::task::spawn_blocking(move || crate::stored::cwd_of(&shared.config, &path));
+async fn cwd_of_stored(shared: &Arc<Shared>, config: &SessionConfig) -> Option<String> {
+    let (named, harness) = (config.continue_session.clone()?, config.harness.clone());
+    let shared = Arc::clone(shared);
+    let reading =
+        tokio::task::spawn_blocking(move || shared.config.harnesses.cwd_of_stored(&harness, &named));
     reading.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a stored session's directory could not be read");
         None

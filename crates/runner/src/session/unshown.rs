@@ -9,7 +9,6 @@ use qd_core::agent::Image;
 use super::actor::SessionActor;
 use super::row::Restored;
 use crate::clock::now_ms;
-use crate::driver;
 
 /// What is known of a session's last life besides the session itself.
 pub(super) struct LastLife {
@@ -65,7 +64,7 @@ impl SessionActor {
         let Some(file) = self.session.memory().native_session_file.clone() else { return };
         let (shared, harness) = (Arc::clone(&self.shared), self.config.harness.clone());
         let reading =
-            tokio::task::spawn_blocking(move || driver::stored_conversation(&shared.config, &harness, &file));
+            tokio::task::spawn_blocking(move || shared.config.harnesses.stored_messages(&harness, &file));
         let conversation = reading.await.unwrap_or_else(|error| {
             tracing::error!(%error, "the agent's own file could not be read");
             None

@@ -1,6 +1,7 @@
-//! Watching: the session's events in pi's form too, while the hub wants them. And agents that nobody needs.
+//! Watching: the session's events in a further form too, while the hub wants them. And agents that nobody needs.
 
 use qd_core::session::Gone;
+use qd_core::view::watched_form;
 
 use super::actor::{AgentState, SessionActor};
 use crate::clock::now_ms;
@@ -12,7 +13,10 @@ impl SessionActor {
             return;
         }
         self.watch_number = number;
-        self.session.set_watched(on);
+        if on != self.session.is_watched() {
+            let tells_it = self.shared.config.harnesses.tells_native_events(&self.config.harness);
+            self.session.set_watched(on.then(|| watched_form(tells_it)));
+        }
         self.tell_driver_watched();
     }
 

@@ -11,7 +11,6 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{LinkOver, UplinkTask, refuse};
-use crate::driver;
 use crate::outlet::HubLink;
 use crate::session::{SessionInput, Shared};
 
@@ -73,7 +72,7 @@ impl UplinkTask {
         let hello = LinkLine::Hello(RunnerHello {
             runner_id: config.runner_id.clone(),
             hostname: config.hostname.clone(),
-            harnesses: driver::harnesses(config),
+            harnesses: config.harnesses.installed(),
             max_sessions: config.max_sessions as u64,
             version: config.version.clone(),
             os: std::env::consts::OS.to_owned(),

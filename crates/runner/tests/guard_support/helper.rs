@@ -1,12 +1,13 @@
 //! Plays `qd guard`, a runner that can be killed, and an agent, for the tests of this crate.
 
 mod fake_pi;
+mod parrot;
 
 use std::process::ExitCode;
 
 use qd_runner::process::{Environment, GuardCommand, ProcessConfig, Spawn};
 
-/// `guard …` is the guard; `runner PROGRAM ARGS…` starts an agent, prints its pid and waits; `pi …` is an agent.
+/// `guard …` is the guard; `runner PROGRAM ARGS…` starts an agent, prints its pid and waits; `pi …` and `parrot` are agents.
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(|word| word.to_str()) {
@@ -16,6 +17,10 @@ fn main() -> ExitCode {
         }
         Some("pi") => {
             fake_pi::main(&std::env::args().skip(2).collect::<Vec<_>>());
+            ExitCode::SUCCESS
+        }
+        Some("parrot") => {
+            parrot::main();
             ExitCode::SUCCESS
         }
         _ => ExitCode::from(2),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
 use qd_link::runner::{Connect, ConnectFailure, Connecting};
+use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
 use qd_runner::process::{GuardCommand, ProcessConfig};
 use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
@@ -26,8 +27,10 @@ pub(crate) fn config(directory: &Path) -> RunnerConfig {
         hostname: "host".into(),
         version: "0".into(),
         data_dir: directory.to_owned(),
-        pi_command: vec!["pi".into()],
-        pi_user_dir: directory.join("pi"),
+        harnesses: Harnesses::new(TABLE, |harness| HarnessSettings {
+            command: vec![harness.name().into()],
+            user_dir: directory.join(harness.name()),
+        }),
         default_cwd: Some(directory.to_owned()),
         max_sessions: 100,
         guard: GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() },

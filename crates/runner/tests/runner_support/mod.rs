@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use qd_core::health::HealthConfig;
 use qd_link::memory::{LinkEnd, pair};
+use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
 use qd_runner::process::{GuardCommand, ProcessConfig};
 use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
+pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
 /// Far more than anything here takes, on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -51,8 +52,10 @@ impl Bench {
             hostname: "here".into(),
             version: "0".into(),
             data_dir: folder.path().join("data"),
-            pi_command: vec![HELPER.into(), "pi".into()],
-            pi_user_dir: folder.path().join("pi"),
+            harnesses: Harnesses::new(TABLE, |harness| HarnessSettings {
+                command: vec![HELPER.into(), harness.name().into()],
+                user_dir: folder.path().join(harness.name()),
+            }),
             default_cwd: Some(folder.path().to_owned()),
             max_sessions: 10,
             guard: GuardCommand { program: HELPER.into(), args: vec!["guard".into()] },

@@ -11,6 +11,7 @@ use qd_link::memory::LinkEnd;
 use qd_link::runner::{Connect, RunnerDialer};
 use qd_link::socket::SocketOptions;
 use qd_link::url::ServerUrl;
+use qd_runner::driver::Harnesses;
 use qd_runner::process::{GuardCommand, ProcessConfig};
 use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{Execution, HubStore, RunnerRow, RunnerStore, StoreOptions};
@@ -171,8 +172,7 @@ fn runner_config(world: &World, name: &str) -> RunnerConfig {
         hostname: name.to_owned(),
         version: "world".to_owned(),
         data_dir: world.dir.join(name),
-        pi_command: Vec::new(),
-        pi_user_dir: world.dir.join("pi"),
+        harnesses: Harnesses::default(),
         default_cwd: None,
         max_sessions: 64,
         guard: GuardCommand { program: "/bin/false".into(), args: Vec::new() },

@@ -7,35 +7,18 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::bridge::BridgeWord;
+use super::encode::encode;
 use super::extension::{self, ErrorTally};
 use super::{events, update};
-use crate::agent::{AgentEvent, MessageHead};
+use crate::agent::{AgentEvent, AgentRequest, MessageHead};
 use crate::harness::lines::preview;
+use crate::harness::{Codec, Decoded, Reply, Unsupported};
 
 /// Fields of an event nobody knows are passed on up to this size of the line; of a longer one only its size is told.
 pub const UNKNOWN_FIELDS_BYTES_MAX: usize = 64 * 1024;
 
-/// What one line of pi means.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PiOutput {
-    Event(AgentEvent),
-    Reply(PiReply),
-    /// From our own extension, for the driver.
-    Bridge(BridgeWord),
-    /// Not a record of pi: not JSON, or a known record with fields of another kind.
-    Malformed {
-        error: String,
-        preview: String,
-    },
-}
-
-/// The answer to a command. pi repeats the id as it got it; an answer to a line it could not read has none.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PiReply {
-    pub id: Option<String>,
-    pub command: String,
-    pub result: Result<Value, String>,
-}
+/// What one line of pi means; its own words come from our extension.
+pub type PiOutput = Decoded<BridgeWord>;
 
 /// Remembers what a line cannot say alone. Its size does not grow with the traffic.
 #[derive(Debug, Default)]
@@ -108,6 +91,19 @@ impl PiCodec {
     }
 }
 
+impl Codec for PiCodec {
+    type Private = BridgeWord;
+
+    fn decode(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) {
+        self.line(line, now_ms, out);
+    }
+
+    /// pi has them all, or says itself that it is too old.
+    fn encode(&self, id: &str, request: &AgentRequest) -> Result<Vec<u8>, Unsupported> {
+        Ok(encode(id, request))
+    }
+}
+
 /// Reads the `type` of a record. pi writes it first except in replies, so a 30 MB line is not read twice.
 fn kind_of(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
     #[derive(Deserialize)]
@@ -148,8 +144,8 @@ fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> 
     } else {
         Err(response.error.map_or_else(|| "pi gave no reason".to_owned(), text_of))
     };
-    let command = response.command.map(text_of).unwrap_or_default();
-    out.push(PiOutput::Reply(PiReply { id: response.id.map(text_of), command, result }));
+    let (id, command) = (response.id.map(text_of), response.command.map(text_of).unwrap_or_default());
+    out.push(PiOutput::Reply(Reply { id, command, result }));
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::message::PiMessage;
-use super::time;
 use crate::agent::NativeMessage;
+use crate::time;
 
 /// The conversation the agent is in.
 ///

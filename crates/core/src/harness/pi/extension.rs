@@ -39,7 +39,7 @@ pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), ser
         && let Some(word) =
             request.status_text.as_deref().and_then(|text| bridge::word(&request.status_key, text))
     {
-        out.push(PiOutput::Bridge(word));
+        out.push(PiOutput::Private(word));
         return Ok(());
     }
     let event = match request.method.as_str() {
@@ -58,7 +58,7 @@ pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), ser
         "setStatus" => match status(&request.status_key, request.status_text) {
             Some(event) => event,
             None => {
-                out.push(PiOutput::Bridge(BridgeWord::Unreadable { key: request.status_key }));
+                out.push(PiOutput::Private(BridgeWord::Unreadable { key: request.status_key }));
                 return Ok(());
             }
         },
@@ -79,14 +79,14 @@ fn dialog(request: UiRequest, out: &mut Vec<PiOutput>) {
         _ => None,
     };
     if is_marked || interview.is_some() {
-        out.push(PiOutput::Bridge(BridgeWord::Asks { request_id: request_id.clone() }));
+        out.push(PiOutput::Private(BridgeWord::Asks { request_id: request_id.clone() }));
     }
     let question = match (request.method.as_str(), interview) {
         (_, Some(Ok(interview))) => interview,
         (_, Some(Err(error))) => {
             let message =
                 format!("An extension's interview '{title}' cannot be read, so it was cancelled: {error}");
-            out.push(PiOutput::Bridge(BridgeWord::UnreadableInterview { request_id }));
+            out.push(PiOutput::Private(BridgeWord::UnreadableInterview { request_id }));
             let level = NotifyLevel::Error;
             return out.push(PiOutput::Event(AgentEvent::Notify { level, message }));
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::time;
+use crate::time;
 
 /// Entries whose place in the tree is remembered; of a longer file branches further back count as one line.
 const ENTRIES_MAX: usize = 500_000;

@@ -135,6 +135,13 @@ fn compile(own: &FileRules, base: Option<&FileRules>) -> Result<Rules, String> {
     Ok(Rules { marked: own.marked, lines, bottom })
 }
 
+/// The programs of agents that have rules of their own, by name.
+pub fn known_tools() -> Vec<String> {
+    let file: Result<File, _> = serde_json::from_str(DATA);
+    // A test reads the file; without it no program is known.
+    file.map(|file| file.tools.into_keys().collect()).unwrap_or_default()
+}
+
 /// The tools of the data file, or what is wrong with it.
 #[cfg(test)]
 pub(in crate::terminal) fn check_data() -> Result<Vec<String>, String> {

@@ -15,7 +15,7 @@ use crate::driver::{AgentFailure, Effect, Executed, session_name};
 const THINKING_LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
 
 /// Runs one command. With `native` the data is pi's own wherever pi has an answer of its own.
-pub(in crate::driver) async fn execute(
+pub(super) async fn execute(
     handle: &PiHandle,
     command: &Command,
     native: bool,
@@ -69,7 +69,7 @@ pub(in crate::driver) async fn execute(
 }
 
 pub(super) fn unsupported(command: &Command) -> AgentFailure {
-    AgentFailure::refused(format!("pi does not support '{}'", command.spec().name))
+    crate::driver::unsupported("pi", command)
 }
 
 /// pi's answer as it is, or in our words.
@@ -94,7 +94,7 @@ fn changed(
     canonical: fn(&AgentFacts) -> Option<Value>,
 ) -> Result<Executed, AgentFailure> {
     let data = if native { Some(json!({ "native": reply })) } else { canonical(&facts) };
-    Ok(Executed { data, effects: vec![Effect::Facts(facts)], disposition: None })
+    Ok(Executed { data, effects: vec![Effect::Facts(facts)], ..Executed::default() })
 }
 
 /// The same for a cycle, whose answer is null when there is nothing to cycle through.

@@ -8,29 +8,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
-use qd_core::session::{AgentFacts, AgentUp};
+use qd_core::session::{AgentFacts, AgentUp, QueueFate};
+use qd_wire::Command;
+use qd_wire::data::QueueState;
 use serde_json::Value;
-use tokio::sync::oneshot;
 
 use super::bridge::Bridge;
 use super::files::Claim;
 use super::shell::Told;
-use super::{Requests, Waiting, forget, launch, lock};
-use crate::driver::{AgentFailure, Disposition};
+use super::stored::CheckedFile;
+use super::{execute, launch, moves, shell};
+use crate::driver::{
+    AgentFailure, AgentHandle, Begun, BoxFuture, Disposition, Effect, Executed, PendingReply, PendingRequests,
+};
 use crate::process::AgentStdin;
-use crate::stored::CheckedFile;
 
 /// How long pi may take from spawn to its first answer.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Questions that wait for pi at once; more are refused.
-const WAITING_MAX: usize = 1024;
 
 /// Asks a running pi; clones share its stdin.
 #[derive(Clone)]
 pub struct PiHandle {
     stdin: AgentStdin,
-    waiting: Waiting,
+    waiting: PendingRequests,
     counter: Arc<AtomicU64>,
     place: Arc<Place>,
     bridge: Arc<Bridge>,
@@ -41,6 +41,8 @@ pub struct PiHandle {
 pub(super) struct Place {
     pub(super) session_id: String,
     pub(super) cwd: PathBuf,
+    /// The session has told this conversation already: what would get another name now is not told again.
+    pub(super) is_known: bool,
     /// The user's own pi directory.
     pub(super) user_dir: PathBuf,
     pub(super) sessions: PathBuf,
@@ -52,7 +54,7 @@ pub(super) struct Place {
 }
 
 impl PiHandle {
-    pub(super) fn new(stdin: AgentStdin, waiting: Waiting, place: Place) -> Self {
+    pub(super) fn new(stdin: AgentStdin, waiting: PendingRequests, place: Place) -> Self {
         PiHandle {
             stdin,
             waiting,
@@ -73,7 +75,7 @@ impl PiHandle {
     }
 
     /// Whether pi has moved in its session tree since this was asked last.
-    pub(in crate::driver) fn take_moved(&self) -> bool {
+    pub(super) fn take_moved(&self) -> bool {
         self.bridge.take_moved()
     }
 
@@ -116,58 +118,33 @@ impl PiHandle {
     }
 
     /// Writes one request; the receiver gets pi's reply. In the order of the calls, which matters for prompts.
-    pub fn begin(&self, request: &AgentRequest) -> Result<PiReceiver, AgentFailure> {
+    pub(super) fn send(&self, request: &AgentRequest) -> Result<PendingReply, AgentFailure> {
         let id = self.fresh_id("q");
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut waiting = lock(&self.waiting);
-            let waiting = match &mut *waiting {
-                Requests::Open(requests) => requests,
-                Requests::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
-            };
-            if waiting.len() >= WAITING_MAX {
-                let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
-                return Err(AgentFailure::refused(error));
-            }
-            waiting.insert(id.clone(), sender);
-        }
         let line = Bytes::from(pi::encode(&id, request));
-        let pending = PiReceiver { receiver, waiting: Arc::clone(&self.waiting), id };
+        let pending = self.waiting.expect(id)?;
         self.stdin.try_send(line).map_err(|error| AgentFailure::refused(error.to_string()))?;
         Ok(pending)
     }
 
     /// Sends one request and waits for pi's reply.
     pub async fn request(&self, request: AgentRequest) -> Result<Value, AgentFailure> {
-        self.begin(&request)?.reply().await
-    }
-
-    /// What became of a prompt. Older versions do not say: a slash command that left pi idle was handled.
-    pub async fn disposition(&self, reply: &Value, is_command: bool, busy: bool) -> Disposition {
-        match reply.get("disposition").and_then(Value::as_str) {
-            Some("handled") => Disposition::Handled,
-            Some("queued") => Disposition::Queued,
-            Some(_) => Disposition::Started,
-            None if is_command && !busy => match self.request(AgentRequest::GetState).await {
-                Ok(state) if !pi::state(&state).is_streaming => Disposition::Handled,
-                // A pi that died meanwhile reports that itself; the prompt was accepted.
-                Ok(_) | Err(_) => Disposition::Started,
-            },
-            None => Disposition::accepted(busy),
-        }
+        self.send(&request)?.reply().await
     }
 
     /// Sends something pi does not answer. It never waits: a pi that does not read must not stop its session.
-    pub fn tell(&self, request: &AgentRequest) -> Result<(), String> {
+    pub(super) fn tell_pi(&self, request: &AgentRequest) -> Result<(), String> {
         let line = pi::encode("", &self.bridge.translate(request));
         self.stdin.try_send(Bytes::from(line)).map_err(|error| error.to_string())
     }
 
     /// The first answer proves that pi is up; the entries are its conversation.
-    pub async fn prepare(&self) -> Result<AgentUp, String> {
+    async fn first_answer(&self) -> Result<AgentUp, String> {
         let prepared = async {
             let state = self.request(AgentRequest::GetState).await?;
-            let conversation = self.conversation().await?;
+            let mut conversation = self.conversation().await?;
+            if self.place.is_known {
+                conversation.retain(pi::has_stable_id);
+            }
             Ok(AgentUp { facts: facts_of(&state), conversation })
         };
         let up = match tokio::time::timeout(READY_TIMEOUT, prepared).await {
@@ -211,30 +188,91 @@ impl PiHandle {
     }
 }
 
-const GONE: &str = "The agent is gone; a prompt or session.restart starts it again";
+impl AgentHandle for PiHandle {
+    fn harness(&self) -> &'static str {
+        "pi"
+    }
 
-/// A request on its way; forgotten however the wait for it ends.
-pub struct PiReceiver {
-    receiver: oneshot::Receiver<Result<Value, AgentFailure>>,
-    waiting: Waiting,
-    id: String,
-}
+    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
+        self.send(&request).map(|receiver| Begun::new(receiver.reply()))
+    }
 
-impl PiReceiver {
-    pub async fn reply(mut self) -> Result<Value, AgentFailure> {
-        match (&mut self.receiver).await {
-            Ok(result) => result,
-            Err(_) => Err(AgentFailure::lost(GONE)),
-        }
+    fn tell(&self, request: AgentRequest) -> Result<(), String> {
+        self.tell_pi(&request)
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+        Box::pin(self.first_answer())
+    }
+
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        native: bool,
+    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+        Box::pin(execute::execute(self, command, native))
+    }
+
+    /// Older versions do not say: a slash command that left pi idle was handled.
+    fn disposition<'a>(
+        &'a self,
+        reply: &'a Value,
+        is_command: bool,
+        busy: bool,
+    ) -> BoxFuture<'a, Disposition> {
+        Box::pin(async move {
+            match reply.get("disposition").and_then(Value::as_str) {
+                Some("handled") => Disposition::Handled,
+                Some("queued") => Disposition::Queued,
+                Some(_) => Disposition::Started,
+                None if is_command && !busy => match self.request(AgentRequest::GetState).await {
+                    Ok(state) if !pi::state(&state).is_streaming => Disposition::Handled,
+                    // A pi that died meanwhile reports that itself; the prompt was accepted.
+                    Ok(_) | Err(_) => Disposition::Started,
+                },
+                None => Disposition::accepted(busy),
+            }
+        })
+    }
+
+    fn changes<'a>(&'a self, known: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Effect>, AgentFailure>> {
+        Box::pin(async move {
+            let facts = self.facts().await?;
+            let has_moved = self.take_moved();
+            if known.is_some() && facts.native_session_id.as_deref() != known {
+                return moves::where_now(self, None).await;
+            }
+            if has_moved {
+                return moves::where_now(self, Some(QueueFate::Kept)).await;
+            }
+            let mut effects = shell::news(self).await?;
+            effects.push(Effect::Facts(facts));
+            Ok(effects)
+        })
+    }
+
+    fn give_back_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+        let asked = self.send(&AgentRequest::ClearQueue)?;
+        Ok(Box::pin(async {
+            asked.reply().await.map(|reply| pi::cleared_queue(&reply)).map_err(not_given_back)
+        }))
     }
 }
 
-impl Drop for PiReceiver {
-    fn drop(&mut self) {
-        // Nobody waits for it any more; usually it is answered and gone already.
-        drop(forget(&self.waiting, &self.id));
+/// The oldest versions do not know how.
+fn not_given_back(failure: AgentFailure) -> AgentFailure {
+    if failure.is_reply && failure.error.to_ascii_lowercase().contains("unknown command") {
+        let error = format!(
+            "This version of pi cannot give back what is in its queue, so it stays as it is; {QUEUE_VERSION} or newer \
+             can (npm install -g @earendil-works/pi-coding-agent)"
+        );
+        return AgentFailure::replied(error);
     }
+    failure
 }
+
+/// The first pi that can give back its queue.
+const QUEUE_VERSION: &str = "0.84.4";
 
 fn facts_of(reply: &Value) -> AgentFacts {
     let state = pi::state(reply);

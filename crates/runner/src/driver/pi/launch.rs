@@ -12,16 +12,16 @@ use qd_core::ids::{further_session_name, plain_session_name};
 use super::files::Claim;
 use super::handle::Place;
 use super::home;
+use super::stored::{CheckedFile, check_below};
 use crate::config::RunnerConfig;
-use crate::driver::StartRequest;
+use crate::driver::{HarnessSettings, StartRequest};
 use crate::process::{AgentProcess, Environment, Inherit, Spawn};
-use crate::stored::{self, CheckedFile};
 
 /// Our extension, written beside the agents' directories at start.
 const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
 
 /// The name under which pi reports it when it fails.
-pub const BRIDGE_FILE: &str = "qd-bridge.ts";
+pub(super) const BRIDGE_FILE: &str = "qd-bridge.ts";
 
 /// A pi that runs.
 pub(super) struct Launched {
@@ -31,7 +31,7 @@ pub(super) struct Launched {
 }
 
 /// Whether the program that starts pi can be found.
-pub fn is_installed(command: &[String]) -> bool {
+pub(super) fn is_installed(command: &[String]) -> bool {
     let Some(program) = command.first() else { return false };
     if program.contains('/') {
         return Path::new(program).is_file();
@@ -56,14 +56,19 @@ pub(super) fn cannot_run(program: &str, error: &io::Error) -> String {
 }
 
 /// Starts pi as the notes recommend: private directories, our own session id, explicit extensions only.
-pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Result<Launched, String> {
+pub(super) async fn launch(
+    runner: &RunnerConfig,
+    settings: &HarnessSettings,
+    request: &StartRequest,
+) -> Result<Launched, String> {
+    let user_dir = &settings.user_dir;
     let describe = |what: &str, error: io::Error| format!("{what}: {error}");
     let session_dir = runner.session_dir(&request.session_id);
-    let home = home::prepare(&session_dir, &runner.pi_user_dir)
+    let home = home::prepare(&session_dir, user_dir)
         .map_err(|error| describe("The agent's private directory cannot be made", error))?;
-    let sessions = home::session_directory(&runner.pi_user_dir, &request.cwd);
+    let sessions = home::session_directory(user_dir, &request.cwd);
     fs::create_dir_all(&sessions).map_err(|error| describe("The session directory cannot be made", error))?;
-    let conversation = conversation(runner, request, &sessions)?;
+    let conversation = conversation(user_dir, request, &sessions)?;
     let claim = conversation.path().map(|path| Claim::take(path, &request.session_id)).transpose()?;
     let mut warnings = Vec::new();
     let bridge = match write_bridge(&runner.data_dir) {
@@ -75,7 +80,7 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
             None
         }
     };
-    let mut program: Vec<OsString> = runner.pi_command.iter().map(OsString::from).collect();
+    let mut program: Vec<OsString> = settings.command.iter().map(OsString::from).collect();
     program.extend(["--mode", "rpc", "--session-dir"].map(OsString::from));
     program.push(sessions.clone().into_os_string());
     let resumes = conversation.path().is_some() && request.native_session_id.is_some();
@@ -104,7 +109,8 @@ pub(super) async fn launch(runner: &RunnerConfig, request: &StartRequest) -> Res
     let place = Place {
         session_id: request.session_id.clone(),
         cwd: request.cwd.clone(),
-        user_dir: runner.pi_user_dir.clone(),
+        is_known: request.native_session_id.is_some(),
+        user_dir: user_dir.clone(),
         sessions,
         temp_dir: home.temp_dir,
         claim: Mutex::new(claim),
@@ -136,11 +142,7 @@ impl Conversation {
 }
 
 /// Which conversation: the one it had, the one the client named, or a new one under our id.
-fn conversation(
-    runner: &RunnerConfig,
-    request: &StartRequest,
-    sessions: &Path,
-) -> Result<Conversation, String> {
+fn conversation(user_dir: &Path, request: &StartRequest, sessions: &Path) -> Result<Conversation, String> {
     if let Some(file) = &request.native_session_file
         && Path::new(file).is_file()
     {
@@ -157,7 +159,7 @@ fn conversation(
         return Ok(Conversation::New(id.clone()));
     }
     match &request.config.continue_session {
-        Some(named) => find_session(named, &runner.pi_user_dir, sessions).map(Conversation::Named),
+        Some(named) => find_session(named, user_dir, sessions).map(Conversation::Named),
         None => free_id(&request.session_id, sessions).map(Conversation::New),
     }
 }
@@ -185,12 +187,12 @@ fn free_id(session_id: &str, sessions: &Path) -> Result<String, String> {
 pub(super) fn find_session(named: &str, user_dir: &Path, sessions: &Path) -> Result<CheckedFile, String> {
     let is_path = named.contains(['/', '\0']) || named.starts_with('~');
     if is_path || named.ends_with(".jsonl") || named.ends_with(".json") {
-        return stored::check_below(user_dir, named);
+        return check_below(user_dir, named);
     }
     let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
     for entry in entries.flatten() {
         if entry.file_name().to_str().and_then(id_of_file) == Some(named) {
-            return stored::check_below(user_dir, &entry.path().to_string_lossy());
+            return check_below(user_dir, &entry.path().to_string_lossy());
         }
     }
     Err(format!("There is no pi session '{named}' in {}", sessions.display()))

@@ -107,7 +107,7 @@ async fn moved(
         }
     }
     let data = if native { json!({ "native": reply }) } else { data };
-    Ok(Executed { data: Some(data), effects, disposition: None })
+    Ok(Executed { data: Some(data), effects, ..Executed::default() })
 }
 
 /// Moves to another entry of the session tree. pi's RPC cannot, so our extension does.
@@ -144,7 +144,7 @@ pub(super) async fn navigate(
     if let Some(text) = navigated.editor_text {
         data["editor_text"] = text.into();
     }
-    Ok(Executed { data: Some(data), effects, disposition: None })
+    Ok(Executed { data: Some(data), effects, ..Executed::default() })
 }
 
 /// pi keeps its queue when it moves within its tree; what is in it was meant for where it was.
@@ -161,7 +161,7 @@ async fn clear_queue(handle: &PiHandle) -> QueueFate {
 
 /// The conversation pi is in, whole. With another conversation pi begins another queue; what became of it in the same
 /// one must be said.
-pub(in crate::driver) async fn where_now(
+pub(super) async fn where_now(
     handle: &PiHandle,
     queue: Option<QueueFate>,
 ) -> Result<Vec<Effect>, AgentFailure> {

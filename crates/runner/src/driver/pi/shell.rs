@@ -53,11 +53,11 @@ pub(super) async fn run(
             "full_output_path": reply.get("fullOutputPath"),
         }))
     })?;
-    Ok(Executed { data: Some(data), effects, disposition: None })
+    Ok(Executed { data: Some(data), effects, ..Executed::default() })
 }
 
 /// Shell commands that are in pi's history and not in ours yet.
-pub(in crate::driver) async fn news(handle: &PiHandle) -> Result<Vec<Effect>, AgentFailure> {
+pub(super) async fn news(handle: &PiHandle) -> Result<Vec<Effect>, AgentFailure> {
     let told = handle.told();
     let _looking = told.looking.lock().await;
     if told.missing.load(Ordering::Relaxed) == 0 {

@@ -9,7 +9,7 @@ use qd_core::harness::pi::{MINIMUM_VERSION, check_version};
 use tokio::process::Command;
 
 use super::launch;
-use crate::config::RunnerConfig;
+use crate::driver::HarnessSettings;
 
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -17,8 +17,8 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 static ACCEPTED: Mutex<Option<HashSet<Vec<String>>>> = Mutex::new(None);
 
 /// Refuses a pi that is missing or too old, by name and version, with what to do.
-pub(super) async fn check(runner: &RunnerConfig) -> Result<(), String> {
-    let command = &runner.pi_command;
+pub(super) async fn check(settings: &HarnessSettings) -> Result<(), String> {
+    let command = &settings.command;
     if accepted().get_or_insert_with(HashSet::new).contains(command) {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -40,32 +41,34 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     ///
     /// Cancelling it loses nothing. Lines not yet taken are kept, so it may be called early.
     pub async fn fill(&mut self) -> io::Result<bool> {
+        poll_fn(|context| self.poll_fill(context)).await
+    }
+
+    /// The same for those who poll.
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.position < self.buffer.len() {
-            return Ok(true);
+            return Poll::Ready(Ok(true));
         }
         if self.ended {
-            return Ok(self.splitter.has_partial());
+            return Poll::Ready(Ok(self.splitter.has_partial()));
         }
         self.buffer.clear();
         self.position = 0;
-        let count = poll_fn(|context| {
-            if self.buffer.capacity() == 0 {
-                self.buffer.reserve_exact(READ_BUFFER_BYTES);
-            }
-            // The future of one read holds no state of its own, so it may be made anew per poll.
-            let poll = pin!(self.source.read_buf(&mut self.buffer)).poll(context);
-            if poll.is_pending() {
-                self.buffer = Vec::new();
-            }
-            poll
-        })
-        .await?;
+        if self.buffer.capacity() == 0 {
+            self.buffer.reserve_exact(READ_BUFFER_BYTES);
+        }
+        // The future of one read holds no state of its own, so it may be made anew per poll.
+        let poll = pin!(self.source.read_buf(&mut self.buffer)).poll(context);
+        if poll.is_pending() {
+            self.buffer = Vec::new();
+        }
+        let count = ready!(poll)?;
         if count == 0 {
             self.ended = true;
             self.buffer = Vec::new();
-            return Ok(self.splitter.has_partial());
+            return Poll::Ready(Ok(self.splitter.has_partial()));
         }
-        Ok(true)
+        Poll::Ready(Ok(true))
     }
 
     /// The next line of what was read; `None` when [`fill`](Self::fill) is due again.
@@ -87,8 +90,6 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Poll;
-
     use tokio::io::AsyncWriteExt;
 
     use super::*;

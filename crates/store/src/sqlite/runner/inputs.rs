@@ -32,7 +32,7 @@ pub(super) fn change_images(
     session_id: &str,
     put: &[(String, Bytes)],
     delete: &[String],
-) -> Result<()> {
+) -> SqlResult<()> {
     for (key, body) in put {
         connection
             .prepare_cached(
@@ -48,7 +48,7 @@ pub(super) fn change_images(
     Ok(())
 }
 
-pub(super) fn images(connection: &Connection, session_id: &str) -> Result<Vec<(String, Bytes)>> {
+pub(super) fn images(connection: &Connection, session_id: &str) -> SqlResult<Vec<(String, Bytes)>> {
     let mut statement =
         connection.prepare_cached("SELECT images_key, body FROM input_images WHERE session_id = ?1")?;
     let rows = statement.query_map([session_id], |row| {

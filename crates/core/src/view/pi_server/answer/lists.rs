@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::said::{Said, pick, pick_text, to_text};
-use crate::harness::pi::time::iso_8601;
+use crate::time::iso_8601;
 
 /// Of each message of a tree this much is shown, in characters.
 const PREVIEW_CHARS_MAX: usize = 400;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::said::{Said, to_text};
-use crate::harness::pi::time::iso_8601;
+use crate::time::iso_8601;
 
 /// The level of sessions whose agent says nothing about it.
 const THINKING_LEVEL: &str = "off";

@@ -1,6 +1,6 @@
 //! Times as hosts write them (RFC 3339), in Unix milliseconds.
 
-use crate::harness::pi::time::unix_ms;
+use crate::time::unix_ms;
 
 /// `None` for what is no time.
 pub fn from_text(text: &str) -> Option<i64> {

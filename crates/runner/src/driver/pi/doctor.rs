@@ -1,76 +1,70 @@
-//! The agents: pi, the node it runs on, and its models.
+//! What `qd doctor` says about pi: the program, the Node.js it runs on, and its models.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use qd_core::harness::pi::{MINIMUM_VERSION, PiVersionError, check_version};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::Check;
-use crate::output::one_line;
-use crate::settings::{Environment, Words};
+use crate::driver::{HarnessCheck, HarnessSettings};
 
-/// The oldest pi whose protocol the driver speaks.
-const PI_VERSION_MIN: [u64; 3] = [0, 84, 3];
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 const TEXT_CHARACTERS_MAX: usize = 160;
 /// The server read its settings when it started, maybe elsewhere.
 const WHOSE: &str = "pi_command of this shell; the running server may have another";
 const INSTALL_ADVICE: &str = "npm install -g @earendil-works/pi-coding-agent, or say where it is: --pi-command (the demo works without it)";
 
-pub(super) async fn pi(command: &Words) -> Check {
-    let words = command.as_slice();
+pub(super) async fn checks(settings: &HarnessSettings) -> Vec<HarnessCheck> {
+    vec![program(&settings.command).await, node().await, models(&settings.user_dir)]
+}
+
+fn ok(name: &'static str, found: impl Into<String>) -> HarnessCheck {
+    HarnessCheck { name, found: found.into(), advice: None }
+}
+
+fn warning(name: &'static str, found: impl Into<String>, advice: &str) -> HarnessCheck {
+    HarnessCheck { name, found: found.into(), advice: Some(advice.to_owned()) }
+}
+
+async fn program(words: &[String]) -> HarnessCheck {
+    let command = words.join(" ");
     match version_of(words).await {
-        Ok(text) => judge_pi(&words.join(" "), &text),
-        Err(problem) => {
-            Check::warning("pi", format!("`{}` {problem} ({WHOSE})", words.join(" ")), INSTALL_ADVICE)
-        }
+        Ok(text) => judge(&command, &text),
+        Err(problem) => warning("pi", format!("`{command}` {problem} ({WHOSE})"), INSTALL_ADVICE),
     }
 }
 
-fn judge_pi(command: &str, text: &str) -> Check {
-    match version_in(text) {
-        Some(version) if version >= PI_VERSION_MIN => {
-            Check::ok("pi", format!("{} (`{command}`, {WHOSE})", dotted(version)))
+fn judge(command: &str, text: &str) -> HarnessCheck {
+    match check_version(text) {
+        Ok(version) => ok("pi", format!("{version} (`{command}`, {WHOSE})")),
+        Err(PiVersionError::TooOld { found }) => {
+            warning("pi", format!("{found} is too old; {MINIMUM_VERSION} or newer is needed"), INSTALL_ADVICE)
         }
-        Some(version) => Check::warning(
+        Err(PiVersionError::Unreadable { .. }) => warning(
             "pi",
-            format!("{} is too old; {} or newer is needed", dotted(version), dotted(PI_VERSION_MIN)),
-            INSTALL_ADVICE,
-        ),
-        None => Check::warning(
-            "pi",
-            format!("`{command} --version` says '{}'", one_line(text, TEXT_CHARACTERS_MAX)),
+            format!("`{command} --version` says '{}'", one_line(text)),
             "is this pi? say which program is with --pi-command",
         ),
     }
 }
 
-pub(super) async fn node() -> Check {
+async fn node() -> HarnessCheck {
     match version_of(&["node".to_owned()]).await {
-        Ok(text) => Check::ok("node", one_line(&text, TEXT_CHARACTERS_MAX)),
-        Err(problem) => {
-            Check::warning("node", problem, "pi runs on Node.js 22 or newer; the demo needs none")
-        }
+        Ok(text) => ok("node", one_line(&text)),
+        Err(problem) => warning("node", problem, "pi runs on Node.js 22 or newer; the demo needs none"),
     }
 }
 
 /// Whether pi knows any model: a login, or models of its own.
-pub(super) fn models(environment: &Environment) -> Check {
+fn models(directory: &Path) -> HarnessCheck {
     const NAME: &str = "models";
-    let directory = match (environment.get("PI_CODING_AGENT_DIR"), environment.home()) {
-        (Some(directory), _) => PathBuf::from(directory),
-        (None, Some(home)) => home.join(".pi/agent"),
-        (None, None) => {
-            return Check::warning(NAME, "HOME is not set", "set it, so that pi finds its settings");
-        }
-    };
     // Names of providers only; what stands behind them is nobody's business here.
     let logins = names(&directory.join("auth.json"), None);
     let providers = names(&directory.join("models.json"), Some("providers"));
     if logins.is_empty() && providers.is_empty() {
-        return Check::warning(
+        return warning(
             NAME,
             format!("none in {}", directory.display()),
             "pi without keys answers nothing: start `pi` once and use /login, or set a provider's key in the environment of `qd up`",
@@ -79,8 +73,7 @@ pub(super) fn models(environment: &Environment) -> Check {
     let list = |title: &str, names: &[String]| {
         if names.is_empty() { String::new() } else { format!("{title}: {} ", names.join(", ")) }
     };
-    let found = format!("{}{}", list("logins", &logins), list("own providers", &providers));
-    Check::ok(NAME, one_line(&found, TEXT_CHARACTERS_MAX))
+    ok(NAME, one_line(&format!("{}{}", list("logins", &logins), list("own providers", &providers))))
 }
 
 /// The keys of a JSON object in a file, or of one of its fields.
@@ -114,63 +107,51 @@ async fn version_of(words: &[String]) -> Result<String, String> {
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
-        return Err(format!("failed ({}): {}", output.status, one_line(&complained, TEXT_CHARACTERS_MAX)));
+        return Err(format!("failed ({}): {}", output.status, one_line(&complained)));
     }
     // Some versions of pi write theirs to stderr.
     Ok(if said.trim().is_empty() { complained.into_owned() } else { said.into_owned() })
 }
 
-/// The first `x.y.z` in a text.
-fn version_in(text: &str) -> Option<[u64; 3]> {
-    text.split(|character: char| !character.is_ascii_digit() && character != '.').find_map(|word| {
-        let mut numbers = word.split('.').map(|number| number.parse().ok());
-        Some([numbers.next()??, numbers.next()??, numbers.next()??])
-    })
-}
-
-fn dotted([major, minor, patch]: [u64; 3]) -> String {
-    format!("{major}.{minor}.{patch}")
+/// The first line that says something, bounded.
+fn one_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().take(TEXT_CHARACTERS_MAX).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Health;
 
     #[test]
     fn versions_of_pi_are_judged() {
         let cases = [
-            ("0.84.3\n", Health::Ok),
-            ("pi v0.87.1 (node)", Health::Ok),
-            ("1.5.0", Health::Ok),
-            ("0.84.2", Health::Warning),
-            ("0.9.99", Health::Warning),
-            ("hello", Health::Warning),
+            ("0.84.3\n", true),
+            ("pi v0.87.1 (node)", true),
+            ("1.5.0", true),
+            ("0.84.2", false),
+            ("0.9.99", false),
+            ("hello", false),
         ];
-        for (text, health) in cases {
-            assert_eq!(judge_pi("pi", text).health, health, "{text}");
+        for (text, is_ok) in cases {
+            assert_eq!(judge("pi", text).advice.is_none(), is_ok, "{text}");
         }
     }
 
     #[test]
     fn providers_are_named_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().to_str().unwrap();
-        let environment = Environment::from([("PI_CODING_AGENT_DIR", path)]);
-        assert_eq!(models(&environment).health, Health::Warning);
+        assert!(models(directory.path()).advice.is_some());
         std::fs::write(directory.path().join("auth.json"), r#"{"anthropic":{"key":"secret"}}"#).unwrap();
         std::fs::write(directory.path().join("models.json"), r#"{"providers":{"local":{}}}"#).unwrap();
-        assert_eq!(models(&environment).found.trim(), "logins: anthropic own providers: local");
+        assert_eq!(models(directory.path()).found, "logins: anthropic own providers: local");
     }
 
     #[tokio::test]
     async fn a_missing_program_is_a_warning_with_advice() {
-        let check = pi(&Words::one("/no/such/pi")).await;
-        assert_eq!(check.health, Health::Warning);
-        assert!(
-            check.found.starts_with("`/no/such/pi` is not installed (pi_command of this shell"),
-            "{}",
-            check.found
-        );
+        let check = program(&["/no/such/pi".to_owned()]).await;
+        assert!(check.advice.is_some());
+        let beginning = "`/no/such/pi` is not installed (pi_command of this shell";
+        assert!(check.found.starts_with(beginning), "{}", check.found);
     }
 }

@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
 use super::*;
@@ -43,8 +44,9 @@ impl World {
         self.check(path).unwrap_err()
     }
 
-    fn list(&self, known: Vec<Known>) -> Vec<StoredSession> {
-        let mut sessions = list_now(&self.path("user"), known);
+    fn list(&self) -> Vec<StoredSession> {
+        let settings = HarnessSettings { user_dir: self.path("user"), ..HarnessSettings::default() };
+        let mut sessions = PiFiles.list(&settings, &[]);
         // Ancestors of the directory the tests run in may have sessions of their own.
         sessions.retain(|session| Path::new(&session.path).starts_with(self.root.path()));
         sessions
@@ -127,7 +129,7 @@ fn a_pipe_does_not_hold_anybody_up() {
     let pipe = world.path("user/sessions/pipe.jsonl");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert_eq!(world.refused(&pipe), MISSING);
-    assert!(world.list(Vec::new()).iter().all(|session| !session.path.ends_with("pipe.jsonl")));
+    assert!(world.list().iter().all(|session| !session.path.ends_with("pipe.jsonl")));
 }
 
 #[test]
@@ -171,7 +173,7 @@ fn stored_sessions_are_listed_with_what_they_say() {
     fs::write(world.path("user/sessions/--work--/zeros.jsonl"), vec![0; 4 << 20]).unwrap();
     symlink(world.path("secret"), world.path("user/sessions/link")).unwrap();
     for _ in 0..2 {
-        let sessions = world.list(Vec::new());
+        let sessions = world.list();
         assert_eq!(sessions.len(), 1, "{sessions:?}");
         let StoredSession { message_count, created_at, exists, loaded, .. } = sessions[0];
         assert_eq!((message_count, created_at, exists, loaded), (2, 1_794_722_699_214, true, false));
@@ -185,31 +187,5 @@ fn stored_sessions_are_listed_with_what_they_say() {
     // A file that has grown is read again.
     let mut more = fs::OpenOptions::new().append(true).open(&file).unwrap();
     writeln!(more, "\n{}", message("a6", "a4", "more")).unwrap();
-    assert_eq!(world.list(Vec::new())[0].message_count, 3);
-}
-
-#[test]
-fn sessions_of_this_runner_are_known_by_their_names() {
-    let world = World::new();
-    let known = |session_id: &str, file: &str, cwd: &str, loaded: bool| {
-        let path = world.path(file);
-        let stored = StoredSession {
-            session_id: session_id.to_owned(),
-            path: path.display().to_string(),
-            cwd: world.path(cwd).display().to_string(),
-            loaded,
-            ..StoredSession::default()
-        };
-        Known { file: Some(path), stored }
-    };
-    let sessions = world.list(vec![
-        known("ours", "user/sessions/--work--/a.jsonl", "project", true),
-        known("young", "user/sessions/--work--/new.jsonl", "project", true),
-        known("gone", "user/sessions/--work--/old.jsonl", "project", false),
-    ]);
-    let mut names: Vec<(&str, bool, bool)> =
-        sessions.iter().map(|s| (s.session_id.as_str(), s.exists, s.loaded)).collect();
-    names.sort_unstable();
-    assert_eq!(names, [("native-1", true, false), ("ours", true, true), ("young", false, true)]);
-    assert!(sessions.is_sorted_by(|a, b| a.modified_at >= b.modified_at), "newest first");
+    assert_eq!(world.list()[0].message_count, 3);
 }

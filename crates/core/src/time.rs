@@ -1,4 +1,4 @@
-//! pi's entry timestamps (`2026-11-15T06:04:59.214Z`) to Unix milliseconds and back.
+//! Times as JavaScript writes them (`2026-11-15T06:04:59.214Z`) to Unix milliseconds and back.
 
 /// None for anything that is not a UTC time of this form.
 pub(crate) fn unix_ms(text: &str) -> Option<i64> {

@@ -1,0 +1,141 @@
+//! A second structured harness needs no edit outside its two folders and a row of the table: this one is registered
+//! from outside the crate, and the runner runs it like any other.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "second_harness/codec.rs"]
+mod codec;
+#[path = "second_harness/driver.rs"]
+mod driver;
+#[allow(dead_code, reason = "this test needs a part of it")]
+mod runner_support;
+
+use qd_runner::driver::{Harness, HarnessSettings};
+use runner_support::{Bench, HELPER};
+use serde_json::{Value, json};
+
+/// The two folders are there; this is the row.
+async fn bench(command: &[&str]) -> Bench {
+    let command = command.iter().map(|word| (*word).to_owned()).collect();
+    Bench::start(|config| {
+        config.harnesses.register(&driver::Parrot, HarnessSettings { command, ..HarnessSettings::default() });
+    })
+    .await
+}
+
+async fn session() -> Bench {
+    let mut bench = bench(&[HELPER, "parrot"]).await;
+    bench.create("parrot").await;
+    bench
+}
+
+fn texts(lines: &[Value], role: &str) -> Vec<String> {
+    let ends =
+        lines.iter().filter(|line| line["event"] == "stream.message_end" && line["message"]["role"] == role);
+    ends.map(|line| line["message"]["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_prompt_goes_through_the_whole_runner() {
+    let mut bench = session().await;
+    let state = bench.state().await;
+    assert_eq!((&state["harness"], &state["status"]), (&json!("parrot"), &json!("idle")));
+    assert_eq!(state["capabilities"], json!(["follow_up"]));
+    assert!(state["process"]["pid"].is_u64(), "{state}");
+    let from = bench.lines.len();
+    let answer = bench.prompt("polly wants a cracker").await;
+    assert_eq!(answer["disposition"], "started");
+    bench.event(from, "agent.idle").await;
+    assert_eq!(texts(&bench.lines, "user"), ["polly wants a cracker"]);
+    assert_eq!(texts(&bench.lines, "assistant"), ["polly wants a cracker"]);
+    let words = bench.lines[from..].iter().filter(|line| line["event"] == "stream.text_delta").count();
+    assert_eq!(words, 4);
+    // What nobody knows is passed on.
+    assert!(
+        bench.lines[from..]
+            .iter()
+            .any(|line| line["colour"] == "green" || line["payload"]["colour"] == "green")
+    );
+}
+
+#[tokio::test]
+async fn what_waits_can_be_seen_and_changed() {
+    let mut bench = session().await;
+    bench.prompt("hold on").await;
+    bench.until_status("working").await;
+    let follow = |text: &str| json!({"cmd": "follow_up", "session_id": "s", "message": text});
+    for text in ["one", "two"] {
+        let answer = bench.ok(follow(text)).await;
+        assert_eq!(answer["disposition"], "queued");
+    }
+    assert_eq!(bench.state().await["queue"]["follow_up"], json!(["one", "two"]));
+    // The agent gives back what it has, and gets what a person wants instead.
+    bench
+        .ok(json!({"cmd": "queue.set", "session_id": "s", "steering": [], "follow_up": ["two", "three"]}))
+        .await;
+    let from = bench.lines.len();
+    let queue = bench.state().await["queue"]["follow_up"].clone();
+    assert_eq!(queue, json!(["two", "three"]));
+    bench.ok(json!({"cmd": "abort", "session_id": "s"})).await;
+    bench.event(from, "agent.idle").await;
+}
+
+#[tokio::test]
+async fn what_it_has_not_is_refused_by_name() {
+    let mut bench = session().await;
+    for (command, name) in [
+        (json!({"cmd": "bash", "session_id": "s", "command": "ls"}), "bash"),
+        (json!({"cmd": "compact", "session_id": "s"}), "compact"),
+        (json!({"cmd": "navigate_tree", "session_id": "s", "target_id": "x"}), "navigate_tree"),
+        (json!({"cmd": "export_html", "session_id": "s"}), "export_html"),
+    ] {
+        let answer = bench.call(command).await;
+        assert_eq!(answer["success"], false, "{answer}");
+        assert_eq!(answer["error"], format!("parrot does not support '{name}'"));
+    }
+    // The words of another harness's extension are plain text to this one.
+    let from = bench.lines.len();
+    bench.prompt("/qd-navigate x").await;
+    bench.event(from, "agent.idle").await;
+    assert!(texts(&bench.lines, "assistant").contains(&"/qd-navigate x".to_owned()));
+}
+
+#[tokio::test]
+async fn it_keeps_no_conversations_of_its_own() {
+    let mut bench = session().await;
+    let stored = bench.ok(json!({"cmd": "runner.stored_sessions"})).await;
+    let ours = stored["sessions"].as_array().unwrap().iter().filter(|session| session["session_id"] == "s");
+    assert_eq!(ours.count(), 0, "{stored}");
+    // A name of one is not looked up: there is nothing to look in.
+    let check = json!({"cmd": "session.create", "session_id": "t", "check_only": true,
+        "config": {"harness": "parrot", "continue_session": "/etc/passwd"}});
+    bench.ok(check).await;
+}
+
+#[tokio::test]
+async fn its_death_is_told_and_the_next_prompt_starts_it_again() {
+    let mut bench = session().await;
+    let pid = bench.pid().await;
+    let from = bench.lines.len();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    let gone = bench.find(from, "its end", |line| line.to_string().contains("The parrot has flown")).await;
+    assert_eq!(gone["session_id"], "s", "{gone}");
+    let from = bench.lines.len();
+    bench.prompt("again").await;
+    bench.event(from, "agent.idle").await;
+    assert_ne!(bench.pid().await, pid);
+}
+
+#[tokio::test]
+async fn one_that_is_not_installed_is_refused_with_advice() {
+    let mut bench = bench(&[]).await;
+    let check = json!({"cmd": "session.create", "session_id": "s", "check_only": true,
+        "config": {"harness": driver::Parrot.name()}});
+    let answer = bench.call(check).await;
+    let error = answer["error"].as_str().unwrap();
+    assert!(error.starts_with("parrot is not installed on this runner, which has: demo, pty"), "{error}");
+    assert!(error.ends_with("; buy one"), "{error}");
+}
