@@ -140,7 +140,12 @@ impl Faces {
     ) {
         let ended_turn = match status {
             SessionStatus::Working => None,
-            _ => entry.projection().end_turn(),
+            SessionStatus::Starting
+            | SessionStatus::Idle
+            | SessionStatus::Dormant
+            | SessionStatus::Failed
+            | SessionStatus::Closed
+            | SessionStatus::Offline => entry.projection().end_turn(),
         };
         self.each(|face| face.on_described(hub, entry, status, pending, ended_turn));
     }

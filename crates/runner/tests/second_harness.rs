@@ -6,7 +6,6 @@
 mod codec;
 #[path = "second_harness/driver.rs"]
 mod driver;
-#[allow(dead_code, reason = "this test needs a part of it")]
 mod runner_support;
 
 use qd_runner::driver::{Harness, HarnessSettings};

@@ -74,7 +74,7 @@ async fn submissions(path: &Path) -> Outcome<()> {
         }
         let old = first.saturating_sub(kept);
         store
-            .delete_submissions((old..(old + 512).min(first)).map(|number| row(number).uid.into()).collect())
+            .delete_submissions((old..(old + 512).min(first)).map(|number| row(number).uid).collect())
             .await?;
     }
     println!("submissions, put, finished and deleted: {}", rate(ROWS / 4, start.elapsed()));

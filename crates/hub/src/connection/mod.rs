@@ -219,6 +219,7 @@ impl<S: Speaker> Connection<S> {
             mail @ (Mail::Attached(_)
             | Mail::JobDone(_)
             | Mail::Run(_)
+            | Mail::Terminal(_)
             | Mail::ResyncFailed { .. }
             | Mail::ResyncNow { .. }) => {
                 let (speaker, mut parts) = self.parts();

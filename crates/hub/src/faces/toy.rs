@@ -220,7 +220,7 @@ mod tests {
         let (mut client, _) = tokio_tungstenite::client_async(request, stream).await.unwrap();
         let pair = |toy: &str, about: &str| (toy.to_owned(), about.to_owned());
         assert_eq!(next(&mut client).await, pair("hello", ""));
-        say(&runner, &event(1, "session.created", ",\"harness\":\"demo\"")).await;
+        say(&runner, &event(1, "session.created", ",\"harness\":\"other\"")).await;
         assert_eq!(next(&mut client).await, pair("Created", "s"));
         assert_eq!(next(&mut client).await, pair("session.created", "\"s\""));
         say(&runner, &event(2, "agent.idle", ",\"reason\":\"stop\"")).await;

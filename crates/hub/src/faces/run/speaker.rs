@@ -203,6 +203,7 @@ impl Speaker for AppSpeaker {
             | Mail::Pieces(_)
             | Mail::Attached(_)
             | Mail::Run(_)
+            | Mail::Terminal(_)
             | Mail::ResyncFailed { .. }
             | Mail::Close { .. } => {}
         }
