@@ -33,7 +33,7 @@ struct Counts {
     indeterminate: usize,
     refused: usize,
     twice: usize,
-    accepted_unread: usize,
+    interrupted: usize,
 }
 
 /// Prints the table; true if every promise was kept.
@@ -54,7 +54,7 @@ pub(crate) fn print(tally: &Tally, report: &Report, leftovers: &[String]) -> boo
         "indet.",
         "refused",
         "twice",
-        "unread",
+        "interr.",
         "reconnects"
     );
     let mut broken = 0;
@@ -73,7 +73,7 @@ pub(crate) fn print(tally: &Tally, report: &Report, leftovers: &[String]) -> boo
             counts.indeterminate,
             counts.refused,
             counts.twice,
-            counts.accepted_unread,
+            counts.interrupted,
             reconnects
         );
     }
@@ -168,21 +168,18 @@ fn messages(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(S
     }
 }
 
-/// A prompt whose text reached the conversation: user messages that carry its key.
-fn runs_of(session: &SessionReport, key: &str) -> usize {
-    let is_own = |message: &&Value| {
-        message["role"] == "user"
-            && message["parts"].as_array().into_iter().flatten().any(|part| {
-                part["text"].as_str().is_some_and(|text| text.split_whitespace().any(|word| word == key))
-            })
-    };
-    session.messages.iter().filter(is_own).count()
+/// Whether a message is of this prompt: its text carries the prompt's key.
+fn is_of(message: &Value, key: &str) -> bool {
+    let texts = message["parts"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
+    message["role"] == "user" && texts.flat_map(str::split_whitespace).any(|word| word == key)
 }
 
 fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
     counts.submissions = session.submissions.len();
     for Submission { key, told } in &session.submissions {
-        let runs = runs_of(session, key);
+        let own = || session.messages.iter().filter(|message| is_of(message, key));
+        let runs = own().count();
+        counts.interrupted += own().filter(|message| message["interrupted"] == true).count();
         if runs > 1 {
             counts.twice += 1;
             say(format!("{key} ran {runs} times"));
@@ -190,11 +187,10 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
         match told {
             Told::Done => {
                 counts.done += 1;
-                if runs == 0 && !is_named(session, key) {
+                // Every acknowledged input is in the conversation exactly once, or waits.
+                if runs == 0 && !is_waiting(session, key) {
                     counts.lost += 1;
-                    say(format!("{key} was accepted, never read, and nobody says so"));
-                } else if runs == 0 {
-                    counts.accepted_unread += 1;
+                    say(format!("{key} was accepted, and is neither in the conversation nor in the queue"));
                 }
             }
             Told::Indeterminate => counts.indeterminate += 1,
@@ -209,10 +205,8 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
     }
 }
 
-/// Whether a warning names the prompt: the agent died before it read it.
-fn is_named(session: &SessionReport, key: &str) -> bool {
-    let names = |record: &&Value| {
-        record["event"] == "notify" && record["message"].as_str().is_some_and(|text| text.contains(key))
-    };
-    session.records.iter().any(|record| names(&record))
+/// Whether the prompt is in the queue as it was last told.
+fn is_waiting(session: &SessionReport, key: &str) -> bool {
+    let mut queues = session.records.iter().filter(|record| record["event"] == "queue.changed");
+    queues.next_back().is_some_and(|record| record["queue"].to_string().contains(key))
 }
