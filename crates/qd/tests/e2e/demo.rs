@@ -182,7 +182,7 @@ async fn the_scripts_are_listed_as_commands() {
         .iter()
         .map(|command| command["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["text", "thinking", "tools", "question", "error", "long"]);
+    assert_eq!(names, ["text", "thinking", "tools", "question", "error", "late", "long"]);
     let models = mux.ok(json!({"cmd": "get_models", "session_id": session})).await;
     assert_eq!(models["models"][0]["model_id"], "demo-1");
     let refused = mux.refused(json!({"cmd": "compact", "session_id": session})).await;
