@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod breaker;
+pub mod command_queue;
 pub mod fingerprint;
 pub mod harness;
 pub mod health;
