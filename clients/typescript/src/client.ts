@@ -11,6 +11,7 @@ import {
   IncompatibleError,
   TooLargeError,
   errorOf,
+  codeOf,
   isPassing,
   isSessionGone,
 } from "./errors.ts";
@@ -25,6 +26,7 @@ import {
   type ServerReady,
   type SessionEvent,
 } from "./generated/pi-server.ts";
+import { limitOfWords } from "./older.ts";
 import type { Answer, ClientOptions, SendOptions } from "./options.ts";
 import { Line } from "./line.ts";
 import { Outbox } from "./outbox.ts";
@@ -283,7 +285,7 @@ export class PiServerClient {
         return;
       } catch (error) {
         if (signal.aborted || follower.isEnded) return;
-        if (isSessionGone(error, sessionId) || (!follower.isReady && error instanceof CommandError)) {
+        if (isSessionGone(error) || (!follower.isReady && error instanceof CommandError)) {
           this.drop(follower, error as Error);
           return;
         }
@@ -294,13 +296,12 @@ export class PiServerClient {
 
   #response(response: Response): void {
     // An older server cannot say which command was too large, but how much it takes.
-    const bytesMax = /^Message size \d+ exceeds limit (\d+)$/.exec(response.error ?? "")?.[1];
-    if (!response.success && bytesMax !== undefined) {
-      this.#bytesMax = Math.min(this.#bytesMax, Number(bytesMax));
+    const limit = response.success ? undefined : limitOfWords(response.error);
+    if (limit !== undefined && codeOf(response) === "too_large") {
+      this.#bytesMax = Math.min(this.#bytesMax, limit);
       this.#outbox.limit(this.#bytesMax, BYTES_SETTING);
     } else if (isPassing(response)) {
-      const pendingMax = /^Too many pending commands .*\(max (\d+)\)/.exec(response.error ?? "")?.[1];
-      this.#outbox.refused(response.id, pendingMax === undefined ? undefined : Number(pendingMax));
+      this.#outbox.refused(response.id, codeOf(response) === "too_many_in_flight" ? limit : undefined);
     } else {
       this.#outbox.answered(response);
     }

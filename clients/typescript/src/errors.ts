@@ -1,14 +1,18 @@
 /** Why a command has no result. */
-import type { Response } from "./generated/pi-server.ts";
+import type { ErrorCode, Response } from "./generated/pi-server.ts";
+import { codeOfWords } from "./older.ts";
 
 /** The server said no; nothing is known to have changed. */
 export class CommandError extends Error {
   readonly response: Response;
+  /** What programs decide by; `message` is for people. */
+  readonly code: ErrorCode;
 
   constructor(response: Response) {
     super(response.error ?? "The command failed without saying why");
     this.name = new.target.name;
     this.response = response;
+    this.code = codeOf(response);
   }
 }
 
@@ -48,9 +52,14 @@ export class TooLargeError extends Error {
   }
 }
 
+/** The code of a failed response. */
+export function codeOf(response: Response): ErrorCode {
+  return response.code ?? codeOfWords(response.error ?? "");
+}
+
 /** Whether an error says that the session is not there (any more). */
-export function isSessionGone(error: unknown, sessionId: string): boolean {
-  return error instanceof CommandError && error.message === `Session ${sessionId} not found`;
+export function isSessionGone(error: unknown): boolean {
+  return error instanceof CommandError && error.code === "session_not_found";
 }
 
 /** The error of a failed response. */
@@ -62,18 +71,10 @@ export function errorOf(response: Response): CommandError {
 
 /**
  * Refusals that leave no trace at the server: the command was not admitted to run, so it may be sent again under the
- * same identity after a pause.
+ * same identity after a pause. One that is replayed was admitted: it stays as it is.
  */
-const PASSING = [
-  "Rate limit exceeded",
-  "Global rate limit exceeded",
-  "Extension UI response rate limit exceeded",
-  "Server busy",
-  "Too many pending commands",
-  "Server is shutting down",
-];
+const PASSING: ReadonlySet<ErrorCode> = new Set(["rate_limited", "busy", "too_many_in_flight", "shutting_down"]);
 
 export function isPassing(response: Response): boolean {
-  const error = response.error ?? "";
-  return !response.success && PASSING.some((beginning) => error.startsWith(beginning));
+  return !response.success && response.replayed !== true && PASSING.has(codeOf(response));
 }

@@ -133,7 +133,7 @@ export class SessionFollower {
         return;
       } catch (error) {
         if (reading.signal.aborted) return;
-        if (isSessionGone(error, this.sessionId) || (!this.isReady && error instanceof CommandError)) {
+        if (isSessionGone(error) || (!this.isReady && error instanceof CommandError)) {
           this.#client.drop(this, error as Error);
           return;
         }

@@ -206,7 +206,7 @@ test("errors have their kinds, refusals that pass are tried again, and signals t
   let refusals = 0;
   hub.answers.set("get_stats", (command) => {
     refusals += 1;
-    if (refusals <= 2) hub.refuse(command, "Too many commands in flight on this connection (max 1024)");
+    if (refusals <= 2) hub.refuse(command, "Wait for some (max 1024)", { code: "too_many_in_flight" });
     else hub.answer(command, { total_messages: 1 });
   });
   await client.call("get_stats", {}, { sessionId: "s" });
@@ -277,7 +277,8 @@ test("a session that is deleted is gone, and one that is not there never was", L
   let refusals = 0;
   hub.answers.set("session.attach", (command) => {
     refusals += 1;
-    hub.refuse(command, refusals === 1 ? "The runner is busy" : "Session s not found");
+    if (refusals === 1) hub.refuse(command, "The runner is busy", { code: "busy" });
+    else hub.refuse(command, "It is not there", { code: "session_not_found" });
   });
   const again = client.session("s");
   assert.notEqual(again, session);

@@ -10,6 +10,7 @@ mod config;
 use std::collections::BTreeMap;
 
 use qd_wire::data::{BashBreakerState, BreakerState, CircuitState};
+use qd_wire::{CodedError, ErrorCode};
 
 pub use blame::{blames_provider, compaction_blames_provider};
 use circuit::{Circuit, Closed};
@@ -22,12 +23,19 @@ const PROVIDERS_MAX: usize = 256;
 const SESSIONS_MAX: usize = 10_000;
 
 /// Why a call was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Rejected(String);
 
-impl std::fmt::Display for Rejected {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
+impl Rejected {
+    pub const fn code(&self) -> ErrorCode {
+        ErrorCode::ProviderPaused
+    }
+}
+
+impl From<Rejected> for CodedError {
+    fn from(rejected: Rejected) -> Self {
+        rejected.code().with(rejected.0)
     }
 }
 

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use qd_wire::{CodedError, ErrorCode};
+
 pub use crate::fingerprint::Fingerprint;
 
 /// A submission in the caller's books.
@@ -66,7 +68,7 @@ impl IdName {
 pub struct Outcome {
     pub cmd: String,
     /// `data` as JSON text, or the error.
-    pub result: Result<Option<Arc<str>>, String>,
+    pub result: Result<Option<Arc<str>>, CodedError>,
     pub session_version: Option<u64>,
     /// The process died between write and reply: nobody can know.
     pub indeterminate: bool,
@@ -79,16 +81,58 @@ impl Outcome {
     fn bytes(&self) -> usize {
         match &self.result {
             Ok(data) => data.as_ref().map_or(0, |data| data.len()),
-            Err(error) => error.len(),
+            Err(error) => error.message.len(),
         }
     }
 
-    /// Whether it succeeded, and why not.
-    fn success(&self) -> Result<(), String> {
+    /// What dependents are told: whether it succeeded, and why not.
+    fn success(&self) -> Result<(), FailureText> {
         match &self.result {
             Ok(_) => Ok(()),
-            Err(error) => Err(error.clone()),
+            Err(error) => Err(FailureText(error.message.as_str().into())),
         }
+    }
+}
+
+/// What a failed command said, kept for those that depend on it.
+#[derive(Debug, Clone)]
+struct FailureText(Box<str>);
+
+/// Why a command must not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error("Server busy - too many concurrent commands. Please retry.")]
+    Busy,
+    #[error("Conflicting idempotency_key '{key}': previously used for '{before}', now used for '{now}'")]
+    KeyConflict { key: String, before: String, now: String },
+    #[error("Too many repeats of one command wait for it (max {JOINED_MAX})")]
+    TooManyRepeats,
+    #[error("id: Required when depends_on is provided")]
+    IdMissing,
+    #[error("Command '{0}' cannot depend on itself")]
+    DependsOnItself(String),
+    #[error("Dependency '{0}' is unknown")]
+    DependencyUnknown(String),
+    #[error("Dependency '{id}' failed: {error}")]
+    DependencyFailed { id: String, error: String },
+}
+
+impl Rejection {
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Rejection::Busy | Rejection::TooManyRepeats => ErrorCode::Busy,
+            Rejection::KeyConflict { .. } => ErrorCode::IdempotencyConflict,
+            Rejection::IdMissing | Rejection::DependsOnItself(_) => ErrorCode::InvalidRequest,
+            Rejection::DependencyUnknown(_) | Rejection::DependencyFailed { .. } => {
+                ErrorCode::DependencyFailed
+            }
+        }
+    }
+}
+
+impl From<Rejection> for CodedError {
+    fn from(rejection: Rejection) -> Self {
+        CodedError::new(rejection.code(), rejection.to_string())
     }
 }
 
@@ -115,7 +159,7 @@ pub enum Verdict {
     /// It ran before.
     Replay(Outcome),
     /// It must not run.
-    Reject(String),
+    Reject(Rejection),
 }
 
 /// Who can go on because a command finished.
@@ -126,7 +170,7 @@ pub struct Released {
     /// Dependents whose last dependency succeeded: run them.
     pub ready: Vec<Token>,
     /// Dependents that fail because this command did.
-    pub failed: Vec<(Token, String)>,
+    pub failed: Vec<(Token, Rejection)>,
 }
 
 #[derive(Debug)]
@@ -146,7 +190,7 @@ enum KeyState {
 #[derive(Debug, Clone)]
 enum IdState {
     InFlight(Token),
-    Done(Token, Result<(), String>),
+    Done(Token, Result<(), FailureText>),
 }
 
 #[derive(Debug)]
@@ -223,11 +267,11 @@ impl Ledger {
             return verdict;
         }
         if self.running.len() >= self.limits.in_flight_max {
-            return Verdict::Reject("Server busy - too many concurrent commands. Please retry.".to_owned());
+            return Verdict::Reject(Rejection::Busy);
         }
         let missing = match self.missing_dependencies(&submission) {
             Ok(missing) => missing,
-            Err(error) => return Verdict::Reject(error),
+            Err(rejection) => return Verdict::Reject(rejection),
         };
         self.register(now, &submission);
         if missing.is_empty() {
@@ -266,14 +310,15 @@ impl Ledger {
         }
         let entry = self.keys.get_mut(key)?;
         if entry.fingerprint != submission.fingerprint {
-            return Some(Verdict::Reject(format!(
-                "Conflicting idempotency_key '{}': previously used for '{}', now used for '{}'",
-                key.key, entry.cmd, submission.cmd
-            )));
+            return Some(Verdict::Reject(Rejection::KeyConflict {
+                key: key.key.clone(),
+                before: entry.cmd.clone(),
+                now: submission.cmd.clone(),
+            }));
         }
         Some(match &mut entry.state {
             KeyState::InFlight { joined } if joined.len() >= JOINED_MAX => {
-                Verdict::Reject(format!("Too many repeats of one command wait for it (max {JOINED_MAX})"))
+                Verdict::Reject(Rejection::TooManyRepeats)
             }
             KeyState::InFlight { joined } => {
                 joined.push(submission.token);
@@ -283,26 +328,22 @@ impl Ledger {
         })
     }
 
-    fn missing_dependencies(&self, submission: &Submission) -> Result<Missing, String> {
+    fn missing_dependencies(&self, submission: &Submission) -> Result<Missing, Rejection> {
         let mut missing = Missing::new();
         let Some(own) = &submission.id else {
-            return if submission.depends_on.is_empty() {
-                Ok(missing)
-            } else {
-                Err("id: Required when depends_on is provided".to_owned())
-            };
+            return if submission.depends_on.is_empty() { Ok(missing) } else { Err(Rejection::IdMissing) };
         };
         for dependency in &submission.depends_on {
             if *dependency == own.id {
-                return Err(format!("Command '{dependency}' cannot depend on itself"));
+                return Err(Rejection::DependsOnItself(dependency.clone()));
             }
             let mut name = IdName { id: dependency.clone(), ..own.clone() };
             if !self.ids.contains_key(&name) {
                 name = name.shared();
             }
             match self.ids.get(&name) {
-                None => return Err(format!("Dependency '{dependency}' is unknown")),
-                Some(IdState::Done(_, Err(error))) => return Err(dependency_failed(dependency, error)),
+                None => return Err(Rejection::DependencyUnknown(dependency.clone())),
+                Some(IdState::Done(_, Err(error))) => return Err(dependency_failed(dependency, &error.0)),
                 Some(IdState::Done(_, Ok(()))) => {}
                 Some(IdState::InFlight(token)) => {
                     missing.insert(name, *token);
@@ -360,7 +401,7 @@ impl Ledger {
             match &outcome.result {
                 Err(error) => {
                     self.waiting.remove(&dependent);
-                    released.failed.push((dependent, dependency_failed(&id.id, error)));
+                    released.failed.push((dependent, dependency_failed(&id.id, &error.message)));
                 }
                 Ok(_) => {
                     let Some(missing) = self.waiting.get_mut(&dependent) else { continue };
@@ -408,8 +449,8 @@ impl Ledger {
     }
 }
 
-fn dependency_failed(dependency: &str, error: &str) -> String {
-    format!("Dependency '{dependency}' failed: {error}")
+fn dependency_failed(dependency: &str, error: &str) -> Rejection {
+    Rejection::DependencyFailed { id: dependency.to_owned(), error: error.to_owned() }
 }
 
 /// Fields that say who asks and how to answer, not what is asked.

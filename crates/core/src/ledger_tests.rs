@@ -15,7 +15,7 @@ fn submission(token: Token, id: &str, key: Option<&str>, frame: &str, depends_on
 fn outcome(result: Result<(), &str>) -> Outcome {
     Outcome {
         cmd: "prompt".into(),
-        result: result.map(|()| None).map_err(str::to_owned),
+        result: result.map(|()| None).map_err(|error| ErrorCode::Failed.with(error)),
         session_version: Some(1),
         indeterminate: false,
         timed_out: false,
@@ -30,9 +30,7 @@ fn a_key_runs_once_and_replays() {
     assert_eq!(ledger.submit(0, submission(1, "a", Some("k"), frame, &[])), Verdict::Run);
     assert_eq!(ledger.submit(0, submission(2, "b", Some("k"), reordered, &[])), Verdict::Join);
     let conflict = ledger.submit(0, submission(3, "c", Some("k"), "{}", &[]));
-    assert!(
-        matches!(conflict, Verdict::Reject(error) if error.starts_with("Conflicting idempotency_key 'k'"))
-    );
+    assert!(matches!(conflict, Verdict::Reject(Rejection::KeyConflict { key, .. }) if key == "k"));
     let released = ledger.finish(1, 1, &outcome(Ok(())));
     assert_eq!(released.joined, [2]);
     assert_eq!(ledger.submit(2, submission(4, "d", Some("k"), frame, &[])), Verdict::Replay(outcome(Ok(()))));
@@ -48,18 +46,18 @@ fn dependencies_wait_fail_or_go_on() {
     assert_eq!(ledger.submit(0, submission(3, "c", None, "{}", &["b"])), Verdict::Wait);
     assert_eq!(
         ledger.submit(0, submission(4, "d", None, "{}", &["nobody"])),
-        Verdict::Reject("Dependency 'nobody' is unknown".into())
+        Verdict::Reject(Rejection::DependencyUnknown("nobody".into()))
     );
     assert_eq!(
         ledger.submit(0, submission(5, "e", None, "{}", &["e"])),
-        Verdict::Reject("Command 'e' cannot depend on itself".into())
+        Verdict::Reject(Rejection::DependsOnItself("e".into()))
     );
     assert_eq!(ledger.finish(1, 1, &outcome(Ok(()))).ready, [2]);
     let released = ledger.finish(2, 2, &outcome(Err("boom")));
-    assert_eq!(released.failed, [(3, "Dependency 'b' failed: boom".to_owned())]);
+    assert_eq!(released.failed, [(3, dependency_failed("b", "boom"))]);
     assert_eq!(
         ledger.submit(3, submission(6, "f", None, "{}", &["b"])),
-        Verdict::Reject("Dependency 'b' failed: boom".into())
+        Verdict::Reject(dependency_failed("b", "boom"))
     );
 }
 
@@ -80,7 +78,10 @@ fn what_is_in_flight_is_never_evicted() {
     );
     assert_eq!(ledger.submit(0, submission(32, "z", Some("2"), "{}", &[])), Verdict::Run);
     assert_eq!(ledger.submit(0, submission(33, "v", Some("3"), "{}", &[])), Verdict::Run);
-    assert!(matches!(ledger.submit(0, submission(34, "w", Some("4"), "{}", &[])), Verdict::Reject(_)));
+    assert!(matches!(
+        ledger.submit(0, submission(34, "w", Some("4"), "{}", &[])),
+        Verdict::Reject(Rejection::Busy)
+    ));
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn a_connections_own_ids_come_first_and_those_of_earlier_ones_are_found() {
     ledger.finish(0, 1, &outcome(Err("version mismatch")));
     assert_eq!(ledger.submit(0, from(2, "b", "1", &[])), Verdict::Run);
     ledger.finish(0, 2, &outcome(Ok(())));
-    let failed = Verdict::Reject("Dependency '1' failed: version mismatch".into());
+    let failed = Verdict::Reject(dependency_failed("1", "version mismatch"));
     assert_eq!(ledger.submit(0, from(3, "a", "2", &["1"])), failed);
     assert_eq!(ledger.submit(0, from(4, "b", "2", &["1"])), Verdict::Run);
     assert_eq!(ledger.submit(0, from(5, "after a reconnect", "3", &["1"])), Verdict::Run);

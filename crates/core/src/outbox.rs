@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use qd_wire::EventPayload;
 use qd_wire::event::Event;
+use qd_wire::{CodedError, EventPayload};
 use serde::Serialize;
 
 /// Lines ready for the link, and which of them are records.
@@ -100,7 +100,7 @@ pub struct Response<'a> {
     pub id: &'a str,
     pub cmd: &'a str,
     /// `data` as JSON text, or the error.
-    pub result: Result<Option<&'a str>, &'a str>,
+    pub result: Result<Option<&'a str>, &'a CodedError>,
     pub session_version: Option<u64>,
     pub replayed: bool,
     pub indeterminate: bool,
@@ -240,7 +240,10 @@ impl Outbox {
             }
             Err(error) => {
                 bytes.extend_from_slice(b",\"success\":false,\"error\":");
-                write_json(bytes, error);
+                write_json(bytes, &error.message);
+                bytes.extend_from_slice(b",\"code\":\"");
+                bytes.extend_from_slice(error.code.as_str().as_bytes());
+                bytes.push(b'"');
             }
         }
         if let Some(version) = response.session_version {

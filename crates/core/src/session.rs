@@ -29,6 +29,7 @@ use serde_json::Value;
 
 pub use accepted::{AcceptedPrompt, PromptTurn};
 pub use assembly::Assembly;
+pub use gate::GateError;
 pub use kept::KeptInput;
 pub use lifecycle::{AgentFacts, AgentUp, Gone};
 pub use moving::QueueFate;

@@ -15,8 +15,8 @@ mod pi_support;
 use pi_server_support::frame;
 use qd_core::view::pi_server::answer;
 use qd_core::view::pi_server::request::{Request, read};
-use qd_wire::InputRequest;
 use qd_wire::data::{Partial, SessionState, StoredSession};
+use qd_wire::{ErrorCode, InputRequest};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -209,7 +209,8 @@ fn canonical_data_becomes_data() {
 fn answers_that_cannot_be_read_are_errors() {
     let raw = RawValue::from_string("{\"x\":1}".to_owned()).unwrap();
     let error = answer::data(&request("get_state"), Some(&raw)).unwrap_err();
-    assert!(error.starts_with("The answer to 'get_state' cannot be read: "), "{error}");
+    assert_eq!(error.code(), ErrorCode::Internal);
+    assert!(error.to_string().starts_with("The answer to 'get_state' cannot be read: "), "{error}");
 }
 
 #[test]
@@ -302,41 +303,52 @@ fn errors_in_the_words_of_the_document() {
     let versioned = request("get_state.full");
     let response = request("extension_ui_response");
     let cases = [
-        (&plain, "Session 'x' not found", "Session x not found"),
-        (&plain, "Session x not found", "Session x not found"),
+        (&plain, ErrorCode::SessionNotFound, "Session x not found", "Session x not found"),
         (
             &versioned,
-            "Session 'x' not found for if_session_version=3",
+            ErrorCode::SessionNotFound,
+            "Session x not found for if_session_version=3",
             "Session x not found for ifSessionVersion=3",
         ),
-        (&versioned, "Session x not found", "Session x not found for ifSessionVersion=3"),
+        (&versioned, ErrorCode::SessionNotFound, "gone", "Session x not found for ifSessionVersion=3"),
         (
             &versioned,
+            ErrorCode::VersionMismatch,
             "Session version mismatch: expected 3, got 4",
             "Session version mismatch: expected 3, got 4",
         ),
-        (&plain, "Session 'x' already exists; session.attach joins it", "Session x already exists"),
         (
             &plain,
+            ErrorCode::SessionExists,
+            "Session x already exists; session.attach joins it",
+            "Session x already exists",
+        ),
+        (
+            &plain,
+            ErrorCode::SessionExists,
             "Session x lives on runner a and cannot be created on b; delete it first, or take another name",
             "Session x already exists",
         ),
         (
             &plain,
+            ErrorCode::LimitReached,
             "Session limit reached (100 sessions); close one or raise max_sessions",
             "Session limit reached (100 sessions)",
         ),
-        (&response, "No pending input request with id 'a:b'", "No pending UI request with id a:b"),
-        (&response, "Input request 'a:b' was already answered", "Request a:b already settled"),
-        (&plain, "Model not found: fake/nope", "Model not found: fake/nope"),
+        (&response, ErrorCode::QuestionNotFound, "No such question", "No pending UI request with id req-456"),
+        (&response, ErrorCode::QuestionAnswered, "Too late", "Request req-456 already settled"),
+        (&response, ErrorCode::QuestionTimedOut, "Too late", "Request req-456 already settled"),
+        (&plain, ErrorCode::AgentFailed, "Model not found: fake/nope", "Model not found: fake/nope"),
         (
             &plain,
+            ErrorCode::ProviderPaused,
             "Circuit breaker open for fake (recovery in 3s)",
             "Circuit breaker open for fake (recovery in 3s)",
         ),
+        (&plain, ErrorCode::InvalidRequest, "session_id: Required", "sessionId: Required"),
     ];
-    for (request, canonical, expected) in cases {
-        assert_eq!(answer::error(request, canonical), expected);
+    for (request, code, canonical, expected) in cases {
+        assert_eq!(answer::error(request, Some("x"), code.with(canonical)), code.with(expected));
     }
 }
 

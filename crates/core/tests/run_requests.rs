@@ -33,7 +33,7 @@ fn canonical(kind: &str, data: &Value) -> Value {
 }
 
 fn error(kind: &str, data: &Value) -> String {
-    read(&frame(kind, data)).unwrap_err().error
+    read(&frame(kind, data)).unwrap_err().error.message
 }
 
 /// One message of each kind that an app may send to a host.
@@ -174,29 +174,32 @@ fn hole_22_what_cannot_be_understood_is_an_error() {
         (r#"{"type":"rpc.response","run_id":"r","data":{}}"#, "not for apps"),
     ] {
         let refusal = read(text).unwrap_err();
-        assert!(refusal.error.contains(expected), "{text}: {}", refusal.error);
+        assert!(refusal.error.message.contains(expected), "{text}: {}", refusal.error);
         let said: Value = serde_json::from_str(&refused(NOW, &refusal)).unwrap();
         let is_rpc = text.contains("\"rpc.") && text.contains("request_id\":\"q");
         assert_eq!(said["type"], if is_rpc { "rpc.response" } else { "error" }, "{text}");
-        assert_eq!(said["data"]["error"], refusal.error);
+        assert_eq!(said["data"]["error"], refusal.error.message);
+        assert_eq!(said["data"]["code"], refusal.error.code.as_str());
     }
 }
 
 #[test]
 fn errors_name_what_they_are_about() {
-    let refusal = command("run.send_input", &json!({"input_id":ID,"text":"x"})).refusal("unknown run_id");
+    let refusal = command("run.send_input", &json!({"input_id":ID,"text":"x"}))
+        .refusal(qd_wire::ErrorCode::SessionNotFound.with("unknown run_id"));
     let said: Value = serde_json::from_str(&refused(NOW, &refusal)).unwrap();
     assert_eq!(
         said,
         json!({"type":"error","ts":"2027-01-15T08:00:00.123Z","run_id":"run-1",
-            "data":{"error":"unknown run_id","about":"run.send_input","input_id":ID}})
+            "data":{"error":"unknown run_id","code":"session_not_found","about":"run.send_input","input_id":ID}})
     );
-    let refusal = command("rpc.bash", &json!({"request_id":ID,"cmd":"ls"})).refusal("host offline");
+    let refusal = command("rpc.bash", &json!({"request_id":ID,"cmd":"ls"}))
+        .refusal(qd_wire::ErrorCode::RunnerOffline.with("host offline"));
     let said: Value = serde_json::from_str(&refused(NOW, &refusal)).unwrap();
     assert_eq!(
         said,
         json!({"type":"rpc.response","ts":"2027-01-15T08:00:00.123Z","run_id":"run-1",
-            "data":{"request_id":ID,"ok":false,"rpc_type":"rpc.bash","error":"host offline"}})
+            "data":{"request_id":ID,"ok":false,"rpc_type":"rpc.bash","error":"host offline","code":"runner_offline"}})
     );
 }
 
@@ -224,7 +227,7 @@ fn the_body_of_an_input_is_a_command() {
         text,
         json!({"cmd":"run.input","session_id":"run-1","input_id":"i","text":"y\n","actor":"web"})
     );
-    assert_eq!(read_input("run-1", br#"{"text":"y"}"#).unwrap_err(), "missing input_id");
+    assert_eq!(read_input("run-1", br#"{"text":"y"}"#).unwrap_err().message, "missing input_id");
     assert!(read_input("run-1", b"nonsense").is_err());
 }
 
@@ -324,8 +327,8 @@ fn a_field_of_the_wrong_kind_is_told_before_it_goes_to_a_runner() {
         ),
     ] {
         let refusal = read(&frame(name, &data)).unwrap_err();
-        assert!(refusal.error.starts_with(&format!("invalid data: {error}")), "{}", refusal.error);
-        assert!(!refusal.error.contains("line"), "{}", refusal.error);
+        assert!(refusal.error.message.starts_with(&format!("invalid data: {error}")), "{}", refusal.error);
+        assert!(!refusal.error.message.contains("line"), "{}", refusal.error);
         assert_eq!(refusal.rpc(), Some((name, "r")));
     }
 }

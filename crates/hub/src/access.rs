@@ -11,6 +11,7 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use qd_store::{AccessToken, HubStore, Login, PersonRow, RunnerRow, StoreError};
 use qd_wire::command_table::Permission;
 use qd_wire::people::{Permissions, Role};
+use qd_wire::{CodedError, ErrorCode};
 use sha2::{Digest, Sha256};
 
 use crate::clock::now_ms;
@@ -101,9 +102,21 @@ pub(crate) enum Refusal {
     )]
     NotLoggedIn,
     #[error("{0}")]
-    Denied(String),
+    Denied(CodedError),
     #[error("The login cannot be checked: {0}")]
     Store(String),
+}
+
+impl Refusal {
+    pub(crate) const fn code(&self) -> ErrorCode {
+        match self {
+            Refusal::Host(_) | Refusal::Origin(_) | Refusal::Browser(_) => ErrorCode::ForbiddenOrigin,
+            Refusal::Twice(_) => ErrorCode::InvalidRequest,
+            Refusal::NotLoggedIn => ErrorCode::NotLoggedIn,
+            Refusal::Denied(error) => error.code,
+            Refusal::Store(_) => ErrorCode::StoreUnavailable,
+        }
+    }
 }
 
 /// Checks that the request was meant for us: against pages of other sites and names that are made to point here.
@@ -290,6 +303,16 @@ pub(crate) enum KeyRefusal {
     Store(String),
 }
 
+impl KeyRefusal {
+    pub(crate) const fn code(&self) -> ErrorCode {
+        match self {
+            KeyRefusal::Revoked => ErrorCode::RunnerRevoked,
+            KeyRefusal::Store(_) => ErrorCode::StoreUnavailable,
+            _ => ErrorCode::NotLoggedIn,
+        }
+    }
+}
+
 /// Checks that the request has the key of this runner. A next key counts from its first use, and the one before
 /// it no more. Gives what is stored of the runner.
 pub(crate) async fn check_key(
@@ -342,12 +365,14 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
 }
 
 /// Checks the name of somebody: a person, or a token that is a principal of its own.
-pub(crate) fn check_principal_name(field: &str, name: &str) -> Result<(), String> {
+pub(crate) fn check_principal_name(field: &str, name: &str) -> Result<(), CodedError> {
     if !is_plain_name(name) {
-        return Err(format!("'{field}' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"));
+        return Err(CodedError::invalid(format!(
+            "'{field}' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"
+        )));
     }
     if RESERVED_NAMES.contains(&name) {
-        return Err(format!("'{field}' cannot be '{name}'; take another one"));
+        return Err(CodedError::invalid(format!("'{field}' cannot be '{name}'; take another one")));
     }
     Ok(())
 }

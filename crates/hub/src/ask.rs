@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use qd_wire::SYSTEM_SESSION;
 use qd_wire::command_table::Permission;
 use qd_wire::link::LinkLine;
+use qd_wire::{CodedError, ErrorCode, SYSTEM_SESSION};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ impl Asker {
     }
 
     /// Refuses what it may not ask for, or not any more.
-    pub(crate) fn check(&self, what: &str, permission: Permission) -> Result<(), String> {
+    pub(crate) fn check(&self, what: &str, permission: Permission) -> Result<(), CodedError> {
         check_revoked(&self.revoked)?;
         self.rights.check(what, permission)
     }
@@ -61,6 +61,8 @@ pub(crate) struct Answered {
     pub(crate) success: bool,
     pub(crate) data: Option<Box<RawValue>>,
     pub(crate) error: Option<String>,
+    /// Beside every error: where an answer enters the hub it gets one if its runner knows none.
+    pub(crate) code: Option<ErrorCode>,
     pub(crate) session_version: Option<u64>,
     /// The runner had the outcome already.
     #[serde(deserialize_with = "flag")]
@@ -86,8 +88,22 @@ fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
 }
 
 impl Answered {
-    pub(crate) fn failure(error: &str) -> Self {
-        Self { error: Some(error.to_owned()), ..Self::default() }
+    pub(crate) fn failure(error: CodedError) -> Self {
+        Self { error: Some(error.message), code: Some(error.code), ..Self::default() }
+    }
+
+    /// Why it failed; `None` for a success.
+    pub(crate) fn failed(&self) -> Option<CodedError> {
+        if self.success {
+            return None;
+        }
+        let error = self.error.as_deref().unwrap_or("The runner refused and did not say why");
+        Some(self.code.unwrap_or(ErrorCode::Failed).with(error))
+    }
+
+    /// Whether it failed for this reason.
+    pub(crate) fn failed_with(&self, code: ErrorCode) -> bool {
+        !self.success && self.code == Some(code)
     }
 }
 

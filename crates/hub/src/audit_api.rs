@@ -9,7 +9,7 @@ use qd_wire::command_table::Permission;
 use qd_wire::people::{AuditData, AuditEntry};
 use serde::Deserialize;
 
-use crate::http::{check_access, failed, refused};
+use crate::http::{check_access, failed, refused, unavailable};
 use crate::serve::Server;
 
 const LIMIT_DEFAULT: usize = 100;
@@ -55,9 +55,7 @@ pub(crate) async fn list(
             let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.id);
             Json(AuditData { entries: rows.into_iter().map(entry).collect(), next }).into_response()
         }
-        Err(error) => {
-            failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
-        }
+        Err(error) => unavailable(&error),
     }
 }
 

@@ -9,8 +9,8 @@ mod waiting;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_wire::Command;
 use qd_wire::command_table::{Answerer, CommandClass, CommandSpec, Lane, spec};
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::value::RawValue;
 
 use crate::connection::{Attachment, Mailbox};
@@ -79,7 +79,7 @@ pub(crate) fn handle(sender: &mut Sender<'_>, text: &str) -> Handled {
     };
     let id = fields.get("id").filter(|id| id.get() != "null").map(RawValue::get);
     if id.is_some_and(|id| id.len() > ID_BYTES_MAX) {
-        let error = format!("The id is longer than {ID_BYTES_MAX} bytes");
+        let error = CodedError::invalid(format!("The id is longer than {ID_BYTES_MAX} bytes"));
         return Handled::Reply(reply::system_error(None, &error));
     }
     let mut parsed = match read_head(fields) {
@@ -116,8 +116,8 @@ fn dispatch(
     text: &str,
     parsed: &mut Parsed<'_>,
     reply: &mut ReplyTo,
-) -> Result<Handled, String> {
-    let spec = spec(&parsed.cmd).ok_or_else(|| format!("Unknown command '{}'", parsed.cmd))?;
+) -> Result<Handled, CodedError> {
+    let spec = spec(&parsed.cmd).ok_or_else(|| unknown_command(&parsed.cmd))?;
     check_revoked(&sender.mailbox.revoked)?;
     check_permission(sender.mailbox.rights, spec, parsed)?;
     check_conditions(&parsed.fields)?;
@@ -156,7 +156,8 @@ fn dispatch(
     check_attachments(sender, attaches, reply)?;
     let in_flight_max = sender.hub.config.limits.in_flight_max;
     if !sender.mailbox.try_begin(in_flight_max, attaches) {
-        return Err(format!("Too many commands in flight on this connection (max {in_flight_max})"));
+        return Err(ErrorCode::TooManyInFlight
+            .with(format!("Too many commands in flight on this connection (max {in_flight_max})")));
     }
     let outbound = match read {
         Some(read) if !parsed.has_conditions() => {
@@ -174,7 +175,9 @@ fn dispatch(
             Some(limit) => keep_waiting(sender, text, parsed, outbound, wanted, error, limit),
             None => match from_copies(outbound.spec, outbound.kind, session, parsed) {
                 Some(read) => Ok(Handled::Read(HubCommand { reply: outbound.reply, read })),
-                None if wanted.is_some() => Err(format!("{error}, or send with wait:true")),
+                None if wanted.is_some() => {
+                    Err(error.reworded(|error| format!("{error}, or send with wait:true")))
+                }
                 None => Err(error),
             },
         },
@@ -185,13 +188,14 @@ fn dispatch(
 }
 
 /// Takes back a command of the same connection that is not answered yet.
-fn cancel(sender: &Sender<'_>, text: &str, reply: &ReplyTo) -> Result<Handled, String> {
-    let Command::Cancel(params) = Command::parse(CANCEL, text).map_err(|error| error.to_string())? else {
-        return Err(format!("'{CANCEL}' cannot be read"));
+fn cancel(sender: &Sender<'_>, text: &str, reply: &ReplyTo) -> Result<Handled, CodedError> {
+    let Command::Cancel(params) = Command::parse(CANCEL, text)? else {
+        return Err(CodedError::invalid(format!("'{CANCEL}' cannot be read")));
     };
     let found = sender.hub.pending.of_client(sender.mailbox, &params.target);
     let Some((number, link)) = found else {
-        return Err(format!("No command '{}' of this connection waits for its answer", params.target));
+        return Err(ErrorCode::NotFound
+            .with(format!("No command '{}' of this connection waits for its answer", params.target)));
     };
     send_cancel(number, &link, true);
     Ok(Handled::Reply(reply.success(None)))
@@ -203,13 +207,13 @@ fn is_check_only(parsed: &Parsed<'_>) -> bool {
 }
 
 /// Refuses one more session to follow when there are too many, those on their way included.
-fn check_attachments(sender: &Sender<'_>, attaches: bool, reply: &ReplyTo) -> Result<(), String> {
+fn check_attachments(sender: &Sender<'_>, attaches: bool, reply: &ReplyTo) -> Result<(), CodedError> {
     let is_attached = sender.attachments.iter().any(|it| Some(&it.session.id) == reply.session_id.as_ref());
     let max = sender.hub.config.limits.attachments_max;
     if attaches && !is_attached && sender.attachments.len() + sender.mailbox.attaching() >= max {
-        return Err(format!(
+        return Err(ErrorCode::LimitReached.with(format!(
             "This connection follows {max} sessions, the most it may; detach from one first"
-        ));
+        )));
     }
     Ok(())
 }
@@ -235,18 +239,22 @@ fn from_copies(
     }
 }
 
-fn invalid(cmd: &str, error: &serde_json::Error) -> String {
-    format!("Invalid '{cmd}': {error}")
+fn invalid(cmd: &str, error: &serde_json::Error) -> CodedError {
+    CodedError::invalid(format!("Invalid '{cmd}': {error}"))
+}
+
+fn unknown_command(cmd: &str) -> CodedError {
+    ErrorCode::UnknownCommand.with(format!("Unknown command '{cmd}'"))
 }
 
 fn find_session(
     hub: &Hub,
     spec: &CommandSpec,
     parsed: &Parsed<'_>,
-) -> Result<Option<Arc<SessionEntry>>, String> {
+) -> Result<Option<Arc<SessionEntry>>, CodedError> {
     let Some(session_id) = &parsed.session_id else {
         return if spec.needs_session {
-            Err(format!("'{}' needs a session_id", spec.name))
+            Err(CodedError::invalid(format!("'{}' needs a session_id", spec.name)))
         } else {
             Ok(None)
         };
@@ -260,11 +268,10 @@ fn find_session(
     if !spec.needs_session && !is_service {
         return Ok(session);
     }
-    let session = session.ok_or_else(|| format!("Session {session_id} not found"))?;
+    let session = session.ok_or_else(|| CodedError::session_not_found(session_id))?;
     match &parsed.runner_id {
-        Some(named) if **named != *session.runner_id => {
-            Err(format!("Session {session_id} is on runner {}, not on {named}", session.runner_id))
-        }
+        Some(named) if **named != *session.runner_id => Err(ErrorCode::WrongRunner
+            .with(format!("Session {session_id} is on runner {}, not on {named}", session.runner_id))),
         _ => Ok(Some(session)),
     }
 }
@@ -275,38 +282,38 @@ fn check_name(
     session_id: &str,
     session: Option<&SessionEntry>,
     runner_id: Option<&str>,
-) -> Result<(), String> {
+) -> Result<(), CodedError> {
     if let Some(session) = session
         && let Some(named) = runner_id.filter(|named| *named != &*session.runner_id)
     {
         let owner = &session.runner_id;
-        return Err(format!(
+        return Err(ErrorCode::SessionExists.with(format!(
             "Session {session_id} lives on runner {owner} and cannot be created on {named}; delete it first, or take another name"
-        ));
+        )));
     }
     match hub.buried_at(session_id) {
-        Some(owner) => Err(format!(
+        Some(owner) => Err(ErrorCode::Conflict.with(format!(
             "Session {session_id} was deleted while runner {owner} was away; its name is free when {owner} has come back"
-        )),
+        ))),
         None => Ok(()),
     }
 }
 
 #[allow(clippy::wildcard_enum_match_arm)] // The hub answers these itself; any other is refused by its name.
-fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read, String> {
-    match Command::parse(spec.name, text).map_err(|error| error.to_string())? {
+fn hub_read(spec: &CommandSpec, text: &str, parsed: &Parsed<'_>) -> Result<Read, CodedError> {
+    match Command::parse(spec.name, text)? {
         Command::GetMessages(params) => Ok(Read::Messages(params)),
         Command::ListSessions(_) => Ok(Read::Sessions),
         Command::SessionDetach(_) => Ok(Read::Detach),
         Command::GetRunners(_) => Ok(Read::Runners),
         Command::Search(params) if params.query.len() > SEARCH_QUERY_BYTES_MAX => {
-            Err(format!("The query is longer than {SEARCH_QUERY_BYTES_MAX} bytes"))
+            Err(ErrorCode::TooLarge.with(format!("The query is longer than {SEARCH_QUERY_BYTES_MAX} bytes")))
         }
         Command::Search(params) => {
             let session_id = parsed.session_id.as_deref().filter(|id| *id != qd_wire::SYSTEM_SESSION);
             Ok(Read::Search { params: Box::new(params), session_id: session_id.map(str::to_owned) })
         }
-        _ => Err(format!("'{}' is not served by this hub", spec.name)),
+        _ => Err(ErrorCode::Unsupported.with(format!("'{}' is not served by this hub", spec.name))),
     }
 }
 
@@ -317,7 +324,7 @@ fn forward(
     destination: &Destination,
     parsed: &Parsed<'_>,
     outbound: Outbound,
-) -> Result<Handled, String> {
+) -> Result<Handled, CodedError> {
     let Outbound { spec, mut reply, kind, cmd } = outbound;
     reply.runner_id = Some(Arc::clone(&destination.runner.id));
     let client_id = reply.id.clone();

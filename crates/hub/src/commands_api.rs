@@ -7,12 +7,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_wire::command_table::spec;
+use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::ask::{Answered, Asker, ask_service, cancel_asked};
-use crate::http::{check_known, failed, refused};
+use crate::http::{check_known, failed, failed_with, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::serve::Server;
@@ -30,6 +31,8 @@ struct CommandAnswer {
     data: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<ErrorCode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,17 +62,16 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
     };
     let text = match checked(&bytes) {
         Ok(text) => text,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     let answered = ask_and_wait(hub, &principal, text).await;
-    let status = match &answered.error {
-        Some(error) if error.starts_with("Permission denied") => StatusCode::FORBIDDEN,
-        _ => StatusCode::OK,
-    };
+    let is_forbidden = answered.failed_with(ErrorCode::PermissionDenied);
+    let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
     let Answered {
         success,
         data,
         error,
+        code,
         session_id,
         session_version,
         replayed,
@@ -81,6 +83,7 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
         success,
         data,
         error,
+        code,
         session_id,
         session_version,
         replayed,
@@ -91,18 +94,20 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
 }
 
 /// The text of a command that can be asked for over HTTP.
-fn checked(bytes: &[u8]) -> Result<&str, String> {
+fn checked(bytes: &[u8]) -> Result<&str, CodedError> {
     #[derive(Deserialize)]
     struct Name<'a> {
         #[serde(borrow)]
         cmd: std::borrow::Cow<'a, str>,
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| "The body is not UTF-8".to_owned())?;
-    let Name { cmd } = serde_json::from_str(text)
-        .map_err(|error| format!("The body must be a JSON object with 'cmd': {error}"))?;
-    let spec = spec(&cmd).ok_or_else(|| format!("Unknown command '{cmd}'"))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| CodedError::invalid("The body is not UTF-8"))?;
+    let Name { cmd } = serde_json::from_str(text).map_err(|error| {
+        CodedError::invalid(format!("The body must be a JSON object with 'cmd': {error}"))
+    })?;
+    let spec =
+        spec(&cmd).ok_or_else(|| ErrorCode::UnknownCommand.with(format!("Unknown command '{cmd}'")))?;
     if CONNECTION_ONLY.contains(&spec.name) {
-        return Err(format!("'{cmd}' needs a connection; use /ws/mux"));
+        return Err(ErrorCode::Unsupported.with(format!("'{cmd}' needs a connection; use /ws/mux")));
     }
     Ok(text)
 }
@@ -119,7 +124,7 @@ pub(crate) async fn ask_and_wait(hub: &Arc<Hub>, principal: &Principal, text: &s
     let mut given_up = GivenUp { hub, number };
     let answered = answer.await;
     given_up.number = None;
-    answered.unwrap_or_else(|_| Answered::failure("The hub stops"))
+    answered.unwrap_or_else(|_| Answered::failure(ErrorCode::ShuttingDown.with("The hub stops")))
 }
 
 /// Takes back what was asked for, unless it is answered.

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use qd_wire::{CodedError, ErrorCode};
+
 use crate::head::Fields;
 
 /// Objects and arrays inside each other in one frame.
@@ -35,28 +37,33 @@ impl Parsed<'_> {
     }
 
     /// How long the command may wait for a runner that is away; `None` when it may not.
-    pub(crate) fn wait(&self) -> Result<Option<Duration>, String> {
+    pub(crate) fn wait(&self) -> Result<Option<Duration>, CodedError> {
         let wait = self.fields.typed::<bool>("wait");
-        let wait = wait.map_err(|_| "The field 'wait' must be true or false".to_owned())?;
+        let wait = wait.map_err(|_| CodedError::invalid("The field 'wait' must be true or false"))?;
         let wait_ms = self.fields.typed::<u64>("wait_ms");
-        let wait_ms = wait_ms.map_err(|_| "The field 'wait_ms' must be a whole number from 0".to_owned())?;
+        let wait_ms =
+            wait_ms.map_err(|_| CodedError::invalid("The field 'wait_ms' must be a whole number from 0"))?;
         let limit = wait_ms.map_or(WAIT_DEFAULT, Duration::from_millis);
         if limit > WAIT_MAX {
-            return Err(format!("The field 'wait_ms' is at most {}", WAIT_MAX.as_millis()));
+            return Err(CodedError::invalid(format!(
+                "The field 'wait_ms' is at most {}",
+                WAIT_MAX.as_millis()
+            )));
         }
         Ok(wait.unwrap_or(false).then_some(limit))
     }
 }
 
 /// The fields of a frame, if it is an object and not too deep.
-pub(crate) fn read_fields(text: &str) -> Result<Fields<'_>, String> {
+pub(crate) fn read_fields(text: &str) -> Result<Fields<'_>, CodedError> {
     if is_too_deep(text) {
-        return Err(format!("The frame is nested too deeply (max {NESTING_MAX})"));
+        return Err(CodedError::invalid(format!("The frame is nested too deeply (max {NESTING_MAX})")));
     }
     if !text.trim_start().starts_with('{') {
-        return Err("The frame is not a JSON object".to_owned());
+        return Err(CodedError::invalid("The frame is not a JSON object"));
     }
-    serde_json::from_str(text).map_err(|error| format!("The frame is not valid JSON: {error}"))
+    serde_json::from_str(text)
+        .map_err(|error| CodedError::invalid(format!("The frame is not valid JSON: {error}")))
 }
 
 /// The parser skips unread values without recursion, but the runner reads them: depth is checked here.
@@ -82,59 +89,63 @@ fn is_too_deep(text: &str) -> bool {
 }
 
 /// Reads what routing needs.
-pub(crate) fn read_head(fields: Fields<'_>) -> Result<Parsed<'_>, String> {
+pub(crate) fn read_head(fields: Fields<'_>) -> Result<Parsed<'_>, CodedError> {
     HEAD_FIELDS.iter().try_for_each(|name| check_once(&fields, name))?;
-    let channel = text_field(&fields, "channel")?.ok_or("The frame has no channel")?;
+    let channel =
+        text_field(&fields, "channel")?.ok_or_else(|| CodedError::invalid("The frame has no channel"))?;
     match &*channel {
         "agent" => {}
-        "system" => return Err("The system channel takes no commands; use 'agent'".to_owned()),
+        "system" => return Err(CodedError::invalid("The system channel takes no commands; use 'agent'")),
         "files" | "terminal" | "hstry" | "trx" => {
-            return Err(format!("Channel '{channel}' is not served by this version"));
+            return Err(
+                ErrorCode::Unsupported.with(format!("Channel '{channel}' is not served by this version"))
+            );
         }
-        _ => return Err(format!("Unknown channel '{channel}'")),
+        _ => return Err(ErrorCode::UnknownCommand.with(format!("Unknown channel '{channel}'"))),
     }
-    let cmd = text_field(&fields, "cmd")?.ok_or("The frame has no cmd")?;
+    let cmd = text_field(&fields, "cmd")?.ok_or_else(|| CodedError::invalid("The frame has no cmd"))?;
     let session_id = text_field(&fields, "session_id")?;
     let runner_id = text_field(&fields, "runner_id")?;
     let dependencies: Option<Vec<String>> = fields
         .typed("depends_on")
-        .map_err(|_| "The field 'depends_on' must be a list of command ids".to_owned())?;
+        .map_err(|_| CodedError::invalid("The field 'depends_on' must be a list of command ids"))?;
     let depends_on = dependencies.unwrap_or_default();
     Ok(Parsed { fields, cmd, session_id, runner_id, depends_on })
 }
 
 /// The same for a command of the hub's own, which has no channel and depends on nothing.
-pub(crate) fn read_asked_head(fields: Fields<'_>) -> Result<Parsed<'_>, String> {
-    let cmd = text_field(&fields, "cmd")?.ok_or("The command has no cmd")?;
+pub(crate) fn read_asked_head(fields: Fields<'_>) -> Result<Parsed<'_>, CodedError> {
+    let cmd = text_field(&fields, "cmd")?.ok_or_else(|| CodedError::invalid("The command has no cmd"))?;
     let session_id = text_field(&fields, "session_id")?;
     let runner_id = text_field(&fields, "runner_id")?;
     Ok(Parsed { fields, cmd, session_id, runner_id, depends_on: Vec::new() })
 }
 
-fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, String> {
+fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, CodedError> {
     let Some(value) = fields.get(name).filter(|value| value.get() != "null") else { return Ok(None) };
-    let text: String =
-        serde_json::from_str(value.get()).map_err(|_| format!("The field '{name}' must be a string"))?;
+    let text: String = serde_json::from_str(value.get())
+        .map_err(|_| CodedError::invalid(format!("The field '{name}' must be a string")))?;
     if text.len() > NAME_BYTES_MAX {
-        return Err(format!("The field '{name}' is longer than {NAME_BYTES_MAX} bytes"));
+        return Err(CodedError::invalid(format!("The field '{name}' is longer than {NAME_BYTES_MAX} bytes")));
     }
     Ok(Some(Cow::Owned(text)))
 }
 
-fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), String> {
+fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), CodedError> {
     match fields.0.iter().filter(|(key, _)| key == name).count() {
         0 | 1 => Ok(()),
-        _ => Err(format!("The field '{name}' comes twice")),
+        _ => Err(CodedError::invalid(format!("The field '{name}' comes twice"))),
     }
 }
 
 /// The conditions of a command are the runner's to check; the hub sees to it that it can read them.
-pub(crate) fn check_conditions(fields: &Fields<'_>) -> Result<(), String> {
+pub(crate) fn check_conditions(fields: &Fields<'_>) -> Result<(), CodedError> {
     CONDITION_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
     let key = fields.typed::<String>("idempotency_key");
-    key.map_err(|_| "The field 'idempotency_key' must be a string".to_owned())?;
+    key.map_err(|_| CodedError::invalid("The field 'idempotency_key' must be a string"))?;
     let version = fields.typed::<u64>("if_session_version");
-    version.map_err(|_| "The field 'if_session_version' must be a whole number from 0".to_owned())?;
+    version
+        .map_err(|_| CodedError::invalid("The field 'if_session_version' must be a whole number from 0"))?;
     Ok(())
 }
 
@@ -162,10 +173,10 @@ mod tests {
         assert_eq!(wait("\"wait\":true"), Ok(Some(WAIT_DEFAULT)));
         assert_eq!(wait("\"wait\":true,\"wait_ms\":5"), Ok(Some(Duration::from_millis(5))));
         assert_eq!(wait("\"wait\":null,\"wait_ms\":5"), Ok(None));
-        assert!(wait("\"wait\":1").unwrap_err().contains("true or false"));
-        assert!(wait("\"wait_ms\":-1").unwrap_err().contains("whole number"));
-        assert!(wait("\"wait\":true,\"wait_ms\":600001").unwrap_err().contains("at most 600000"));
-        assert!(wait("\"wait\":true,\"wait\":false").unwrap_err().contains("comes twice"));
+        assert!(wait("\"wait\":1").unwrap_err().message.contains("true or false"));
+        assert!(wait("\"wait_ms\":-1").unwrap_err().message.contains("whole number"));
+        assert!(wait("\"wait\":true,\"wait_ms\":600001").unwrap_err().message.contains("at most 600000"));
+        assert!(wait("\"wait\":true,\"wait\":false").unwrap_err().message.contains("comes twice"));
         for (text, error) in [
             ("7", "not a JSON object"),
             ("{\"channel\":\"agent\"", "not valid JSON"),
@@ -178,7 +189,7 @@ mod tests {
             ("{\"channel\":\"moon\",\"cmd\":\"x\"}", "Unknown channel 'moon'"),
         ] {
             let found = read_fields(text).and_then(|fields| read_head(fields).map(drop)).unwrap_err();
-            assert!(found.contains(error), "{text}: {found}");
+            assert!(found.message.contains(error), "{text}: {found}");
         }
     }
 }

@@ -17,14 +17,13 @@ use futures_util::{Stream, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_core::view::run::timestamp;
-use qd_store::StoreError;
 use qd_wire::Message;
 use qd_wire::data::SessionSummary;
 use serde::Deserialize;
 
 use crate::clock::now_ms;
-use crate::http::{check_access, failed, refused};
-use crate::messages_api::NO_SESSION;
+use crate::http::{check_access, failed, refused, unavailable};
+use crate::messages_api::no_session;
 use crate::registry::Hub;
 
 /// Where the file is opened on the hub's own address after all, it is nobody's page and runs nothing.
@@ -86,13 +85,10 @@ pub(crate) async fn export(
     let Some(format) = format else {
         return failed(StatusCode::BAD_REQUEST, "'format' must be 'html', 'json' or 'md'");
     };
-    let unavailable = |error: StoreError| {
-        failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
-    };
     let session = match hub.store.session(&session_id).await {
         Ok(Some(row)) => hub.summary(row),
-        Ok(None) => return failed(StatusCode::NOT_FOUND, NO_SESSION),
-        Err(error) => return unavailable(error),
+        Ok(None) => return no_session(),
+        Err(error) => return unavailable(&error),
     };
     let now = now_ms();
     let headers = [

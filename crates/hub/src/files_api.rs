@@ -13,13 +13,14 @@ use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_wire::service::{Encoding, FsReadData, FsUploadData};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::access::random_text;
 use crate::commands_api::ask_and_wait;
-use crate::http::{check_known, failed, refused};
+use crate::http::{check_known, failed, failed_as, failed_with, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::serve::Server;
@@ -54,7 +55,7 @@ pub(crate) async fn download(
     let reader = Reader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
     let first = match reader.page(0).await {
         Ok(first) => first,
-        Err(error) => return failed(StatusCode::NOT_FOUND, &error),
+        Err(error) => return failed_as(StatusCode::NOT_FOUND, &error),
     };
     let size = first.0.size;
     let name = place.path.rsplit('/').next().unwrap_or("file");
@@ -109,13 +110,15 @@ struct Reader {
 }
 
 impl Reader {
-    async fn page(&self, offset: u64) -> Result<Page, String> {
+    async fn page(&self, offset: u64) -> Result<Page, CodedError> {
         let command = json!({
             "cmd": "fs.read", "session_id": self.session_id, "path": self.path, "offset": offset,
             "encoding": Encoding::Base64, "actor": "web",
         });
         let data: FsReadData = call(&self.hub, &self.principal, &command).await?;
-        let bytes = STANDARD.decode(&data.content).map_err(|error| error.to_string())?;
+        let bytes = STANDARD.decode(&data.content).map_err(|error| {
+            ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}"))
+        })?;
         Ok((data, bytes.into()))
     }
 }
@@ -139,10 +142,10 @@ pub(crate) async fn upload(
     let writer = Writer { hub: &server.hub, principal, session_id, place, upload_id, sent: 0 };
     match writer.take(body).await {
         Ok(done) => Json(done).into_response(),
-        Err(error) if error.starts_with("Permission denied") || error == "denied" => {
-            failed(StatusCode::FORBIDDEN, &error)
+        Err(error) if matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::Denied) => {
+            failed_with(&error)
         }
-        Err(error) => failed(StatusCode::CONFLICT, &error),
+        Err(error) => failed_as(StatusCode::CONFLICT, &error),
     }
 }
 
@@ -156,7 +159,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    async fn take(mut self, body: Body) -> Result<FsUploadData, String> {
+    async fn take(mut self, body: Body) -> Result<FsUploadData, CodedError> {
         let mut stream = body.into_data_stream();
         let mut waiting = BytesMut::new();
         while let Some(chunk) = stream.next().await {
@@ -164,7 +167,7 @@ impl Writer<'_> {
                 Ok(chunk) => chunk,
                 Err(error) => {
                     self.forget().await;
-                    return Err(format!("The body ended before its time: {error}"));
+                    return Err(ErrorCode::Cancelled.with(format!("The body ended before its time: {error}")));
                 }
             };
             waiting.extend_from_slice(&chunk);
@@ -176,7 +179,7 @@ impl Writer<'_> {
         self.send(&waiting, true).await
     }
 
-    async fn send(&mut self, piece: &[u8], last: bool) -> Result<FsUploadData, String> {
+    async fn send(&mut self, piece: &[u8], last: bool) -> Result<FsUploadData, CodedError> {
         let command = json!({
             "cmd": "fs.upload", "session_id": self.session_id, "upload_id": self.upload_id, "actor": "web",
             "path": self.place.path, "offset": self.sent, "data": STANDARD.encode(piece), "last": last,
@@ -194,7 +197,7 @@ impl Writer<'_> {
             "path": self.place.path, "offset": self.sent, "data": "", "abort": true,
         });
         if let Err(error) = call::<FsUploadData>(self.hub, &self.principal, &command).await {
-            tracing::debug!(error, "a broken upload is forgotten by its age");
+            tracing::debug!(%error, "a broken upload is forgotten by its age");
         }
     }
 }
@@ -204,11 +207,12 @@ async fn call<T: DeserializeOwned>(
     hub: &Arc<Hub>,
     principal: &Principal,
     command: &serde_json::Value,
-) -> Result<T, String> {
+) -> Result<T, CodedError> {
     let answered = ask_and_wait(hub, principal, &command.to_string()).await;
-    if !answered.success {
-        return Err(answered.error.unwrap_or_else(|| "The runner gave no reason".to_owned()));
+    if let Some(error) = answered.failed() {
+        return Err(error);
     }
-    let data = answered.data.ok_or("The runner's answer has no data")?;
-    serde_json::from_str(data.get()).map_err(|error| format!("The runner's answer cannot be read: {error}"))
+    let data = answered.data.ok_or_else(|| ErrorCode::Internal.with("The runner's answer has no data"))?;
+    serde_json::from_str(data.get())
+        .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))
 }

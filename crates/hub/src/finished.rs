@@ -2,15 +2,17 @@
 
 use std::collections::VecDeque;
 
+use qd_wire::{CodedError, ErrorCode};
+
 /// Commands of one connection that are remembered; the oldest goes when there is one more.
 const FINISHED_MAX: usize = 256;
 
 /// How the latest commands of a connection ended.
 #[derive(Default)]
-pub(crate) struct Finished(VecDeque<(String, Result<(), String>)>);
+pub(crate) struct Finished(VecDeque<(String, Result<(), CodedError>)>);
 
 impl Finished {
-    pub(crate) fn note(&mut self, id: String, result: Result<(), String>) {
+    pub(crate) fn note(&mut self, id: String, result: Result<(), CodedError>) {
         self.forget(&id);
         if self.0.len() >= FINISHED_MAX {
             self.0.pop_front();
@@ -24,13 +26,13 @@ impl Finished {
     }
 
     /// Leaves in `dependencies` those that the runner has to check; an error when one of ours has failed.
-    pub(crate) fn settle(&self, own_id: &str, dependencies: &mut Vec<String>) -> Result<(), String> {
+    pub(crate) fn settle(&self, own_id: &str, dependencies: &mut Vec<String>) -> Result<(), CodedError> {
         for (id, result) in &self.0 {
             if let Err(error) = result
                 && dependencies.contains(id)
                 && id != own_id
             {
-                return Err(format!("Dependency '{id}' failed: {error}"));
+                return Err(ErrorCode::DependencyFailed.with(format!("Dependency '{id}' failed: {error}")));
             }
         }
         dependencies.retain(|id| id == own_id || !self.0.iter().any(|(known, _)| known == id));
@@ -45,9 +47,12 @@ mod tests {
     #[test]
     fn the_latest_are_known_and_no_more() {
         let mut finished = Finished::default();
-        finished.note("bad".to_owned(), Err("no".to_owned()));
+        finished.note("bad".to_owned(), Err(ErrorCode::Failed.with("no")));
         let mut list = vec!["bad".to_owned()];
-        assert_eq!(finished.settle("own", &mut list).unwrap_err(), "Dependency 'bad' failed: no");
+        assert_eq!(
+            finished.settle("own", &mut list).unwrap_err(),
+            ErrorCode::DependencyFailed.with("Dependency 'bad' failed: no")
+        );
         for number in 0..FINISHED_MAX {
             finished.note(number.to_string(), Ok(()));
         }

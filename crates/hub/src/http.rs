@@ -8,8 +8,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, head, post};
 use http::{HeaderMap, StatusCode, Uri};
+use qd_store::StoreError;
 use qd_wire::command_table::Permission;
 use qd_wire::rest::Health;
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -64,20 +66,40 @@ async fn refuse_browsers(request: Request, next: Next) -> Response {
 
 /// A refusal as JSON.
 pub(crate) fn refused(refusal: &Refusal) -> Response {
-    let status = match refusal {
-        Refusal::Host(_) | Refusal::Origin(_) | Refusal::Browser(_) | Refusal::Denied(_) => {
-            StatusCode::FORBIDDEN
-        }
-        Refusal::Twice(_) => StatusCode::BAD_REQUEST,
-        Refusal::NotLoggedIn => StatusCode::UNAUTHORIZED,
-        Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    failed(status, &refusal.to_string())
+    failed_with(&refusal.code().with(refusal.to_string()))
 }
 
-/// An error as JSON.
+/// An error as JSON, with the code that says as much as its status.
 pub(crate) fn failed(status: StatusCode, error: &str) -> Response {
-    (status, Json(json!({ "error": error }))).into_response()
+    let code = match status {
+        StatusCode::BAD_REQUEST => ErrorCode::InvalidRequest,
+        StatusCode::UNAUTHORIZED => ErrorCode::NotLoggedIn,
+        StatusCode::FORBIDDEN => ErrorCode::PermissionDenied,
+        StatusCode::NOT_FOUND => ErrorCode::NotFound,
+        StatusCode::CONFLICT => ErrorCode::Conflict,
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorCode::TooLarge,
+        StatusCode::TOO_MANY_REQUESTS => ErrorCode::RateLimited,
+        StatusCode::SERVICE_UNAVAILABLE => ErrorCode::Busy,
+        StatusCode::INTERNAL_SERVER_ERROR => ErrorCode::Internal,
+        _ => ErrorCode::Failed,
+    };
+    failed_as(status, &code.with(error))
+}
+
+/// An error as JSON, with the status of its code.
+pub(crate) fn failed_with(error: &CodedError) -> Response {
+    let status = StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    failed_as(status, error)
+}
+
+/// The hub's store does not answer.
+pub(crate) fn unavailable(error: &StoreError) -> Response {
+    failed_with(&ErrorCode::StoreUnavailable.with(format!("The hub cannot use its store: {error}")))
+}
+
+/// An error as JSON, with a status that a route had before its error had a code.
+pub(crate) fn failed_as(status: StatusCode, error: &CodedError) -> Response {
+    (status, Json(json!({ "error": error.message, "code": error.code }))).into_response()
 }
 
 #[derive(Deserialize, Default)]

@@ -14,12 +14,13 @@ use axum::response::{IntoResponse, Json, Response};
 use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE, USER_AGENT};
 use http::{HeaderMap, StatusCode};
 use qd_store::PersonRow;
+use qd_wire::CodedError;
 use qd_wire::people::{LoginAnswer, LoginRequest};
 
 use crate::access::{self, COOKIE_NAME};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::failed;
+use crate::http::{failed, failed_with};
 use crate::listen::Peer;
 use crate::registry::Hub;
 use crate::runners_api::read_body;
@@ -110,7 +111,7 @@ pub(crate) async fn login(
 ) -> Response {
     let LoginRequest { username, password } = match read_request(body).await {
         Ok(request) => request,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     let hub = &server.hub;
     // What is no name may be anything, a password typed into the wrong field too: it is not written down.
@@ -143,11 +144,11 @@ pub(crate) async fn login(
     failed(StatusCode::SERVICE_UNAVAILABLE, &error)
 }
 
-async fn read_request(body: Body) -> Result<LoginRequest, String> {
+async fn read_request(body: Body) -> Result<LoginRequest, CodedError> {
     let body = read_body(body).await?;
     // The parser's own words may repeat what was sent.
     serde_json::from_slice(&body)
-        .map_err(|_| "The body must be {\"username\":\"…\",\"password\":\"…\"}".to_owned())
+        .map_err(|_| CodedError::invalid("The body must be {\"username\":\"…\",\"password\":\"…\"}"))
 }
 
 async fn note(hub: &Hub, username: Option<&str>, ok: bool, peer: &str) {

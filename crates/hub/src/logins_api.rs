@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
-use qd_store::{Login, StoreError};
+use qd_store::Login;
 use qd_wire::people::{LoginInfo, Logins};
 use qd_wire::rest::LoginLink;
 use serde_json::json;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Hash;
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_known, failed, refused};
+use crate::http::{check_known, failed, refused, unavailable};
 use crate::principals::{Access, Principal};
 use crate::serve::Server;
 
@@ -117,8 +117,4 @@ fn info(principal: &Principal, login: Login) -> LoginInfo {
 fn id_of(token_hash: &[u8]) -> String {
     let digest = Sha256::digest(token_hash);
     digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..ID_DIGITS].to_owned()
-}
-
-fn unavailable(error: &StoreError) -> Response {
-    failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
 }

@@ -7,15 +7,20 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 
 use crate::commands_api::ask_and_wait;
-use crate::http::{check_access, check_known, failed, refused};
+use crate::http::{check_access, check_known, failed, failed_as, failed_with, refused, unavailable};
 use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::serve::Server;
 
-pub(crate) const NO_SESSION: &str = "There is no such session; GET /api/sessions lists those there are";
+const NO_SESSION: &str = "There is no such session; GET /api/sessions lists those there are";
+
+pub(crate) fn no_session() -> Response {
+    failed_with(&ErrorCode::SessionNotFound.with(NO_SESSION))
+}
 
 /// `GET /api/sessions/{session_id}`
 pub(crate) async fn session(
@@ -29,10 +34,8 @@ pub(crate) async fn session(
     }
     match hub.store.session(&session_id).await {
         Ok(Some(row)) => Json(hub.summary(row)).into_response(),
-        Ok(None) => failed(StatusCode::NOT_FOUND, NO_SESSION),
-        Err(error) => {
-            failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
-        }
+        Ok(None) => no_session(),
+        Err(error) => unavailable(&error),
     }
 }
 
@@ -63,7 +66,7 @@ pub(crate) async fn messages(
     let command = Asked { cmd: "get_messages", session_id: Some(session_id), parameters: page };
     let response = ask(&server.hub, &principal, &command).await;
     if !is_known && response.status() != StatusCode::FORBIDDEN {
-        return failed(StatusCode::NOT_FOUND, NO_SESSION);
+        return no_session();
     }
     response
 }
@@ -126,18 +129,16 @@ async fn ask(hub: &Arc<Hub>, principal: &Principal, command: &impl Serialize) ->
     // There are no maps with odd keys in it, so writing it cannot fail.
     let text = serde_json::to_string(command).unwrap_or_default();
     let answered = ask_and_wait(hub, principal, &text).await;
-    let error = match (answered.success, answered.data) {
-        (true, Some(data)) => {
+    let error = match (answered.failed(), answered.data) {
+        (None, Some(data)) => {
             return ([(CONTENT_TYPE, "application/json")], Box::<str>::from(data).into_string())
                 .into_response();
         }
-        (true, None) => "The answer has no data".to_owned(),
-        (false, _) => answered.error.unwrap_or_else(|| "There is no reason given".to_owned()),
+        (None, None) => ErrorCode::Internal.with("The answer has no data"),
+        (Some(error), _) => error,
     };
-    let status = match &*error {
-        denied if denied.starts_with("Permission denied") => StatusCode::FORBIDDEN,
-        store if store.starts_with("The hub cannot") => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    failed(status, &error)
+    match error.code {
+        ErrorCode::PermissionDenied | ErrorCode::StoreUnavailable => failed_with(&error),
+        _ => failed_as(StatusCode::BAD_REQUEST, &error),
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
@@ -113,13 +114,17 @@ impl Pending {
     }
 
     /// Answers with a failure, in the way the asker expects.
-    pub(crate) fn fail(self, hub: &Arc<Hub>, error: &str, is_outcome_unknown: bool) {
+    pub(crate) fn fail(self, hub: &Arc<Hub>, error: &CodedError, is_outcome_unknown: bool) {
         let why = if is_outcome_unknown { Why::LinkLost } else { Why::Refused };
         self.fail_as(hub, error, why);
     }
 
-    fn fail_as(self, hub: &Arc<Hub>, error: &str, why: Why) {
+    fn fail_as(self, hub: &Arc<Hub>, error: &CodedError, why: Why) {
         let indeterminate = why != Why::Refused && self.mutating;
+        let error = &match indeterminate {
+            true => ErrorCode::Indeterminate.with(error.message.as_str()),
+            false => error.clone(),
+        };
         match self.to {
             AnswerTo::Client { mailbox, reply } => {
                 let frames = match self.kind {
@@ -145,7 +150,7 @@ impl Pending {
                     link_lost: why == Why::LinkLost,
                     session_id: session_id.map(|session_id| session_id.to_string()),
                     runner_id: Some(self.runner_id),
-                    ..Answered::failure(error)
+                    ..Answered::failure(error.clone())
                 };
                 on_answer(hub, answered);
             }
@@ -310,11 +315,11 @@ impl PendingTable {
                 let late =
                     self.remove_where(|pending| pending.deadline.is_some_and(|deadline| deadline <= now));
                 for pending in late {
-                    let error = format!(
+                    let error = ErrorCode::TimedOut.with(format!(
                         "Runner {} did not answer '{}' in time; it may still do it: ask again or look at the session",
                         pending.runner_id,
                         pending.to.cmd()
-                    );
+                    ));
                     pending.fail_as(hub, &error, Why::TimedOut);
                 }
             }

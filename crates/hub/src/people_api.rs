@@ -5,7 +5,8 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderMap, StatusCode, Uri};
-use qd_store::{PEOPLE_MAX, PersonChange, PersonPut, PersonRow, StoreError};
+use qd_store::{PEOPLE_MAX, PersonChange, PersonPut, PersonRow};
+use qd_wire::CodedError;
 use qd_wire::command_table::Permission;
 use qd_wire::people::{ChangePerson, Me, NewPerson, People, Person};
 use serde_json::json;
@@ -13,7 +14,7 @@ use serde_json::json;
 use crate::access::{check_principal_name, role_of};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_known, check_owner, failed, refused};
+use crate::http::{check_known, check_owner, failed, failed_with, refused, unavailable};
 use crate::listen::Peer;
 use crate::login::{HashError, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use crate::principals::{Access, Principal};
@@ -65,7 +66,7 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
     };
     let NewPerson { username, password, role } = match read_new(body).await {
         Ok(new) => new,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     let password_hash = match server.hub.logins.hasher.hash(password).await {
         Ok(hash) => hash,
@@ -96,24 +97,27 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
     }
 }
 
-async fn read_new(body: Body) -> Result<NewPerson, String> {
+async fn read_new(body: Body) -> Result<NewPerson, CodedError> {
     let body = read_body(body).await?;
     // The parser's own words may repeat the password.
     let new: NewPerson = serde_json::from_slice(&body).map_err(|_| {
-        "The body must be {\"username\":\"…\",\"password\":\"…\",\"role\":\"owner|operator|viewer\"}"
-            .to_owned()
+        CodedError::invalid(
+            "The body must be {\"username\":\"…\",\"password\":\"…\",\"role\":\"owner|operator|viewer\"}",
+        )
     })?;
     check_principal_name("username", &new.username)?;
     check_password(&new.password)?;
     Ok(new)
 }
 
-fn check_password(password: &str) -> Result<(), String> {
+fn check_password(password: &str) -> Result<(), CodedError> {
     if password.chars().count() < PASSWORD_CHARS_MIN {
-        return Err(format!("'password' must have at least {PASSWORD_CHARS_MIN} characters"));
+        return Err(CodedError::invalid(format!(
+            "'password' must have at least {PASSWORD_CHARS_MIN} characters"
+        )));
     }
     if password.len() > PASSWORD_BYTES_MAX {
-        return Err(format!("'password' must have at most {PASSWORD_BYTES_MAX} bytes"));
+        return Err(CodedError::invalid(format!("'password' must have at most {PASSWORD_BYTES_MAX} bytes")));
     }
     Ok(())
 }
@@ -135,7 +139,7 @@ pub(crate) async fn change(
     };
     let wanted = match read_change(body).await {
         Ok(wanted) => wanted,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     if let Err(response) = check_change(&server, &principal, &peer, &username, &wanted).await {
         return response;
@@ -166,17 +170,20 @@ pub(crate) async fn change(
     }
 }
 
-async fn read_change(body: Body) -> Result<ChangePerson, String> {
+async fn read_change(body: Body) -> Result<ChangePerson, CodedError> {
     let body = read_body(body).await?;
     let wanted: ChangePerson = serde_json::from_slice(&body).map_err(|_| {
-        "The body must be an object with some of \"password\", \"current_password\", \"role\" and \"disabled\""
-            .to_owned()
+        CodedError::invalid(
+            "The body must be an object with some of \"password\", \"current_password\", \"role\" and \"disabled\"",
+        )
     })?;
     if let Some(password) = &wanted.password {
         check_password(password)?;
     }
     if wanted.password.is_none() && wanted.role.is_none() && wanted.disabled.is_none() {
-        return Err("Nothing is to be changed; give \"password\", \"role\" or \"disabled\"".to_owned());
+        return Err(CodedError::invalid(
+            "Nothing is to be changed; give \"password\", \"role\" or \"disabled\"",
+        ));
     }
     Ok(wanted)
 }
@@ -194,7 +201,7 @@ async fn check_change(
     if !(is_self && is_password_only)
         && let Err(error) = principal.rights().check("changing people", Permission::Manage)
     {
-        return Err(failed(StatusCode::FORBIDDEN, &error));
+        return Err(failed_with(&error));
     }
     if !is_self || wanted.password.is_none() {
         return Ok(());
@@ -258,8 +265,4 @@ async fn note(server: &Server, principal: &Principal, summary: String) {
 
 fn no_hash(error: &HashError) -> Response {
     failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
-}
-
-fn unavailable(error: &StoreError) -> Response {
-    failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
 }

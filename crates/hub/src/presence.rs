@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_wire::CodedError;
 use qd_wire::push::{SystemClientFrame, SystemCommand};
 
 use crate::connection::Parts;
@@ -54,14 +55,15 @@ pub(crate) fn handle(parts: &mut Parts<'_>, seat: &mut Option<Seat>, text: &str)
     let frame: SystemClientFrame = match serde_json::from_str(text) {
         Ok(frame) => frame,
         Err(error) => {
-            let error =
-                format!("The system channel takes no commands, only `presence`; use 'agent': {error}");
+            let error = CodedError::invalid(format!(
+                "The system channel takes no commands, only `presence`; use 'agent': {error}"
+            ));
             return parts.outgoing.push(reply::system_error(None, &error));
         }
     };
     let SystemCommand::Presence { visible, session_id } = frame.command;
     if session_id.as_ref().is_some_and(|id| id.len() > SESSION_ID_BYTES_MAX) {
-        let error = format!("'session_id' is longer than {SESSION_ID_BYTES_MAX} bytes");
+        let error = CodedError::invalid(format!("'session_id' is longer than {SESSION_ID_BYTES_MAX} bytes"));
         return parts.outgoing.push(reply::system_error(None, &error));
     }
     if !visible {

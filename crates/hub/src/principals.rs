@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use qd_wire::command_table::Permission;
 use qd_wire::people::{Permissions, Role};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -73,16 +74,16 @@ impl Rights {
     pub(crate) const ALL: Rights = Rights { role: Role::Owner, permissions: Role::Owner.permissions() };
 
     /// `what` is the command or address that was asked for.
-    pub(crate) fn check(self, what: &str, permission: Permission) -> Result<(), String> {
+    pub(crate) fn check(self, what: &str, permission: Permission) -> Result<(), CodedError> {
         if self.permissions.contains(permission) {
             return Ok(());
         }
-        Err(format!(
+        Err(ErrorCode::PermissionDenied.with(format!(
             "Permission denied: '{what}' needs the permission '{}', which this access (role {}) does not have; ask an \
              owner, or use a token with that scope",
             permission.as_str(),
             self.role.as_str()
-        ))
+        )))
     }
 }
 
@@ -116,9 +117,10 @@ impl Principal {
 }
 
 /// Refuses what comes on a connection that is about to be closed because its access was taken back.
-pub(crate) fn check_revoked(revoked: &CancellationToken) -> Result<(), String> {
+pub(crate) fn check_revoked(revoked: &CancellationToken) -> Result<(), CodedError> {
     if revoked.is_cancelled() {
-        return Err("Permission denied: this access was revoked or has ended; log in again".to_owned());
+        return Err(ErrorCode::PermissionDenied
+            .with("Permission denied: this access was revoked or has ended; log in again"));
     }
     Ok(())
 }

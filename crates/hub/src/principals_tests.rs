@@ -52,7 +52,11 @@ fn what_is_refused_is_said_with_its_permission() {
     let alice = person(&principals, "phone", None);
     alice.rights().check("fs.read", Permission::View).unwrap();
     let error = alice.rights().check("fs.write", Permission::Files).unwrap_err();
-    assert!(error.starts_with("Permission denied: 'fs.write' needs the permission 'files'"), "{error}");
+    assert_eq!(error.code, ErrorCode::PermissionDenied);
+    assert!(
+        error.message.starts_with("Permission denied: 'fs.write' needs the permission 'files'"),
+        "{error}"
+    );
     for permission in Permission::ALL {
         Rights::ALL.check("anything", permission).unwrap();
     }

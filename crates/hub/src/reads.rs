@@ -8,6 +8,7 @@ use bytes::Bytes;
 use qd_store::{MESSAGE_PAGE_ROWS_MAX, SEARCH_LIMIT_MAX, SearchQuery, StoreError};
 use qd_wire::command::{GetMessagesParams, SearchParams};
 use qd_wire::data::{RunnersData, SearchData, SearchHit, SessionSummary, SessionsData};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -50,7 +51,7 @@ pub(crate) enum Read {
 
 impl HubCommand {
     /// The answer as a frame, or the error in it.
-    pub(crate) async fn run(self, hub: &Arc<Hub>) -> Result<Bytes, (ReplyTo, String)> {
+    pub(crate) async fn run(self, hub: &Arc<Hub>) -> Result<Bytes, (ReplyTo, CodedError)> {
         let data = match self.read {
             Read::Messages(params) => match messages(hub, &self.reply, params).await {
                 Ok(frame) => return Ok(frame),
@@ -69,7 +70,7 @@ impl HubCommand {
         };
         match data {
             Ok(data) => Ok(self.reply.success(Some(&data))),
-            Err(error) => Err((self.reply, format!("The hub cannot read its store: {error}"))),
+            Err(error) => Err((self.reply, unreadable(&error))),
         }
     }
 }
@@ -84,7 +85,7 @@ impl HubCommand {
             let result = self.read.data(&hub, session_id.as_deref().unwrap_or_default()).await;
             let answered = match result {
                 Ok(data) => Answered { success: true, data, ..Answered::default() },
-                Err(error) => Answered::failure(&error),
+                Err(error) => Answered::failure(error),
             };
             let session_id = session_id.map(|session_id| session_id.to_string());
             on_answer(&hub, Answered { session_id, runner_id, ..answered });
@@ -94,7 +95,7 @@ impl HubCommand {
 
 impl Read {
     /// What the answer holds, or the error in it.
-    async fn data(self, hub: &Arc<Hub>, session_id: &str) -> Result<Option<Box<RawValue>>, String> {
+    async fn data(self, hub: &Arc<Hub>, session_id: &str) -> Result<Option<Box<RawValue>>, CodedError> {
         let data = match self {
             Read::Messages(params) => messages_text(hub, session_id, params).await,
             Read::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
@@ -105,11 +106,16 @@ impl Read {
             Read::Bury(session) => return away::bury(hub, &session).await.map(|()| None),
             Read::Search { params, session_id } => search(hub, *params, session_id).await,
         };
-        let data = data.map_err(|error| format!("The hub cannot read its store: {error}"))?;
-        RawValue::from_string(data)
-            .map(Some)
-            .map_err(|error| format!("What the hub has stored cannot be read: {error}"))
+        let data = data.map_err(|error| unreadable(&error))?;
+        RawValue::from_string(data).map(Some).map_err(|error| {
+            ErrorCode::Internal.with(format!("What the hub has stored cannot be read: {error}"))
+        })
     }
+}
+
+/// The hub's store does not answer.
+pub(crate) fn unreadable(error: &StoreError) -> CodedError {
+    ErrorCode::StoreUnavailable.with(format!("The hub cannot read its store: {error}"))
 }
 
 fn json(data: &impl Serialize) -> String {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use qd_store::{HubSession, HubStore, RunnerRow, StoreError};
 use qd_wire::data::SessionStatus;
 use qd_wire::link::LinkLine;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -197,18 +198,19 @@ impl Hub {
         runner.note_revoked();
         if let Some(link) = runner.newest_link() {
             tracing::warn!(runner = runner_id, reason, "a runner is cut off");
-            link.refuse(reason);
+            link.refuse(ErrorCode::RunnerRevoked.with(reason));
         }
         self.tell_runner(&runner);
     }
 
     /// Asks a connected runner to make itself a new key.
-    pub(crate) fn ask_rotation(&self, runner_id: &str) -> Result<(), String> {
-        let away = || format!("Runner {runner_id} is not connected; its key can be changed when it is back");
+    pub(crate) fn ask_rotation(&self, runner_id: &str) -> Result<(), CodedError> {
+        let away = || {
+            ErrorCode::RunnerOffline
+                .with(format!("Runner {runner_id} is not connected; its key can be changed when it is back"))
+        };
         let link = self.runner(runner_id).and_then(|runner| runner.link()).ok_or_else(away)?;
-        link.outbox
-            .push(&line_of(&LinkLine::Rotate {}))
-            .map_err(|error| format!("Runner {runner_id}: {error}"))
+        link.outbox.push(&line_of(&LinkLine::Rotate {})).map_err(|error| error.coded(runner_id))
     }
 
     /// A new connection's number and mailbox; `None` when there are too many, or its principal has no access any

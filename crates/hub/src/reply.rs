@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use qd_wire::SYSTEM_SESSION;
 use qd_wire::mux::{ServerFrame, SystemEvent};
+use qd_wire::{CodedError, SYSTEM_SESSION};
 
 use crate::clock::now_ms;
 use crate::frame;
@@ -53,19 +53,17 @@ impl ReplyTo {
         text.into_bytes()
     }
 
-    pub(crate) fn error(&self, error: &str) -> Bytes {
+    pub(crate) fn error(&self, error: &CodedError) -> Bytes {
         let mut text = self.start(false);
-        text.push_str(",\"error\":");
-        text.push_str(&json_string(error));
+        push_error(&mut text, error);
         text.push('}');
         frame::text(text.as_bytes())
     }
 
     /// Nobody can know whether the command took effect.
-    pub(crate) fn indeterminate(&self, error: &str) -> Bytes {
+    pub(crate) fn indeterminate(&self, error: &CodedError) -> Bytes {
         let mut text = self.start(false);
-        text.push_str(",\"error\":");
-        text.push_str(&json_string(error));
+        push_error(&mut text, error);
         text.push_str(",\"indeterminate\":true}");
         frame::text(text.as_bytes())
     }
@@ -138,8 +136,22 @@ pub(crate) fn system(event: SystemEvent) -> Bytes {
 }
 
 /// Tells a client that a frame could not be understood. `id` is JSON as it came.
-pub(crate) fn system_error(id: Option<&str>, error: &str) -> Bytes {
-    let id = id.map_or(String::new(), |id| format!("\"id\":{id},"));
-    let error = json_string(error);
-    frame::text(format!("{{\"channel\":\"system\",\"type\":\"error\",{id}\"error\":{error}}}").as_bytes())
+pub(crate) fn system_error(id: Option<&str>, error: &CodedError) -> Bytes {
+    let mut text = "{\"channel\":\"system\",\"type\":\"error\"".to_owned();
+    if let Some(id) = id {
+        text.push_str(",\"id\":");
+        text.push_str(id);
+    }
+    push_error(&mut text, error);
+    text.push('}');
+    frame::text(text.as_bytes())
+}
+
+/// The error and its code, after other fields of an object.
+pub(crate) fn push_error(text: &mut String, error: &CodedError) {
+    text.push_str(",\"error\":");
+    text.push_str(&json_string(&error.message));
+    text.push_str(",\"code\":\"");
+    text.push_str(error.code.as_str());
+    text.push('"');
 }

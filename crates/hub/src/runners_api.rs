@@ -11,12 +11,13 @@ use http::header::HOST;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_store::RunnerRow;
 use qd_wire::fleet::{Invite, JoinRequest, Joined};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 use tokio::time::{Duration, timeout};
 
 use crate::access::{self, Hash, KeyRefusal, has_key, is_plain_name};
 use crate::clock::now_ms;
-use crate::http::{check_owner, failed, refused};
+use crate::http::{check_owner, failed, failed_as, failed_with, refused};
 use crate::invites::{CodeRefusal, NoInvite, Permission};
 use crate::listen::Peer;
 use crate::reads;
@@ -70,7 +71,7 @@ pub(crate) async fn join(
 ) -> Response {
     let request = match read_join(body).await {
         Ok(request) => request,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     let runner_id = request.join.runner_id.clone();
     match admit(&server, request).await {
@@ -78,9 +79,9 @@ pub(crate) async fn join(
             tracing::info!(%peer, runner_id, "a runner has joined");
             Json(Joined { runner_id }).into_response()
         }
-        Err((status, reason)) => {
-            tracing::warn!(%peer, runner_id, reason, "a join is refused");
-            failed(status, &reason)
+        Err(error) => {
+            tracing::warn!(%peer, runner_id, reason = %error, "a join is refused");
+            failed_with(&error)
         }
     }
 }
@@ -92,30 +93,38 @@ struct ReadJoin {
 }
 
 /// The body of a call, which is short and comes soon.
-pub(crate) async fn read_body(body: Body) -> Result<Bytes, String> {
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, CodedError> {
     let Ok(body) = timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await else {
-        return Err("The body did not come in time".to_owned());
+        return Err(CodedError::invalid("The body did not come in time"));
     };
-    body.map_err(|error| format!("The body cannot be read ({error}); it may have {BODY_BYTES_MAX} bytes"))
+    body.map_err(|error| {
+        CodedError::invalid(format!("The body cannot be read ({error}); it may have {BODY_BYTES_MAX} bytes"))
+    })
 }
 
-async fn read_join(body: Body) -> Result<ReadJoin, String> {
+async fn read_join(body: Body) -> Result<ReadJoin, CodedError> {
     let body = read_body(body).await?;
-    let join: JoinRequest =
-        serde_json::from_slice(&body).map_err(|error| format!("The body is no join request: {error}"))?;
+    let join: JoinRequest = serde_json::from_slice(&body)
+        .map_err(|error| CodedError::invalid(format!("The body is no join request: {error}")))?;
     if !is_plain_name(&join.runner_id) {
-        return Err("'runner_id' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -".to_owned());
+        return Err(CodedError::invalid("'runner_id' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"));
     }
     if RESERVED_NAMES.contains(&&*join.runner_id) {
-        return Err(format!("'runner_id' cannot be '{}'; take another name (--name)", join.runner_id));
+        return Err(CodedError::invalid(format!(
+            "'runner_id' cannot be '{}'; take another name (--name)",
+            join.runner_id
+        )));
     }
     for (name, text) in [("hostname", &join.hostname), ("os", &join.os), ("version", &join.version)] {
         if text.len() > DESCRIPTION_BYTES_MAX || text.chars().any(char::is_control) {
-            return Err(format!("'{name}' must be a line of at most {DESCRIPTION_BYTES_MAX} bytes"));
+            return Err(CodedError::invalid(format!(
+                "'{name}' must be a line of at most {DESCRIPTION_BYTES_MAX} bytes"
+            )));
         }
     }
-    let key_hash = from_hex(&join.key_hash)
-        .ok_or("'key_hash' must be the SHA-256 of the runner's key in 64 hex digits")?;
+    let key_hash = from_hex(&join.key_hash).ok_or_else(|| {
+        CodedError::invalid("'key_hash' must be the SHA-256 of the runner's key in 64 hex digits")
+    })?;
     Ok(ReadJoin { join, key_hash })
 }
 
@@ -131,7 +140,7 @@ fn from_hex(text: &str) -> Option<Hash> {
 }
 
 /// Makes the runner known, if the code is good and the name free.
-async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result<(), (StatusCode, String)> {
+async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result<(), CodedError> {
     let fleet = &server.fleet;
     let now = now_ms();
     // The fingerprint in a code is for the runner; that it sends it along does no harm.
@@ -140,13 +149,11 @@ async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result
     let permission = fleet.invites.check(secret, &join.runner_id, &key_hash, now).map_err(code_refused)?;
     if fleet.local_runner_id.as_deref() == Some(&*join.runner_id) {
         let reason = "This is the name of the hub's own runner; join with another one (--name)";
-        return Err((StatusCode::CONFLICT, reason.to_owned()));
+        return Err(ErrorCode::Conflict.with(reason));
     }
     let unavailable = |error: qd_store::StoreError| {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("The hub cannot use its store: {error}; the code stays good"),
-        )
+        ErrorCode::StoreUnavailable
+            .with(format!("The hub cannot use its store: {error}; the code stays good"))
     };
     let known = server.hub.store.runner(&join.runner_id).await.map_err(unavailable)?;
     let known = known.filter(|row| row.revoked_at.is_none());
@@ -156,11 +163,11 @@ async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result
         return if is_itself { Ok(()) } else { Err(code_refused(CodeRefusal::Used)) };
     }
     if join.known_only == Some(true) && !is_itself {
-        return Err((StatusCode::NOT_FOUND, "This hub does not know this runner by this key".to_owned()));
+        return Err(ErrorCode::RunnerNotFound.with("This hub does not know this runner by this key"));
     }
     if known.is_some() && !is_itself {
         let reason = "A runner of this name has joined before, with another key; take another name, or revoke that one first ('qd runner revoke')";
-        return Err((StatusCode::CONFLICT, reason.to_owned()));
+        return Err(ErrorCode::AlreadyExists.with(reason));
     }
     if !is_itself {
         let row = new_row(&join, &key_hash, now);
@@ -191,12 +198,12 @@ fn new_row(join: &JoinRequest, key_hash: &Hash, now: i64) -> RunnerRow {
     }
 }
 
-fn code_refused(refusal: CodeRefusal) -> (StatusCode, String) {
-    let status = match refusal {
-        CodeRefusal::Wrong => StatusCode::UNAUTHORIZED,
-        CodeRefusal::Expired | CodeRefusal::Used => StatusCode::GONE,
+fn code_refused(refusal: CodeRefusal) -> CodedError {
+    let code = match refusal {
+        CodeRefusal::Wrong => ErrorCode::NotLoggedIn,
+        CodeRefusal::Expired | CodeRefusal::Used => ErrorCode::CodeExpired,
     };
-    (status, refusal.to_string())
+    code.with(refusal.to_string())
 }
 
 /// `GET /api/runners`
@@ -224,7 +231,7 @@ pub(crate) async fn rotate(
         return response;
     }
     if let Err(error) = server.hub.ask_rotation(&runner_id) {
-        return failed(StatusCode::CONFLICT, &error);
+        return failed_as(StatusCode::CONFLICT, &error);
     }
     tracing::info!(runner_id, "the runner is told to make a new key");
     (StatusCode::ACCEPTED, Json(json!({ "runner_id": runner_id }))).into_response()
@@ -299,13 +306,5 @@ pub(crate) async fn link(
 fn link_refused(peer: impl std::fmt::Display, runner_id: &str, refusal: &KeyRefusal) -> Response {
     let reason = refusal.to_string();
     tracing::warn!(%peer, runner_id, reason, "a runner link is refused");
-    let status = match refusal {
-        KeyRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-        KeyRefusal::NoKey
-        | KeyRefusal::Unknown
-        | KeyRefusal::WrongKey
-        | KeyRefusal::Revoked
-        | KeyRefusal::Local => StatusCode::UNAUTHORIZED,
-    };
-    failed(status, &reason)
+    failed_with(&refusal.code().with(reason))
 }

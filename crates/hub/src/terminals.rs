@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use qd_wire::ErrorCode;
 use qd_wire::data::SessionStatus;
 use qd_wire::run::TERMINAL_HARNESS;
 use serde::Deserialize;
@@ -54,7 +55,7 @@ async fn forget(hub: &Arc<Hub>, session_id: &str) {
     let on_answer = Box::new(move |hub: &Arc<Hub>, answered: Answered| match ended_version(&answered) {
         Some(version) => delete(hub, name, Some(version)),
         // What its runner does not have cannot live again.
-        None if is_unknown(&answered) => delete(hub, name, None),
+        None if answered.failed_with(ErrorCode::SessionNotFound) => delete(hub, name, None),
         // It went away while it was asked.
         None if answered.link_lost => forget_later(hub, &name),
         None => tracing::debug!(session_id = name, error = answered.error, "a terminal lives again"),
@@ -72,11 +73,6 @@ fn ended_version(answered: &Answered) -> Option<u64> {
     let data = answered.data.as_ref().filter(|_| answered.success)?;
     let ended: Ended = serde_json::from_str(data.get()).ok()?;
     (ended.status == SessionStatus::Closed).then_some(ended.session_version)
-}
-
-fn is_unknown(answered: &Answered) -> bool {
-    let is_it = |error: &str| error.starts_with("Session ") && error.contains("not found");
-    !answered.success && answered.error.as_deref().is_some_and(is_it)
 }
 
 /// Deletes it if it still has this version.

@@ -6,17 +6,18 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode, Uri};
-use qd_store::{ACCESS_TOKENS_MAX, AccessToken, StoreError, TokenPut};
+use qd_store::{ACCESS_TOKENS_MAX, AccessToken, TokenPut};
 use qd_wire::access::{AccessTokenInfo, AccessTokens, AddedAccessToken, NewAccessToken};
 use qd_wire::command_table::Permission;
 use qd_wire::people::Permissions;
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::access::{Hash, check_principal_name, hash, random_text, scopes};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_known, failed, refused};
+use crate::http::{check_known, failed, failed_with, refused, unavailable};
 use crate::principals::{Access, Principal};
 use crate::runners_api::read_body;
 use crate::serve::Server;
@@ -66,7 +67,7 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
     }
     let wanted = match read_wanted(body, &principal).await {
         Ok(wanted) => wanted,
-        Err((status, error)) => return failed(status, &error),
+        Err(error) => return failed_with(&error),
     };
     let Some(token) = random_text(TOKEN_BYTES) else {
         return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
@@ -89,7 +90,7 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
         }
         Ok(TokenPut::NameTaken) => {
             let error = "There is a token or a person of this name; take another name, or remove that one first ('qd token revoke')";
-            failed(StatusCode::CONFLICT, error)
+            failed_with(&ErrorCode::AlreadyExists.with(error))
         }
         Ok(TokenPut::TooMany) => {
             let error =
@@ -105,15 +106,15 @@ fn words(scopes: &[Permission]) -> String {
     words.join(" ")
 }
 
-async fn read_wanted(body: Body, principal: &Principal) -> Result<NewAccessToken, (StatusCode, String)> {
-    let invalid = |error: String| (StatusCode::BAD_REQUEST, error);
-    let body = read_body(body).await.map_err(invalid)?;
+async fn read_wanted(body: Body, principal: &Principal) -> Result<NewAccessToken, CodedError> {
+    let invalid = |error: String| CodedError::invalid(error);
+    let body = read_body(body).await?;
     let wanted: NewAccessToken = serde_json::from_slice(&body).map_err(|error| {
         invalid(format!(
             "The body must be {{\"name\":…}}, with \"scopes\":[…] and \"days\":… if wanted: {error}"
         ))
     })?;
-    check_principal_name("name", &wanted.name).map_err(invalid)?;
+    check_principal_name("name", &wanted.name)?;
     if wanted.days.is_some_and(|days| !(1..=DAYS_MAX).contains(&days)) {
         return Err(invalid(format!(
             "'days' must be 1 to {DAYS_MAX}; leave it out for a token that does not end"
@@ -124,8 +125,7 @@ async fn read_wanted(body: Body, principal: &Principal) -> Result<NewAccessToken
         return Err(invalid("'scopes' is empty; leave it out, or name what the token may do".to_owned()));
     }
     for scope in scopes {
-        let check = principal.rights().check("a token with that scope", *scope);
-        check.map_err(|error| (StatusCode::FORBIDDEN, error))?;
+        principal.rights().check("a token with that scope", *scope)?;
     }
     Ok(wanted)
 }
@@ -151,7 +151,7 @@ pub(crate) async fn revoke(
     let owner = match owner {
         Some(owner) if Some(&*owner) != principal.person() => {
             if let Err(error) = principal.rights().check("another's tokens", Permission::Manage) {
-                return failed(StatusCode::FORBIDDEN, &error);
+                return failed_with(&error);
             }
             (!owner.is_empty()).then_some(owner)
         }
@@ -202,7 +202,7 @@ async fn check_holder(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result
     if principal.person().is_none()
         && let Err(error) = principal.rights().check(uri.path(), Permission::Manage)
     {
-        return Err(failed(StatusCode::FORBIDDEN, &error));
+        return Err(failed_with(&error));
     }
     Ok(principal)
 }
@@ -210,8 +210,4 @@ async fn check_holder(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result
 async fn note(server: &Server, principal: &Principal, summary: String) {
     let deed = Deed { kind: "token", principal: Some(&principal.name), ok: Some(true), summary };
     server.hub.note_deed(deed).await;
-}
-
-fn unavailable(error: &StoreError) -> Response {
-    failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
 }

@@ -7,10 +7,11 @@ use http::{HeaderMap, StatusCode, Uri};
 use qd_core::view::run::host::time;
 use qd_core::view::run::timestamp;
 use qd_store::{USAGE_ROWS_MAX, UsageQuery};
+use qd_wire::CodedError;
 use qd_wire::rest::{UsageData, UsageRow, UsageSum};
 use serde::Deserialize;
 
-use crate::http::{check_access, failed, refused};
+use crate::http::{check_access, failed, failed_with, refused, unavailable};
 use crate::serve::Server;
 
 const MINUTE_MS: i64 = 60_000;
@@ -44,7 +45,7 @@ pub(crate) async fn usage(
     };
     let query = match read(wanted) {
         Ok(query) => query,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     match server.hub.store.usage(query).await {
         Ok(found) => Json(UsageData {
@@ -53,16 +54,16 @@ pub(crate) async fn usage(
             truncated: found.truncated.then_some(true),
         })
         .into_response(),
-        Err(error) => {
-            failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
-        }
+        Err(error) => unavailable(&error),
     }
 }
 
-fn read(wanted: Wanted) -> Result<UsageQuery, String> {
+fn read(wanted: Wanted) -> Result<UsageQuery, CodedError> {
     let minutes = wanted.tz_offset_minutes.unwrap_or(0);
     if minutes.abs() > OFFSET_MINUTES_MAX {
-        return Err(format!("'tz_offset_minutes' must be -{OFFSET_MINUTES_MAX} to {OFFSET_MINUTES_MAX}"));
+        return Err(CodedError::invalid(format!(
+            "'tz_offset_minutes' must be -{OFFSET_MINUTES_MAX} to {OFFSET_MINUTES_MAX}"
+        )));
     }
     let day_offset_ms = minutes * MINUTE_MS;
     let mut query = UsageQuery {
@@ -80,14 +81,18 @@ fn read(wanted: Wanted) -> Result<UsageQuery, String> {
             "day" => query.by_day = true,
             "model" => query.by_model = true,
             "session" => query.by_session = true,
-            _ => return Err("'by' takes 'day', 'model' and 'session', with commas between them".to_owned()),
+            _ => {
+                return Err(CodedError::invalid(
+                    "'by' takes 'day', 'model' and 'session', with commas between them",
+                ));
+            }
         }
     }
     Ok(query)
 }
 
 /// A time in Unix milliseconds, and whether it is the beginning of a day that was named.
-fn moment(field: &str, text: Option<&str>, day_offset_ms: i64) -> Result<Option<(i64, bool)>, String> {
+fn moment(field: &str, text: Option<&str>, day_offset_ms: i64) -> Result<Option<(i64, bool)>, CodedError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     if let Ok(at) = text.parse() {
         return Ok(Some((at, false)));
@@ -96,7 +101,9 @@ fn moment(field: &str, text: Option<&str>, day_offset_ms: i64) -> Result<Option<
     let day = time::from_text(&format!("{text}T00:00:00Z"));
     match day.filter(|at| timestamp(*at).get(..DAY_CHARS) == Some(text)) {
         Some(at) => Ok(Some((at - day_offset_ms, true))),
-        None => Err(format!("'{field}' must be a day (2026-01-31) or Unix milliseconds")),
+        None => {
+            Err(CodedError::invalid(format!("'{field}' must be a day (2026-01-31) or Unix milliseconds")))
+        }
     }
 }
 

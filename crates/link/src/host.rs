@@ -50,7 +50,7 @@ impl HostDialer {
                 "{} is on another machine and unencrypted; use https://, or allow plain connections (--allow-plain)",
                 self.url
             );
-            return Err(ConnectFailure { reason, is_refusal: true });
+            return Err(ConnectFailure { reason, is_refusal: true, code: None });
         }
         let route = Route { url: &self.url, trust: &self.trust, dial: &*self.dial };
         // The document wants both in the query.
@@ -66,6 +66,7 @@ impl HostDialer {
             Err(_) => Err(ConnectFailure {
                 reason: format!("the server at {} did not answer within {CONNECT_TIMEOUT:?}", self.url),
                 is_refusal: false,
+                code: None,
             }),
         }
     }
@@ -101,7 +102,7 @@ fn explain(url: &ServerUrl, error: OpenError) -> ConnectFailure {
         }
         OpenError::Strange(reason) => (format!("{url} does not take hosts: {reason}"), false),
     };
-    ConnectFailure { reason, is_refusal }
+    ConnectFailure { reason, is_refusal, code: None }
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use qd_wire::ErrorCode;
+use qd_wire::rest::ErrorBody;
+
 use crate::memory::LinkEnd;
 use crate::net::{Dial, TcpDial};
 use crate::open::{OpenError, Route};
@@ -34,6 +37,8 @@ pub struct ConnectFailure {
     pub reason: String,
     /// The hub was reached and said no, or the settings forbid the attempt: trying at once again is no use.
     pub is_refusal: bool,
+    /// What the hub said with its no; absent from hubs older than the codes.
+    pub code: Option<ErrorCode>,
 }
 
 /// The keys to try, the one in use first; asked at each attempt.
@@ -104,6 +109,7 @@ impl RunnerDialer {
             Err(_) => Err(OpenFailure::Other(ConnectFailure {
                 reason: format!("the hub at {} did not answer within {CONNECT_TIMEOUT:?}", self.url),
                 is_refusal: false,
+                code: None,
             })),
         }
     }
@@ -116,14 +122,15 @@ enum OpenFailure {
 }
 
 fn refusal(reason: String) -> ConnectFailure {
-    ConnectFailure { reason, is_refusal: true }
+    ConnectFailure { reason, is_refusal: true, code: None }
 }
 
 fn explain(url: &ServerUrl, error: OpenError) -> OpenFailure {
     let (reason, is_refusal) = match error {
         OpenError::Status { status: status @ (401 | 403), body } => {
             let reason = format!("the hub at {url} refused this runner (HTTP {status}): {body}");
-            return OpenFailure::KeyRefused(refusal(reason));
+            let code = serde_json::from_str::<ErrorBody>(&body).ok().and_then(|body| body.code);
+            return OpenFailure::KeyRefused(ConnectFailure { code, ..refusal(reason) });
         }
         OpenError::BadUrl(reason) => (format!("{url}: {reason}"), true),
         OpenError::BadHeader => {
@@ -137,7 +144,7 @@ fn explain(url: &ServerUrl, error: OpenError) -> OpenFailure {
         }
         OpenError::Strange(reason) => (format!("{url} is not a hub: {reason}"), false),
     };
-    OpenFailure::Other(ConnectFailure { reason, is_refusal })
+    OpenFailure::Other(ConnectFailure { reason, is_refusal, code: None })
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ Examples:
   qd pi-server                           for programs that speak the pi-server protocol
 
 A unique beginning of a session id is enough everywhere.
-Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server.",
+Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server, or the runner is offline.",
         first_try(),
         DEFAULT.name()
     )

@@ -3,6 +3,7 @@
 use std::io;
 
 use qd_link::client::{AttachError, CallError, ConnectError};
+use qd_wire::{CodedError, ErrorCode};
 
 use crate::output::harmless;
 
@@ -11,6 +12,8 @@ use crate::output::harmless;
 pub(crate) enum ErrorKind {
     /// The request was understood and could not be done.
     Failed,
+    /// The same, for a reason that the server gave a code.
+    Coded(ErrorCode),
     /// The command line or the configuration is wrong.
     Usage,
     /// There is a server, and it does not let us in.
@@ -29,6 +32,7 @@ impl ErrorKind {
             ErrorKind::BrokenPipe => 0,
             ErrorKind::Exited(code) => code,
             ErrorKind::Failed | ErrorKind::Refused => 1,
+            ErrorKind::Coded(code) => code.exit_code(),
             ErrorKind::Usage => 2,
             ErrorKind::Unreachable => 3,
         }
@@ -36,7 +40,7 @@ impl ErrorKind {
 
     fn as_str(self) -> &'static str {
         match self {
-            ErrorKind::Failed => "failed",
+            ErrorKind::Failed | ErrorKind::Coded(_) => "failed",
             ErrorKind::Usage => "usage",
             ErrorKind::Refused => "refused",
             ErrorKind::Unreachable => "unreachable",
@@ -95,6 +99,9 @@ impl CliError {
     /// The value for `--json`.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let mut error = serde_json::json!({ "kind": self.kind.as_str(), "message": self.message });
+        if let ErrorKind::Coded(code) = self.kind {
+            error["code"] = code.as_str().into();
+        }
         if let Some(hint) = &self.hint {
             error["hint"] = hint.clone().into();
         }
@@ -156,7 +163,10 @@ impl From<CallError> for CliError {
             CallError::TooManyPending | CallError::Encode(_) => CliError::failed(error.to_string()),
             CallError::Decode(_) => CliError::failed(error.to_string())
                 .hint("is the server of another version? compare `qd --version` with `qd doctor`"),
-            CallError::Refused(_) => refusal(&error.to_string()),
+            CallError::Refused(response) => match response.failed() {
+                Some(error) => refusal(error),
+                None => CliError::failed("the command failed without saying why"),
+            },
         }
     }
 }
@@ -171,45 +181,44 @@ impl From<AttachError> for CliError {
 }
 
 /// A refusal of the server in the words of the command line, with what helps in the cases we know.
-fn refusal(message: &str) -> CliError {
-    let words = message.to_lowercase();
-    if words.contains("streaming_behavior") {
-        // The sentence after it speaks of fields, which nobody types.
-        let first = message.split_inclusive('.').next().unwrap_or(message);
-        let first = if first.contains("streaming_behavior") { "The agent is working." } else { first };
-        return CliError::failed(first).hint(
-            "add --steer (read before the agent's next step) or --follow-up (read when its turn is done)",
-        );
-    }
-    if words.contains("is closed") && words.contains("restart") {
-        let first = message.split(';').next().unwrap_or(message);
-        let session_id = first.split('\'').nth(1).unwrap_or("ID");
-        return CliError::failed(first).hint(format!("open it again: qd restart {session_id}"));
-    }
-    if let Some((first, _)) = message.split_once(';').filter(|_| words.contains("get_runners")) {
-        return CliError::failed(first).hint("`qd runner list` shows the runners");
-    }
-    if let Some((first, _)) = message.split_once(';').filter(|_| words.contains("wait:true")) {
-        return CliError::failed(first).hint(
-            "start it there (`qd runner start`); `qd run` and `qd send` can wait for it: --wait SECONDS",
-        );
-    }
-    let message = message.replace("session.restart", "`qd restart`");
-    match refusal_hint(&words) {
-        Some(hint) => CliError::failed(message).hint(hint),
-        None => CliError::failed(message),
-    }
+fn refusal(error: CodedError) -> CliError {
+    let CodedError { code, message } = error;
+    // The sentence after the first part speaks of commands and fields of the protocol, which nobody types.
+    let first = |end: char| message.split(end).next().unwrap_or(&message).to_owned();
+    let (text, hint) = match code {
+        ErrorCode::AgentBusy => (
+            "The agent is working.".to_owned(),
+            Some(
+                "add --steer (read before the agent's next step) or --follow-up (read when its turn is done)"
+                    .to_owned(),
+            ),
+        ),
+        ErrorCode::SessionClosed => {
+            let text = first(';');
+            let session_id = text.split('\'').nth(1).unwrap_or("ID");
+            (text.clone(), Some(format!("open it again: qd restart {session_id}")))
+        }
+        ErrorCode::RunnerNotFound => (first(';'), Some("`qd runner list` shows the runners".to_owned())),
+        ErrorCode::RunnerOffline => (
+            first(';'),
+            Some(
+                "start it there (`qd runner start`); `qd run` and `qd send` can wait for it: --wait SECONDS"
+                    .to_owned(),
+            ),
+        ),
+        code => (message.replace("session.restart", "`qd restart`"), hint(code).map(str::to_owned)),
+    };
+    CliError { kind: ErrorKind::Coded(code), message: text, hint }
 }
 
-fn refusal_hint(words: &str) -> Option<&'static str> {
-    if words.contains("harness") {
-        Some("`qd doctor` shows which agents are ready, and one that needs nothing installed")
-    } else if words.contains("session") && (words.contains("not found") || words.contains("no session")) {
-        Some("`qd ls` shows the sessions")
-    } else if words.contains("already") && words.contains("answer") {
-        Some("somebody else was faster; `qd ls` shows what still waits")
-    } else {
-        None
+fn hint(code: ErrorCode) -> Option<&'static str> {
+    match code {
+        ErrorCode::HarnessNotFound => {
+            Some("`qd doctor` shows which agents are ready, and one that needs nothing installed")
+        }
+        ErrorCode::SessionNotFound => Some("`qd ls` shows the sessions"),
+        ErrorCode::QuestionAnswered => Some("somebody else was faster; `qd ls` shows what still waits"),
+        _ => None,
     }
 }
 
@@ -242,21 +251,27 @@ mod tests {
 
     #[test]
     fn a_refusal_gets_the_hint_that_fits() {
-        let busy = refusal("The agent is working. Set streaming_behavior to \"steer\" or \"follow_up\".");
+        let refusal = |code: ErrorCode, text: &str| super::refusal(code.with(text));
+        let busy =
+            refusal(ErrorCode::AgentBusy, "The agent is working. Set streaming_behavior to \"steer\".");
         assert_eq!(busy.message, "The agent is working.");
         assert!(busy.hint.unwrap().contains("--steer"));
-        let closed = refusal("Session 's1' is closed; session.restart opens it again");
+        let closed =
+            refusal(ErrorCode::SessionClosed, "Session 's1' is closed; session.restart opens it again");
         assert_eq!(closed.message, "Session 's1' is closed");
         assert!(closed.hint.unwrap().ends_with("qd restart s1"));
-        assert!(refusal("Session not found: s9").hint.unwrap().contains("qd ls"));
-        assert!(refusal("unknown harness 'x'").hint.unwrap().contains("doctor"));
-        assert_eq!(refusal("disk full").hint, None);
-        let away = refusal("Runner desk is offline; start it and try again, or send with wait:true");
-        assert_eq!(away.message, "Runner desk is offline");
-        assert!(away.hint.unwrap().contains("--wait"));
-        assert!(
-            refusal("There is no runner x; get_runners lists those").hint.unwrap().contains("qd runner list")
+        assert!(refusal(ErrorCode::SessionNotFound, "Session s9 not found").hint.unwrap().contains("qd ls"));
+        assert!(refusal(ErrorCode::HarnessNotFound, "no 'x'").hint.unwrap().contains("doctor"));
+        assert_eq!(refusal(ErrorCode::Failed, "disk full; session not found").hint, None);
+        let away = refusal(
+            ErrorCode::RunnerOffline,
+            "Runner desk is offline; start it and try again, or send with wait:true",
         );
+        assert_eq!(away.message, "Runner desk is offline");
+        assert!(away.hint.clone().unwrap().contains("--wait"));
+        assert_eq!((away.kind.exit_code(), &away.to_json()["error"]["code"]), (3, &"runner_offline".into()));
+        let unknown = refusal(ErrorCode::RunnerNotFound, "There is no runner x; get_runners lists those");
+        assert!(unknown.hint.unwrap().contains("qd runner list"));
     }
 
     #[test]

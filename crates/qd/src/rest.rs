@@ -4,6 +4,8 @@ use qd_link::net::{Dial, TcpDial};
 use qd_link::rest::{self, Method, RestError};
 use qd_link::tls::Trust;
 use qd_link::url::ServerUrl;
+use qd_wire::ErrorCode;
+use qd_wire::rest::ErrorBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,6 +27,8 @@ pub(crate) struct Rest {
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) reason: String,
+    /// Absent from hubs older than the codes, and from whatever else answers there.
+    pub(crate) code: Option<ErrorCode>,
 }
 
 /// What came of a call.
@@ -61,7 +65,8 @@ impl Rest {
         let called = rest::call(&self.url, &self.trust, dial, method, path, token, body.as_deref()).await;
         let (status, body) = called?;
         if !(200..300).contains(&status) {
-            return Ok(Err(Refusal { status, reason: reason(status, &body) }));
+            let (reason, code) = reason(status, &body);
+            return Ok(Err(Refusal { status, reason, code }));
         }
         // An answer without a body is `null` where nothing is expected.
         let body = if body.is_empty() { b"null".as_slice() } else { &body };
@@ -100,17 +105,13 @@ pub(crate) fn server_url(url: &str) -> Result<ServerUrl, CliError> {
 }
 
 /// What an error page says: our hub sends `{"error":…}`, others send anything.
-fn reason(status: u16, body: &[u8]) -> String {
-    #[derive(serde::Deserialize)]
-    struct Page {
-        error: String,
-    }
-    match serde_json::from_slice::<Page>(body) {
-        Ok(page) => page.error,
+fn reason(status: u16, body: &[u8]) -> (String, Option<ErrorCode>) {
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(page) => (page.error, page.code),
         Err(_) => {
             let text: String =
                 String::from_utf8_lossy(body).trim().chars().take(BODY_CHARACTERS_MAX).collect();
-            format!("HTTP {status} {text}").trim_end().to_owned()
+            (format!("HTTP {status} {text}").trim_end().to_owned(), None)
         }
     }
 }
@@ -142,9 +143,13 @@ mod tests {
 
     #[test]
     fn an_error_page_is_read_for_people() {
-        assert_eq!(reason(409, br#"{"error":"taken"}"#), "taken");
-        assert_eq!(reason(502, b"<html>"), "HTTP 502 <html>");
-        assert_eq!(reason(500, b""), "HTTP 500");
+        assert_eq!(
+            reason(409, br#"{"error":"taken","code":"conflict"}"#),
+            ("taken".into(), Some(ErrorCode::Conflict))
+        );
+        assert_eq!(reason(409, br#"{"error":"taken"}"#), ("taken".into(), None));
+        assert_eq!(reason(502, b"<html>"), ("HTTP 502 <html>".into(), None));
+        assert_eq!(reason(500, b""), ("HTTP 500".into(), None));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use qd_link::client::{Attachment, CallError, Frame, MuxClient, Request, Update};
+use qd_wire::ErrorCode;
 use qd_wire::data::{AttachData, Resume};
-use qd_wire::run::{INPUT_IS_CLOSED, INPUT_IS_FULL, RUN_HAS_ENDED, RunResizeParams, RunStdinParams};
+use qd_wire::run::{RunResizeParams, RunStdinParams};
 use qd_wire::{Command, Event, EventEnvelope, EventPayload};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -265,17 +266,17 @@ impl View<'_> {
             let call = async move { (client.call(&request).await, request) };
             let (answer, again) = self.meanwhile(call).await?;
             let response = answer?;
-            let error = response.error.clone().unwrap_or_default();
             if response.success || self.ending.is_some() {
                 return Ok(());
             }
-            if error.contains(RUN_HAS_ENDED) || error.contains(INPUT_IS_CLOSED) {
-                // Nobody reads any more, as with any pipe; how the program ended is still to come.
-                self.typed.close();
-                return Ok(());
-            }
-            if !error.contains(INPUT_IS_FULL) {
-                return Err(CallError::Refused(Box::new(response)).into());
+            match response.failed().map(|error| error.code) {
+                Some(ErrorCode::RunEnded | ErrorCode::InputClosed) => {
+                    // Nobody reads any more, as with any pipe; how the program ended is still to come.
+                    self.typed.close();
+                    return Ok(());
+                }
+                Some(ErrorCode::InputFull) => {}
+                _ => return Err(CallError::Refused(Box::new(response)).into()),
             }
             self.meanwhile(tokio::time::sleep(RETRY)).await?;
             request = again;

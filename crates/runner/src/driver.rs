@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
 use qd_core::session::{AgentFacts, AgentUp, QueueFate, RunStart};
-use qd_wire::Command;
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ProcessStats, QueueState};
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
 pub use harness::{
@@ -104,6 +104,8 @@ pub enum Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentFailure {
     pub error: String,
+    /// What programs decide by.
+    pub code: ErrorCode,
     /// The request was written and no reply came: whether it took effect is unknown.
     pub lost: bool,
     /// The agent itself said so, which is a sign of life.
@@ -112,24 +114,43 @@ pub struct AgentFailure {
 
 impl AgentFailure {
     /// We said no: nothing happened.
-    pub fn refused(error: impl Into<String>) -> Self {
-        AgentFailure { error: error.into(), lost: false, is_reply: false }
+    pub fn refused(error: impl Into<AgentFailure>) -> Self {
+        error.into()
     }
 
     /// The agent said no: nothing happened.
     pub fn replied(error: impl Into<String>) -> Self {
-        AgentFailure { is_reply: true, ..AgentFailure::refused(error) }
+        AgentFailure { is_reply: true, ..ErrorCode::AgentFailed.with(error).into() }
     }
 
     /// The agent died before it answered.
     pub fn lost(error: impl Into<String>) -> Self {
-        AgentFailure { error: error.into(), lost: true, is_reply: false }
+        AgentFailure { lost: true, ..ErrorCode::AgentGone.with(error).into() }
     }
 }
 
+impl From<CodedError> for AgentFailure {
+    fn from(error: CodedError) -> Self {
+        AgentFailure { error: error.message, code: error.code, lost: false, is_reply: false }
+    }
+}
+
+/// A reason without a code of its own.
 impl From<String> for AgentFailure {
     fn from(error: String) -> Self {
-        AgentFailure::refused(error)
+        ErrorCode::Failed.with(error).into()
+    }
+}
+
+impl From<&str> for AgentFailure {
+    fn from(error: &str) -> Self {
+        ErrorCode::Failed.with(error).into()
+    }
+}
+
+impl From<AgentFailure> for CodedError {
+    fn from(failure: AgentFailure) -> Self {
+        failure.code.with(failure.error)
     }
 }
 
@@ -303,21 +324,21 @@ impl DriverHandle {
 
 /// The refusal of a command that a harness does not have.
 pub fn unsupported(harness: &str, command: &Command) -> AgentFailure {
-    AgentFailure::refused(format!("{harness} does not support '{}'", command.spec().name))
+    ErrorCode::Unsupported.with(format!("{harness} does not support '{}'", command.spec().name)).into()
 }
 
 /// A session name: trimmed, not empty, bounded.
-pub fn session_name(name: &str) -> Result<String, String> {
+pub fn session_name(name: &str) -> Result<String, CodedError> {
     const NAME_CHARACTERS_MAX: usize = 256;
     let name = name.trim();
     if name.is_empty() {
-        return Err("name: Must not be empty".to_owned());
+        return Err(CodedError::invalid("name: Must not be empty"));
     }
     if name.chars().count() > NAME_CHARACTERS_MAX {
-        return Err(format!("name: Too long (max {NAME_CHARACTERS_MAX} chars)"));
+        return Err(CodedError::invalid(format!("name: Too long (max {NAME_CHARACTERS_MAX} chars)")));
     }
     if name.chars().any(char::is_control) {
-        return Err("name: Must not contain control characters".to_owned());
+        return Err(CodedError::invalid("name: Must not contain control characters"));
     }
     Ok(name.to_owned())
 }

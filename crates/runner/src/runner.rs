@@ -177,7 +177,8 @@ impl Task {
         };
         self.uplink = match uplink {
             Uplink::Memory(link) => {
-                let welcomed = task.welcome(link).await.map_err(RunnerError::NoWelcome)?;
+                let welcomed =
+                    task.welcome(link).await.map_err(|error| RunnerError::NoWelcome(error.to_string()))?;
                 Some(tokio::spawn(task.run_once(welcomed, self.over.clone())))
             }
             Uplink::Dial(connect) => Some(tokio::spawn(task.run(connect))),

@@ -61,7 +61,7 @@ pub(crate) fn call(shared: &Arc<Shared>, session_id: Option<String>, incoming: I
     let name = session_id.clone().unwrap_or_default();
     let command = match Command::parse(&incoming.cmd, incoming.text()) {
         Ok(command) => command,
-        Err(error) => return respond(shared, &name, &incoming, Err(&error.to_string())),
+        Err(error) => return respond(shared, &name, &incoming, Err(&error.into())),
     };
     let entry = match shared.services.calls.begin(shared, &incoming, &command) {
         Ok(entry) => entry,
@@ -84,7 +84,7 @@ pub(crate) fn resume(
 ) {
     match Call::resumed(shared, session_id, request_id, details) {
         Ok(call) => drop(tokio::spawn(call.run_decided(answer))),
-        Err(error) => tracing::error!(session_id, request_id, error, "a call that waited cannot be done"),
+        Err(error) => tracing::error!(session_id, request_id, %error, "a call that waited cannot be done"),
     }
 }
 

@@ -28,6 +28,7 @@ mod worktree;
 use bytes::Bytes;
 use qd_core::ledger::Token;
 use qd_core::session::AgentUp;
+use qd_wire::CodedError;
 use qd_wire::data::SessionState;
 use qd_wire::people::Role;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -55,7 +56,7 @@ pub(crate) enum SessionInput {
     /// The process is there, or could not be started.
     Started {
         generation: u32,
-        result: Box<Result<Driver, String>>,
+        result: Box<Result<Driver, CodedError>>,
         /// Held until the agent is ready, if it had to wait for its turn.
         permit: Option<OwnedSemaphorePermit>,
     },
@@ -65,7 +66,7 @@ pub(crate) enum SessionInput {
         result: Box<Result<AgentUp, String>>,
     },
     /// The session's worktree is there, or cannot be made.
-    WorktreeMade(Box<Result<SessionWorktree, String>>),
+    WorktreeMade(Box<Result<SessionWorktree, CodedError>>),
     /// The agent has carried out a command.
     Executed {
         token: Token,

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use qd_core::ledger::{IdName, KeyName, Ledger, Limits, Outcome, Released, Submission, Token, Verdict};
+use qd_core::ledger::{
+    IdName, KeyName, Ledger, Limits, Outcome, Rejection, Released, Submission, Token, Verdict,
+};
 use qd_store::{OutcomeRow, OutcomeStatus};
+use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -25,7 +28,7 @@ pub(crate) enum Release {
     /// Its dependencies have succeeded.
     Ready,
     /// A dependency failed.
-    Failed(String),
+    Failed(Rejection),
 }
 
 /// Whom to tell.
@@ -57,6 +60,7 @@ impl CutOff {
             success: false,
             data: None,
             error: Some(INDETERMINATE.to_owned()),
+            code: Some(ErrorCode::Indeterminate),
             session_version: None,
             timed_out: false,
         };
@@ -85,6 +89,9 @@ struct StoredResponse {
     data: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Absent in rows of versions before codes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<ErrorCode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_version: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -210,7 +217,8 @@ pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Ou
             .as_ref()
             .ok()
             .and_then(|data| RawValue::from_string(data.as_ref()?.to_string()).ok()),
-        error: outcome.result.as_ref().err().cloned(),
+        error: outcome.result.as_ref().err().map(|error| error.message.clone()),
+        code: outcome.result.as_ref().err().map(|error| error.code),
         session_version: outcome.session_version,
         timed_out: outcome.timed_out,
     });
@@ -259,7 +267,9 @@ fn stored_outcome(row: &OutcomeRow) -> Outcome {
             result: if stored.success {
                 Ok(stored.data.map(|data| Arc::from(data.get())))
             } else {
-                Err(stored.error.unwrap_or_default())
+                let error = stored.error.unwrap_or_default();
+                let code = stored.code.unwrap_or_else(|| ErrorCode::of_older_peer(&error));
+                Err(code.with(error))
             },
             session_version: stored.session_version,
             indeterminate: row.status == OutcomeStatus::Indeterminate,
@@ -267,7 +277,7 @@ fn stored_outcome(row: &OutcomeRow) -> Outcome {
         },
         _ => Outcome {
             cmd: row.cmd.clone(),
-            result: Err(INDETERMINATE.to_owned()),
+            result: Err(ErrorCode::Indeterminate.with(INDETERMINATE)),
             session_version: None,
             indeterminate: true,
             timed_out: false,

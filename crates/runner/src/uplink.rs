@@ -16,6 +16,7 @@ use bytes::Bytes;
 use qd_link::backoff::Backoff;
 use qd_link::memory::{LinkEnd, LinkReceiver};
 use qd_link::runner::Connect;
+use qd_wire::ErrorCode;
 use qd_wire::link::LinkLine;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -78,14 +79,21 @@ pub struct UplinkStatus {
     pub connected_since: Option<i64>,
     /// Why the last attempt failed or the last link ended.
     pub last_failure: Option<String>,
+    /// The same for programs, where the hub gave a code.
+    pub failure_code: Option<ErrorCode>,
 }
+
+/// Why the one link of `qd up` did not come to be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotWelcome(String);
 
 /// Why there is no link any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LinkOver {
     Lost(String),
     /// The hub does not want this runner.
-    Refused(String),
+    Refused(String, Option<ErrorCode>),
     /// The runner stops.
     Stopped,
 }
@@ -110,11 +118,12 @@ impl SharedStatus {
     }
 
     fn is_up(&self) {
-        *self.lock() = UplinkStatus { connected_since: Some(now_ms()), last_failure: None };
+        *self.lock() = UplinkStatus { connected_since: Some(now_ms()), ..UplinkStatus::default() };
     }
 
-    fn is_down(&self, reason: &str) {
-        *self.lock() = UplinkStatus { connected_since: None, last_failure: Some(reason.to_owned()) };
+    fn is_down(&self, reason: &str, failure_code: Option<ErrorCode>) {
+        let last_failure = Some(reason.to_owned());
+        *self.lock() = UplinkStatus { connected_since: None, last_failure, failure_code };
     }
 
     fn lock(&self) -> MutexGuard<'_, UplinkStatus> {
@@ -124,14 +133,14 @@ impl SharedStatus {
 
 impl UplinkTask {
     /// Says hello on the one link of `qd up`.
-    pub(crate) async fn welcome(&self, link: LinkEnd) -> Result<Welcomed, String> {
+    pub(crate) async fn welcome(&self, link: LinkEnd) -> Result<Welcomed, NotWelcome> {
         match self.handshake(link, &[]).await {
             Ok(welcomed) => {
                 self.status.is_up();
                 Ok(welcomed)
             }
-            Err(LinkOver::Lost(reason) | LinkOver::Refused(reason)) => Err(reason),
-            Err(LinkOver::Stopped) => Err("the runner stops".to_owned()),
+            Err(LinkOver::Lost(reason) | LinkOver::Refused(reason, _)) => Err(NotWelcome(reason)),
+            Err(LinkOver::Stopped) => Err(NotWelcome("the runner stops".to_owned())),
         }
     }
 
@@ -139,8 +148,8 @@ impl UplinkTask {
     pub(crate) async fn run_once(self, welcomed: Welcomed, over: CancellationToken) {
         match self.serve(welcomed).await {
             LinkOver::Stopped => {}
-            LinkOver::Lost(reason) | LinkOver::Refused(reason) => {
-                self.status.is_down(&reason);
+            LinkOver::Lost(reason) | LinkOver::Refused(reason, _) => {
+                self.status.is_down(&reason, None);
                 tracing::info!(reason, "the link to the hub has ended");
             }
         }
@@ -153,11 +162,11 @@ impl UplinkTask {
         let mut last_reason = String::new();
         loop {
             let over = self.one_link(&*connect, &mut backoff).await;
-            let (reason, delay) = match over {
+            let (reason, code, delay) = match over {
                 LinkOver::Stopped => return,
-                LinkOver::Refused(reason) => {
+                LinkOver::Refused(reason, code) => {
                     tracing::info!(reason, "the hub refuses this runner; asked again later");
-                    (reason, REFUSED_RETRY)
+                    (reason, code, REFUSED_RETRY)
                 }
                 LinkOver::Lost(reason) => {
                     // One line per outage, not one per attempt.
@@ -167,10 +176,10 @@ impl UplinkTask {
                             "no link to the hub; sessions go on, records wait in the spool"
                         );
                     }
-                    (reason, backoff.pause())
+                    (reason, None, backoff.pause())
                 }
             };
-            self.status.is_down(&reason);
+            self.status.is_down(&reason, code);
             last_reason = reason;
             tokio::select! {
                 () = self.stop.cancelled() => return,
@@ -187,7 +196,7 @@ impl UplinkTask {
         };
         let link = match connected {
             Ok(Ok(link)) => link,
-            Ok(Err(failure)) if failure.is_refusal => return LinkOver::Refused(failure.reason),
+            Ok(Err(failure)) if failure.is_refusal => return LinkOver::Refused(failure.reason, failure.code),
             Ok(Err(failure)) => return LinkOver::Lost(failure.reason),
             Err(_) => return LinkOver::Lost("the hub did not answer in time".to_owned()),
         };
@@ -288,7 +297,7 @@ impl UplinkTask {
             }
             ("runner.refused", _, _) => {
                 let reason = line.reason.map_or_else(|| "no reason given".to_owned(), Into::into);
-                return Some(LinkOver::Refused(reason));
+                return Some(LinkOver::Refused(reason, line.code));
             }
             ("runner.rotate", _, _) => self.rotate(origin),
             ("runner.rekeyed", _, _) => self.rekeyed(line.key_hash.as_deref().unwrap_or_default()),
@@ -337,6 +346,7 @@ struct Line<'a> {
     #[serde(borrow)]
     key_hash: Option<std::borrow::Cow<'a, str>>,
     on: Option<bool>,
+    code: Option<ErrorCode>,
 }
 
 /// Notes that the hub does not take a session, and says so once.

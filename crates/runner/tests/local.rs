@@ -67,7 +67,7 @@ async fn sessions_are_listed_read_and_followed_without_a_hub() {
     let search = client.call("", "search", json!({ "query": "short" })).await;
     assert!(search["error"].as_str().unwrap().contains("needs the hub"));
     let missing = client.call("nowhere", "session.attach", json!({})).await;
-    assert_eq!(missing["error"], "Session 'nowhere' not found");
+    assert_eq!(missing["code"], "session_not_found");
     assert!(client.events.is_empty(), "nothing comes unasked: {:?}", client.events);
     runner.end().await;
 }

@@ -264,7 +264,7 @@ async fn roots_are_those_of_the_settings_and_of_sessions() {
     let both = json!({ "cmd": "fs.read", "session_id": "s", "root": workspace, "path": "in.txt" });
     assert!(bench.call(both).await["error"].as_str().unwrap().contains("'root' is for calls without"));
     let unknown = json!({ "cmd": "fs.read", "session_id": "nobody", "path": "x" });
-    assert_eq!(bench.call(unknown).await["error"], "Session 'nobody' not found");
+    assert_eq!(bench.call(unknown).await["code"], "session_not_found");
     // Without a session nobody can be asked.
     let write = |role: &str, ask: bool| json!({ "cmd": "fs.write", "root": workspace, "path": "w", "content": "1", "user_role": role, "ask": ask });
     for refused in [write("operator", false), write("owner", true)] {

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+use crate::error::ErrorCode;
 use crate::service::FsTreeNode;
 
 /// Where a frame of these channels is to be done: a session, or a directory on a runner.
@@ -168,6 +169,7 @@ pub enum FilesEvent {
     },
     Error {
         error: String,
+        code: Option<ErrorCode>,
     },
 }
 
@@ -258,5 +260,6 @@ pub enum TerminalEvent {
     Error {
         terminal_id: Option<String>,
         error: String,
+        code: Option<ErrorCode>,
     },
 }

@@ -7,7 +7,7 @@ use schemars::generate::SchemaSettings;
 use ts_rs::{Config, TS};
 
 use crate::{
-    access, command_table, data, delegation, fleet, link, mux, people, pi_server, push, rest, run,
+    access, command_table, data, delegation, error, fleet, link, mux, people, pi_server, push, rest, run,
     run_protocol, service,
 };
 
@@ -23,6 +23,7 @@ pub fn artefacts() -> Result<Vec<Artefact>, String> {
         Artefact { path: "docs/generated/canonical.ts", text: typescript()? },
         Artefact { path: "docs/generated/canonical.schema.json", text: schema()? },
         Artefact { path: "docs/generated/commands.json", text: commands()? },
+        Artefact { path: "docs/generated/errors.json", text: pretty(&error::ERRORS)? },
         Artefact { path: "docs/generated/pi-server.schema.json", text: pi_server_schema()? },
         Artefact { path: "docs/generated/pi-server-commands.json", text: pretty(&pi_server::COMMANDS)? },
         Artefact { path: "docs/generated/run-types.json", text: pretty(&run_protocol::TYPES)? },
@@ -69,7 +70,14 @@ fn canonical_client() -> Result<String, String> {
             spec.name, spec.mutating
         ));
     }
-    text.push_str("} as const;\n");
+    text.push_str("} as const;\n\n/** What the table says of every error code. */\nexport const ERRORS: Record<ErrorCode, { httpStatus: number; exitCode: number; retry: boolean }> = {\n");
+    for spec in error::ERRORS {
+        let (code, status, exit, retry) = (spec.code, spec.http_status, spec.exit_code, spec.retry);
+        text.push_str(&format!(
+            "  \"{code}\": {{ httpStatus: {status}, exitCode: {exit}, retry: {retry} }},\n"
+        ));
+    }
+    text.push_str("};\n");
     Ok(text)
 }
 

@@ -7,6 +7,7 @@ use ts_rs::TS;
 
 pub use crate::command_table::{Command, CommandError, CommandHead};
 pub use crate::delegation::DelegateRequest;
+use crate::error::{CodedError, ErrorCode};
 use crate::run::{Decision, GatePolicy, RunConfig};
 
 /// The answer to a command, exactly one for each.
@@ -22,6 +23,8 @@ pub struct CommandResponse {
     #[ts(optional, type = "unknown")]
     pub data: Option<Value>,
     pub error: Option<String>,
+    /// What programs decide by; beside every `error`, except from peers older than the codes.
+    pub code: Option<ErrorCode>,
     pub session_version: Option<u64>,
     /// The outcome is of an earlier submission with the same identity.
     pub replayed: Option<bool>,
@@ -29,6 +32,17 @@ pub struct CommandResponse {
     pub indeterminate: Option<bool>,
     /// Its time was over before it was done.
     pub timed_out: Option<bool>,
+}
+
+impl CommandResponse {
+    /// Why it failed; `None` for a success. A peer that is older than the codes gets one from its words.
+    pub fn failed(&self) -> Option<CodedError> {
+        if self.success {
+            return None;
+        }
+        let error = self.error.as_deref().unwrap_or("the command failed without saying why");
+        Some(self.code.unwrap_or_else(|| ErrorCode::of_older_peer(error)).with(error))
+    }
 }
 
 /// How to run a session.

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use ts_rs::TS;
 
 use crate::command::*;
+use crate::error::{CodedError, ErrorCode};
 use crate::run::{RunInputParams, RunResizeParams, RunStdinParams, RunStopParams};
 use crate::service::*;
 
@@ -331,6 +332,21 @@ impl std::fmt::Display for CommandError {
 }
 
 impl std::error::Error for CommandError {}
+
+impl CommandError {
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            CommandError::Unknown(_) => ErrorCode::UnknownCommand,
+            CommandError::Invalid { .. } => ErrorCode::InvalidRequest,
+        }
+    }
+}
+
+impl From<CommandError> for CodedError {
+    fn from(error: CommandError) -> Self {
+        CodedError::new(error.code(), error.to_string())
+    }
+}
 
 fn parameters<'de, T: serde::Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
     let mut deserializer = serde_json::Deserializer::from_str(text);

@@ -11,6 +11,7 @@ pub const NATIVE: &str = "x-native";
 
 use crate::data::{MessageVersion, ProcessStats, QueueState};
 use crate::delegation::{DelegateErrorCode, DelegateMode};
+use crate::error::ErrorCode;
 use crate::input::{InputOutcome, InputRequest};
 use crate::message::{Message, Sender, StopReason};
 use crate::run::{AwaitingReason, Decision};
@@ -146,7 +147,7 @@ pub enum Event {
     #[serde(rename = "agent.working")]
     AgentWorking { phase: AgentPhase, detail: Option<String> },
     #[serde(rename = "agent.error")]
-    AgentError { error: String, recoverable: bool, phase: Option<AgentPhase> },
+    AgentError { error: String, recoverable: bool, phase: Option<AgentPhase>, code: Option<ErrorCode> },
     #[serde(rename = "agent.input_needed")]
     AgentInputNeeded { request: InputRequest },
     #[serde(rename = "agent.input_resolved")]

@@ -13,6 +13,7 @@ pub mod command;
 pub mod command_table;
 pub mod data;
 pub mod delegation;
+pub mod error;
 pub mod event;
 pub mod fleet;
 pub mod input;
@@ -28,6 +29,7 @@ pub mod run_protocol;
 pub mod service;
 
 pub use command::{Command, CommandHead, CommandResponse};
+pub use error::{CodedError, ErrorCode};
 pub use event::{Event, EventEnvelope, EventPayload};
 pub use input::InputRequest;
 pub use message::{Message, Part, Role, StopReason, Usage};

@@ -6,6 +6,7 @@ use ts_rs::TS;
 
 use crate::data::{ProcessStats, SessionState};
 use crate::delegation::DelegateRequest;
+use crate::error::ErrorCode;
 use crate::event::{take_field, take_seq};
 use crate::{CommandResponse, EventEnvelope, EventPayload, JsonObject};
 
@@ -45,7 +46,7 @@ pub enum LinkLine {
     SessionWatch { session_id: String, on: bool },
     /// Hub → runner: no welcome; the link ends.
     #[serde(rename = "runner.refused")]
-    Refused { reason: String },
+    Refused { reason: String, code: Option<ErrorCode> },
     /// Hub → runner: this session is not this runner's; nothing more of it is taken.
     #[serde(rename = "session.refused")]
     SessionRefused(RefusedSession),

@@ -7,6 +7,7 @@ use ts_rs::TS;
 
 use crate::channel::{FilesCommand, FilesEvent, Place, TerminalCommand, TerminalEvent};
 use crate::data::{RunnerInfo, RunnerStatus, SessionSummary};
+use crate::error::ErrorCode;
 use crate::{Command, EventEnvelope};
 
 /// The channels of the multiplexed WebSocket.
@@ -122,6 +123,7 @@ pub enum SystemEvent {
         #[ts(optional, type = "string")]
         id: Option<Value>,
         error: String,
+        code: Option<ErrorCode>,
     },
     /// Something people should know that is no error.
     #[serde(rename = "notice")]

@@ -9,6 +9,7 @@ use serde_json::Value;
 use ts_rs::TS;
 
 use crate::data::SessionSummary;
+use crate::error::ErrorCode;
 use crate::message::Message;
 
 pub use table::{ROUTES, Route};
@@ -30,10 +31,14 @@ pub(crate) fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
 }
 
 /// What every failed call answers with.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct ErrorBody {
     /// What went wrong and what to do about it, for a person.
     pub error: String,
+    /// What programs decide by.
+    pub code: Option<ErrorCode>,
 }
 
 /// Answer of `GET /healthz`.
@@ -60,6 +65,8 @@ pub struct CommandAnswer {
     #[ts(optional, type = "unknown")]
     pub data: Option<Value>,
     pub error: Option<String>,
+    /// What programs decide by; beside every `error`.
+    pub code: Option<ErrorCode>,
     pub session_id: Option<String>,
     pub session_version: Option<u64>,
     /// The outcome is of an earlier submission with the same `idempotency_key`.

@@ -11,15 +11,6 @@ pub const PTY_HARNESS: &str = "pty";
 /// The harness of a terminal that a person opened; it ends when idle too long and leaves nothing behind.
 pub const TERMINAL_HARNESS: &str = "terminal";
 
-/// Part of the error for input to a program that has room for no more: the same may be sent again.
-pub const INPUT_IS_FULL: &str = "does not read its input";
-
-/// Part of the error for input to a program that has let go of its terminal: nobody will read it.
-pub const INPUT_IS_CLOSED: &str = "has closed its terminal";
-
-/// Part of the error for whatever needs a program that runs.
-pub const RUN_HAS_ENDED: &str = "has ended; session.restart starts it again";
-
 /// Whether sessions of this harness are programs in a terminal.
 pub fn is_terminal(harness: &str) -> bool {
     harness == PTY_HARNESS || harness == TERMINAL_HARNESS

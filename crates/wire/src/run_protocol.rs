@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
 
+use crate::error::ErrorCode;
 use crate::run::{AwaitingReason, Decision, RunSignal};
 
 /// Every message, either way.
@@ -200,9 +201,13 @@ message_data! {
         #[ts(optional, type = "unknown")]
         result: Option<Value>,
         error: Option<String>,
+        /// Ours: what programs decide by.
+        code: Option<ErrorCode>,
     }
     ErrorData {
         error: String,
+        /// Ours: what programs decide by.
+        code: Option<ErrorCode>,
         /// The `type` of the message it is about.
         about: Option<String>,
         request_id: Option<String>,

@@ -1,10 +1,11 @@
 /** Commands on their way: each with an identity, sent again until it is answered. */
-import { COMMANDS, type CommandData, type CommandParams, type CommandResponse } from "../generated/canonical.ts";
+import { COMMANDS, type CommandData, type CommandParams, type CommandResponse, type ErrorCode } from "../generated/canonical.ts";
 import { Outbox } from "../outbox.ts";
 import { callBack } from "../pause.ts";
 import { ConnectionError, TooLargeError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { CommandError, errorOf } from "./errors.ts";
+import { limitOfWords } from "../older.ts";
+import { CommandError, codeOf, errorOf } from "./errors.ts";
 import { Listeners } from "./listeners.ts";
 import type { CallOptions, CommandName } from "./types.ts";
 
@@ -116,9 +117,9 @@ export class Calls {
   }
 
   answer(response: CommandResponse): void {
-    const pendingMax = /^Too many commands in flight .*\(max (\d+)\)/.exec(response.error ?? "")?.[1];
-    if (!response.success && pendingMax !== undefined) this.#outbox.refused(response.id, Number(pendingMax) - 16);
-    else this.#outbox.answered(response);
+    if (response.success || codeOf(response) !== "too_many_in_flight") return this.#outbox.answered(response);
+    const limit = limitOfWords(response.error);
+    this.#outbox.refused(response.id, limit === undefined ? undefined : limit - 16);
   }
 
   progress({ id, data }: Progress): void {
@@ -126,9 +127,9 @@ export class Calls {
   }
 
   /** The hub could not read a frame. */
-  misread(id: string, error: string): void {
+  misread(id: string, error: string, code?: ErrorCode): void {
     const cmd = this.#under.get(id)?.cmd;
-    if (cmd !== undefined) this.#outbox.fail(id, new CommandError({ id, cmd, success: false, error }));
+    if (cmd !== undefined) this.#outbox.fail(id, new CommandError({ id, cmd, success: false, error, ...(code !== undefined && { code }) }));
   }
 
   /** Everything that waits fails. */

@@ -235,7 +235,7 @@ export class Quarterdeck {
 
   #systemFrame(event: SystemEvent): void {
     this.fleet.news(event);
-    if (event.type === "error" && event.id !== undefined) this.#calls.misread(event.id, event.error);
+    if (event.type === "error" && event.id !== undefined) this.#calls.misread(event.id, event.error, event.code);
     if (event.type === "session.changed" && event.change === "deleted") {
       this.#sessions.get(event.session_id)?.model.gone();
     }

@@ -263,8 +263,8 @@ export class SessionModel {
   }
 
   #refused(error: Error): void {
-    // The one refusal that is final; the hub says it in these words.
-    if (error instanceof CommandError && error.message === `Session ${this.sessionId} not found`) this.gone();
+    // The one refusal that is final.
+    if (error instanceof CommandError && error.code === "session_not_found") this.gone();
     else this.#error = error.message;
     this.#changed("state");
   }

@@ -304,7 +304,11 @@ export type CommandAnswer = { success: boolean,
 /**
  * What the command answers; see the command's own documentation.
  */
-data?: unknown, error?: string, session_id?: string, session_version?: number,
+data?: unknown, error?: string,
+/**
+ * What programs decide by; beside every `error`.
+ */
+code?: ErrorCode, session_id?: string, session_version?: number,
 /**
  * The outcome is of an earlier submission with the same `idempotency_key`.
  */
@@ -318,7 +322,11 @@ export type CommandResponse = {
 /**
  * The command's own `id`, as it came.
  */
-id?: string, cmd: string, success: boolean, data?: unknown, error?: string, session_version?: number,
+id?: string, cmd: string, success: boolean, data?: unknown, error?: string,
+/**
+ * What programs decide by; beside every `error`, except from peers older than the codes.
+ */
+code?: ErrorCode, session_version?: number,
 /**
  * The outcome is of an earlier submission with the same identity.
  */
@@ -383,7 +391,60 @@ export type ErrorBody = {
 /**
  * What went wrong and what to do about it, for a person.
  */
-error: string, };
+error: string,
+/**
+ * What programs decide by.
+ */
+code?: ErrorCode, };
+
+export type ErrorCode = "invalid_request"
+  | "unknown_command"
+  | "unsupported"
+  | "too_large"
+  | "not_logged_in"
+  | "permission_denied"
+  | "runner_revoked"
+  | "forbidden_origin"
+  | "code_expired"
+  | "denied"
+  | "not_found"
+  | "session_not_found"
+  | "runner_not_found"
+  | "harness_not_found"
+  | "question_not_found"
+  | "question_answered"
+  | "question_timed_out"
+  | "already_exists"
+  | "session_exists"
+  | "conflict"
+  | "wrong_runner"
+  | "version_mismatch"
+  | "idempotency_conflict"
+  | "session_closed"
+  | "run_ended"
+  | "input_closed"
+  | "input_full"
+  | "agent_busy"
+  | "dependency_failed"
+  | "cancelled"
+  | "timed_out"
+  | "indeterminate"
+  | "rate_limited"
+  | "too_many_in_flight"
+  | "busy"
+  | "limit_reached"
+  | "storage_full"
+  | "provider_paused"
+  | "agent_failed"
+  | "agent_gone"
+  | "agent_hung"
+  | "interrupted"
+  | "runner_offline"
+  | "link_lost"
+  | "store_unavailable"
+  | "shutting_down"
+  | "internal"
+  | "failed";
 
 export type EventEnvelope = { session_id: string, runner_id: string,
 /**
@@ -429,7 +490,7 @@ event_type: string, path: string,
 /**
  * `file` or `directory`.
  */
-entry_type: string, workspace_path: string, } | { "type": "error", error: string, });
+entry_type: string, workspace_path: string, } | { "type": "error", error: string, code?: ErrorCode, });
 
 export type ForeignHost = { host_id: string, state: HostTrust, online: boolean,
 /**
@@ -1343,7 +1404,7 @@ terminal?: TerminalSnapshot, }
  */
 reason?: StopReason, message_version?: MessageVersion, }
   | { "event": "agent.working", phase: AgentPhase, detail?: string, }
-  | { "event": "agent.error", error: string, recoverable: boolean, phase?: AgentPhase, }
+  | { "event": "agent.error", error: string, recoverable: boolean, phase?: AgentPhase, code?: ErrorCode, }
   | { "event": "agent.input_needed", request: InputRequest, }
   | { "event": "agent.input_resolved", request_id: string, outcome?: InputOutcome,
 /**
@@ -1459,7 +1520,7 @@ export type LinkLine = { "type": "runner.hello" } & RunnerHello
   | { "type": "progress" } & LinkProgress
   | { "type": "ack", session_id: string, seq: number, }
   | { "type": "session.watch", session_id: string, on: boolean, }
-  | { "type": "runner.refused", reason: string, }
+  | { "type": "runner.refused", reason: string, code?: ErrorCode, }
   | { "type": "session.refused" } & RefusedSession
   | { "type": "runner.rotate", }
   | { "type": "runner.rekey", key_hash: string, }
@@ -1480,7 +1541,11 @@ ts?: number,
 /**
  * The command's own `id`, as it came.
  */
-id?: string, cmd: string, success: boolean, data?: unknown, error?: string, session_version?: number,
+id?: string, cmd: string, success: boolean, data?: unknown, error?: string,
+/**
+ * What programs decide by; beside every `error`, except from peers older than the codes.
+ */
+code?: ErrorCode, session_version?: number,
 /**
  * The outcome is of an earlier submission with the same identity.
  */
@@ -2320,7 +2385,7 @@ export type StreamingBehavior = "steer"
 export type SystemClientFrame = { channel: Channel, } & ({ "type": "presence", visible: boolean, session_id?: string, });
 
 export type SystemEvent = { "type": "connected", protocol_version: string, server_version: string, connection_id: string, }
-  | { "type": "error", id?: string, error: string, }
+  | { "type": "error", id?: string, error: string, code?: ErrorCode, }
   | { "type": "notice", message: string, }
   | { "type": "session.changed", session_id: string, runner_id: string, change: SessionChange,
 /**
@@ -2340,7 +2405,7 @@ joined: boolean, } | { "type": "output", terminal_id: string, data_base64: strin
 /**
  * Clear everything first: what follows is the whole screen.
  */
-reset?: boolean, } | { "type": "resized", terminal_id: string, cols: number, rows: number, } | { "type": "exit", terminal_id: string, exit_code: number, signal?: number, } | { "type": "error", terminal_id?: string, error: string, });
+reset?: boolean, } | { "type": "resized", terminal_id: string, cols: number, rows: number, } | { "type": "exit", terminal_id: string, exit_code: number, signal?: number, } | { "type": "error", terminal_id?: string, error: string, code?: ErrorCode, });
 
 export type TerminalSnapshot = { cols: number, rows: number,
 /**
@@ -2701,3 +2766,55 @@ export const COMMANDS = {
   "cancel": { lane: "control", mutating: false, permission: "view" },
   "delegate.cancel": { lane: "control", mutating: true, permission: "operate" },
 } as const;
+
+/** What the table says of every error code. */
+export const ERRORS: Record<ErrorCode, { httpStatus: number; exitCode: number; retry: boolean }> = {
+  "invalid_request": { httpStatus: 400, exitCode: 1, retry: false },
+  "unknown_command": { httpStatus: 400, exitCode: 1, retry: false },
+  "unsupported": { httpStatus: 400, exitCode: 1, retry: false },
+  "too_large": { httpStatus: 413, exitCode: 1, retry: false },
+  "not_logged_in": { httpStatus: 401, exitCode: 1, retry: false },
+  "permission_denied": { httpStatus: 403, exitCode: 1, retry: false },
+  "runner_revoked": { httpStatus: 401, exitCode: 1, retry: false },
+  "forbidden_origin": { httpStatus: 403, exitCode: 1, retry: false },
+  "code_expired": { httpStatus: 410, exitCode: 1, retry: false },
+  "denied": { httpStatus: 403, exitCode: 1, retry: false },
+  "not_found": { httpStatus: 404, exitCode: 1, retry: false },
+  "session_not_found": { httpStatus: 404, exitCode: 1, retry: false },
+  "runner_not_found": { httpStatus: 404, exitCode: 1, retry: false },
+  "harness_not_found": { httpStatus: 404, exitCode: 1, retry: false },
+  "question_not_found": { httpStatus: 404, exitCode: 1, retry: false },
+  "question_answered": { httpStatus: 409, exitCode: 1, retry: false },
+  "question_timed_out": { httpStatus: 409, exitCode: 1, retry: false },
+  "already_exists": { httpStatus: 409, exitCode: 1, retry: false },
+  "session_exists": { httpStatus: 409, exitCode: 1, retry: false },
+  "conflict": { httpStatus: 409, exitCode: 1, retry: false },
+  "wrong_runner": { httpStatus: 409, exitCode: 1, retry: false },
+  "version_mismatch": { httpStatus: 409, exitCode: 1, retry: false },
+  "idempotency_conflict": { httpStatus: 409, exitCode: 1, retry: false },
+  "session_closed": { httpStatus: 409, exitCode: 1, retry: false },
+  "run_ended": { httpStatus: 409, exitCode: 1, retry: false },
+  "input_closed": { httpStatus: 409, exitCode: 1, retry: false },
+  "input_full": { httpStatus: 503, exitCode: 1, retry: true },
+  "agent_busy": { httpStatus: 409, exitCode: 1, retry: false },
+  "dependency_failed": { httpStatus: 424, exitCode: 1, retry: false },
+  "cancelled": { httpStatus: 409, exitCode: 1, retry: false },
+  "timed_out": { httpStatus: 504, exitCode: 1, retry: true },
+  "indeterminate": { httpStatus: 504, exitCode: 1, retry: false },
+  "rate_limited": { httpStatus: 429, exitCode: 1, retry: true },
+  "too_many_in_flight": { httpStatus: 429, exitCode: 1, retry: true },
+  "busy": { httpStatus: 503, exitCode: 1, retry: true },
+  "limit_reached": { httpStatus: 409, exitCode: 1, retry: false },
+  "storage_full": { httpStatus: 507, exitCode: 1, retry: true },
+  "provider_paused": { httpStatus: 503, exitCode: 1, retry: true },
+  "agent_failed": { httpStatus: 502, exitCode: 1, retry: false },
+  "agent_gone": { httpStatus: 502, exitCode: 1, retry: true },
+  "agent_hung": { httpStatus: 502, exitCode: 1, retry: true },
+  "interrupted": { httpStatus: 409, exitCode: 1, retry: true },
+  "runner_offline": { httpStatus: 503, exitCode: 3, retry: true },
+  "link_lost": { httpStatus: 503, exitCode: 3, retry: true },
+  "store_unavailable": { httpStatus: 503, exitCode: 3, retry: true },
+  "shutting_down": { httpStatus: 503, exitCode: 3, retry: true },
+  "internal": { httpStatus: 500, exitCode: 1, retry: false },
+  "failed": { httpStatus: 422, exitCode: 1, retry: false },
+};

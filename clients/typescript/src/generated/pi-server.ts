@@ -79,7 +79,11 @@ commandId: string, commandType: string, sessionId?: string, dependsOn: Array<str
  */
 idempotencyKey?: string, };
 
-export type CommandFinished = { success: boolean, error?: string, sessionVersion?: number, replayed?: boolean,
+export type CommandFinished = { success: boolean, error?: string,
+/**
+ * Ours: what programs decide by.
+ */
+code?: ErrorCode, sessionVersion?: number, replayed?: boolean,
 /**
  * The command's `id`, or `anon:…` for one that has none.
  */
@@ -139,6 +143,55 @@ ifSessionVersion?: number,
  * Names the intent across ids, for a while.
  */
 idempotencyKey?: string, };
+
+export type ErrorCode = "invalid_request"
+  | "unknown_command"
+  | "unsupported"
+  | "too_large"
+  | "not_logged_in"
+  | "permission_denied"
+  | "runner_revoked"
+  | "forbidden_origin"
+  | "code_expired"
+  | "denied"
+  | "not_found"
+  | "session_not_found"
+  | "runner_not_found"
+  | "harness_not_found"
+  | "question_not_found"
+  | "question_answered"
+  | "question_timed_out"
+  | "already_exists"
+  | "session_exists"
+  | "conflict"
+  | "wrong_runner"
+  | "version_mismatch"
+  | "idempotency_conflict"
+  | "session_closed"
+  | "run_ended"
+  | "input_closed"
+  | "input_full"
+  | "agent_busy"
+  | "dependency_failed"
+  | "cancelled"
+  | "timed_out"
+  | "indeterminate"
+  | "rate_limited"
+  | "too_many_in_flight"
+  | "busy"
+  | "limit_reached"
+  | "storage_full"
+  | "provider_paused"
+  | "agent_failed"
+  | "agent_gone"
+  | "agent_hung"
+  | "interrupted"
+  | "runner_offline"
+  | "link_lost"
+  | "store_unavailable"
+  | "shutting_down"
+  | "internal"
+  | "failed";
 
 export type ExecutionMetrics = { laneCount: number, };
 
@@ -209,7 +262,11 @@ fingerprint: string,
 /**
  * `in_flight`, `finished`, `indeterminate`.
  */
-state: string, success?: boolean, error?: string, sessionVersion?: number, timedOut?: boolean,
+state: string, success?: boolean, error?: string,
+/**
+ * Ours: what programs decide by.
+ */
+code?: ErrorCode, sessionVersion?: number, timedOut?: boolean,
 /**
  * Unix milliseconds.
  */
@@ -302,7 +359,11 @@ export type RateLimitUsage = { globalCount: number, globalLimit: number, };
 
 export type ReplayMetrics = { inFlightCount: number, outcomeCount: number, idempotencyCacheSize: number, maxInFlightCommands: number, maxCommandOutcomes: number, inFlightRejections: number, };
 
-export type Response = { id?: string, command: string, success: boolean, data?: unknown, error?: string, sessionVersion?: number, replayed?: boolean, timedOut?: boolean,
+export type Response = { id?: string, command: string, success: boolean, data?: unknown, error?: string,
+/**
+ * Ours: what programs decide by.
+ */
+code?: ErrorCode, sessionVersion?: number, replayed?: boolean, timedOut?: boolean,
 /**
  * Ours: nobody can know whether the command took effect, because a process died in the middle of it.
  */

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use qd_wire::data::{CommandsData, QueueState, SlashCommand};
 use qd_wire::message::Role;
+use qd_wire::{CodedError, ErrorCode};
 
 use crate::agent::{AgentEvent, Answer, WhenBusy};
 pub use scripts::LONG_MAX;
@@ -43,6 +44,30 @@ pub struct DemoStats {
     pub tool_calls: u64,
 }
 
+/// Why the demo does not take a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DemoError {
+    #[error("The demo agent's queue is full ({QUEUE_MAX} prompts)")]
+    QueueFull,
+    #[error("The agent is working; say whether to steer or to follow up")]
+    Busy,
+}
+
+impl DemoError {
+    pub const fn code(self) -> ErrorCode {
+        match self {
+            DemoError::QueueFull => ErrorCode::Busy,
+            DemoError::Busy => ErrorCode::AgentBusy,
+        }
+    }
+}
+
+impl From<DemoError> for CodedError {
+    fn from(error: DemoError) -> Self {
+        error.code().with(error.to_string())
+    }
+}
+
 impl DemoAgent {
     /// Takes a prompt; while the demo works it needs to know where to put it.
     pub fn prompt(
@@ -51,16 +76,16 @@ impl DemoAgent {
         message: String,
         when_busy: Option<WhenBusy>,
         out: &mut Vec<AgentEvent>,
-    ) -> Result<(), String> {
+    ) -> Result<(), DemoError> {
         if !self.working {
             self.begin(now, &message);
             return Ok(());
         }
         if self.steering.len() + self.follow_up.len() >= QUEUE_MAX {
-            return Err(format!("The demo agent's queue is full ({QUEUE_MAX} prompts)"));
+            return Err(DemoError::QueueFull);
         }
         match when_busy {
-            None => return Err("The agent is working; say whether to steer or to follow up".to_owned()),
+            None => return Err(DemoError::Busy),
             Some(WhenBusy::Steer) => self.steering.push_back(message),
             Some(WhenBusy::FollowUp) => self.follow_up.push_back(message),
         }

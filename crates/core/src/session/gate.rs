@@ -3,9 +3,9 @@
 //! The call that waits is stored with its question. So a gate's question outlives turns, agents, programs and the
 //! runner itself; only an answer, its own time limit or whoever asked ends it.
 
-use qd_wire::InputRequest;
 use qd_wire::input::InputOutcome;
 use qd_wire::run::{PermissionDetails, PermissionSource};
+use qd_wire::{CodedError, ErrorCode, InputRequest};
 
 use super::{OpenQuestion, Session, StoredQuestion};
 use crate::outbox::Outbox;
@@ -16,20 +16,47 @@ const GATE_QUESTIONS_MAX: usize = 64;
 /// Operations on a session's allow list; there are far fewer that could be gated.
 const ALLOWED_TOOLS_MAX: usize = 64;
 
+/// Why a call cannot be asked about.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    #[error("Only a permission with the details of a gate can be asked at the gate")]
+    NoDetails,
+    #[error("There has been an input request with id '{0}' already; use another")]
+    IdUsed(String),
+    #[error(
+        "{GATE_QUESTIONS_MAX} calls wait for approval in this session already; answer some of them first"
+    )]
+    TooMany,
+}
+
+impl GateError {
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            GateError::NoDetails => ErrorCode::Internal,
+            GateError::IdUsed(_) => ErrorCode::AlreadyExists,
+            GateError::TooMany => ErrorCode::Busy,
+        }
+    }
+}
+
+impl From<GateError> for CodedError {
+    fn from(error: GateError) -> Self {
+        error.code().with(error.to_string())
+    }
+}
+
 impl Session {
     /// Asks whether a call may be done. It must be a permission whose details say that a gate asks.
-    pub fn ask_gate(&mut self, now: i64, request: InputRequest, out: &mut Outbox) -> Result<(), String> {
+    pub fn ask_gate(&mut self, now: i64, request: InputRequest, out: &mut Outbox) -> Result<(), GateError> {
         let Some(details) = gate_details(&request) else {
-            return Err("Only a permission with the details of a gate can be asked at the gate".to_owned());
+            return Err(GateError::NoDetails);
         };
         let id = request.request_id();
         if self.is_known_question(id) {
-            return Err(format!("There has been an input request with id '{id}' already; use another"));
+            return Err(GateError::IdUsed(id.to_owned()));
         }
         if self.gates().count() >= GATE_QUESTIONS_MAX {
-            return Err(format!(
-                "{GATE_QUESTIONS_MAX} calls wait for approval in this session already; answer some of them first"
-            ));
+            return Err(GateError::TooMany);
         }
         let question = open_gate(now, request, details);
         self.open_question(now, question, out);

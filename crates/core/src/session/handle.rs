@@ -1,10 +1,12 @@
 //! The transitions: one agent event in, canonical events out.
 
+use qd_wire::ErrorCode;
 use qd_wire::data::{MessageVersion, ModelRef, PartialKind, QueueState, RunningTool, SessionStatus};
 use qd_wire::event::{AgentPhase, Event, EventPayload, OtherEvent, ToolCall};
 use qd_wire::message::{Role, StopReason};
 use serde_json::{Value, json};
 
+use super::turn::agent_error;
 use super::watch::ConversationChange;
 use super::{Assembly, Session, Turn};
 use crate::agent::{AgentEvent, MessageHead, NativeMessage};
@@ -43,7 +45,11 @@ impl Session {
             AgentEvent::StreamDone { reason } => self.emit(now, &Event::StreamDone { reason }, out),
             AgentEvent::StreamFailed { error, recoverable } => {
                 let phase = self.phase;
-                self.emit(now, &Event::AgentError { error, recoverable, phase }, out);
+                self.emit(
+                    now,
+                    &Event::AgentError { error, recoverable, phase, code: Some(ErrorCode::AgentFailed) },
+                    out,
+                );
             }
             AgentEvent::MessageEnded(message) => self.message_ended(now, message, out),
             AgentEvent::ToolStarted { tool_call_id, name, input } => {
@@ -161,7 +167,7 @@ impl Session {
         }
         if reason == StopReason::Error {
             let error = turn.last_error.unwrap_or_else(|| "The model failed without saying why".to_owned());
-            self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
+            self.emit(now, &agent_error(ErrorCode::AgentFailed, error, true), out);
         }
         self.go_idle(now, Some(reason), out);
     }

@@ -4,17 +4,21 @@ use qd_wire::JsonObject;
 use qd_wire::input::InterviewQuestion;
 use serde_json::Value;
 
+use super::AnswerError;
+
 /// Answers to questions that were not asked are let through: the asker knows what to do with them.
-pub(super) fn check(questions: &[InterviewQuestion], responses: &JsonObject) -> Result<(), String> {
+pub(super) fn check(questions: &[InterviewQuestion], responses: &JsonObject) -> Result<(), AnswerError> {
     questions.iter().try_for_each(|question| check_one(question, responses.get(&question.id)))
 }
 
-fn check_one(question: &InterviewQuestion, answer: Option<&Value>) -> Result<(), String> {
+fn check_one(question: &InterviewQuestion, answer: Option<&Value>) -> Result<(), AnswerError> {
     let id = &question.id;
     let answer = match answer.filter(|answer| !is_empty(answer)) {
         Some(answer) => answer,
         None if question.required == Some(true) => {
-            return Err(format!("responses.{id}: This question must be answered (or cancelled: true)"));
+            return Err(invalid(format!(
+                "responses.{id}: This question must be answered (or cancelled: true)"
+            )));
         }
         None => return Ok(()),
     };
@@ -27,19 +31,23 @@ fn check_one(question: &InterviewQuestion, answer: Option<&Value>) -> Result<(),
         "multiselect" => match answer {
             Value::Array(chosen) => chosen.iter().try_for_each(|chosen| check_option(id, options, chosen)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                Err(format!("responses.{id}: Must be a list of its options: {}", options.join(", ")))
+                Err(invalid(format!("responses.{id}: Must be a list of its options: {}", options.join(", "))))
             }
         },
         _ => Ok(()),
     }
 }
 
-fn check_option(id: &str, options: &[String], answer: &Value) -> Result<(), String> {
+fn check_option(id: &str, options: &[String], answer: &Value) -> Result<(), AnswerError> {
     let is_option = answer.as_str().is_some_and(|chosen| options.iter().any(|option| option == chosen));
     if is_option {
         return Ok(());
     }
-    Err(format!("responses.{id}: {answer} is not one of the options: {}", options.join(", ")))
+    Err(invalid(format!("responses.{id}: {answer} is not one of the options: {}", options.join(", "))))
+}
+
+fn invalid(reason: String) -> AnswerError {
+    AnswerError::Invalid(reason)
 }
 
 fn is_empty(answer: &Value) -> bool {

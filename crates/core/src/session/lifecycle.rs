@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use qd_wire::ErrorCode;
 use qd_wire::data::{ModelRef, SessionStatus};
 use qd_wire::event::{AgentPhase, Event, NotifyLevel};
 
 use super::queue_edit::HeldImages;
+use super::turn::agent_error;
 use super::{Session, StoredQuestion};
 use crate::agent::NativeMessage;
 use crate::outbox::Outbox;
@@ -151,7 +153,7 @@ impl Session {
             }
             Gone::Hung { error } => {
                 self.status = SessionStatus::Dormant;
-                self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
+                self.emit(now, &agent_error(ErrorCode::AgentHung, error, true), out);
                 if was_busy {
                     self.emit_idle(now, Some(qd_wire::StopReason::Error), out);
                 }
@@ -159,7 +161,7 @@ impl Session {
             Gone::Died { error } => {
                 self.status = SessionStatus::Failed;
                 self.error = Some(error.clone());
-                self.emit(now, &Event::AgentError { error, recoverable: false, phase: None }, out);
+                self.emit(now, &agent_error(ErrorCode::AgentGone, error, false), out);
                 self.emit_idle(now, was_busy.then_some(qd_wire::StopReason::Error), out);
             }
         }
@@ -193,7 +195,7 @@ impl Session {
             let error = "Quarterdeck stopped while the agent was working; what it had not finished is lost. \
                          Send a prompt to go on."
                 .to_owned();
-            self.emit(now, &Event::AgentError { error, recoverable: true, phase: None }, out);
+            self.emit(now, &agent_error(ErrorCode::Interrupted, error, true), out);
             self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
         }
     }

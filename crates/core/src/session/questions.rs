@@ -5,6 +5,7 @@ use qd_wire::command::InputResponseParams;
 use qd_wire::event::Event;
 use qd_wire::input::InputOutcome;
 use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
+use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 use super::{Session, gate, interview};
@@ -91,25 +92,33 @@ pub(super) struct By<'a> {
 }
 
 /// Why an answer was not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
+    #[error("No pending input request with id '{0}'")]
     Unknown(String),
+    #[error("Input request '{0}' was already answered")]
     AlreadyAnswered(String),
     /// Nobody waits for it any more.
+    #[error("Input request '{0}' has timed out")]
     TimedOut(String),
+    #[error("{0}")]
     Invalid(String),
 }
 
-impl std::fmt::Display for AnswerError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl AnswerError {
+    pub const fn code(&self) -> ErrorCode {
         match self {
-            AnswerError::Unknown(id) => write!(formatter, "No pending input request with id '{id}'"),
-            AnswerError::AlreadyAnswered(id) => {
-                write!(formatter, "Input request '{id}' was already answered")
-            }
-            AnswerError::TimedOut(id) => write!(formatter, "Input request '{id}' has timed out"),
-            AnswerError::Invalid(reason) => formatter.write_str(reason),
+            AnswerError::Unknown(_) => ErrorCode::QuestionNotFound,
+            AnswerError::AlreadyAnswered(_) => ErrorCode::QuestionAnswered,
+            AnswerError::TimedOut(_) => ErrorCode::QuestionTimedOut,
+            AnswerError::Invalid(_) => ErrorCode::InvalidRequest,
         }
+    }
+}
+
+impl From<AnswerError> for CodedError {
+    fn from(error: AnswerError) -> Self {
+        error.code().with(error.to_string())
     }
 }
 
@@ -412,7 +421,7 @@ fn check_value(question: &OpenQuestion, response: &InputResponseParams) -> Resul
         InputRequest::Interview { questions, .. } => match &response.responses {
             Some(responses) => match interview::check(questions, responses) {
                 Ok(()) => Ok(Answer::Responses(responses.clone())),
-                Err(reason) => Err(AnswerError::Invalid(reason)),
+                Err(error) => Err(error),
             },
             None => invalid("This question needs 'responses': the answers by id (or cancelled: true)"),
         },

@@ -1,5 +1,7 @@
 //! One turn: from the first start to the settle, whatever retries and compactions happen inside.
 
+use qd_wire::ErrorCode;
+use qd_wire::event::Event;
 use qd_wire::message::StopReason;
 
 /// What must be known when the turn settles.
@@ -24,4 +26,9 @@ impl Turn {
             self.last_stop.unwrap_or(StopReason::Stop)
         }
     }
+}
+
+/// An error of the agent that is not about one phase of its turn.
+pub(super) fn agent_error(code: ErrorCode, error: String, recoverable: bool) -> Event {
+    Event::AgentError { error, recoverable, phase: None, code: Some(code) }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use qd_wire::channel::{DirEntry, FileStat, FilesCommand, FilesEvent, Place};
 use qd_wire::mux::{FilesClientFrame, FilesFrame, ServerFrame};
 use qd_wire::service::{Encoding, FsDoneData, FsListData, FsReadData, FsStatData, FsTreeData, FsWriteData};
+use qd_wire::{CodedError, ErrorCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -23,7 +24,10 @@ pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, asker: &Asker, watc
         Ok(frame) => frame,
         Err(error) => {
             let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
-            return mailbox.put(Mail::Frames(error_frame(id, &format!("The frame cannot be read: {error}"))));
+            return mailbox.put(Mail::Frames(error_frame(
+                id,
+                CodedError::invalid(format!("The frame cannot be read: {error}")),
+            )));
         }
     };
     let call = Call { hub, mailbox, asker, id: frame.id, place: frame.place };
@@ -96,7 +100,7 @@ impl Call<'_> {
             common_root(&source_workspace_path, &source_path, &target_workspace_path, &target_path)
         else {
             let error = "The two directories have nothing in common, or a path leaves its directory";
-            return self.mailbox.put(Mail::Frames(error_frame(self.id, error)));
+            return self.mailbox.put(Mail::Frames(error_frame(self.id, CodedError::invalid(error))));
         };
         let place =
             Place { workspace_path: Some(root), session_id: None, runner_id: self.place.runner_id.clone() };
@@ -111,7 +115,7 @@ impl Call<'_> {
                     files_copied: done.count,
                     success: true,
                 },
-                Err(error) => FilesEvent::Error { error },
+                Err(error) => error_event(error),
             };
             mailbox.put(Mail::Frames(event_frame(id, event)));
         });
@@ -232,9 +236,11 @@ fn event(command: &FilesCommand, answered: &Answered) -> FilesEvent {
             }
             FilesCommand::CopyToWorkspace { .. }
             | FilesCommand::WatchFiles {}
-            | FilesCommand::UnwatchFiles {} => Err("This answer belongs to another command".to_owned()),
+            | FilesCommand::UnwatchFiles {} => {
+                Err(ErrorCode::Internal.with("This answer belongs to another command"))
+            }
         };
-    event.unwrap_or_else(|error| FilesEvent::Error { error })
+    event.unwrap_or_else(error_event)
 }
 
 fn listed(list: FsListData) -> FilesEvent {
@@ -263,21 +269,29 @@ fn stated(stat: FsStatData) -> FilesEvent {
     FilesEvent::StatResult { path, stat }
 }
 
-fn data<T: DeserializeOwned>(answered: &Answered) -> Result<T, String> {
+fn data<T: DeserializeOwned>(answered: &Answered) -> Result<T, CodedError> {
     if !answered.success {
-        return Err(answered.error.clone().unwrap_or_else(|| "The runner gave no reason".to_owned()));
+        return Err(answered.failed().unwrap_or_else(no_reason));
     }
     let text = answered.data.as_ref().map_or("null", |data| data.get());
-    serde_json::from_str(text).map_err(|error| format!("The runner's answer cannot be read: {error}"))
+    serde_json::from_str(text)
+        .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))
 }
 
 fn failure(answered: &Answered) -> FilesEvent {
-    let error = answered.error.clone().unwrap_or_else(|| "The runner gave no reason".to_owned());
-    FilesEvent::Error { error }
+    error_event(answered.failed().unwrap_or_else(no_reason))
 }
 
-fn error_frame(id: Option<Value>, error: &str) -> Bytes {
-    event_frame(id, FilesEvent::Error { error: error.to_owned() })
+fn no_reason() -> CodedError {
+    ErrorCode::Failed.with("The runner gave no reason")
+}
+
+fn error_event(error: CodedError) -> FilesEvent {
+    FilesEvent::Error { error: error.message, code: Some(error.code) }
+}
+
+fn error_frame(id: Option<Value>, error: CodedError) -> Bytes {
+    event_frame(id, error_event(error))
 }
 
 fn event_frame(id: Option<Value>, event: FilesEvent) -> Bytes {

@@ -12,6 +12,7 @@ use qd_wire::data::AttachData;
 use qd_wire::data::SessionState;
 use qd_wire::mux::{ServerFrame, TerminalClientFrame, TerminalFrame};
 use qd_wire::run::{TERMINAL_HARNESS, TerminalSnapshot};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -130,8 +131,8 @@ pub(crate) fn handle(
         Ok(frame) => frame,
         Err(error) => {
             let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
-            let error = format!("The frame cannot be read: {error}");
-            return mailbox.put(Mail::Frames(error_frame(id, None, &error)));
+            let error = CodedError::invalid(format!("The frame cannot be read: {error}"));
+            return mailbox.put(Mail::Frames(error_frame(id, None, error)));
         }
     };
     let desk = Desk { hub: Arc::clone(hub), mailbox: Arc::clone(mailbox), asker: asker.clone(), id };
@@ -168,7 +169,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn fail(&self, terminal_id: Option<String>, error: &str) {
+    fn fail(&self, terminal_id: Option<String>, error: CodedError) {
         self.mailbox.put(Mail::Frames(error_frame(self.id.clone(), terminal_id, error)));
     }
 
@@ -177,7 +178,7 @@ impl Desk {
         let desk = self.clone();
         let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
             if !answered.success {
-                desk.fail(Some(terminal_id), &reason(&answered));
+                desk.fail(Some(terminal_id), reason(&answered));
             }
         });
         ask(&self.hub, &self.asker, &command.to_string(), on_answer);
@@ -186,7 +187,7 @@ impl Desk {
     fn open(self, terminals: &Terminals, place: Place, terminal_id: Option<String>, size: (u16, u16)) {
         if terminals.0.len() >= TERMINALS_MAX {
             let error = format!("This connection has {TERMINALS_MAX} terminals open, the most it may");
-            return self.fail(terminal_id, &error);
+            return self.fail(terminal_id, ErrorCode::LimitReached.with(error));
         }
         let wanted = terminal_id.or_else(|| self.run_named(&place));
         if let Some(session) = wanted.as_deref().and_then(|wanted| self.hub.session(wanted)) {
@@ -194,7 +195,7 @@ impl Desk {
             return Join { desk: self, session_id, joined: true, is_again: false }.attach();
         }
         let Some(random) = random_text(NAME_BYTES) else {
-            return self.fail(None, "The system has no randomness; try again");
+            return self.fail(None, ErrorCode::Internal.with("The system has no randomness; try again"));
         };
         let session_id = wanted.unwrap_or_else(|| format!("terminal-{random}"));
         let join = Join { desk: self, session_id, joined: false, is_again: false };
@@ -229,7 +230,7 @@ impl Join {
             let text = answered.data.as_ref().map_or("null", |data| data.get());
             match serde_json::from_str::<SessionState>(text) {
                 Ok(state) if answered.success => self.create(state.cwd, Some(state.runner_id), size),
-                _ => self.desk.fail(None, &reason(&answered)),
+                _ => self.desk.fail(None, reason(&answered)),
             }
         });
         ask(&hub, &asker, &command, on_answer);
@@ -252,7 +253,7 @@ impl Join {
             if answered.success || hub.session(&join.session_id).is_some() {
                 join.attach();
             } else {
-                join.desk.fail(Some(join.session_id.clone()), &reason(&answered));
+                join.desk.fail(Some(join.session_id.clone()), reason(&answered));
             }
         });
         ask(&hub, &asker, &command.to_string(), on_answer);
@@ -265,14 +266,15 @@ impl Join {
         let on_answer = Box::new(move |hub: &Arc<Hub>, answered: Answered| {
             match snapshot_of(&answered).and_then(|snapshot| Ok((self.entry(hub)?, snapshot))) {
                 Ok((entry, snapshot)) => self.follow(entry, &snapshot),
-                Err(error) => self.desk.fail(Some(self.session_id.clone()), &error),
+                Err(error) => self.desk.fail(Some(self.session_id.clone()), error),
             }
         });
         ask(&hub, &asker, &command, on_answer);
     }
 
-    fn entry(&self, hub: &Hub) -> Result<Arc<SessionEntry>, String> {
-        hub.session(&self.session_id).ok_or_else(|| format!("Terminal {} is gone", self.session_id))
+    fn entry(&self, hub: &Hub) -> Result<Arc<SessionEntry>, CodedError> {
+        hub.session(&self.session_id)
+            .ok_or_else(|| ErrorCode::SessionNotFound.with(format!("Terminal {} is gone", self.session_id)))
     }
 
     fn follow(self, entry: Arc<SessionEntry>, snapshot: &TerminalSnapshot) {
@@ -381,23 +383,23 @@ fn output(terminal_id: &str, bytes: &[u8], reset: Option<bool>) -> TerminalEvent
     TerminalEvent::Output { terminal_id, data_base64: STANDARD.encode(bytes), reset }
 }
 
-fn snapshot_of(answered: &Answered) -> Result<TerminalSnapshot, String> {
+fn snapshot_of(answered: &Answered) -> Result<TerminalSnapshot, CodedError> {
     if !answered.success {
         return Err(reason(answered));
     }
     let text = answered.data.as_ref().map_or("null", |data| data.get());
-    let attached: AttachData =
-        serde_json::from_str(text).map_err(|error| format!("The runner's answer cannot be read: {error}"))?;
+    let attached: AttachData = serde_json::from_str(text)
+        .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))?;
     let snapshot = attached.terminal.map(|terminal| *terminal);
-    snapshot.ok_or_else(|| "This session has no terminal, or its runner is away".to_owned())
+    snapshot.ok_or_else(|| ErrorCode::Unsupported.with("This session has no terminal, or its runner is away"))
 }
 
-fn reason(answered: &Answered) -> String {
-    answered.error.clone().unwrap_or_else(|| "The runner gave no reason".to_owned())
+fn reason(answered: &Answered) -> CodedError {
+    answered.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner gave no reason"))
 }
 
-fn error_frame(id: Option<Value>, terminal_id: Option<String>, error: &str) -> Bytes {
-    event_frame(id, TerminalEvent::Error { terminal_id, error: error.to_owned() })
+fn error_frame(id: Option<Value>, terminal_id: Option<String>, error: CodedError) -> Bytes {
+    event_frame(id, TerminalEvent::Error { terminal_id, error: error.message, code: Some(error.code) })
 }
 
 fn event_frame(id: Option<Value>, event: TerminalEvent) -> Bytes {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use qd_wire::CodedError;
 use qd_wire::command_table::{Answerer, CommandClass, CommandSpec, Lane, Permission, spec};
 use tokio::time::Duration;
 
@@ -9,7 +10,7 @@ use super::route::{Destination, NoRoute, route, to_runner};
 use super::send::{LineHead, Sending, command_line, prepared_line, send, time_limit};
 use super::{
     ATTACH, BARRIER, CREATE, DELETE, GET_STATE, check_permission, check_terminal, find_session, from_copies,
-    hub_read, invalid, is_check_only,
+    hub_read, invalid, is_check_only, unknown_command,
 };
 use crate::ask::{Answered, Asker, OnAnswer, OnProgress};
 use crate::envelope::{Parsed, read_asked_head, read_fields};
@@ -54,7 +55,7 @@ pub(crate) fn send_ask(hub: &Arc<Hub>, asking: Asking<'_>, on_answer: OnAnswer) 
     let (spec, session, plan) = match plan(hub, asking.asker, asking.text) {
         Ok(planned) => planned,
         Err(error) => {
-            on_answer(hub, Answered::failure(&error));
+            on_answer(hub, Answered::failure(error));
             return None;
         }
     };
@@ -98,7 +99,7 @@ pub(crate) fn send_prepared(hub: &Arc<Hub>, prepared: &Prepared<'_>, on_answer: 
     let Prepared { asker, session, spec, text, limit } = *prepared;
     let checked = asker.check(spec.name, spec.permission);
     if let Err(error) = checked.and_then(|()| check_terminal(asker.rights, spec, session)) {
-        return on_answer(hub, Answered::failure(&error));
+        return on_answer(hub, Answered::failure(error));
     }
     let destination = match spec.answerer {
         Answerer::Runner => to_runner(hub, &session.runner_id),
@@ -120,7 +121,7 @@ pub(crate) fn send_prepared(hub: &Arc<Hub>, prepared: &Prepared<'_>, on_answer: 
     note_refused(send(hub, &destination, sending, line));
 }
 
-fn note_refused(sent: Result<Option<u64>, String>) -> Option<u64> {
+fn note_refused(sent: Result<Option<u64>, CodedError>) -> Option<u64> {
     sent.unwrap_or_else(|error| {
         // Only clients are told by the caller.
         tracing::error!(%error, "a command of a face was refused without an answer");
@@ -138,7 +139,7 @@ fn plain_kind(spec: &CommandSpec) -> PendingKind {
 
 type Planned<'a> = (&'static CommandSpec, Option<Arc<SessionEntry>>, Plan<'a>);
 
-fn plan<'a>(hub: &Arc<Hub>, asker: &Asker, text: &'a str) -> Result<Planned<'a>, String> {
+fn plan<'a>(hub: &Arc<Hub>, asker: &Asker, text: &'a str) -> Result<Planned<'a>, CodedError> {
     let parsed = read_fields(text).and_then(read_asked_head)?;
     let spec = row(&parsed.cmd)?;
     check_revoked(&asker.revoked)?;
@@ -180,14 +181,14 @@ fn plan<'a>(hub: &Arc<Hub>, asker: &Asker, text: &'a str) -> Result<Planned<'a>,
     }
 }
 
-fn row(cmd: &str) -> Result<&'static CommandSpec, String> {
+fn row(cmd: &str) -> Result<&'static CommandSpec, CodedError> {
     if cmd == CANCEL.name {
         return Ok(&CANCEL);
     }
-    spec(cmd).ok_or_else(|| format!("Unknown command '{cmd}'"))
+    spec(cmd).ok_or_else(|| unknown_command(cmd))
 }
 
-fn why(no_route: NoRoute) -> String {
+fn why(no_route: NoRoute) -> CodedError {
     match no_route {
         NoRoute::Away { error, .. } | NoRoute::Never(error) => error,
     }

@@ -4,6 +4,7 @@ use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{CommandSpec, Permission};
 use qd_wire::people::Role;
 use qd_wire::run::{GatePolicy, is_terminal};
+use qd_wire::{CodedError, ErrorCode};
 
 use super::CREATE;
 use crate::envelope::Parsed;
@@ -20,7 +21,7 @@ pub(super) fn check_permission(
     rights: Rights,
     spec: &CommandSpec,
     parsed: &Parsed<'_>,
-) -> Result<(), String> {
+) -> Result<(), CodedError> {
     rights.check(spec.name, spec.permission)?;
     let config = parsed.fields.get("config").filter(|_| spec.name == CREATE);
     // Read as its runner reads it, so that nothing gets past in another form; what cannot be read is its to refuse.
@@ -30,11 +31,11 @@ pub(super) fn check_permission(
         rights.check(spec.name, Permission::Shell)?;
     }
     if config.gate == Some(GatePolicy::Open) && rights.role != Role::Owner {
-        return Err(format!(
+        return Err(ErrorCode::PermissionDenied.with(format!(
             "Permission denied: only an owner opens the gate of a session, and this access has the role {}; leave \
              'gate' out, or ask an owner",
             rights.role.as_str()
-        ));
+        )));
     }
     Ok(())
 }
@@ -44,7 +45,7 @@ pub(crate) fn check_terminal(
     rights: Rights,
     spec: &CommandSpec,
     session: &SessionEntry,
-) -> Result<(), String> {
+) -> Result<(), CodedError> {
     if session.may_be_shell() && SHELL_IN_TERMINALS.contains(&spec.name) {
         return rights.check(spec.name, Permission::Shell);
     }

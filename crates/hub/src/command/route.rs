@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use qd_wire::Command;
 use qd_wire::command_table::{CommandSpec, Lane};
 use qd_wire::data::RunnerStatus;
+use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::CREATE;
 use crate::envelope::Parsed;
@@ -24,10 +24,10 @@ pub(super) struct Destination {
 pub(super) enum NoRoute {
     /// It can when a runner comes: the wanted one, or any that will do.
     Away {
-        error: String,
+        error: CodedError,
         wanted: Option<Arc<str>>,
     },
-    Never(String),
+    Never(CodedError),
 }
 
 /// The named runner, else the session's, else the one that can best take it.
@@ -53,7 +53,7 @@ pub(super) fn route(
     match Command::parse(spec.name, text) {
         Ok(Command::SessionCreate(create)) => for_harness(hub, &create.config.harness),
         Ok(_) => anyone(hub),
-        Err(error) => Err(NoRoute::Never(error.to_string())),
+        Err(error) => Err(NoRoute::Never(error.into())),
     }
 }
 
@@ -75,17 +75,19 @@ fn named(hub: &Hub, runner_id: &str, is_owner: bool) -> Result<Destination, NoRo
 
 fn away(runner_id: &str) -> NoRoute {
     NoRoute::Away {
-        error: format!("Runner {runner_id} is offline, that is not connected; start it and try again"),
+        error: ErrorCode::RunnerOffline
+            .with(format!("Runner {runner_id} is offline, that is not connected; start it and try again")),
         wanted: Some(Arc::from(runner_id)),
     }
 }
 
 fn unknown(runner_id: &str) -> NoRoute {
-    NoRoute::Never(format!("There is no runner {runner_id}; get_runners lists those there are"))
+    let error = format!("There is no runner {runner_id}; get_runners lists those there are");
+    NoRoute::Never(ErrorCode::RunnerNotFound.with(error))
 }
 
 fn nobody() -> NoRoute {
-    let error = "No runner is connected; start one and try again".to_owned();
+    let error = ErrorCode::RunnerOffline.with("No runner is connected; start one and try again");
     NoRoute::Away { error, wanted: None }
 }
 
@@ -107,7 +109,7 @@ fn only_one(hub: &Hub, cmd: &str) -> Result<Destination, NoRoute> {
     let connected = hub.runners().iter().filter(|runner| runner.link().is_some()).count();
     if connected > 1 {
         let error = format!("'{cmd}' needs a session_id or a runner_id; get_runners lists the runners");
-        return Err(NoRoute::Never(error));
+        return Err(NoRoute::Never(CodedError::invalid(error)));
     }
     anyone(hub)
 }
@@ -140,7 +142,7 @@ fn choose(runners: &[(&str, &Standing)], harness: &str) -> Result<String, NoRout
         if !away.is_empty() {
             let error = format!("No online runner has the harness '{harness}'; {} would", away.join(", "));
             return Err(NoRoute::Away {
-                error: format!("{error}, but is not online: start it"),
+                error: ErrorCode::RunnerOffline.with(format!("{error}, but is not online: start it")),
                 wanted: None,
             });
         }
@@ -152,7 +154,8 @@ fn choose(runners: &[(&str, &Standing)], harness: &str) -> Result<String, NoRout
             return Ok((*only).to_owned());
         }
         let list: Vec<String> = online.iter().map(|(id, standing)| harnesses(id, standing)).collect();
-        return Err(NoRoute::Never(format!("No runner has the harness '{harness}': {}", list.join("; "))));
+        let error = format!("No runner has the harness '{harness}': {}", list.join("; "));
+        return Err(NoRoute::Never(ErrorCode::HarnessNotFound.with(error)));
     }
     let roomy = able.iter().filter(|(_, standing)| standing.agents < standing.max_sessions);
     let best = roomy.min_by(|(left_id, left), (right_id, right)| {
@@ -163,10 +166,10 @@ fn choose(runners: &[(&str, &Standing)], harness: &str) -> Result<String, NoRout
             format!("{id} runs {} of {}", standing.agents, standing.max_sessions)
         };
         let list: Vec<String> = able.iter().map(full).collect();
-        NoRoute::Never(format!(
+        NoRoute::Never(ErrorCode::LimitReached.with(format!(
             "Every runner that has the harness '{harness}' is full: {}; close a session, or raise max_sessions",
             list.join("; ")
-        ))
+        )))
     })
 }
 
@@ -201,7 +204,7 @@ mod tests {
     fn error(result: Result<String, NoRoute>) -> String {
         match result.unwrap_err() {
             NoRoute::Away { error, .. } => format!("away: {error}"),
-            NoRoute::Never(error) => error,
+            NoRoute::Never(error) => error.message,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use qd_wire::CodedError;
 use qd_wire::command_table::CommandSpec;
 use qd_wire::people::Role;
 use tokio::time::{Duration, Instant};
@@ -63,7 +64,7 @@ pub(super) fn send(
     destination: &Destination,
     sending: Sending,
     line: impl FnOnce(u64) -> String,
-) -> Result<Option<u64>, String> {
+) -> Result<Option<u64>, CodedError> {
     let Destination { runner, link } = destination;
     let Sending { to, kind, mutating, is_service, limit } = sending;
     let creates = matches!(kind, PendingKind::Create);
@@ -80,7 +81,7 @@ pub(super) fn send(
     if let Err(error) = link.outbox.push(line.as_bytes()) {
         // Not there any more: the link has ended, and whoever found that has answered.
         let Some(pending) = hub.pending.remove(number) else { return Ok(None) };
-        let error = format!("Runner {}: {error}", runner.id);
+        let error = error.coded(&runner.id);
         if let AnswerTo::Client { .. } = pending.to {
             return Err(error);
         }

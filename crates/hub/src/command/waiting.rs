@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use qd_wire::{CodedError, ErrorCode};
 use tokio::time::{Duration, Instant};
 
 use super::route::{Destination, NoRoute, route};
@@ -24,7 +25,7 @@ pub(crate) struct Waiting {
     /// The runner it waits for; `None` for any that will do.
     wanted: Option<Arc<str>>,
     /// Why it waits.
-    error: String,
+    error: CodedError,
     limit: Duration,
 }
 
@@ -35,7 +36,8 @@ impl Waiting {
 
     /// Nobody came in time.
     pub(crate) fn expire(self) {
-        let error = format!("{} (waited {} ms in vain)", self.error, self.limit.as_millis());
+        let waited = self.limit.as_millis();
+        let error = self.error.reworded(|error| format!("{error} (waited {waited} ms in vain)"));
         let Outbound { reply, kind, .. } = self.outbound;
         self.mailbox.end_command(kind.attaches());
         self.mailbox.put(Mail::Frames(reply.error(&error)));
@@ -49,9 +51,9 @@ pub(super) fn keep_waiting(
     parsed: &Parsed<'_>,
     outbound: Outbound,
     wanted: Option<Arc<str>>,
-    error: String,
+    error: CodedError,
     limit: Duration,
-) -> Result<Handled, String> {
+) -> Result<Handled, CodedError> {
     let Sender { hub, mailbox, .. } = sender;
     let (spec, session_id) = (outbound.spec, outbound.reply.session_id.clone());
     let waiting = Waiting {
@@ -65,7 +67,7 @@ pub(super) fn keep_waiting(
         limit,
     };
     if !hub.pending.keep_waiting(waiting) {
-        return Err(format!("{error}; too many commands wait for runners already"));
+        return Err(ErrorCode::Busy.with(format!("{error}; too many commands wait for runners already")));
     }
     // The runner may have come while this was decided.
     let session = session_id.and_then(|session_id| hub.session(&session_id));
@@ -106,13 +108,13 @@ fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&Waiting) -> bool, early: Optio
 fn try_send(hub: &Arc<Hub>, waiting: Waiting, early: Option<&Destination>) -> Option<Waiting> {
     let Waiting { mailbox, deadline, text, depends_on, outbound, wanted, limit, .. } = waiting;
     let (reply, attaches) = (outbound.reply.clone(), outbound.kind.attaches());
-    let fail = |error: &str| {
+    let fail = |error: &CodedError| {
         mailbox.end_command(attaches);
         mailbox.put(Mail::Frames(reply.error(error)));
     };
     let session = reply.session_id.as_deref().and_then(|session_id| hub.session(session_id));
     if outbound.spec.needs_session && session.is_none() {
-        fail(&format!("Session {} not found", reply.session_id.as_deref().unwrap_or_default()));
+        fail(&CodedError::session_not_found(reply.session_id.as_deref().unwrap_or_default()));
         return None;
     }
     // The text was read before, so it can be read again.

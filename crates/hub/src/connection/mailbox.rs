@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use qd_wire::CodedError;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Asker;
@@ -116,7 +117,7 @@ pub(crate) enum JobDone {
     Frames(Bytes),
     ReadFailed {
         reply: ReplyTo,
-        error: String,
+        error: CodedError,
         attaches: bool,
     },
     Snapshot(Box<Attached>),

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use qd_wire::CodedError;
 use qd_wire::PROTOCOL_VERSION;
 use qd_wire::mux::{Channel, SystemEvent};
 
@@ -90,7 +91,7 @@ impl Speaker for Mux {
     }
 
     fn complaint(&self, error: &str) -> Bytes {
-        reply::system_error(None, error)
+        reply::system_error(None, &CodedError::invalid(error))
     }
 
     fn take_events(&mut self, parts: &mut Parts<'_>) -> bool {

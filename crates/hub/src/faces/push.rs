@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use axum::Router;
 use qd_core::projection::Change;
+use qd_wire::CodedError;
 use qd_wire::data::SessionStatus;
 use qd_wire::push::PushTopic;
 use qd_wire::{InputRequest, StopReason};
@@ -303,14 +304,21 @@ impl Push {
 }
 
 /// Checks what a browser says of itself; what is good is given as it is stored.
-fn check_subscription(config: &PushConfig, endpoint: &str, p256dh: &[u8], auth: &[u8]) -> Result<(), String> {
-    Endpoint::parse(endpoint, config.allow_loopback)?;
+pub(crate) fn check_subscription(
+    config: &PushConfig,
+    endpoint: &str,
+    p256dh: &[u8],
+    auth: &[u8],
+) -> Result<(), CodedError> {
+    Endpoint::parse(endpoint, config.allow_loopback)
+        .map_err(|error| CodedError::invalid(error.to_string()))?;
     if p256dh.len() != POINT_BYTES || auth.len() != AUTH_BYTES {
-        return Err(format!("'keys' must be {POINT_BYTES} and {AUTH_BYTES} bytes, as base64url"));
+        let error = format!("'keys' must be {POINT_BYTES} and {AUTH_BYTES} bytes, as base64url");
+        return Err(CodedError::invalid(error));
     }
     match seal::seal(Reader { p256dh, auth }, b"") {
         Some(_) => Ok(()),
-        None => Err("'keys.p256dh' is no public key of the curve P-256".to_owned()),
+        None => Err(CodedError::invalid("'keys.p256dh' is no public key of the curve P-256")),
     }
 }
 

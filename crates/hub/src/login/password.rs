@@ -72,8 +72,8 @@ impl Hasher {
         let stored = stored.unwrap_or_else(|| NOBODYS.to_owned());
         let matches = self
             .run(move || {
-                let (phc, hash) =
-                    Phc::parse(&stored).ok_or_else(|| "the stored hash is damaged".to_owned())?;
+                let (phc, hash) = Phc::parse(&stored)
+                    .ok_or_else(|| HashError::Failed("the stored hash is damaged".to_owned()))?;
                 let found = phc.hash(&password)?;
                 Ok(found.iter().zip(&hash).fold(0, |difference, (left, right)| difference | (left ^ right))
                     == 0)
@@ -84,12 +84,12 @@ impl Hasher {
 
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, String> + Send + 'static,
+        work: impl FnOnce() -> Result<T, HashError> + Send + 'static,
     ) -> Result<T, HashError> {
         let _place = self.places.try_acquire().map_err(|_| HashError::Busy)?;
         let _turn = self.turns.acquire().await.map_err(|_| HashError::Busy)?;
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|error| HashError::Failed(error.to_string()))?.map_err(HashError::Failed)
+        done.map_err(|error| HashError::Failed(error.to_string()))?
     }
 }
 
@@ -101,7 +101,7 @@ struct Phc {
 }
 
 impl Phc {
-    fn text(&self, password: &str) -> Result<String, String> {
+    fn text(&self, password: &str) -> Result<String, HashError> {
         let hash = self.hash(password)?;
         let (salt, hash) = (STANDARD_NO_PAD.encode(&self.salt), STANDARD_NO_PAD.encode(hash));
         let Phc { memory_kib, passes, .. } = self;
@@ -119,15 +119,15 @@ impl Phc {
         fields.next().is_none().then_some((Phc { memory_kib, passes, salt }, hash))
     }
 
-    fn hash(&self, password: &str) -> Result<[u8; HASH_BYTES], String> {
+    fn hash(&self, password: &str) -> Result<[u8; HASH_BYTES], HashError> {
         let params = Params::new(self.memory_kib, self.passes, LANES, Some(HASH_BYTES))
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| HashError::Failed(error.to_string()))?;
         let mut memory = Vec::with_capacity(params.block_count().max(ALLOCATED_BLOCKS));
         memory.resize(params.block_count(), Block::new());
         let mut hash = [0; HASH_BYTES];
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into_with_memory(password.as_bytes(), &self.salt, &mut hash, &mut memory)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| HashError::Failed(error.to_string()))?;
         Ok(hash)
     }
 }

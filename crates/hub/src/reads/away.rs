@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use qd_wire::data::{AttachData, ModelRef, QueueState, Resume, SessionState, SessionStatus};
 use qd_wire::mux::SessionChange;
+use qd_wire::{CodedError, ErrorCode};
 
 use super::json;
 use crate::clock::now_ms;
@@ -128,7 +129,7 @@ pub(super) fn state(session: &SessionEntry) -> SessionState {
 }
 
 /// Deletes a session here, and leaves word for its runner. An error says what to do.
-pub(crate) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<(), String> {
+pub(crate) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<(), CodedError> {
     let _alone = session.burying.lock().await;
     if session.is_over() {
         return Ok(());
@@ -158,10 +159,13 @@ pub(crate) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<
     Ok(())
 }
 
-async fn remove_rows(hub: &Hub, session: &SessionEntry) -> Result<(), String> {
+async fn remove_rows(hub: &Hub, session: &SessionEntry) -> Result<(), CodedError> {
     if tokio::time::timeout(SETTLE_MAX, session.when_settled()).await.is_err() {
-        return Err("Events of the session still wait to be stored; delete it again later".to_owned());
+        let error = "Events of the session still wait to be stored; delete it again later";
+        return Err(ErrorCode::Busy.with(error));
     }
     let buried = hub.store.bury_session(&session.id, &session.runner_id, now_ms()).await;
-    buried.map(drop).map_err(|error| format!("The hub cannot change its store: {error}"))
+    buried.map(drop).map_err(|error| {
+        ErrorCode::StoreUnavailable.with(format!("The hub cannot change its store: {error}"))
+    })
 }

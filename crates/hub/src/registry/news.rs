@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use qd_store::StoreError;
+use qd_wire::ErrorCode;
 use qd_wire::mux::{SessionChange, SystemEvent};
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
@@ -148,8 +149,9 @@ impl Hub {
     pub(crate) fn note_store_failure(&self, error: &StoreError) {
         self.news.failing_links.fetch_add(1, Ordering::AcqRel);
         if !self.news.is_failure_told.swap(true, Ordering::AcqRel) {
-            let text = format!("The hub cannot store events and holds them back: {error}");
-            self.broadcast(&reply::system_error(None, &text));
+            let error = ErrorCode::StoreUnavailable
+                .with(format!("The hub cannot store events and holds them back: {error}"));
+            self.broadcast(&reply::system_error(None, &error));
         }
     }
 

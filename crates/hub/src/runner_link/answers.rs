@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use qd_store::StoreError;
 use qd_wire::data::Resume;
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -46,6 +47,8 @@ struct AnswerBody<'a> {
     data: Option<&'a RawValue>,
     #[serde(default)]
     error: Option<String>,
+    #[serde(default)]
+    code: Option<ErrorCode>,
 }
 
 impl Answer {
@@ -69,17 +72,13 @@ impl Answer {
         !self.success && says_not_found(&self.tail)
     }
 
-    fn error(&self) -> Option<String> {
-        error_of(&self.tail)
-    }
-
     /// The link ends before what the answer depends on is stored.
     pub(super) fn give_up(self, hub: &Arc<Hub>) {
         if !self.needs_store() {
             return self.deliver(hub, None);
         }
         let error = "The connection of the runner ended while the hub could not store its events; ask again";
-        self.pending.fail(hub, error, true);
+        self.pending.fail(hub, &ErrorCode::LinkLost.with(error), true);
     }
 
     /// Passes the answer on. Called in the order of the link's stream; `entry` is the session it is about.
@@ -113,7 +112,7 @@ impl Answer {
                 let session_id = answered(&self.tail).and_then(|answered| answered.session_id);
                 let entry = session_id.map(|id| hub.session_or_new(&id, &self.pending.runner_id));
                 if let Some(entry) = entry.filter(|entry| entry.runner_id != self.pending.runner_id) {
-                    let error = belongs_to(&entry.id, &entry.runner_id);
+                    let error = ErrorCode::WrongRunner.with(belongs_to(&entry.id, &entry.runner_id));
                     return self.pending.fail(hub, &error, false);
                 }
             }
@@ -144,10 +143,10 @@ impl Answer {
                 }
             },
             Err(error) => {
-                let text = format!(
+                let error = ErrorCode::StoreUnavailable.with(format!(
                     "The runner has deleted the session, but the hub cannot delete its copy: {error}"
-                );
-                self.pending.fail(hub, &text, false);
+                ));
+                self.pending.fail(hub, &error, false);
             }
         }
     }
@@ -162,7 +161,9 @@ impl Answer {
             AnswerTo::Face { cmd, session_id, on_answer, .. } => {
                 let mut answered = answered(&self.tail).unwrap_or_else(|| {
                     tracing::error!(cmd, "the runner's answer cannot be read");
-                    Answered::failure("The runner's answer cannot be read; look at the session")
+                    Answered::failure(
+                        ErrorCode::Internal.with("The runner's answer cannot be read; look at the session"),
+                    )
                 });
                 answered.session_id =
                     answered.session_id.or_else(|| session_id.map(|session_id| session_id.to_string()));
@@ -174,9 +175,10 @@ impl Answer {
 
     fn after_barrier(self, hub: &Arc<Hub>) {
         if !self.success {
-            let error = self.error();
-            let error = error.as_deref().unwrap_or("The dependencies are not met");
-            return self.pending.fail(hub, error, false);
+            let error = error_of(&self.tail);
+            let error =
+                error.unwrap_or_else(|| ErrorCode::DependencyFailed.with("The dependencies are not met"));
+            return self.pending.fail(hub, &error, false);
         }
         let PendingKind::Barrier(command) = self.pending.kind else { return };
         match self.pending.to {
@@ -205,8 +207,8 @@ impl Answer {
             None => hub.session_or_new(&session_id, &self.pending.runner_id),
         };
         if entry.runner_id != self.pending.runner_id {
-            let error = belongs_to(&session_id, &entry.runner_id);
-            tracing::warn!(runner = %self.pending.runner_id, error, "an answer about another's session is refused");
+            let error = ErrorCode::WrongRunner.with(belongs_to(&session_id, &entry.runner_id));
+            tracing::warn!(runner = %self.pending.runner_id, %error, "an answer about another's session is refused");
             return self.pending.fail(hub, &error, false);
         }
         let mut subscription = entry.ring.subscribe(Arc::clone(mailbox));
@@ -293,14 +295,32 @@ fn answered(tail: &str) -> Option<Answered> {
 }
 
 /// What the answer says went wrong.
-fn error_of(tail: &str) -> Option<String> {
+fn error_of(tail: &str) -> Option<CodedError> {
     let text = format!("{{{tail}");
-    serde_json::from_str::<AnswerBody<'_>>(&text).ok().and_then(|body| body.error)
+    let body = serde_json::from_str::<AnswerBody<'_>>(&text).ok()?;
+    let error = body.error?;
+    Some(body.code.unwrap_or_else(|| ErrorCode::of_older_peer(&error)).with(error))
 }
 
 /// Whether the runner does not have the session.
 pub(super) fn says_not_found(tail: &str) -> bool {
-    error_of(tail).is_some_and(|error| error.starts_with("Session ") && error.contains("not found"))
+    error_of(tail).is_some_and(|error| error.code == ErrorCode::SessionNotFound)
+}
+
+/// The answer of a runner that knows no codes gets one here, where it enters the hub, so that nobody behind this has to
+/// read its sentence.
+pub(super) fn answer_tail(success: bool, tail: String) -> String {
+    if success || tail.contains("\"code\":") {
+        return tail;
+    }
+    let text = format!("{{{tail}");
+    let Ok(body) = serde_json::from_str::<AnswerBody<'_>>(&text) else { return tail };
+    let (Some(error), None) = (&body.error, body.code) else { return tail };
+    let code = ErrorCode::of_older_peer(error);
+    match tail.trim_end().strip_suffix('}') {
+        Some(open) => format!("{open},\"code\":\"{code}\"}}"),
+        None => tail,
+    }
 }
 
 fn join(before: &[u8], after: &[u8]) -> Bytes {
@@ -332,4 +352,26 @@ pub(crate) fn resync_text(
         }
     }
     text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_a_code_gets_one_and_the_others_stay_as_they_are() {
+        let older = |error: &str| {
+            answer_tail(false, format!("\"cmd\":\"x\",\"success\":false,\"error\":\"{error}\"}}"))
+        };
+        assert!(older("Session 's' not found").ends_with("not found\",\"code\":\"session_not_found\"}"));
+        assert!(older("The disk is full").ends_with(",\"code\":\"failed\"}"));
+        assert!(says_not_found(&older("Session s not found")));
+        for (success, tail) in [
+            (true, "\"success\":true,\"data\":{}}"),
+            (false, "\"success\":false,\"error\":\"Session s not found\",\"code\":\"busy\"}"),
+            (false, "not JSON"),
+        ] {
+            assert_eq!(answer_tail(success, tail.to_owned()), tail);
+        }
+    }
 }

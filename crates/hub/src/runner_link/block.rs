@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use qd_store::{AuditRow, Effect, RecordIn};
 use qd_wire::event::NATIVE;
 
+use super::answers::answer_tail;
 use super::hello::SESSION_ID_BYTES_MAX;
 use super::refusals::{Refusals, belongs_to};
 use super::{Outbox, RunnerIdentity};
@@ -198,7 +199,7 @@ impl Splitter<'_> {
                     id: head.id.into_owned(),
                     session_id: head.session_id.map(Into::into),
                     success: head.success,
-                    tail: head.tail.into_owned(),
+                    tail: answer_tail(head.success, head.tail.into_owned()),
                 });
                 return is_last;
             }

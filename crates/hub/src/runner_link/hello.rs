@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use qd_core::projection::{Description, Question};
 use qd_store::RunnerNote;
+use qd_wire::ErrorCode;
 use qd_wire::data::{SessionState, SessionStatus};
 use qd_wire::link::{LinkLine, RefusedSession, RunnerHello, RunnerWelcome, WelcomeSession};
 
@@ -37,7 +38,8 @@ impl Ingest {
         self.runner = Some(Arc::clone(&runner));
         if let Some(old) = runner.claim(&self.link) {
             tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a newer connection replaces an old one");
-            old.refuse("This connection is replaced by a newer one of the same runner");
+            let reason = "This connection is replaced by a newer one of the same runner";
+            old.refuse(ErrorCode::Conflict.with(reason));
             // Not even when this one is to end: who replaces us relies on what we waited for.
             old.settled().await;
         }
@@ -85,7 +87,7 @@ impl Ingest {
             return Ok(());
         };
         tracing::warn!(runner = %own, peer = %self.identity.peer, reason, "a runner is refused");
-        self.link.refuse(&reason);
+        self.link.refuse(ErrorCode::Conflict.with(reason));
         Err(Ended)
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::{Buf, Bytes};
 use qd_link::memory::{LinkReceiver, LinkSender};
 use qd_store::RunnerNote;
+use qd_wire::ErrorCode;
 use qd_wire::link::{LinkLine, RunnerHeartbeat};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
@@ -338,7 +339,8 @@ impl Ingest {
             self.hub.faces.runner_news(&self.hub, &runner.id, RunnerNews::Gone);
         }
         for pending in self.hub.pending.remove_of_link(&self.link.outbox) {
-            let error = format!("Runner {} went away before it answered", runner.id);
+            let error =
+                ErrorCode::LinkLost.with(format!("Runner {} went away before it answered", runner.id));
             pending.fail(&self.hub, &error, true);
         }
     }

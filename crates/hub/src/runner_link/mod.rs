@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use qd_link::memory::LinkEnd;
+use qd_wire::CodedError;
 use qd_wire::link::LinkLine;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -51,8 +52,9 @@ impl Link {
     }
 
     /// Ends the link and tells the runner why.
-    pub(crate) fn refuse(&self, reason: &str) {
-        if let Err(error) = self.outbox.push(&line_of(&LinkLine::Refused { reason: reason.to_owned() })) {
+    pub(crate) fn refuse(&self, reason: CodedError) {
+        let line = LinkLine::Refused { reason: reason.message, code: Some(reason.code) };
+        if let Err(error) = self.outbox.push(&line_of(&line)) {
             tracing::debug!(%error, "a runner cannot be told why its link ends");
         }
         self.stop.cancel();

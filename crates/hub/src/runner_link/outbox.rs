@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use qd_link::memory::LinkSender;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Notify;
 
 use crate::head::json_string;
@@ -39,6 +40,17 @@ pub(crate) enum OutboxError {
     Closed,
     #[error("it does not take commands fast enough; try again later")]
     Full,
+}
+
+impl OutboxError {
+    /// The same as whoever asked the runner is told.
+    pub(crate) fn coded(self, runner_id: &str) -> CodedError {
+        let code = match self {
+            OutboxError::Closed => ErrorCode::RunnerOffline,
+            OutboxError::Full => ErrorCode::Busy,
+        };
+        code.with(format!("Runner {runner_id}: {self}"))
+    }
 }
 
 impl Outbox {

@@ -210,7 +210,9 @@ async fn hole_07_wrong_logins_all_look_the_same_and_take_the_same_time() {
         answers.push((status, answer));
     }
     assert!(
-        answers.iter().all(|answer| *answer == (401, json!({"error":"invalid credentials"}))),
+        answers
+            .iter()
+            .all(|answer| *answer == (401, json!({"error":"invalid credentials","code":"not_logged_in"}))),
         "{answers:?}"
     );
     let [known, unknown] = times.map(|times| times.into_iter().min().unwrap());

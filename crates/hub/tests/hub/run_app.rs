@@ -182,7 +182,7 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
         (
             &json!("error"),
             &json!("nobody"),
-            &json!({"error":"unknown run_id","about":"run.send_input","input_id":"i"})
+            &json!({"error":"unknown run_id","code":"session_not_found","about":"run.send_input","input_id":"i"})
         )
     );
     app.say("run.subscribe", Some("nobody"), json!({})).await;
@@ -193,7 +193,7 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
         (&answer["type"], &answer["data"]),
         (
             &json!("rpc.response"),
-            &json!({"request_id":"q","ok":false,"rpc_type":"rpc.fs.read","error":"unknown run_id"})
+            &json!({"request_id":"q","ok":false,"rpc_type":"rpc.fs.read","error":"unknown run_id","code":"session_not_found"})
         )
     );
     app.say("rpc.host.info", None, json!({"request_id":"q","host_id":"nobody"})).await;

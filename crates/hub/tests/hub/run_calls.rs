@@ -61,7 +61,7 @@ async fn a_command_that_fails_is_told_to_its_sender_alone() {
         (
             &json!("error"),
             &json!("run-1"),
-            &json!({"error":"The run has exited","about":"run.send_input","input_id":"i-1"})
+            &json!({"error":"The run has exited","code":"failed","about":"run.send_input","input_id":"i-1"})
         )
     );
     // A question that is no yes or no is left unanswered when it is denied.
@@ -80,7 +80,7 @@ async fn a_command_that_fails_is_told_to_its_sender_alone() {
     let error = app.heard().await;
     assert_eq!(
         error["data"],
-        json!({"error":"No pending input request with id 'made-up'","about":"run.permission.deny","request_id":"made-up"})
+        json!({"error":"No pending input request with id 'made-up'","code":"question_not_found","about":"run.permission.deny","request_id":"made-up"})
     );
     assert!(other.heard_until_now().await.is_empty());
     world.stop().await;
@@ -141,7 +141,7 @@ async fn calls_are_answered_in_the_shape_of_the_document() {
     runner.refuse(&write, "denied").await;
     assert_eq!(
         app.heard().await["data"],
-        json!({"request_id":"q-3","ok":false,"rpc_type":"rpc.fs.write","error":"denied"})
+        json!({"request_id":"q-3","ok":false,"rpc_type":"rpc.fs.write","error":"denied","code":"denied"})
     );
     app.say("rpc.host.info", None, json!({"request_id":"q-4","host_id":"r1"})).await;
     let info = runner.command().await;

@@ -110,7 +110,7 @@ fn line_of(frame: &str) -> Result<String, String> {
         return Ok(format!("{COMMAND_PREFIX}{rest}\n"));
     }
     let refusal = |id: Option<Value>, reason: &str| {
-        let mut frame = json!({"channel":"system","type":"error","error":reason});
+        let mut frame = json!({"channel":"system","type":"error","error":reason,"code":"invalid_request"});
         if let (Some(id), Some(object)) = (id, frame.as_object_mut()) {
             object.insert("id".to_owned(), id);
         }

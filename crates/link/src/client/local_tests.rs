@@ -95,7 +95,7 @@ fn frames_become_commands_or_are_refused_with_their_id() {
     );
     let refused = Frame::new(line_of(r#"{"channel":"files","id":"4"}"#).unwrap_err());
     match refused.system().unwrap() {
-        SystemEvent::Error { id, error } => {
+        SystemEvent::Error { id, error, .. } => {
             assert_eq!(id, Some("4".into()));
             assert!(error.contains("hub"), "{error}");
         }
@@ -127,7 +127,10 @@ fn lines_become_frames_in_any_spelling() {
     assert_eq!(answer.response().unwrap().error.as_deref(), Some("no"));
     let error = Frame::new(frame_of(r#"{"type":"error","error":"too long"}"#).unwrap());
     assert_eq!(error.kind(), FrameKind::System);
-    assert_eq!(error.system().unwrap(), SystemEvent::Error { id: None, error: "too long".into() });
+    assert_eq!(
+        error.system().unwrap(),
+        SystemEvent::Error { id: None, error: "too long".into(), code: None }
+    );
     for other in [r#"{"type":"runner.heartbeat"}"#, r#"{"type":7}"#, "nonsense", "{}"] {
         assert_eq!(frame_of(other), None, "{other}");
     }

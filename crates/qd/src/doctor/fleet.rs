@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use qd_link::net::TcpDial;
 use qd_link::rest::{self, Method, RestError};
+use qd_wire::ErrorCode;
 
 use super::Check;
 use crate::rest::server_url;
@@ -51,8 +52,9 @@ pub(super) fn membership(settings: &Settings) -> Check {
 pub(super) async fn hub(settings: &Settings) -> Option<Check> {
     const NAME: &str = "hub";
     let membership = Membership::read(&settings.data_dir).ok().flatten()?;
-    let link = LinkState::read(&settings.data_dir).and_then(|link| link.last_failure);
-    if let Some(reason) = link.filter(|reason| reason.contains("revoked")) {
+    let link = LinkState::read(&settings.data_dir);
+    let revoked = link.filter(|link| link.failure_code == Some(ErrorCode::RunnerRevoked));
+    if let Some(reason) = revoked.and_then(|link| link.last_failure) {
         return Some(Check::failed(
             NAME,
             format!("{} has cut this runner off: {reason}", membership.url),

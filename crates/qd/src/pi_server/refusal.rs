@@ -2,18 +2,20 @@
 
 use std::fmt;
 
+use qd_wire::CodedError;
 use qd_wire::pi_server::{NAME_CHARS_MAX, Response, ServerMessage};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 /// The answer to a line that begins with `head`; the id is echoed if it stands there.
-pub(super) fn refusal(head: &[u8], error: String) -> String {
+pub(super) fn refusal(head: &[u8], error: CodedError) -> String {
     let response = ServerMessage::Response(Response {
         id: id_in(head).map(Value::String),
         command: "unknown".to_owned(),
         success: false,
         data: None,
-        error: Some(error),
+        error: Some(error.message),
+        code: Some(error.code),
         session_version: None,
         replayed: None,
         timed_out: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -106,9 +107,10 @@ async fn pass_lines<R: AsyncBufRead + Unpin, S: AsyncRead + AsyncWrite + Unpin>(
                 continue;
             }
             Ok(Some(Line::TooLong { bytes, head })) => {
-                refusal(&head, format!("Message size {bytes} exceeds limit {message_bytes_max}"))
+                let error = format!("Message size {bytes} exceeds limit {message_bytes_max}");
+                refusal(&head, ErrorCode::TooLarge.with(error))
             }
-            Ok(Some(Line::NotText)) => refusal(&[], "Invalid JSON".to_owned()),
+            Ok(Some(Line::NotText)) => refusal(&[], CodedError::invalid("Invalid JSON")),
             Ok(None) => break,
             Err(error) => {
                 tracing::warn!(%error, "stdin cannot be read any more");

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use qd_link::net::{Dial, Dialing, TcpDial};
 use qd_link::rest::Method;
 use qd_link::url::ServerUrl;
+use qd_wire::ErrorCode;
 use qd_wire::fleet::{JoinRequest, Joined};
 
 use super::membership::{Membership, key_hash, new_key};
@@ -274,7 +275,7 @@ fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<(), CliError> 
 
 fn refused(refusal: Refusal, runner_id: &str) -> CliError {
     let hint = match refusal.status {
-        409 if refusal.reason.contains("own runner") => "take another name with --name".to_owned(),
+        409 if refusal.code == Some(ErrorCode::Conflict) => "take another name with --name".to_owned(),
         409 => format!(
             "take another name with --name, or `qd runner revoke {runner_id}` on the hub if that machine is gone"
         ),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use qd_runner::UplinkStatus;
+use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 
 use crate::files;
@@ -18,6 +19,9 @@ pub(crate) struct LinkState {
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_failure: Option<String>,
+    /// The same for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failure_code: Option<ErrorCode>,
 }
 
 impl LinkState {
@@ -26,6 +30,7 @@ impl LinkState {
             pid: std::process::id(),
             connected_since: status.connected_since,
             last_failure: status.last_failure.as_deref().map(brief).map(str::to_owned),
+            failure_code: status.failure_code,
         }
     }
 
@@ -73,7 +78,7 @@ mod tests {
     fn the_state_of_a_dead_runner_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
         files::make_private_dir(&directory.path().join("runner")).unwrap();
-        let status = UplinkStatus { connected_since: None, last_failure: Some("no route".into()) };
+        let status = UplinkStatus { last_failure: Some("no route".into()), ..UplinkStatus::default() };
         let mut state = LinkState::of(&status);
         state.write(directory.path());
         assert_eq!(LinkState::read(directory.path()), Some(state.clone()));

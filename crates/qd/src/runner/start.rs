@@ -8,6 +8,7 @@ use qd_link::host::HostDialer;
 use qd_link::runner::{Connect, RunnerDialer};
 use qd_runner::{RunServer, Runner, Uplink, UplinkStatus};
 use qd_store::{RunnerStore, StoreOptions};
+use qd_wire::ErrorCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -211,7 +212,7 @@ impl News {
         let was_connected = before.is_some_and(|before| before.connected_since.is_some());
         let url = &self.url;
         let line = match (status.connected_since, status.last_failure.as_deref().map(brief)) {
-            (None, Some(reason)) if reason.contains("revoked") => format!(
+            (None, Some(reason)) if status.failure_code == Some(ErrorCode::RunnerRevoked) => format!(
                 "{url} has cut this runner off ({reason}); its sessions go on here. To come back, get a code with \
                  `qd runner invite` there and type: {}",
                 self.rejoin
@@ -236,15 +237,18 @@ mod tests {
     #[test]
     fn each_change_of_the_connection_is_said_once() {
         let mut news = News { url: "https://deck".into(), rejoin: "qd runner join".into(), known: None };
-        let up = |since| UplinkStatus { connected_since: Some(since), last_failure: None };
-        let down = |reason: &str| UplinkStatus { connected_since: None, last_failure: Some(reason.into()) };
+        let up = |since| UplinkStatus { connected_since: Some(since), ..UplinkStatus::default() };
+        let down =
+            |reason: &str| UplinkStatus { last_failure: Some(reason.into()), ..UplinkStatus::default() };
         assert_eq!(news.of(&UplinkStatus::default()), None);
         assert!(news.of(&down("no route")).unwrap().starts_with("cannot connect to https://deck: no route;"));
         assert_eq!(news.of(&down("no route")), None);
         assert!(news.of(&up(1)).unwrap().starts_with("connected to https://deck"));
         assert_eq!(news.of(&up(1)), None);
         assert!(news.of(&down("cut\u{1b}")).unwrap().contains("lost (cut\u{fffd}); sessions go on"));
-        assert!(news.of(&down("it is revoked")).unwrap().contains("type: qd runner join"));
+        let revoked =
+            UplinkStatus { failure_code: Some(ErrorCode::RunnerRevoked), ..down("no longer wanted") };
+        assert!(news.of(&revoked).unwrap().contains("type: qd runner join"));
         assert!(news.of(&up(2)).is_some(), "a short loss between two looks is seen by the new beginning");
     }
 }

@@ -98,7 +98,7 @@ mod tests {
         };
         let sessions = [session("a", "working", 1), session("b", "idle", 0)];
         let link =
-            LinkState::of(&UplinkStatus { connected_since: None, last_failure: Some("no route".into()) });
+            LinkState::of(&UplinkStatus { last_failure: Some("no route".into()), ..UplinkStatus::default() });
         let hub = Hub { url: "https://deck.example".into(), link: Some(link) };
         insta::assert_snapshot!(text(&runner, Some(&hub), "/run/qd.sock", &sessions));
     }

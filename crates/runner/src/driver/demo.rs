@@ -7,8 +7,8 @@ use std::time::Duration;
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::harness::demo::{self, DemoAgent};
 use qd_core::session::{AgentFacts, AgentUp};
-use qd_wire::Command;
 use qd_wire::data::{ModelInfo, ModelRef, ModelsData, QueueState, StatsData};
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -88,7 +88,7 @@ impl AgentDriver for DemoDriver {
             Poll::Ready(Some(DemoRequest { request, reply })) => {
                 let result = self.take(request, events);
                 // The asker may have given up; the request has taken effect all the same.
-                let _ = reply.send(result.map_err(AgentFailure::replied));
+                let _ = reply.send(result.map_err(|error| AgentFailure { is_reply: true, ..error.into() }));
             }
             Poll::Ready(None) | Poll::Pending => ready!(self.poll_step(context)),
         }
@@ -122,19 +122,26 @@ impl DemoDriver {
         Poll::Ready(())
     }
 
-    fn take(&mut self, request: AgentRequest, events: &mut Vec<AgentEvent>) -> Result<Value, String> {
+    fn take(&mut self, request: AgentRequest, events: &mut Vec<AgentEvent>) -> Result<Value, CodedError> {
         let now = now_ms();
         match request {
             AgentRequest::Prompt { message, when_busy, images: _ } => {
                 self.agent.prompt(now, message, when_busy, events)?;
             }
             AgentRequest::Abort => self.agent.abort(events),
-            AgentRequest::ClearQueue => return to_value(&self.agent.clear_queue(events)),
+            AgentRequest::ClearQueue => {
+                let cleared = to_value(&self.agent.clear_queue(events));
+                return cleared.map_err(|error| ErrorCode::Internal.with(error));
+            }
             AgentRequest::Answer { request_id, answer } => self.agent.answer(now, &request_id, &answer),
             AgentRequest::GetState => {}
-            AgentRequest::GetStats => return to_value(&self.stats()),
+            AgentRequest::GetStats => {
+                return to_value(&self.stats()).map_err(|error| ErrorCode::Internal.with(error));
+            }
             AgentRequest::GetLastAssistantText => return Ok(json!({ "text": self.agent.last_answer() })),
-            other => return Err(format!("The demo agent cannot do this: {other:?}")),
+            other => {
+                return Err(ErrorCode::Unsupported.with(format!("The demo agent cannot do this: {other:?}")));
+            }
         }
         Ok(Value::Null)
     }
@@ -163,8 +170,12 @@ impl AgentHandle for DemoHandle {
             Ok(()) => Ok(Begun::new(async {
                 answer.await.unwrap_or_else(|_| Err(AgentFailure::lost("The demo agent is gone")))
             })),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(AgentFailure::refused("The demo agent is busy")),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(AgentFailure::refused("The demo agent is gone")),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                Err(ErrorCode::Busy.with("The demo agent is busy").into())
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => {
+                Err(ErrorCode::AgentGone.with("The demo agent is gone").into())
+            }
         }
     }
 
@@ -232,7 +243,7 @@ fn refused(command: &Command) -> AgentFailure {
             return super::unsupported("The demo agent", other);
         }
     };
-    AgentFailure::refused(format!("The demo agent has no {missing}"))
+    ErrorCode::Unsupported.with(format!("The demo agent has no {missing}")).into()
 }
 
 /// What the demo agent says of itself.

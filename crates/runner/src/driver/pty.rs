@@ -14,6 +14,7 @@ use qd_core::session::{AgentUp, RunStart};
 use qd_wire::Command;
 use qd_wire::data::ProcessStats;
 use qd_wire::run::{PTY_HARNESS, RunSignal, TERMINAL_HARNESS};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
@@ -246,13 +247,14 @@ impl AgentHandle for PtyHandle {
 
 impl PtyHandle {
     /// Whether this text can be written, now or later.
-    pub fn check_input(&self, text: &str) -> Result<(), String> {
+    pub fn check_input(&self, text: &str) -> Result<(), CodedError> {
         self.input.check_room(text.len())?;
         let is_too_long = |line: &str| line.len() > LINE_BYTES_MAX;
         if self.input_mode().is_by_lines && text.split(['\r', '\n']).any(is_too_long) {
-            return Err(format!(
+            let error = format!(
                 "The program reads lines, and its terminal cuts a line after {LINE_BYTES_MAX} bytes; send shorter ones"
-            ));
+            );
+            return Err(ErrorCode::TooLarge.with(error));
         }
         Ok(())
     }
@@ -268,9 +270,10 @@ impl PtyHandle {
     }
 
     /// Sets the terminal's size.
-    pub fn resize(&self, cols: u16, rows: u16) -> Result<(), String> {
+    pub fn resize(&self, cols: u16, rows: u16) -> Result<(), CodedError> {
         check_size(cols, rows)?;
-        self.terminal.get_ref().resize(cols, rows).map_err(|error| format!("The size cannot be set: {error}"))
+        let resized = self.terminal.get_ref().resize(cols, rows);
+        resized.map_err(|error| ErrorCode::Failed.with(format!("The size cannot be set: {error}")))
     }
 
     /// From now on the output does not show this.
@@ -295,12 +298,12 @@ impl PtyHandle {
 }
 
 /// A size that screens of people have.
-pub fn check_size(cols: u16, rows: u16) -> Result<(), String> {
+pub fn check_size(cols: u16, rows: u16) -> Result<(), CodedError> {
     if !(2..=500).contains(&cols) {
-        return Err(format!("cols: Must be between 2 and 500, not {cols}"));
+        return Err(CodedError::invalid(format!("cols: Must be between 2 and 500, not {cols}")));
     }
     if !(1..=200).contains(&rows) {
-        return Err(format!("rows: Must be between 1 and 200, not {rows}"));
+        return Err(CodedError::invalid(format!("rows: Must be between 1 and 200, not {rows}")));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The table of harnesses. A new one is its two folders and a row here; nothing else names it.
 
 use qd_core::agent::NativeMessage;
+use qd_wire::{CodedError, ErrorCode};
 
 use super::harness::{Harness, HarnessSettings};
 use super::{Driver, StartRequest, demo, pi, pty};
@@ -78,26 +79,28 @@ impl Harnesses {
     }
 
     /// Whether it can be started, and if not, why.
-    pub(crate) fn check(&self, name: &str) -> Result<&Registered, String> {
+    pub(crate) fn check(&self, name: &str) -> Result<&Registered, CodedError> {
         let row = self.find(name);
         if let Some(row) = row.filter(|row| row.harness.is_installed(&row.settings)) {
             return Ok(row);
         }
         let has = self.installed().join(", ");
-        Err(match row {
+        Err(ErrorCode::HarnessNotFound.with(match row {
             Some(row) => format!(
                 "{name} is not installed on this runner, which has: {has}; {}",
                 row.harness.install_advice()
             ),
             None => format!("Unknown harness '{name}'; this runner has: {has}"),
-        })
+        }))
     }
 
     /// Whether a new session may continue what its configuration names.
-    pub(crate) fn check_continued(&self, harness: &str, named: Option<&str>) -> Result<(), String> {
+    pub(crate) fn check_continued(&self, harness: &str, named: Option<&str>) -> Result<(), CodedError> {
         let stored = self.find(harness).and_then(|row| Some((row.harness.stored()?, &row.settings)));
         match (stored, named) {
-            (Some((stored, settings)), Some(named)) => stored.check(settings, named),
+            (Some((stored, settings)), Some(named)) => {
+                stored.check(settings, named).map_err(CodedError::invalid)
+            }
             _ => Ok(()),
         }
     }
@@ -136,13 +139,16 @@ impl Harnesses {
 }
 
 /// Starts an agent. It is not ready yet: [`super::DriverHandle::prepare`] waits for that.
-pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Driver, String> {
+pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Driver, CodedError> {
     let name = request.config.harness.clone();
     match runner.harnesses.find(&name) {
-        Some(row) => row.harness.start(runner, &row.settings, request).await,
+        Some(row) => {
+            let started = row.harness.start(runner, &row.settings, request).await;
+            started.map_err(|error| ErrorCode::AgentGone.with(error))
+        }
         None => {
             let has = runner.harnesses.installed().join(", ");
-            Err(format!("Unknown harness '{name}'; this runner has: {has}"))
+            Err(ErrorCode::HarnessNotFound.with(format!("Unknown harness '{name}'; this runner has: {has}")))
         }
     }
 }

@@ -10,6 +10,7 @@ use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::Command;
 use qd_wire::command_table::{Answerer, CommandClass, CommandHead, Permission, class_of, spec};
 use qd_wire::data::{AttachData, Resume};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -149,17 +150,22 @@ impl Client {
         };
         let session_id = head.session_id.as_deref().unwrap_or_default();
         if self.place == ClientPlace::InSession && is_a_persons(cmd) {
-            return self.respond(session_id, &id, cmd, Err(&NOT_FROM_WITHIN.to_owned()));
+            return self.respond(
+                session_id,
+                &id,
+                cmd,
+                Err(&ErrorCode::PermissionDenied.with(NOT_FROM_WITHIN)),
+            );
         }
         if spec(cmd).is_some_and(|row| row.answerer == Answerer::Hub) {
             let answer = match Command::parse(cmd, text) {
                 Ok(command) => reads::answer(&self.shared, self.origin, session_id, &command).await,
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(error.into()),
             };
             return self.respond(session_id, &id, cmd, answer.as_ref().map(Option::as_deref));
         }
         if class_of(cmd) == CommandClass::Delete {
-            return self.respond(session_id, &id, cmd, Err(&DELETE_NEEDS_HUB.to_owned()));
+            return self.respond(session_id, &id, cmd, Err(&ErrorCode::Unsupported.with(DELETE_NEEDS_HUB)));
         }
         if class_of(cmd) == CommandClass::Attach {
             self.note_cursor(id, text);
@@ -194,12 +200,12 @@ impl Client {
         cursors.remove(place)?.1
     }
 
-    fn respond(&self, session_id: &str, id: &str, cmd: &str, result: Result<Option<&str>, &String>) {
+    fn respond(&self, session_id: &str, id: &str, cmd: &str, result: Result<Option<&str>, &CodedError>) {
         let response = Response {
             origin: self.origin,
             id,
             cmd,
-            result: result.map_err(String::as_str),
+            result,
             session_version: None,
             replayed: false,
             indeterminate: false,
@@ -286,7 +292,8 @@ async fn last_words(write: &mut OwnedWriteHalf) -> std::io::Result<()> {
 }
 
 fn error_line(error: &str) -> Bytes {
-    let mut line = serde_json::json!({ "type": "error", "error": error }).to_string();
+    let mut line =
+        serde_json::json!({ "type": "error", "error": error, "code": ErrorCode::InvalidRequest }).to_string();
     line.push('\n');
     line.into()
 }

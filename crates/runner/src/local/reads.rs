@@ -1,10 +1,11 @@
 //! What the hub answers elsewhere, answered from what the runner has.
 
-use qd_wire::Command;
+use qd_store::StoreError;
 use qd_wire::command::GetMessagesParams;
 use qd_wire::data::{
     MessagesData, RunnerInfo, RunnerStatus, RunnersData, SessionState, SessionSummary, SessionsData,
 };
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde::Serialize;
 
 use super::history::Tail;
@@ -18,7 +19,7 @@ pub(super) async fn answer(
     origin: u64,
     session_id: &str,
     command: &Command,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, CodedError> {
     match command {
         Command::ListSessions(_) => sessions(shared).await.map(|data| json(&data)),
         Command::GetRunners(_) => Ok(json(&runners(shared))),
@@ -29,10 +30,16 @@ pub(super) async fn answer(
         }
         Command::Cancel(params) if shared.services.cancel(origin, &params.target, true) => Ok(None),
         Command::Cancel(params) => {
-            Err(format!("No command '{}' of this connection waits for its answer", params.target))
+            let error = format!("No command '{}' of this connection waits for its answer", params.target);
+            Err(ErrorCode::NotFound.with(error))
         }
-        _ => Err("This needs the hub: the runner alone cannot answer it. Ask the hub's address.".to_owned()),
+        _ => Err(ErrorCode::Unsupported
+            .with("This needs the hub: the runner alone cannot answer it. Ask the hub's address.")),
     }
+}
+
+fn unreadable(error: StoreError) -> CodedError {
+    ErrorCode::StoreUnavailable.with(error.to_string())
 }
 
 fn json(data: &impl Serialize) -> Option<String> {
@@ -41,8 +48,8 @@ fn json(data: &impl Serialize) -> Option<String> {
 }
 
 /// All sessions, most recently active first.
-async fn sessions(shared: &Shared) -> Result<SessionsData, String> {
-    let rows = shared.store.sessions().await.map_err(|error| error.to_string())?;
+async fn sessions(shared: &Shared) -> Result<SessionsData, CodedError> {
+    let rows = shared.store.sessions().await.map_err(unreadable)?;
     let mut states = describe_all(shared).await;
     let mut sessions: Vec<SessionSummary> = rows
         .into_iter()
@@ -107,9 +114,9 @@ async fn messages(
     shared: &Shared,
     session_id: &str,
     params: &GetMessagesParams,
-) -> Result<MessagesData, String> {
-    let row = shared.store.session(session_id).await.map_err(|error| error.to_string())?;
-    let row = row.ok_or_else(|| format!("Session '{session_id}' not found"))?;
-    let tail = Tail::read(&shared.store, session_id).await.map_err(|error| error.to_string())?;
+) -> Result<MessagesData, CodedError> {
+    let row = shared.store.session(session_id).await.map_err(unreadable)?;
+    let row = row.ok_or_else(|| CodedError::session_not_found(session_id))?;
+    let tail = Tail::read(&shared.store, session_id).await.map_err(unreadable)?;
     Ok(tail.page(params.before, params.limit, row.next_idx))
 }

@@ -94,13 +94,14 @@ pub(super) fn has_a_place(cmd: &str) -> bool {
 
 /// Answers an attach that cannot wait.
 pub(super) fn refusal(session_id: &str, runner_id: &str, response: &ResponseSpan) -> Bytes {
-    let error = "Too many clients attach while the runner catches up with the hub. Please retry.";
+    let error = qd_wire::ErrorCode::Busy
+        .with("Too many clients attach while the runner catches up with the hub. Please retry.");
     let mut out = Outbox::default();
     let response = Response {
         origin: response.origin,
         id: &response.id,
         cmd: &response.cmd,
-        result: Err(error),
+        result: Err(&error),
         session_version: None,
         replayed: false,
         indeterminate: false,

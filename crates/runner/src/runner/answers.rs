@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use qd_wire::Command;
 use qd_wire::data::{RunnerHealthData, RunnerSessionsData, SessionState, StoredSessionsData};
+use qd_wire::{Command, ErrorCode};
 use serde::Serialize;
 
 use super::Task;
@@ -19,7 +19,7 @@ impl Task {
     pub(super) fn answer_for_runner(&self, incoming: Incoming) {
         let command = match Command::parse(&incoming.cmd, incoming.text()) {
             Ok(command) => command,
-            Err(error) => return respond(&self.shared, "", &incoming, Err(&error.to_string())),
+            Err(error) => return respond(&self.shared, "", &incoming, Err(&error.into())),
         };
         let shared = Arc::clone(&self.shared);
         if matches!(command, Command::RunnerHealth(_)) {
@@ -51,6 +51,8 @@ fn health(shared: &Shared) -> RunnerHealthData {
 fn answer<T: Serialize>(shared: &Shared, incoming: &Incoming, data: &T) {
     match serde_json::to_string(data) {
         Ok(data) => respond(shared, "", incoming, Ok(Some(&data))),
-        Err(error) => respond(shared, "", incoming, Err(&error.to_string())),
+        Err(error) => {
+            respond(shared, "", incoming, Err(&ErrorCode::Internal.with(error.to_string())));
+        }
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use qd_core::ids::{base36, check_session_id};
 use qd_core::ledger::{Submission, Verdict};
 use qd_core::outbox::{EventFront, Outbox, Response};
-use qd_wire::Command;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{CommandClass, CommandHead, class_of};
 use qd_wire::people::Role;
+use qd_wire::{CodedError, Command, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{BARRIER, CANCEL, FromLink, Task};
@@ -70,7 +70,7 @@ impl Task {
         };
         let head = CommandHead { cmd, id, ..CommandHead::default() };
         let incoming = incoming(&self.shared, command, &head);
-        let error = format!("Invalid '{}': {error}", incoming.cmd);
+        let error = CodedError::invalid(format!("Invalid '{}': {error}", incoming.cmd));
         self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Err(&error));
     }
 
@@ -95,9 +95,9 @@ impl Task {
             // What is not there need not be ended.
             None if incoming.cmd == CANCEL => self.respond(&session_id, &incoming, Ok(())),
             None => {
-                let mut error = format!("Session '{session_id}' not found");
+                let mut error = CodedError::session_not_found(&session_id);
                 if let Some(version) = incoming.if_session_version {
-                    error.push_str(&format!(" for if_session_version={version}"));
+                    error.message.push_str(&format!(" for if_session_version={version}"));
                 }
                 self.respond(&session_id, &incoming, Err(&error));
             }
@@ -110,7 +110,7 @@ impl Task {
             None => mint_session_id(&incoming),
         };
         if let Err(error) = check_session_id(&session_id) {
-            return self.respond(&session_id, &incoming, Err(error));
+            return self.respond(&session_id, &incoming, Err(&CodedError::invalid(error)));
         }
         let mut incoming = incoming;
         if let Ok(Command::SessionCreate(params)) = Command::parse(&incoming.cmd, incoming.text())
@@ -119,12 +119,7 @@ impl Task {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
                 let checked = check_only(&shared, &session_id, params.config).await;
-                respond(
-                    &shared,
-                    &session_id,
-                    &incoming,
-                    checked.as_ref().map(|()| None).map_err(|error| &**error),
-                );
+                respond(&shared, &session_id, &incoming, checked.as_ref().map(|()| None));
             });
             return;
         }
@@ -140,7 +135,7 @@ impl Task {
         let config = match Command::parse(&incoming.cmd, incoming.text()) {
             Ok(Command::SessionCreate(params)) => params.config,
             Ok(_) => return,
-            Err(error) => return self.respond(&session_id, &incoming, Err(&error.to_string())),
+            Err(error) => return self.respond(&session_id, &incoming, Err(&error.into())),
         };
         let sender = spawn_new(&self.shared, &session_id, config);
         self.shared.outlet.directory().insert(session_id.clone(), sender.clone());
@@ -159,9 +154,9 @@ impl Task {
     fn unsent(&self, session_id: &str, error: mpsc::error::TrySendError<SessionInput>) {
         let reason = match &error {
             mpsc::error::TrySendError::Full(_) => {
-                "The session is busy: too many commands wait for it. Please retry.".to_owned()
+                ErrorCode::Busy.with("The session is busy: too many commands wait for it. Please retry.")
             }
-            mpsc::error::TrySendError::Closed(_) => format!("Session '{session_id}' not found"),
+            mpsc::error::TrySendError::Closed(_) => CodedError::session_not_found(session_id),
         };
         if let SessionInput::Command(incoming) = error.into_inner() {
             self.respond(session_id, &incoming, Err(&reason));
@@ -198,14 +193,16 @@ impl Task {
         let shared = Arc::clone(&self.shared);
         match verdict {
             Verdict::Run => finish_barrier(&shared, &incoming, Ok(())),
-            Verdict::Reject(error) => respond(&shared, "", &incoming, Err(&error)),
+            Verdict::Reject(rejection) => respond(&shared, "", &incoming, Err(&rejection.into())),
             Verdict::Wait | Verdict::Join | Verdict::Replay(_) => {
                 tokio::spawn(async move {
                     let waited = tokio::time::timeout(Duration::from_secs(30), receiver).await;
                     let result = match waited {
                         Ok(Ok(Release::Ready | Release::Joined(_))) => Ok(()),
-                        Ok(Ok(Release::Failed(error))) => Err(error),
-                        Ok(Err(_)) | Err(_) => Err("Dependencies timed out after 30000ms".to_owned()),
+                        Ok(Ok(Release::Failed(rejection))) => Err(rejection.into()),
+                        Ok(Err(_)) | Err(_) => {
+                            Err(ErrorCode::TimedOut.with("Dependencies timed out after 30000ms"))
+                        }
                     };
                     finish_barrier(&shared, &incoming, result);
                 });
@@ -213,16 +210,16 @@ impl Task {
         }
     }
 
-    fn respond(&self, session_id: &str, incoming: &Incoming, result: Result<(), &str>) {
+    fn respond(&self, session_id: &str, incoming: &Incoming, result: Result<(), &CodedError>) {
         respond(&self.shared, session_id, incoming, result.map(|()| None));
     }
 }
 
 /// The same on threads that may block: it looks at files, which must not hold up the commands of other sessions.
-async fn check_only(shared: &Arc<Shared>, session_id: &str, config: SessionConfig) -> Result<(), String> {
+async fn check_only(shared: &Arc<Shared>, session_id: &str, config: SessionConfig) -> Result<(), CodedError> {
     let (checked, of_config) = (Arc::clone(shared), config.clone());
     let checking = tokio::task::spawn_blocking(move || check_create(&checked, &of_config));
-    checking.await.map_err(|error| error.to_string())??;
+    checking.await.map_err(|error| ErrorCode::Internal.with(error.to_string()))??;
     if let Some(worktree) = &config.worktree {
         SessionWorktree::plan(shared, session_id, config.cwd.as_deref(), worktree).await.map(drop)?;
     }
@@ -230,17 +227,18 @@ async fn check_only(shared: &Arc<Shared>, session_id: &str, config: SessionConfi
 }
 
 /// Whether a session with this configuration could be created now, by all that can be known without starting it.
-fn check_create(shared: &Shared, config: &SessionConfig) -> Result<(), String> {
+fn check_create(shared: &Shared, config: &SessionConfig) -> Result<(), CodedError> {
     let runner = &shared.config;
     runner.harnesses.check(&config.harness)?;
     check_cwd_of(config)?;
     runner.harnesses.check_continued(&config.harness, config.continue_session.as_deref())?;
     if let Some(error) = shared.spool_is_full() {
-        return Err(error);
+        return Err(ErrorCode::StorageFull.with(error));
     }
     let max = runner.max_sessions;
     if shared.agents.load(Ordering::Acquire) >= max {
-        return Err(format!("Session limit reached ({max} sessions); close one or raise max_sessions"));
+        let error = format!("Session limit reached ({max} sessions); close one or raise max_sessions");
+        return Err(ErrorCode::LimitReached.with(error));
     }
     Ok(())
 }
@@ -292,7 +290,7 @@ fn mint_session_id(incoming: &Incoming) -> String {
     format!("s{}", base36(u64::from_le_bytes(seed) >> 12))
 }
 
-fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), String>) {
+fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), CodedError>) {
     let outcome = qd_core::ledger::Outcome {
         cmd: incoming.cmd.clone(),
         result: result.clone().map(|()| None),
@@ -301,11 +299,7 @@ fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), Strin
         timed_out: false,
     };
     shared.submissions.finish(now_ms(), incoming.token, &outcome);
-    let result = match &result {
-        Ok(()) => Ok(None),
-        Err(error) => Err(error.as_str()),
-    };
-    respond(shared, "", incoming, result);
+    respond(shared, "", incoming, result.as_ref().map(|()| None));
 }
 
 /// An answer of the runner itself.
@@ -313,21 +307,21 @@ pub(crate) fn respond(
     shared: &Shared,
     session_id: &str,
     incoming: &Incoming,
-    result: Result<Option<&str>, &str>,
+    result: Result<Option<&str>, &CodedError>,
 ) {
     respond_with(shared, session_id, incoming, &Answer::new(result));
 }
 
 /// An answer with all it can say.
 pub(crate) struct Answer<'a> {
-    pub(crate) result: Result<Option<&'a str>, &'a str>,
+    pub(crate) result: Result<Option<&'a str>, &'a CodedError>,
     pub(crate) replayed: bool,
     pub(crate) indeterminate: bool,
     pub(crate) timed_out: bool,
 }
 
 impl<'a> Answer<'a> {
-    pub(crate) fn new(result: Result<Option<&'a str>, &'a str>) -> Self {
+    pub(crate) fn new(result: Result<Option<&'a str>, &'a CodedError>) -> Self {
         Answer { result, replayed: false, indeterminate: false, timed_out: false }
     }
 }

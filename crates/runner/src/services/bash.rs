@@ -65,11 +65,11 @@ pub(super) async fn run(
         return Err(ServiceError::Missing("cmd"));
     }
     if params.command.contains('\0') {
-        return Err(ServiceError::other("command: Must not contain NUL"));
+        return Err(ServiceError::invalid("command: Must not contain NUL"));
     }
     let limit = params.timeout_ms.map_or(TIMEOUT_DEFAULT, Duration::from_millis);
     if limit > TIMEOUT_MAX || limit.is_zero() {
-        return Err(ServiceError::other(format!("timeout_ms: Must be 1 to {}", TIMEOUT_MAX.as_millis())));
+        return Err(ServiceError::invalid(format!("timeout_ms: Must be 1 to {}", TIMEOUT_MAX.as_millis())));
     }
     let began = now();
     let (tap, stderr) = mpsc::channel(PIECES_MAX);

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Notify;
 
 /// Why a service did not do it. The words of the first ones are those clients of the run document know.
@@ -45,19 +46,60 @@ pub(crate) enum ServiceError {
     #[error("cancelled")]
     Cancelled,
     #[error("{0}")]
-    Other(String),
+    Other(CodedError),
 }
 
 impl ServiceError {
     /// Any other reason, in words that say what to do next.
     pub(crate) fn other(reason: impl Into<String>) -> Self {
-        ServiceError::Other(reason.into())
+        ServiceError::Other(ErrorCode::Failed.with(reason))
+    }
+
+    /// A parameter that cannot be used.
+    pub(crate) fn invalid(reason: impl Into<String>) -> Self {
+        ServiceError::Other(CodedError::invalid(reason))
+    }
+
+    /// What programs decide by.
+    pub(crate) const fn code(&self) -> ErrorCode {
+        match self {
+            ServiceError::Missing(_)
+            | ServiceError::NotRelative
+            | ServiceError::ParentInPath
+            | ServiceError::InvalidPath
+            | ServiceError::Escapes
+            | ServiceError::NotUtf8
+            | ServiceError::NotADirectory
+            | ServiceError::IsADirectory
+            | ServiceError::NotAFile => ErrorCode::InvalidRequest,
+            ServiceError::BadPath(_) => ErrorCode::NotFound,
+            ServiceError::OwnData => ErrorCode::PermissionDenied,
+            ServiceError::Denied | ServiceError::DeniedBecause(_) => ErrorCode::Denied,
+            ServiceError::Timeout => ErrorCode::TimedOut,
+            ServiceError::Cancelled => ErrorCode::Cancelled,
+            ServiceError::Other(error) => error.code,
+        }
     }
 }
 
 impl From<io::Error> for ServiceError {
     fn from(error: io::Error) -> Self {
         ServiceError::BadPath(error.to_string())
+    }
+}
+
+impl From<CodedError> for ServiceError {
+    fn from(error: CodedError) -> Self {
+        ServiceError::Other(error)
+    }
+}
+
+impl From<ServiceError> for CodedError {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Other(error) => error,
+            other => other.code().with(other.to_string()),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use qd_wire::Command;
 use qd_wire::command_table::CommandClass;
+use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::call::Cancel;
 use crate::session::{Incoming, Shared};
@@ -56,7 +56,7 @@ impl Calls {
         shared: &Arc<Shared>,
         incoming: &Incoming,
         command: &Command,
-    ) -> Result<Entry, String> {
+    ) -> Result<Entry, CodedError> {
         self.add(shared, incoming.origin, &incoming.link_id, command)
     }
 
@@ -66,10 +66,11 @@ impl Calls {
         origin: u64,
         link_id: &str,
         command: &Command,
-    ) -> Result<Entry, String> {
+    ) -> Result<Entry, CodedError> {
         let mut state = self.lock();
         if state.calls.len() >= CALLS_MAX {
-            return Err(format!("The runner has {CALLS_MAX} service calls under way. Please retry later."));
+            let error = format!("The runner has {CALLS_MAX} service calls under way. Please retry later.");
+            return Err(ErrorCode::Busy.with(error));
         }
         state.next += 1;
         let name = (origin, link_id.to_owned(), state.next);

@@ -55,7 +55,7 @@ fn to_base64(bytes: &[u8]) -> String {
 fn from_base64(text: &str) -> Result<Vec<u8>, ServiceError> {
     STANDARD
         .decode(text)
-        .map_err(|error| ServiceError::other(format!("the data is not valid base64: {error}")))
+        .map_err(|error| ServiceError::invalid(format!("the data is not valid base64: {error}")))
 }
 
 /// When it was changed, in Unix milliseconds.

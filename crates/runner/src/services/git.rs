@@ -65,7 +65,7 @@ fn relative(path: &str) -> Result<&str, ServiceError> {
 fn revision(name: &str) -> Result<&str, ServiceError> {
     let is_bad = name.is_empty() || name.starts_with('-') || name.contains(['\0', '\n']) || name.len() > 1024;
     if is_bad {
-        Err(ServiceError::other(format!("'{name}' is not the name of a commit or branch")))
+        Err(ServiceError::invalid(format!("'{name}' is not the name of a commit or branch")))
     } else {
         Ok(name)
     }

@@ -144,7 +144,7 @@ pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> Result<HostL
 
 fn check(name: &str, value: u64, max: u64) -> Result<u64, ServiceError> {
     if value == 0 || value > max {
-        return Err(ServiceError::other(format!("{name}: Must be 1 to {max}")));
+        return Err(ServiceError::invalid(format!("{name}: Must be 1 to {max}")));
     }
     Ok(value)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use qd_core::ledger::{KeyName, Outcome, Submission, Verdict, fingerprint};
 use qd_store::RunnerBatch;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
 
 use super::call::ServiceError;
@@ -28,7 +29,7 @@ pub(super) enum Admission {
     Go(Option<Box<Submission>>),
     /// It has been done.
     Replay(Box<Outcome>),
-    Refused(String),
+    Refused(CodedError),
 }
 
 /// Asks the ledger, and waits for what the call depends on or repeats.
@@ -38,10 +39,14 @@ pub(super) async fn admit(shared: &Shared, scope: &str, incoming: &Incoming) -> 
     }
     let key = incoming.idempotency_key.clone();
     if key.as_ref().is_some_and(|key| key.trim().is_empty() || key.len() > KEY_BYTES_MAX) {
-        return Admission::Refused(format!("idempotency_key: Must have 1 to {KEY_BYTES_MAX} bytes"));
+        return Admission::Refused(CodedError::invalid(format!(
+            "idempotency_key: Must have 1 to {KEY_BYTES_MAX} bytes"
+        )));
     }
     if incoming.depends_on.len() > DEPENDENCIES_MAX {
-        return Admission::Refused(format!("depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"));
+        return Admission::Refused(CodedError::invalid(format!(
+            "depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"
+        )));
     }
     let submission = Submission {
         token: incoming.token,
@@ -57,7 +62,7 @@ pub(super) async fn admit(shared: &Shared, scope: &str, incoming: &Incoming) -> 
     let release = match verdict {
         Verdict::Run => return go(),
         Verdict::Replay(outcome) => return Admission::Replay(Box::new(outcome)),
-        Verdict::Reject(error) => return Admission::Refused(error),
+        Verdict::Reject(rejection) => return Admission::Refused(rejection.into()),
         // As long as the first one takes.
         Verdict::Join => release.await.ok(),
         Verdict::Wait => tokio::time::timeout(DEPENDENCY_WAIT, release).await.ok().and_then(Result::ok),
@@ -65,14 +70,14 @@ pub(super) async fn admit(shared: &Shared, scope: &str, incoming: &Incoming) -> 
     let error = match release {
         Some(Release::Ready) => return go(),
         Some(Release::Joined(outcome)) => return Admission::Replay(Box::new(outcome)),
-        Some(Release::Failed(error)) => error,
-        None => format!(
+        Some(Release::Failed(rejection)) => CodedError::from(rejection),
+        None => ErrorCode::TimedOut.with(format!(
             "Command 'depends_on:{}' timed out after {}ms",
             shared.submissions.missing(submission.token).join(", "),
             DEPENDENCY_WAIT.as_millis()
-        ),
+        )),
     };
-    let refused = outcome(&incoming.cmd, &Err(ServiceError::other(error.clone())));
+    let refused = outcome(&incoming.cmd, &Err(error.clone().into()));
     shared.submissions.finish(now_ms(), submission.token, &refused);
     Admission::Refused(error)
 }
@@ -108,13 +113,15 @@ async fn store(shared: &Shared, row: qd_store::OutcomeRow) -> Result<(), Service
     let batch =
         RunnerBatch { session_id: row.session_id.clone(), outcomes: vec![row], ..RunnerBatch::default() };
     let stored = shared.store.commit(batch).await;
-    stored.map_err(|error| ServiceError::other(format!("The runner cannot store anything: {error}")))
+    stored.map_err(|error| {
+        ErrorCode::StoreUnavailable.with(format!("The runner cannot store anything: {error}")).into()
+    })
 }
 
 fn outcome(cmd: &str, result: &Result<Arc<str>, ServiceError>) -> Outcome {
     Outcome {
         cmd: cmd.to_owned(),
-        result: result.clone().map(Some).map_err(|error| error.to_string()),
+        result: result.clone().map(Some).map_err(CodedError::from),
         session_version: None,
         indeterminate: false,
         timed_out: matches!(result, Err(ServiceError::Timeout)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use qd_wire::people::Role;
 use qd_wire::service::ServiceScope;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::ServiceError;
@@ -29,7 +30,7 @@ pub(super) async fn in_session(
     scope: &ServiceScope,
 ) -> Result<Ground, ServiceError> {
     if scope.root.is_some() {
-        return Err(ServiceError::other(
+        return Err(ServiceError::invalid(
             "'root' is for calls without a session; with a session_id paths are in the session's directory",
         ));
     }
@@ -40,8 +41,12 @@ pub(super) async fn in_session(
     };
     let facts = match tokio::time::timeout(FACTS_TIMEOUT, asked).await {
         Ok(Some(facts)) if facts.exists => facts,
-        Ok(_) => return Err(ServiceError::other(format!("Session '{session_id}' not found"))),
-        Err(_) => return Err(ServiceError::other("The session is busy and does not answer. Please retry.")),
+        Ok(_) => return Err(CodedError::session_not_found(session_id).into()),
+        Err(_) => {
+            return Err(ErrorCode::Busy
+                .with("The session is busy and does not answer. Please retry.")
+                .into());
+        }
     };
     let Some(cwd) = facts.cwd.clone() else {
         return Err(ServiceError::other(format!("Session '{session_id}' works in no directory")));
@@ -56,11 +61,11 @@ pub(super) async fn without_session(
     role: Option<Role>,
 ) -> Result<Ground, ServiceError> {
     let Some(root) = scope.root.as_deref().filter(|root| !root.is_empty()) else {
-        return Err(ServiceError::other("Name a session_id, or a directory as 'root'"));
+        return Err(ServiceError::invalid("Name a session_id, or a directory as 'root'"));
     };
     let path = PathBuf::from(root);
     if !path.is_absolute() || root.contains('\0') {
-        return Err(ServiceError::other(format!("root: Must be an absolute path, not '{root}'")));
+        return Err(ServiceError::invalid(format!("root: Must be an absolute path, not '{root}'")));
     }
     let workspace_roots = shared.config.services.workspace_roots.clone();
     let (path, is_allowed) = tokio::task::spawn_blocking(move || {
@@ -70,21 +75,23 @@ pub(super) async fn without_session(
     })
     .await
     .map_err(|error| ServiceError::other(error.to_string()))?
-    .map_err(|error| ServiceError::other(format!("root: There is no directory '{root}': {error}")))?;
+    .map_err(|error| ErrorCode::NotFound.with(format!("root: There is no directory '{root}': {error}")))?;
     let is_viewer = role == Some(Role::Viewer);
     if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
         return Ok(Ground { path, facts: None });
     }
     if is_viewer {
-        return Err(ServiceError::other(format!(
+        let error = format!(
             "root: '{root}' is not the directory of a session, and a viewer sees no other: name a session_id, or ask \
              an operator"
-        )));
+        );
+        return Err(ErrorCode::PermissionDenied.with(error).into());
     }
-    Err(ServiceError::other(format!(
+    let error = format!(
         "root: '{root}' is neither within the runner's workspace_roots nor the directory of a session; add it to \
          workspace_roots (QD_WORKSPACE_ROOTS) on the runner"
-    )))
+    );
+    Err(ErrorCode::PermissionDenied.with(error).into())
 }
 
 /// Whether a path without links lies in one of these directories, or is one.

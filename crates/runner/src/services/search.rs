@@ -171,10 +171,10 @@ fn matcher(params: &FsSearchParams) -> Result<RegexMatcher, ServiceError> {
         return Err(ServiceError::Missing("q"));
     }
     if params.query.len() > QUERY_BYTES_MAX {
-        return Err(ServiceError::other(format!("the query has more than {QUERY_BYTES_MAX} bytes")));
+        return Err(ServiceError::invalid(format!("the query has more than {QUERY_BYTES_MAX} bytes")));
     }
     if params.query.contains('\n') {
-        return Err(ServiceError::other("the query has more than one line: search for one of them"));
+        return Err(ServiceError::invalid("the query has more than one line: search for one of them"));
     }
     let is_regex = params.regex == Some(true);
     RegexMatcherBuilder::new()
@@ -186,7 +186,9 @@ fn matcher(params: &FsSearchParams) -> Result<RegexMatcher, ServiceError> {
         .size_limit(EXPRESSION_BYTES_MAX)
         .dfa_size_limit(EXPRESSION_BYTES_MAX)
         .build(&params.query)
-        .map_err(|error| ServiceError::other(format!("the query is not a valid regular expression: {error}")))
+        .map_err(|error| {
+            ServiceError::invalid(format!("the query is not a valid regular expression: {error}"))
+        })
 }
 
 fn searcher() -> Searcher {
@@ -201,13 +203,13 @@ fn searcher() -> Searcher {
 fn globs(params: &FsSearchParams) -> Result<Override, ServiceError> {
     let globs = params.globs.as_deref().unwrap_or_default();
     if globs.len() > GLOBS_MAX {
-        return Err(ServiceError::other(format!("more than {GLOBS_MAX} globs")));
+        return Err(ServiceError::invalid(format!("more than {GLOBS_MAX} globs")));
     }
-    let bad = |error| ServiceError::other(format!("a glob is not valid: {error}"));
+    let bad = |error| ServiceError::invalid(format!("a glob is not valid: {error}"));
     let mut builder = OverrideBuilder::new("");
     for glob in globs {
         if glob.len() > QUERY_BYTES_MAX {
-            return Err(ServiceError::other(format!("a glob has more than {QUERY_BYTES_MAX} bytes")));
+            return Err(ServiceError::invalid(format!("a glob has more than {QUERY_BYTES_MAX} bytes")));
         }
         builder.add(glob).map_err(bad)?;
     }

@@ -6,12 +6,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use qd_core::ids::base36;
 use qd_core::ledger::{Outcome, Submission};
-use qd_wire::InputRequest;
 use qd_wire::command::Command;
 use qd_wire::event::Event;
 use qd_wire::people::Role;
 use qd_wire::run::PermissionDetails;
 use qd_wire::service::ServiceScope;
+use qd_wire::{CodedError, ErrorCode, InputRequest};
 use tokio::sync::{mpsc, oneshot};
 
 use super::audit::{is_recorded, record, recorded_args, recorded_error, tool_name};
@@ -74,7 +74,7 @@ impl Call {
         incoming: Incoming,
         command: Command,
         role: Option<Role>,
-    ) -> Result<Call, Box<(Incoming, String)>> {
+    ) -> Result<Call, Box<(Incoming, CodedError)>> {
         let session = match session_id.map(|id| find(shared, id)).transpose() {
             Ok(session) => session,
             Err(error) => return Err(Box::new((incoming, error))),
@@ -95,16 +95,17 @@ impl Call {
         session_id: &str,
         request_id: &str,
         details: PermissionDetails,
-    ) -> Result<Call, String> {
+    ) -> Result<Call, CodedError> {
         let text = details.command.unwrap_or_default();
         #[derive(serde::Deserialize)]
         struct Named {
             cmd: String,
         }
-        let Named { cmd } = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let command = Command::parse(&cmd, &text).map_err(|error| error.to_string())?;
+        let Named { cmd } =
+            serde_json::from_str(&text).map_err(|error| CodedError::invalid(error.to_string()))?;
+        let command = Command::parse(&cmd, &text)?;
         if !is_gated(&command) {
-            return Err(format!("'{cmd}' needs no approval"));
+            return Err(ErrorCode::Unsupported.with(format!("'{cmd}' needs no approval")));
         }
         let incoming = Incoming {
             token: shared.submissions.token(),
@@ -157,7 +158,7 @@ impl Call {
     async fn decided(&self, answer: GateAnswer) -> Result<Done, ServiceError> {
         passed(answer)?;
         let begun = self.shared.services.calls.begin(&self.shared, &self.incoming, &self.command);
-        let entry = begun.map_err(ServiceError::Other)?;
+        let entry = begun?;
         let ground = self.ground().await?;
         self.work(&entry, &ground, None, self.approved.clone()).await
     }
@@ -185,14 +186,14 @@ impl Call {
             return Ok(Ground { path: "/".into(), facts: None });
         };
         if let Some(error) = self.shared.spool_is_full() {
-            return Err(ServiceError::Other(error));
+            return Err(ErrorCode::StorageFull.with(error).into());
         }
         let ground = place::in_session(sender, session_id, &self.scope).await?;
         let version = ground.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
         match self.incoming.if_session_version {
             Some(expected) if expected != version => {
                 let error = format!("Session version mismatch: expected {expected}, got {version}");
-                Err(ServiceError::Other(error))
+                Err(ErrorCode::VersionMismatch.with(error).into())
             }
             _ => Ok(ground),
         }
@@ -313,9 +314,8 @@ impl Call {
             return Ok(());
         }
         // What cannot be recorded is not done.
-        Err(ServiceError::Other(format!(
-            "Session '{session_id}' cannot record the call now. Please retry later."
-        )))
+        let error = format!("Session '{session_id}' cannot record the call now. Please retry later.");
+        Err(ErrorCode::Busy.with(error).into())
     }
 
     async fn record_result(&self, worked: &Result<Done, ServiceError>) {
@@ -361,11 +361,8 @@ impl Call {
     }
 
     fn respond(&self, result: &Result<Arc<str>, ServiceError>) {
-        let error = result.as_ref().err().map(ToString::to_string);
-        let result_text = match (result, &error) {
-            (Ok(data), _) => Ok(Some(&**data)),
-            (Err(_), error) => Err(error.as_deref().unwrap_or_default()),
-        };
+        let coded = result.clone().map_err(CodedError::from);
+        let result_text = coded.as_ref().map(|data| Some(&**data));
         if matches!(result, Err(ServiceError::Timeout)) {
             let answer = Answer { timed_out: true, ..Answer::new(result_text) };
             return respond_with(&self.shared, self.session_id(), &self.incoming, &answer);
@@ -375,7 +372,7 @@ impl Call {
 
     fn replay(&self, outcome: &Outcome) {
         let answer = Answer {
-            result: outcome.result.as_ref().map(Option::as_deref).map_err(String::as_str),
+            result: outcome.result.as_ref().map(Option::as_deref),
             replayed: true,
             indeterminate: outcome.indeterminate,
             timed_out: outcome.timed_out,
@@ -398,22 +395,22 @@ fn passed(answer: GateAnswer) -> Result<(), ServiceError> {
     }
 }
 
-fn find(shared: &Shared, session_id: String) -> Result<Target, String> {
+fn find(shared: &Shared, session_id: String) -> Result<Target, CodedError> {
     match shared.outlet.directory().get(&session_id).cloned() {
         Some(sender) => Ok(Target { session_id, sender }),
-        None => Err(format!("Session '{session_id}' not found")),
+        None => Err(CodedError::session_not_found(&session_id)),
     }
 }
 
-fn check_scope(scope: &ServiceScope) -> Result<(), String> {
+fn check_scope(scope: &ServiceScope) -> Result<(), CodedError> {
     let is_bad = |text: &Option<String>, bytes_max: usize| {
         text.as_ref().is_some_and(|text| text.is_empty() || text.len() > bytes_max)
     };
     if is_bad(&scope.request_id, REQUEST_ID_BYTES_MAX) {
-        return Err(format!("request_id: Must have 1 to {REQUEST_ID_BYTES_MAX} bytes"));
+        return Err(CodedError::invalid(format!("request_id: Must have 1 to {REQUEST_ID_BYTES_MAX} bytes")));
     }
     if is_bad(&scope.actor, ACTOR_BYTES_MAX) {
-        return Err(format!("actor: Must have 1 to {ACTOR_BYTES_MAX} bytes"));
+        return Err(CodedError::invalid(format!("actor: Must have 1 to {ACTOR_BYTES_MAX} bytes")));
     }
     Ok(())
 }

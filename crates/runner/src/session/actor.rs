@@ -15,6 +15,7 @@ use qd_store::{OutcomeRow, RunnerBatch, RunnerStore};
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::data::ProcessStats;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::admit::{Admitted, Held};
@@ -69,14 +70,15 @@ impl Shared {
 pub(super) struct AgentSlot(Arc<AtomicUsize>);
 
 impl AgentSlot {
-    pub(super) fn take(shared: &Shared) -> Result<AgentSlot, String> {
+    pub(super) fn take(shared: &Shared) -> Result<AgentSlot, CodedError> {
         let max = shared.config.max_sessions;
         let taken = shared
             .agents
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < max).then_some(count + 1));
         match taken {
             Ok(_) => Ok(AgentSlot(Arc::clone(&shared.agents))),
-            Err(_) => Err(format!("Session limit reached ({max} sessions); close one or raise max_sessions")),
+            Err(_) => Err(ErrorCode::LimitReached
+                .with(format!("Session limit reached ({max} sessions); close one or raise max_sessions"))),
         }
     }
 }
@@ -304,7 +306,7 @@ impl SessionActor {
     async fn refuse_the_rest(&mut self) -> Vec<Incoming> {
         self.mailbox.close();
         let mut creations = Vec::new();
-        let error = format!("Session '{}' not found", self.session.identity().session_id);
+        let error = CodedError::session_not_found(&self.session.identity().session_id);
         while let Ok(input) = self.mailbox.try_recv() {
             match input {
                 SessionInput::Command(incoming) if class_of(&incoming.cmd) == CommandClass::Create => {
@@ -314,23 +316,23 @@ impl SessionActor {
                 _ => {}
             }
         }
-        let ended = "The session ended before the command did";
+        let ended = ErrorCode::AgentGone.with("The session ended before the command did");
         for admitted in std::mem::take(&mut self.running).into_values() {
             // The agent had it: nobody can know how far it came.
-            self.finish(admitted, Err(AgentFailure::lost(ended)));
+            self.finish(admitted, Err(AgentFailure::lost(ended.message.clone())));
         }
         let held = std::mem::take(&mut self.held).into_values();
         for Held { admitted, joined, .. } in held {
             if joined {
-                self.refuse(&admitted.incoming, ended);
+                self.refuse(&admitted.incoming, &ended);
             } else {
-                self.finish(admitted, Err(AgentFailure::refused(ended)));
+                self.finish(admitted, Err(ended.clone().into()));
             }
         }
         let parked = std::mem::take(&mut self.parked).into_iter().chain(self.queue_edits.empty());
         let lanes = std::mem::take(&mut self.lane).into_iter().chain(std::mem::take(&mut self.shell));
         for admitted in parked.chain(lanes).chain(self.door.empty()) {
-            self.finish(admitted, Err(AgentFailure::refused(ended)));
+            self.finish(admitted, Err(ended.clone().into()));
         }
         self.publish().await;
         creations

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
 use qd_core::outbox::Response;
-use qd_wire::Command;
 use qd_wire::command_table::{CommandClass, Lane};
+use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::Incoming;
 use super::actor::SessionActor;
@@ -94,14 +94,14 @@ impl SessionActor {
         let name = if incoming.cmd == BARRIER { "get_state" } else { &incoming.cmd };
         let command = match Command::parse(name, incoming.text()) {
             Ok(command) => command,
-            Err(error) => return self.refuse(&incoming, &error.to_string()),
+            Err(error) => return self.refuse(&incoming, &error.into()),
         };
         if let Err(error) = check_envelope(&incoming) {
             return self.refuse(&incoming, &error);
         }
         let submission = self.submission(&incoming);
         if let Some(error) = self.no_room_for(&command, submission.as_ref()) {
-            return self.refuse(&incoming, &error);
+            return self.refuse(&incoming, &ErrorCode::StorageFull.with(error));
         }
         let Some(submission) = submission else {
             return self.dispatch(Admitted::new(incoming, command, None)).await;
@@ -120,7 +120,7 @@ impl SessionActor {
                 self.held.insert(admitted.token(), Held { admitted, joined: true, deadline: None });
             }
             Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
-            Verdict::Reject(error) => self.refuse(&admitted.incoming, &error),
+            Verdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
         }
     }
 
@@ -143,7 +143,7 @@ impl SessionActor {
         match release {
             Release::Ready => self.dispatch(admitted).await,
             Release::Joined(outcome) => self.replay(&admitted.incoming, &outcome),
-            Release::Failed(error) => self.finish(admitted, Err(error.into())),
+            Release::Failed(rejection) => self.finish(admitted, Err(CodedError::from(rejection).into())),
         }
     }
 
@@ -155,7 +155,8 @@ impl SessionActor {
         for token in expired {
             let Some(Held { admitted, .. }) = self.held.remove(&token) else { continue };
             let missing = self.shared.submissions.missing(token).join(", ");
-            let error = format!("Command 'depends_on:{missing}' timed out after {DEPENDENCY_WAIT_MS}ms");
+            let error = ErrorCode::TimedOut
+                .with(format!("Command 'depends_on:{missing}' timed out after {DEPENDENCY_WAIT_MS}ms"));
             self.finish(admitted, Err(error.into()));
         }
     }
@@ -173,12 +174,14 @@ impl SessionActor {
         match spec.lane {
             Lane::Control | Lane::Read | Lane::Service => self.begin(admitted).await,
             Lane::Shell if self.shell.len() >= SHELL_MAX => {
-                let error = format!("Too many shell commands wait for this session (max {SHELL_MAX})");
+                let error = ErrorCode::Busy
+                    .with(format!("Too many shell commands wait for this session (max {SHELL_MAX})"));
                 self.finish(admitted, Err(error.into()));
             }
             Lane::Shell => self.shell.push_back(admitted),
             Lane::Session if self.lane.len() >= LANE_MAX => {
-                let error = format!("Too many commands wait for this session (max {LANE_MAX})");
+                let error =
+                    ErrorCode::Busy.with(format!("Too many commands wait for this session (max {LANE_MAX})"));
                 self.finish(admitted, Err(error.into()));
             }
             Lane::Session => self.lane.push_back(admitted),
@@ -219,7 +222,8 @@ impl SessionActor {
         if let Some(expected) = admitted.incoming.if_session_version
             && expected != version
         {
-            let error = format!("Session version mismatch: expected {expected}, got {version}");
+            let error = ErrorCode::VersionMismatch
+                .with(format!("Session version mismatch: expected {expected}, got {version}"));
             return self.finish(admitted, Err(error.into()));
         }
         self.execute(admitted).await;
@@ -259,7 +263,11 @@ impl SessionActor {
         }
         let session_version = self.exists.then(|| self.session.memory().version);
         let indeterminate = spec.mutating && result.as_ref().is_err_and(|failure| failure.lost);
-        let result = result.map_err(|failure| failure.error);
+        let result = result.map_err(|failure| match failure.code {
+            _ if indeterminate => ErrorCode::Indeterminate.with(failure.error),
+            _ if timed_out => ErrorCode::TimedOut.with(failure.error),
+            code => code.with(failure.error),
+        });
         // A lost abort needs no words: what it should have ended is over.
         if indeterminate && self.exists && !is_abort(&admitted.command) {
             let beginning = self.beginning(&admitted.command);
@@ -269,7 +277,7 @@ impl SessionActor {
             origin: admitted.incoming.origin,
             id: &admitted.incoming.link_id,
             cmd: &admitted.incoming.cmd,
-            result: result.as_ref().map(Option::as_deref).map_err(String::as_str),
+            result: result.as_ref().map(Option::as_deref),
             session_version,
             replayed: false,
             indeterminate,
@@ -295,11 +303,11 @@ impl SessionActor {
     }
 
     /// An answer without an outcome: the command never entered.
-    pub(super) fn refuse(&mut self, incoming: &Incoming, error: &str) {
+    pub(super) fn refuse(&mut self, incoming: &Incoming, error: &CodedError) {
         self.answer_plainly(incoming, Err(error));
     }
 
-    fn answer_plainly(&mut self, incoming: &Incoming, result: Result<Option<&str>, &str>) {
+    fn answer_plainly(&mut self, incoming: &Incoming, result: Result<Option<&str>, &CodedError>) {
         let response = Response {
             origin: incoming.origin,
             id: &incoming.link_id,
@@ -318,7 +326,7 @@ impl SessionActor {
             origin: incoming.origin,
             id: &incoming.link_id,
             cmd: &incoming.cmd,
-            result: outcome.result.as_ref().map(Option::as_deref).map_err(String::as_str),
+            result: outcome.result.as_ref().map(Option::as_deref),
             session_version: outcome.session_version,
             replayed: true,
             indeterminate: outcome.indeterminate,
@@ -355,17 +363,21 @@ impl SessionActor {
     }
 }
 
-fn check_envelope(incoming: &Incoming) -> Result<(), String> {
+fn check_envelope(incoming: &Incoming) -> Result<(), CodedError> {
     if let Some(key) = &incoming.idempotency_key {
         if key.trim().is_empty() {
-            return Err("idempotency_key: Must be a non-empty string if provided".to_owned());
+            return Err(CodedError::invalid("idempotency_key: Must be a non-empty string if provided"));
         }
         if key.len() > NAME_BYTES_MAX {
-            return Err(format!("idempotency_key: Too long (max {NAME_BYTES_MAX} chars)"));
+            return Err(CodedError::invalid(format!(
+                "idempotency_key: Too long (max {NAME_BYTES_MAX} chars)"
+            )));
         }
     }
     if incoming.depends_on.len() > DEPENDENCIES_MAX {
-        return Err(format!("depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"));
+        return Err(CodedError::invalid(format!(
+            "depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"
+        )));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
 use qd_wire::event::NotifyLevel;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::actor::{AgentSlot, AgentState, SessionActor};
@@ -45,7 +46,7 @@ impl SessionActor {
             Ok(slot) => self.slot = Some(slot),
             Err(reason) => {
                 let session_id = &self.session.identity().session_id;
-                tracing::warn!(session_id, reason, "a session is not resumed");
+                tracing::warn!(session_id, %reason, "a session is not resumed");
                 return;
             }
         }
@@ -55,7 +56,7 @@ impl SessionActor {
         self.launch(request, Some(hurry));
     }
 
-    fn launch(&mut self, request: Result<StartRequest, String>, hurry: Option<oneshot::Receiver<()>>) {
+    fn launch(&mut self, request: Result<StartRequest, CodedError>, hurry: Option<oneshot::Receiver<()>>) {
         self.agent = AgentState::Starting;
         self.generation += 1;
         self.session.starting(now_ms(), &mut self.out);
@@ -95,7 +96,7 @@ impl SessionActor {
     pub(super) async fn agent_started(
         &mut self,
         generation: u32,
-        result: Result<Driver, String>,
+        result: Result<Driver, CodedError>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
         match result {
@@ -140,11 +141,15 @@ impl SessionActor {
             return self.run_prepared(start).await;
         }
         if self.driver.is_none() {
-            return self.agent_failed("The agent ended as soon as it had started".to_owned()).await;
+            return self
+                .agent_failed(ErrorCode::AgentGone.with("The agent ended as soon as it had started"))
+                .await;
         }
         let known = match self.shared.store.message_index(&self.session.identity().session_id).await {
             Ok(index) => index.into_iter().map(|(_, id)| id).collect::<HashSet<_>>(),
-            Err(error) => return self.agent_failed(error.to_string()).await,
+            Err(error) => {
+                return self.agent_failed(ErrorCode::StoreUnavailable.with(error.to_string())).await;
+            }
         };
         let resumed = self.exists || !up.conversation.is_empty();
         self.exists = true;
@@ -175,7 +180,9 @@ impl SessionActor {
     /// Our own extension must never keep an agent from starting: once more without it.
     async fn try_without_bridge(&mut self, error: String) {
         let blame = self.shared.config.harnesses.blame_extension(&self.config.harness, &error);
-        let Some(message) = blame.filter(|_| self.bridge) else { return self.agent_failed(error).await };
+        let Some(message) = blame.filter(|_| self.bridge) else {
+            return self.agent_failed(ErrorCode::AgentGone.with(error)).await;
+        };
         self.bridge = false;
         tracing::warn!(message);
         self.start_agent();
@@ -183,7 +190,7 @@ impl SessionActor {
     }
 
     /// The agent could not be started.
-    async fn agent_failed(&mut self, error: String) {
+    async fn agent_failed(&mut self, error: CodedError) {
         let driver = self.driver.take();
         self.forget_agent();
         self.early.clear();
@@ -194,12 +201,12 @@ impl SessionActor {
         if self.exists {
             // A program that could not be started again is over, as it was before.
             let gone = match self.is_run() {
-                true => Gone::Closed { reason: error.clone() },
-                false => Gone::Died { error: error.clone() },
+                true => Gone::Closed { reason: error.message.clone() },
+                false => Gone::Died { error: error.message.clone() },
             };
             self.session.gone(now_ms(), gone, &mut self.out);
         }
-        self.answer_create(Err(error.clone())).await;
+        self.answer_create(Err(error.clone().into())).await;
         self.fail_waiting(&error);
     }
 
@@ -221,7 +228,7 @@ impl SessionActor {
 
     /// Fails what waits for an agent that will not come. A session that never came up leaves nothing behind but
     /// these answers.
-    pub(super) fn fail_waiting(&mut self, error: &str) {
+    pub(super) fn fail_waiting(&mut self, error: &CodedError) {
         let mut waiting = std::mem::take(&mut self.parked);
         waiting.extend(self.door.empty());
         if !self.exists {
@@ -231,11 +238,11 @@ impl SessionActor {
             waiting.extend(std::mem::take(&mut self.shell));
         }
         for admitted in waiting {
-            self.finish(admitted, Err(AgentFailure::refused(error)));
+            self.finish(admitted, Err(error.clone().into()));
         }
     }
 
-    pub(super) async fn answer_create(&mut self, result: Result<(), String>) {
+    pub(super) async fn answer_create(&mut self, result: Result<(), AgentFailure>) {
         let Some(admitted) = self.creating.take().and_then(|token| self.running.remove(&token)) else {
             return;
         };
@@ -246,7 +253,7 @@ impl SessionActor {
                 let attach = self.attach_data(None).await;
                 json_text(&SessionCreatedData { session_id, attach }).map(Some)
             }
-            Err(error) => Err(AgentFailure::refused(error)),
+            Err(failure) => Err(failure),
         };
         self.finish(admitted, result);
     }
@@ -292,7 +299,7 @@ impl SessionActor {
                 self.forget_agent();
                 self.complete_from_file().await;
                 self.session.gone(now, Gone::Died { error: error.clone() }, &mut self.out);
-                self.fail_waiting(&error);
+                self.fail_waiting(&ErrorCode::AgentGone.with(error));
             }
         }
     }
@@ -369,14 +376,16 @@ impl SessionActor {
         if self.exists {
             self.session.gone(now_ms(), gone, &mut self.out);
         }
-        let error = "The session was stopped while its agent was starting; session.restart starts it again";
-        self.answer_create(Err(error.to_owned())).await;
-        self.fail_waiting(error);
+        let error = ErrorCode::AgentGone
+            .with("The session was stopped while its agent was starting; session.restart starts it again");
+        self.answer_create(Err(error.clone().into())).await;
+        self.fail_waiting(&error);
     }
 
     pub(super) fn park(&mut self, admitted: Admitted) {
         if self.parked.len() >= PARKED_MAX {
-            let error = format!("Too many commands wait for the agent to start (max {PARKED_MAX})");
+            let error = ErrorCode::Busy
+                .with(format!("Too many commands wait for the agent to start (max {PARKED_MAX})"));
             return self.finish(admitted, Err(error.into()));
         }
         self.parked.push(admitted);

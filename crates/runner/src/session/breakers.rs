@@ -3,9 +3,9 @@
 use qd_core::agent::AgentEvent;
 use qd_core::breaker::{BashEnd, ProviderCall, blames_provider, compaction_blames_provider};
 use qd_core::ledger::Token;
-use qd_wire::Command;
 use qd_wire::command_table::CommandClass;
 use qd_wire::message::{Role, StopReason};
+use qd_wire::{CodedError, Command};
 
 use super::actor::SessionActor;
 use crate::clock::now_ms;
@@ -20,13 +20,13 @@ pub(super) struct Call {
 
 impl SessionActor {
     /// Asks the breakers before a command goes to the agent.
-    pub(super) fn admit_call(&mut self, token: Token, command: &Command) -> Result<(), String> {
+    pub(super) fn admit_call(&mut self, token: Token, command: &Command) -> Result<(), CodedError> {
         let now = now_ms();
         let session_id = &self.session.identity().session_id;
         match command {
             Command::Bash(_) => {
                 let call = self.shared.breakers().admit_bash(now, session_id);
-                self.bash_calls.insert(token, call.map_err(|rejected| rejected.to_string())?);
+                self.bash_calls.insert(token, call.map_err(CodedError::from)?);
             }
             Command::Prompt(_)
             | Command::Steer(_)
@@ -36,7 +36,7 @@ impl SessionActor {
                 // Of an agent that does not name its provider nothing can be learned.
                 let Some(model) = &self.session.memory().model else { return Ok(()) };
                 let call = self.shared.breakers().admit(now, &model.provider);
-                let call = call.map_err(|rejected| rejected.to_string())?;
+                let call = call.map_err(CodedError::from)?;
                 let since = (!self.session.is_working()).then_some(now);
                 self.calls.push_back(Call { token, call, since });
             }

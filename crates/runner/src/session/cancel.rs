@@ -3,7 +3,7 @@
 use qd_core::agent::AgentRequest;
 use qd_core::breaker::BashEnd;
 use qd_core::ledger::Token;
-use qd_wire::Command;
+use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::Incoming;
 use super::actor::SessionActor;
@@ -30,7 +30,10 @@ impl SessionActor {
         }
         let key = match serde_json::from_str::<Parameters>(incoming.text()) {
             Ok(Parameters { key }) => key,
-            Err(error) => return self.refuse(incoming, &format!("Invalid '{}': {error}", incoming.cmd)),
+            Err(error) => {
+                return self
+                    .refuse(incoming, &CodedError::invalid(format!("Invalid '{}': {error}", incoming.cmd)));
+            }
         };
         match self.find(&incoming.principal, &key) {
             Some(Found::Waiting(admitted)) => self.conclude(&admitted, Err(timed_out(&admitted)), true),
@@ -93,5 +96,5 @@ impl SessionActor {
 }
 
 fn timed_out(admitted: &Admitted) -> AgentFailure {
-    AgentFailure::refused(format!("Command '{}' timed out", admitted.incoming.cmd))
+    ErrorCode::TimedOut.with(format!("Command '{}' timed out", admitted.incoming.cmd)).into()
 }

@@ -7,11 +7,11 @@ use qd_core::ledger::Token;
 use qd_core::redact::redact;
 use qd_core::session::Gone;
 use qd_core::view::run::host::outgoing::PRINCIPAL as FOREIGN_SERVER;
-use qd_wire::Command;
 use qd_wire::command::{ImageAttachment, InputResponseParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
 use qd_wire::event::NotifyLevel;
 use qd_wire::run::{PermissionSource, RunSignal, RunStopData, RunStopParams};
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde::Serialize;
 
 use super::actor::{AgentState, SessionActor};
@@ -66,7 +66,7 @@ impl SessionActor {
             Command::SessionRestart(_) => self.restart(admitted).await,
             Command::Abort(_) => self.abort(admitted),
             Command::Delegate(_) | Command::DelegateCancel(_) => {
-                let error = "Delegation is not available on this runner yet".to_owned();
+                let error = ErrorCode::Unsupported.with("Delegation is not available on this runner yet");
                 self.finish(admitted, Err(error.into()));
             }
             Command::SessionDetach(_)
@@ -74,8 +74,10 @@ impl SessionActor {
             | Command::ListSessions(_)
             | Command::GetRunners(_)
             | Command::Search(_) => {
-                let error =
-                    format!("'{}' is answered by the hub, not by a runner", admitted.command.spec().name);
+                let error = ErrorCode::Unsupported.with(format!(
+                    "'{}' is answered by the hub, not by a runner",
+                    admitted.command.spec().name
+                ));
                 self.finish(admitted, Err(error.into()));
             }
             _ => self.ask_agent(admitted),
@@ -99,15 +101,15 @@ impl SessionActor {
     pub(super) fn ask_agent(&mut self, admitted: Admitted) {
         let input = input_of(&admitted.command);
         if let Some(error) = input.as_ref().and_then(|input| self.refuse_input(&input.message)) {
-            return self.finish(admitted, Err(AgentFailure::refused(error)));
+            return self.finish(admitted, Err(ErrorCode::Unsupported.with(error).into()));
         }
         match (self.agent, self.session.status()) {
             (AgentState::Ready, _) => {}
             (AgentState::None, SessionStatus::Closed) => {
-                let error = format!(
+                let error = ErrorCode::SessionClosed.with(format!(
                     "Session '{}' is closed; session.restart opens it again",
                     self.session.identity().session_id
-                );
+                ));
                 return self.finish(admitted, Err(error.into()));
             }
             (AgentState::None, _) if is_abort(&admitted.command) => {
@@ -124,12 +126,12 @@ impl SessionActor {
         }
     }
 
-    pub(super) fn not_running(&self) -> String {
+    pub(super) fn not_running(&self) -> CodedError {
         let why = self.session.error().unwrap_or("it is not started");
-        format!(
+        ErrorCode::AgentGone.with(format!(
             "Session '{}' has no running agent ({why}); a prompt or session.restart starts it",
             self.session.identity().session_id
-        )
+        ))
     }
 
     fn prompt(&mut self, admitted: Admitted, input: Input) {
@@ -229,14 +231,14 @@ impl SessionActor {
 
     fn create(&mut self, admitted: Admitted) {
         if self.exists || self.creating.is_some() {
-            let error = format!(
+            let error = ErrorCode::SessionExists.with(format!(
                 "Session '{}' already exists; session.attach joins it",
                 self.session.identity().session_id
-            );
+            ));
             return self.finish(admitted, Err(error.into()));
         }
         if let Err(error) = row::check_cwd_of(&self.config) {
-            return self.finish(admitted, Err(AgentFailure::refused(error)));
+            return self.finish(admitted, Err(error.into()));
         }
         self.creating = Some(admitted.token());
         self.running.insert(admitted.token(), admitted);
@@ -254,7 +256,7 @@ impl SessionActor {
         let user = admitted.incoming.principal.clone();
         let answered = match self.session.answer(now_ms(), params, Some(&user), &mut self.out) {
             Ok(answered) => answered,
-            Err(error) => return self.finish(admitted, Err(error.to_string().into())),
+            Err(error) => return self.finish(admitted, Err(CodedError::from(error).into())),
         };
         match answered.source() {
             PermissionSource::Gate => {
@@ -273,17 +275,14 @@ impl SessionActor {
     }
 
     /// Whether the question is still there, and this person may answer it so.
-    fn check_answer(
-        &mut self,
-        admitted: &Admitted,
-        params: &InputResponseParams,
-    ) -> Result<(), &'static str> {
+    fn check_answer(&mut self, admitted: &Admitted, params: &InputResponseParams) -> Result<(), CodedError> {
         self.take_written();
         if self.is_screen_stale(&params.request_id) {
             // What is typed goes to whatever asks by now, so it must be what the person has read.
             self.look_at_screen(now_ms());
             if !self.session.is_open_question(&params.request_id) {
-                return Err("the question is gone from the screen; look again");
+                let error = "the question is gone from the screen; look again";
+                return Err(ErrorCode::QuestionNotFound.with(error));
             }
         }
         let incoming = &admitted.incoming;
@@ -293,7 +292,8 @@ impl SessionActor {
         // A foreign server has one name for all its people, and sees to it itself who of them approves.
         let is_many = incoming.principal == FOREIGN_SERVER && incoming.connection == FOREIGN_SERVER;
         if !may_skip && !is_many && asker == Some(incoming.principal.as_str()) {
-            return Err("you asked for this yourself; somebody else has to approve it");
+            let error = "you asked for this yourself; somebody else has to approve it";
+            return Err(ErrorCode::PermissionDenied.with(error));
         }
         Ok(())
     }
@@ -338,7 +338,8 @@ impl SessionActor {
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
             // It lives on, closed: what it has said is stored and sent as always.
-            let error = format!("The session could not be deleted: {error}");
+            let error =
+                ErrorCode::StoreUnavailable.with(format!("The session could not be deleted: {error}"));
             return self.finish(admitted, Err(error.into()));
         }
         // Told but not stored: nothing of this session is kept.

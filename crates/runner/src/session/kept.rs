@@ -53,7 +53,7 @@ impl SessionActor {
             kept;
         let Some(handle) = self.handle() else {
             let error = self.not_running();
-            return self.delivery_refused(&error);
+            return self.delivery_refused(&error.message);
         };
         let (busy, is_command) = (self.session.is_working(), text.starts_with('/'));
         let turns_before = self.session.turns();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use qd_core::agent::{AgentRequest, WhenBusy};
 use qd_core::ledger::Token;
 use qd_core::session::{ExpectedPrompt, PromptTurn, UNSHOWN_PROMPTS_MAX};
-use qd_wire::Command;
+use qd_wire::{Command, ErrorCode};
 use serde_json::json;
 
 use super::SessionInput;
@@ -109,7 +109,8 @@ impl SessionActor {
     /// Takes a prompt to the agent, now or when it is its turn.
     pub(super) fn offer_prompt(&mut self, prompt: Prompt) {
         if self.door.waiting.len() >= WAITING_MAX {
-            let error = format!("Too many prompts wait for the agent (max {WAITING_MAX})");
+            let error =
+                ErrorCode::Busy.with(format!("Too many prompts wait for the agent (max {WAITING_MAX})"));
             return self.finish(prompt.admitted, Err(error.into()));
         }
         self.door.waiting.push_back(prompt);
@@ -172,7 +173,7 @@ impl SessionActor {
         let AgentRequest::Prompt { message, when_busy, images } = &request else { return };
         let busy = self.session.is_working();
         if busy && when_busy.is_none() {
-            return self.finish(admitted, Err(AgentFailure::refused(BUSY)));
+            return self.finish(admitted, Err(ErrorCode::AgentBusy.with(BUSY).into()));
         }
         if !self.session.has_room_for_prompt() {
             let error = format!("Too many messages wait for the agent (max {UNSHOWN_PROMPTS_MAX})");

@@ -7,7 +7,7 @@ use qd_core::outbox::{Outbox, Response, ResponseSpan};
 use qd_core::redact::redact_question;
 use qd_core::session::{IndexChange, StoredQuestion};
 use qd_store::{ApprovalRow, Rewrite, RunnerBatch, StoreError};
-use qd_wire::Event;
+use qd_wire::{ErrorCode, Event};
 
 use super::actor::SessionActor;
 use super::{SessionInput, row};
@@ -191,7 +191,9 @@ impl SessionActor {
             for input in std::mem::take(&mut knocking) {
                 match input {
                     SessionInput::Command(incoming) => {
-                        self.refuse(&incoming, &format!("The runner cannot store anything: {error}"));
+                        let error = ErrorCode::StoreUnavailable
+                            .with(format!("The runner cannot store anything: {error}"));
+                        self.refuse(&incoming, &error);
                     }
                     // Everything else is news from ourselves, to be handled once the disk works again.
                     news => knocking.push(news),
@@ -205,16 +207,16 @@ impl SessionActor {
 
     /// Answers commands whose outcome cannot be stored now. When it is, repeating the key gives the true one.
     async fn answer_unstored(&self, error: &StoreError, responses: &[ResponseSpan]) {
-        let text = format!(
+        let error = ErrorCode::Indeterminate.with(format!(
             "The command's outcome cannot be stored, so it may or may not have taken effect: {error}"
-        );
+        ));
         let mut out = Outbox::default();
         for ResponseSpan { origin, id, cmd, .. } in responses {
             let response = Response {
                 origin: *origin,
                 id,
                 cmd,
-                result: Err(&text),
+                result: Err(&error),
                 session_version: None,
                 replayed: false,
                 indeterminate: true,

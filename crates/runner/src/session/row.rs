@@ -7,6 +7,7 @@ use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ModelRef, QueueState, SessionStatus, WorktreeState};
 use qd_wire::run::{RunState, is_terminal};
+use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 use super::actor::SessionActor;
@@ -238,19 +239,19 @@ fn check_cwd(cwd: &str) -> Result<(), &'static str> {
 }
 
 /// Whether a session may be created where its configuration says; of a run in the words of the run document.
-pub(crate) fn check_cwd_of(config: &SessionConfig) -> Result<(), String> {
+pub(crate) fn check_cwd_of(config: &SessionConfig) -> Result<(), CodedError> {
     let Some(cwd) = config.cwd.as_deref() else { return Ok(()) };
     if is_terminal(&config.harness) && Path::new(cwd).is_absolute() {
         check_run_cwd(Path::new(cwd))?;
     }
-    check_cwd(cwd).map_err(str::to_owned)
+    check_cwd(cwd).map_err(CodedError::invalid)
 }
 
-fn check_run_cwd(cwd: &Path) -> Result<(), String> {
+fn check_run_cwd(cwd: &Path) -> Result<(), CodedError> {
     match std::fs::metadata(cwd) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(format!("run cwd is not a directory: {}", cwd.display())),
-        Err(_) => Err(format!("run cwd does not exist: {}", cwd.display())),
+        Ok(_) => Err(CodedError::invalid(format!("run cwd is not a directory: {}", cwd.display()))),
+        Err(_) => Err(ErrorCode::NotFound.with(format!("run cwd does not exist: {}", cwd.display()))),
     }
 }
 
@@ -259,20 +260,20 @@ pub(super) fn start_request(
     session: &Session,
     config: &SessionConfig,
     bridge: bool,
-) -> Result<StartRequest, String> {
+) -> Result<StartRequest, CodedError> {
     let cwd = PathBuf::from(session.identity().cwd.clone().unwrap_or_else(|| "/".to_owned()));
     if !cwd.is_absolute() {
-        return Err(format!("cwd: Must be an absolute path, not '{}'", cwd.display()));
+        return Err(CodedError::invalid(format!("cwd: Must be an absolute path, not '{}'", cwd.display())));
     }
     if is_terminal(&config.harness) {
         check_run_cwd(&cwd)?;
     }
     if !cwd.is_dir() {
         let runner_id = &session.identity().runner_id;
-        return Err(format!(
+        return Err(ErrorCode::NotFound.with(format!(
             "cwd: There is no directory '{}' on runner {runner_id}; name one it has",
             cwd.display()
-        ));
+        )));
     }
     let memory = session.memory();
     Ok(StartRequest {

@@ -5,10 +5,8 @@ use qd_core::terminal::{Rules, Screen, ScreenRequest};
 use qd_wire::command::SessionAttachParams;
 use qd_wire::data::AttachData;
 use qd_wire::event::Event;
-use qd_wire::run::{
-    PermissionSource, RUN_HAS_ENDED, RunResizeParams, TERMINAL_HARNESS, TerminalSnapshot, is_terminal,
-};
-use qd_wire::{EventEnvelope, EventPayload};
+use qd_wire::run::{PermissionSource, RunResizeParams, TERMINAL_HARNESS, TerminalSnapshot, is_terminal};
+use qd_wire::{CodedError, ErrorCode, EventEnvelope, EventPayload};
 
 use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
@@ -87,17 +85,20 @@ impl SessionActor {
     }
 
     /// The program that runs, or why there is none.
-    pub(super) fn run_handle(&self) -> Result<TerminalHandle, String> {
+    pub(super) fn run_handle(&self) -> Result<TerminalHandle, CodedError> {
         if !self.is_run() {
-            return Err(format!(
+            return Err(ErrorCode::Unsupported.with(format!(
                 "Session '{}' is an agent and no program in a terminal; send it a prompt",
                 self.session.identity().session_id
-            ));
+            )));
         }
         let driver = self.driver.as_ref().filter(|_| self.agent == AgentState::Ready);
         match driver.map(Driver::handle).and_then(|handle| handle.terminal()) {
             Some(handle) => Ok(handle),
-            None => Err(format!("The run '{}' {RUN_HAS_ENDED}", self.session.identity().session_id)),
+            None => Err(ErrorCode::RunEnded.with(format!(
+                "The run '{}' has ended; session.restart starts it again",
+                self.session.identity().session_id
+            ))),
         }
     }
 
@@ -182,8 +183,10 @@ impl SessionActor {
 
     pub(super) async fn run_screen(&mut self, admitted: Admitted) {
         if !self.is_run() {
-            let error = self.run_handle().err().unwrap_or_default();
-            return self.finish(admitted, Err(AgentFailure::refused(error)));
+            if let Err(error) = self.run_handle() {
+                self.finish(admitted, Err(error.into()));
+            }
+            return;
         }
         let snapshot = self.snapshot().await;
         self.answer_with(admitted, &snapshot);

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use qd_core::session::Gone;
+use qd_wire::ErrorCode;
 use qd_wire::data::SessionStatus;
-use qd_wire::run::{RUN_HAS_ENDED, RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
+use qd_wire::run::{RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
 
 use super::actor::{AgentState, SessionActor};
 use super::admit::Admitted;
@@ -54,7 +55,8 @@ impl SessionActor {
         if self.config.harness == TERMINAL_HARNESS {
             self.keep_for_a_while(now);
         }
-        self.fail_waiting(&format!("The run {RUN_HAS_ENDED}"));
+        let error = ErrorCode::RunEnded.with("The run has ended; session.restart starts it again");
+        self.fail_waiting(&error);
     }
 
     /// A session of last time: its program died with its runner.
@@ -89,8 +91,8 @@ impl SessionActor {
             // It was about to start again.
             self.session.gone(now_ms(), Gone::Closed { reason: reason.clone() }, &mut self.out);
         }
-        self.answer_create(Err(reason.clone())).await;
-        self.fail_waiting(&reason);
+        self.answer_create(Err(ErrorCode::AgentGone.with(reason.clone()).into())).await;
+        self.fail_waiting(&ErrorCode::AgentGone.with(reason));
     }
 
     /// Takes the terminal away, and kills a program that does not end by that. What it writes meanwhile is recorded.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use qd_core::agent::AgentEvent;
 use qd_core::redact::{is_guessable, redact, secrets};
 use qd_core::session::{Answered, RunInputNote};
-use qd_wire::Command;
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::{RunInputData, RunInputParams, RunStdinParams};
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::json;
 
 use super::actor::{AgentState, SessionActor};
@@ -56,11 +56,11 @@ impl SessionActor {
         let input_id = &params.input_id;
         if input_id.trim().is_empty() || input_id.len() > INPUT_ID_BYTES_MAX {
             let error = format!("input_id: Must be a text of 1 to {INPUT_ID_BYTES_MAX} bytes");
-            return self.finish(admitted, Err(AgentFailure::refused(error)));
+            return self.finish(admitted, Err(CodedError::invalid(error).into()));
         }
         if params.text.is_empty() {
             let error = "text: Must not be empty; a newline alone is \"\\n\"";
-            return self.finish(admitted, Err(AgentFailure::refused(error)));
+            return self.finish(admitted, Err(CodedError::invalid(error).into()));
         }
         if self.is_run() && self.agent == AgentState::Starting {
             return self.park(admitted);
@@ -84,7 +84,7 @@ impl SessionActor {
                 }
                 Err(error) => {
                     let error = format!("The input cannot be stored, so it was not written: {error}");
-                    return self.finish(admitted, Err(AgentFailure::refused(error)));
+                    return self.finish(admitted, Err(ErrorCode::StoreUnavailable.with(error).into()));
                 }
             }
         }
@@ -120,7 +120,7 @@ impl SessionActor {
         };
         if images.as_ref().is_some_and(|images| !images.is_empty()) {
             let error = "images: A program in a terminal takes text only";
-            return self.finish(admitted, Err(AgentFailure::refused(error)));
+            return self.finish(admitted, Err(ErrorCode::Unsupported.with(error).into()));
         }
         let user_id = admitted.incoming.principal.clone();
         let result = self.run_handle().map_err(AgentFailure::refused).and_then(|handle| {

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use qd_core::session::Answered;
-use qd_wire::InputRequest;
 use qd_wire::event::Event;
 use qd_wire::run::{GatePolicy, PermissionDetails};
+use qd_wire::{CodedError, InputRequest};
 use tokio::sync::oneshot;
 
 use super::actor::SessionActor;
@@ -44,7 +44,7 @@ pub(crate) enum GateAnswer {
     /// The session was closed or deleted.
     Withdrawn,
     /// It was not asked: too many questions are open, or one has this id.
-    Refused(String),
+    Refused(CodedError),
 }
 
 /// What a service call must know of its session.
@@ -106,9 +106,9 @@ impl SessionActor {
     fn ask_gate(&mut self, request: InputRequest, answer: oneshot::Sender<GateAnswer>) {
         let request_id = request.request_id().to_owned();
         let asked = if self.exists {
-            self.session.ask_gate(now_ms(), request, &mut self.out)
+            self.session.ask_gate(now_ms(), request, &mut self.out).map_err(CodedError::from)
         } else {
-            Err(format!("Session '{}' not found", self.session.identity().session_id))
+            Err(CodedError::session_not_found(&self.session.identity().session_id))
         };
         match asked {
             Ok(()) => drop(self.gates.waiting.insert(request_id, answer)),

@@ -2,6 +2,7 @@
 
 use qd_core::health::{Activity, Order, Sample};
 use qd_core::session::Gone;
+use qd_wire::ErrorCode;
 use qd_wire::command_table::Lane;
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
@@ -98,7 +99,7 @@ impl SessionActor {
             driver.kill().await;
         }
         self.session.gone(now_ms(), Gone::Hung { error: error.clone() }, &mut self.out);
-        self.fail_waiting(&error);
+        self.fail_waiting(&ErrorCode::AgentHung.with(error));
         self.start_agent();
     }
 }

@@ -6,6 +6,8 @@ use super::SessionInput;
 use super::actor::SessionActor;
 use crate::branch;
 use crate::clock::now_ms;
+use qd_wire::CodedError;
+
 use crate::services::SessionWorktree;
 
 impl SessionActor {
@@ -31,7 +33,7 @@ impl SessionActor {
         });
     }
 
-    pub(super) async fn worktree_made(&mut self, result: Result<SessionWorktree, String>) {
+    pub(super) async fn worktree_made(&mut self, result: Result<SessionWorktree, CodedError>) {
         self.is_making_worktree = false;
         match result {
             // Whoever wanted the session has been told that there is none.
@@ -47,7 +49,7 @@ impl SessionActor {
                 self.start_agent();
             }
             Err(error) => {
-                self.answer_create(Err(error.clone())).await;
+                self.answer_create(Err(error.clone().into())).await;
                 self.fail_waiting(&error);
             }
         }

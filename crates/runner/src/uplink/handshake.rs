@@ -49,7 +49,7 @@ impl UplinkTask {
         let length = memchr::memchr(b'\n', &block).map_or(block.len(), |end| end + 1);
         let welcome = match serde_json::from_slice(block[..length].trim_ascii_end()) {
             Ok(LinkLine::Welcome(welcome)) => welcome,
-            Ok(LinkLine::Refused { reason }) => return Err(LinkOver::Refused(reason)),
+            Ok(LinkLine::Refused { reason, code }) => return Err(LinkOver::Refused(reason, code)),
             _ => return Err(lost("its first line was something else")),
         };
         if welcome.compression.as_deref().is_some_and(|agreed| compression.contains(&agreed)) {

@@ -51,6 +51,7 @@ impl RunServer {
             let acked = self.store.acked_seqs().await.map_err(|error| ConnectFailure {
                 reason: format!("the runner cannot read what was acknowledged: {error}"),
                 is_refusal: false,
+                code: None,
             })?;
             self.lock().get_or_insert_with(|| acked.into_iter().collect());
         }

@@ -91,7 +91,7 @@ pub(crate) struct Door {
 impl Door {
     /// A door at which nobody answers.
     pub(crate) fn closed() -> Door {
-        let failure = ConnectFailure { reason: "nobody is there".into(), is_refusal: false };
+        let failure = ConnectFailure { reason: "nobody is there".into(), is_refusal: false, code: None };
         Door { answer: Arc::new(Mutex::new(Err(failure))), knocks: Arc::default() }
     }
 
@@ -100,7 +100,11 @@ impl Door {
     }
 
     pub(crate) fn refuse(&self) {
-        *self.answer.lock().unwrap() = Err(ConnectFailure { reason: "revoked".into(), is_refusal: true });
+        *self.answer.lock().unwrap() = Err(ConnectFailure {
+            reason: "revoked".into(),
+            is_refusal: true,
+            code: Some(qd_wire::ErrorCode::RunnerRevoked),
+        });
     }
 
     /// Hubs' ends of the links from now on.
@@ -118,10 +122,11 @@ impl Connect for Door {
         Box::pin(async move {
             let callers = answer?;
             let (hub_end, runner_end) = pair();
-            callers
-                .send(hub_end)
-                .await
-                .map_err(|_| ConnectFailure { reason: "the hub has gone".into(), is_refusal: false })?;
+            callers.send(hub_end).await.map_err(|_| ConnectFailure {
+                reason: "the hub has gone".into(),
+                is_refusal: false,
+                code: None,
+            })?;
             Ok(runner_end)
         })
     }

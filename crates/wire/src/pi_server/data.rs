@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
 
+use crate::error::ErrorCode;
+
 /// A response without data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 #[ts(type = "undefined")]
@@ -304,6 +306,8 @@ pub struct HistoryEntry {
     pub state: String,
     pub success: Option<bool>,
     pub error: Option<String>,
+    /// Ours: what programs decide by.
+    pub code: Option<ErrorCode>,
     pub session_version: Option<u64>,
     pub timed_out: Option<bool>,
     /// Unix milliseconds.

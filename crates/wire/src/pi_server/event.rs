@@ -6,6 +6,7 @@ use serde_json::Value;
 use ts_rs::TS;
 
 use super::data::SessionInfo;
+use crate::error::ErrorCode;
 
 /// One frame from the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
@@ -55,6 +56,8 @@ pub struct Response {
     #[ts(optional, type = "unknown")]
     pub data: Option<Value>,
     pub error: Option<String>,
+    /// Ours: what programs decide by.
+    pub code: Option<ErrorCode>,
     pub session_version: Option<u64>,
     pub replayed: Option<bool>,
     pub timed_out: Option<bool>,
@@ -116,6 +119,8 @@ pub struct CommandFinished {
     pub command: CommandAccepted,
     pub success: bool,
     pub error: Option<String>,
+    /// Ours: what programs decide by.
+    pub code: Option<ErrorCode>,
     pub session_version: Option<u64>,
     pub replayed: Option<bool>,
 }

@@ -7,10 +7,12 @@ use serde_json::{Map, Value, json};
 use super::ErrorBody;
 use super::table::{Access, Answer, Body, Kind, PATH_PARAMETERS, Parameter, ROUTES, Route};
 use crate::PROTOCOL_VERSION;
+use crate::error::ERRORS;
 
 const ABOUT: &str = "What scripts can do with a Quarterdeck hub without a WebSocket. Sign in with \
     `Authorization: Bearer …` (the owner token, an access token, or that of `POST /auth/login`) or with the cookie of a \
-    browser. Streams are at `/ws/mux` (docs/protocol.md); everything a stream's command can do, `POST /api/commands` \
+    browser. Every failed call answers with a sentence for people (`error`) and a `code` for programs; `x-error-codes` \
+    lists the codes. Streams are at `/ws/mux` (docs/protocol.md); everything a stream's command can do, `POST /api/commands` \
     can do too.";
 
 /// The whole document.
@@ -33,6 +35,7 @@ pub fn document() -> Value {
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"cookie": []}],
         "paths": paths,
+        "x-error-codes": ERRORS,
         "components": {
             "schemas": generator.take_definitions(true),
             "securitySchemes": {

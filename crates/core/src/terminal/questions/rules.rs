@@ -111,8 +111,17 @@ impl Rules {
     }
 }
 
-fn parse(data: &str) -> Result<All, String> {
-    let file: File = serde_json::from_str(data).map_err(|error| error.to_string())?;
+/// What is wrong with the data file.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::terminal) enum RulesError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Pattern(#[from] regex::Error),
+}
+
+fn parse(data: &str) -> Result<All, RulesError> {
+    let file: File = serde_json::from_str(data)?;
     let mut tools = BTreeMap::new();
     for (name, own) in &file.tools {
         tools.insert(name.clone(), compile(own, Some(&file.base))?);
@@ -120,17 +129,16 @@ fn parse(data: &str) -> Result<All, String> {
     Ok(All { base: compile(&file.base, None)?, tools })
 }
 
-fn compile(own: &FileRules, base: Option<&FileRules>) -> Result<Rules, String> {
-    let regex = |pattern: &str| Regex::new(pattern).map_err(|error| error.to_string());
+fn compile(own: &FileRules, base: Option<&FileRules>) -> Result<Rules, RulesError> {
     let mut lines = Vec::new();
     for line in own.lines.iter().chain(base.into_iter().flat_map(|base| &base.lines)) {
         let (approve, deny) = (line.approve.clone(), line.deny.clone());
-        let pattern = regex(&line.pattern)?;
+        let pattern = Regex::new(&line.pattern)?;
         lines.push(LineRule { pattern, kind: line.kind, approve, deny, above: line.above });
     }
     let mut bottom = Vec::new();
     for rule in own.bottom.iter().chain(base.into_iter().flat_map(|base| &base.bottom)) {
-        bottom.push(BottomRule { pattern: regex(&rule.pattern)?, choices: rule.choices.clone() });
+        bottom.push(BottomRule { pattern: Regex::new(&rule.pattern)?, choices: rule.choices.clone() });
     }
     Ok(Rules { marked: own.marked, lines, bottom })
 }
@@ -144,6 +152,6 @@ pub fn known_tools() -> Vec<String> {
 
 /// The tools of the data file, or what is wrong with it.
 #[cfg(test)]
-pub(in crate::terminal) fn check_data() -> Result<Vec<String>, String> {
+pub(in crate::terminal) fn check_data() -> Result<Vec<String>, RulesError> {
     parse(DATA).map(|all| all.tools.into_keys().collect())
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use qd_wire::ErrorCode;
 use qd_wire::pi_server::{CommandSpec, ReplayMetrics};
 
 use super::rate;
@@ -100,6 +101,8 @@ pub struct Outcome {
     /// JSON text.
     pub data: Option<Arc<str>>,
     pub error: Option<Arc<str>>,
+    /// Beside every error, except of outcomes that were stored before there were codes.
+    pub code: Option<ErrorCode>,
     pub session_version: Option<u64>,
     pub timed_out: bool,
     /// The process died between write and answer: nobody can know.
@@ -115,6 +118,7 @@ impl Default for Outcome {
             success: false,
             data: None,
             error: None,
+            code: None,
             session_version: None,
             timed_out: false,
             indeterminate: false,
@@ -271,14 +275,14 @@ impl Admission {
     /// The row asked for by [`Effect::Journal`] cannot be stored: the command fails without being done, and its names
     /// are free again. Ignored if it is being done or has an outcome already.
     pub fn refuse(&mut self, now: i64, token: Token, error: &str, effects: &mut Vec<Effect>) {
-        self.abandon(now, token, error, effects);
+        self.abandon(now, token, &ErrorCode::StoreUnavailable.with(error), effects);
         self.run(now, effects);
     }
 
     /// A principal may do nothing any more: what it has sent and has not begun is refused.
     pub fn principal_revoked(&mut self, now: i64, principal: &str, effects: &mut Vec<Effect>) {
         for token in self.tokens_of(principal) {
-            self.abandon(now, token, words::REVOKED, effects);
+            self.abandon(now, token, &words::revoked(), effects);
         }
         self.run(now, effects);
     }

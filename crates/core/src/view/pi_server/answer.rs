@@ -10,7 +10,7 @@ mod work;
 
 use qd_wire::data::Partial;
 use qd_wire::pi_server::{Command, FaceEvent};
-use qd_wire::{InputRequest, Message};
+use qd_wire::{CodedError, ErrorCode, InputRequest, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -21,14 +21,31 @@ pub use session::{bash_breaker, breakers, health, session_info, stored_info, sum
 
 /// The `data` of a response as JSON text, from what the canonical command answered: `{"native": …}` with the
 /// agent's own words, or canonical data. `Ok(None)` for commands that answer nothing.
-pub fn data(request: &Request, canonical: Option<&RawValue>) -> Result<Option<String>, String> {
+pub fn data(request: &Request, canonical: Option<&RawValue>) -> Result<Option<String>, UnreadableAnswer> {
     let text = canonical.map_or("null", RawValue::get);
     let said = if wants_native(&request.command) { Said::of(text) } else { Said::canonical(text) };
     let shaped = shape(request, &said);
-    shaped.map_err(|error| {
-        let name = request.spec.canonical;
-        format!("The answer to '{name}' cannot be read: {error}. Update hub and runner to the same version.")
-    })
+    shaped.map_err(|source| UnreadableAnswer { command: request.spec.canonical, source })
+}
+
+/// A runner answered in a form that this version does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("The answer to '{command}' cannot be read: {source}. Update hub and runner to the same version.")]
+pub struct UnreadableAnswer {
+    command: &'static str,
+    source: serde_json::Error,
+}
+
+impl UnreadableAnswer {
+    pub const fn code(&self) -> ErrorCode {
+        ErrorCode::Internal
+    }
+}
+
+impl From<UnreadableAnswer> for CodedError {
+    fn from(error: UnreadableAnswer) -> Self {
+        error.code().with(error.to_string())
+    }
 }
 
 fn shape(request: &Request, said: &Said<'_>) -> Result<Option<String>, serde_json::Error> {

@@ -3,6 +3,7 @@
 use qd_wire::data::{RunnerSessionsData, SessionState, SessionStatus};
 use qd_wire::run_protocol::{ErrorData, ResponseData, TypeSpec};
 use qd_wire::service::{BashData, FsListData, HostInfoData};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ pub struct Answer<'a> {
     /// JSON.
     pub data: Option<&'a str>,
     pub error: Option<&'a str>,
+    /// Beside every error.
+    pub code: Option<ErrorCode>,
     /// The session it was about; the new one, where one was started.
     pub session_id: Option<&'a str>,
     pub runner_id: Option<&'a str>,
@@ -27,7 +30,10 @@ pub fn response(now: i64, command: &Command, answer: &Answer<'_>) -> String {
     let spec = command.spec;
     let mut run_id = command.run_id().map(str::to_owned);
     let (ok, result, error) = match (answer.success, spec.name) {
-        (false, _) => (false, None, Some(answer.error.unwrap_or("the host gave no reason").to_owned())),
+        (false, _) => {
+            let code = answer.code.unwrap_or(ErrorCode::Failed);
+            (false, None, Some(code.with(answer.error.unwrap_or("the host gave no reason"))))
+        }
         (true, "rpc.run.start") => {
             run_id = created(answer.data).or_else(|| answer.session_id.map(str::to_owned));
             (true, Some(json!({ "run_id": run_id })), None)
@@ -39,7 +45,8 @@ pub fn response(now: i64, command: &Command, answer: &Answer<'_>) -> String {
         ok,
         rpc_type: spec.name.to_owned(),
         result,
-        error,
+        code: error.as_ref().map(|error| error.code),
+        error: error.map(|error| error.message),
     };
     envelope(now, "rpc.response", answer.runner_id, run_id.as_deref(), &data)
 }
@@ -61,14 +68,15 @@ pub fn refused(now: i64, refusal: &Refusal) -> String {
         ok: false,
         rpc_type: about.to_owned(),
         result: None,
-        error: Some(refusal.error.clone()),
+        error: Some(refusal.error.message.clone()),
+        code: Some(refusal.error.code),
     };
     envelope(now, "rpc.response", None, run_id, &data)
 }
 
 /// What is told about a message that cannot even be read.
-pub fn complaint(now: i64, error: &str) -> String {
-    let data = ErrorData { error: error.to_owned(), ..ErrorData::default() };
+pub fn complaint(now: i64, error: &CodedError) -> String {
+    let data = ErrorData { error: error.message.clone(), code: Some(error.code), ..ErrorData::default() };
     envelope(now, "error", None, None, &data)
 }
 
@@ -88,7 +96,7 @@ fn envelope(
     format!("{{\"type\":\"{kind}\",\"ts\":\"{}\",{host_id}{run_id}\"data\":{data}}}", timestamp(now))
 }
 
-type Outcome = (bool, Option<Value>, Option<String>);
+type Outcome = (bool, Option<Value>, Option<CodedError>);
 
 /// The result in the document's shape, with what ours says beside it.
 fn result(spec: &TypeSpec, data: Option<&str>) -> Outcome {
@@ -135,14 +143,16 @@ fn bash(data: Value) -> Outcome {
         return (true, Some(shown), None);
     }
     let error = match (bash.exit_code, bash.signal) {
-        _ if bash.cancelled => "bash was cancelled".to_owned(),
-        _ if bash.timed_out => format!("bash was ended after {} ms, its time limit", bash.duration_ms),
-        (Some(code), _) => format!("bash exited with code {code}"),
-        (None, Some(signal)) => format!("bash was ended by signal {signal}"),
-        (None, None) => "bash ended without an exit code".to_owned(),
+        _ if bash.cancelled => ErrorCode::Cancelled.with("bash was cancelled"),
+        _ if bash.timed_out => {
+            ErrorCode::TimedOut.with(format!("bash was ended after {} ms, its time limit", bash.duration_ms))
+        }
+        (Some(code), _) => ErrorCode::Failed.with(format!("bash exited with code {code}")),
+        (None, Some(signal)) => ErrorCode::Failed.with(format!("bash was ended by signal {signal}")),
+        (None, None) => ErrorCode::Failed.with("bash ended without an exit code"),
     };
     let stderr = bash.stderr.trim();
-    let error = if stderr.is_empty() { error } else { format!("{error}: {stderr}") };
+    let error = if stderr.is_empty() { error } else { error.reworded(|error| format!("{error}: {stderr}")) };
     (false, Some(shown), Some(error))
 }
 

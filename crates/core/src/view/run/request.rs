@@ -3,9 +3,9 @@
 mod commands;
 mod fields;
 
-use qd_wire::JsonObject;
 use qd_wire::command_table::{self, CommandError};
 use qd_wire::run_protocol::{Address, ErrorData, SubscribeData, TypeSpec, Way, spec};
+use qd_wire::{CodedError, ErrorCode, JsonObject};
 use serde_json::Value;
 
 use fields::Fields;
@@ -55,7 +55,7 @@ pub struct Subscribe {
 /// Why a message is not acted on, and what is known of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
-    pub error: String,
+    pub error: CodedError,
     /// The `type` of the message, where it could be read.
     pub about: Option<String>,
     pub run_id: Option<String>,
@@ -74,7 +74,7 @@ impl Refusal {
 
     pub fn data(&self) -> ErrorData {
         let Refusal { error, about, request_id, input_id, .. } = self.clone();
-        ErrorData { error, about, request_id, input_id }
+        ErrorData { error: error.message, code: Some(error.code), about, request_id, input_id }
     }
 }
 
@@ -120,9 +120,9 @@ impl Command {
     }
 
     /// Why it cannot be done, for its sender.
-    pub fn refusal(&self, error: &str) -> Refusal {
+    pub fn refusal(&self, error: CodedError) -> Refusal {
         Refusal {
-            error: error.to_owned(),
+            error,
             about: Some(self.spec.name.to_owned()),
             run_id: self.run_id().map(str::to_owned),
             request_id: self.request_id.clone(),
@@ -133,7 +133,13 @@ impl Command {
 
 /// Reads one message of an app.
 pub fn read(text: &str) -> Result<Request, Refusal> {
-    let bare = |error: String| Refusal { error, about: None, run_id: None, request_id: None, input_id: None };
+    let bare = |error: String| Refusal {
+        error: CodedError::invalid(error),
+        about: None,
+        run_id: None,
+        request_id: None,
+        input_id: None,
+    };
     let mut message: JsonObject = match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(message)) => message,
         Ok(_) => return Err(bare("the message is not a JSON object".to_owned())),
@@ -143,7 +149,7 @@ pub fn read(text: &str) -> Result<Request, Refusal> {
     let Some(about) = text_of(message.get("type")) else { return Err(bare("missing type".to_owned())) };
     let data = message.remove("data").unwrap_or(Value::Null);
     let run_id = text_of(message.get("run_id")).or_else(|| text_of(data.get("run_id")));
-    let refused = |error: String| Refusal {
+    let refused = |error: CodedError| Refusal {
         error,
         about: Some(about.clone()),
         run_id: run_id.clone(),
@@ -154,21 +160,27 @@ pub fn read(text: &str) -> Result<Request, Refusal> {
         Value::Object(fields) => fields.clone(),
         Value::Null => JsonObject::new(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(refused("data must be an object".to_owned()));
+            return Err(refused(CodedError::invalid("data must be an object")));
         }
     };
     let Some(spec) = spec(&about) else { return Err(refused(unknown_type(&about))) };
     act(spec, run_id.clone(), Fields(data_fields)).map_err(refused)
 }
 
-fn unknown_type(about: &str) -> String {
-    if about.starts_with("rpc.") { "unknown rpc type".to_owned() } else { format!("unknown type '{about}'") }
+fn unknown_type(about: &str) -> CodedError {
+    let error = if about.starts_with("rpc.") {
+        "unknown rpc type".to_owned()
+    } else {
+        format!("unknown type '{about}'")
+    };
+    ErrorCode::UnknownCommand.with(error)
 }
 
 /// A body of `POST /runs/:run_id/input`.
-pub fn read_input(run_id: &str, body: &[u8]) -> Result<Command, String> {
-    let fields: JsonObject = serde_json::from_slice(body)
-        .map_err(|error| format!("the body must be a JSON object with input_id and text: {error}"))?;
+pub fn read_input(run_id: &str, body: &[u8]) -> Result<Command, CodedError> {
+    let fields: JsonObject = serde_json::from_slice(body).map_err(|error| {
+        CodedError::invalid(format!("the body must be a JSON object with input_id and text: {error}"))
+    })?;
     let spec = spec("run.send_input").ok_or_else(|| unknown_type("run.send_input"))?;
     match act(spec, Some(run_id.to_owned()), Fields(fields))? {
         Request::Command(command) => Ok(*command),
@@ -176,10 +188,10 @@ pub fn read_input(run_id: &str, body: &[u8]) -> Result<Command, String> {
     }
 }
 
-fn act(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Request, String> {
+fn act(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Request, CodedError> {
     match (spec.way, spec.name) {
         (Way::Control, "rpc.response" | "error") | (Way::Event, _) => {
-            Err(format!("'{}' is not for apps to send", spec.name))
+            Err(CodedError::invalid(format!("'{}' is not for apps to send", spec.name)))
         }
         (Way::Control, _) => Ok(Request::Ignored),
         (Way::ServerCommand, "run.unsubscribe") => Ok(Request::Unsubscribe(run_id)),
@@ -190,17 +202,21 @@ fn act(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Resul
     }
 }
 
-fn subscribe(run_id: Option<String>, fields: &Fields) -> Result<Subscribe, String> {
+fn no_run_id() -> CodedError {
+    CodedError::invalid("missing run_id")
+}
+
+fn subscribe(run_id: Option<String>, fields: &Fields) -> Result<Subscribe, CodedError> {
     let SubscribeData { replace, include_output, since_seq, .. } = fields.typed()?;
     Ok(Subscribe {
-        run_id: run_id.filter(|run_id| !run_id.is_empty()).ok_or("missing run_id")?,
+        run_id: run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(no_run_id)?,
         replace: replace.unwrap_or(false),
         include_output: include_output.unwrap_or(true),
         since_seq,
     })
 }
 
-fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Command, String> {
+fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Command, CodedError> {
     let request_id = match (spec.way, spec.name) {
         (Way::Rpc, _) | (_, "run.permission.approve" | "run.permission.deny") => {
             Some(fields.needed("request_id")?)
@@ -211,7 +227,7 @@ fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> R
     let to = match spec.address {
         Address::Host => To::Host(fields.needed("host_id")?),
         Address::Run | Address::Nobody => {
-            let run_id = run_id.filter(|run_id| !run_id.is_empty()).ok_or("missing run_id")?;
+            let run_id = run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(no_run_id)?;
             if spec.name == "rpc.runs.list" { To::HostOfRun(run_id) } else { To::Run(run_id) }
         }
     };
@@ -229,14 +245,14 @@ fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> R
 }
 
 /// Fields that are passed on as they came may be of the wrong kind; whoever sent them hears it here.
-fn readable(command: &Command) -> Result<(), String> {
+fn readable(command: &Command) -> Result<(), CodedError> {
     match command_table::Command::parse(command.canonical(), &command.text("")) {
         Ok(_) => Ok(()),
         Err(CommandError::Unknown(name)) => Err(unknown_type(&name)),
         Err(CommandError::Invalid { reason, .. }) => {
             // The place is one in our own text, which nobody has seen.
             let reason = reason.split_once(" at line ").map_or(reason.as_str(), |(reason, _)| reason);
-            Err(format!("invalid data: {reason}"))
+            Err(CodedError::invalid(format!("invalid data: {reason}")))
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_wire::channel::{FilesEvent, Place};
 use qd_wire::service::FsChanges;
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
 use super::{Call, error_frame, event_frame, failure};
@@ -59,10 +60,11 @@ impl Watches {
     }
 
     /// The number of a new watch, and the command of the one it replaces.
-    fn begin(&self, directory: &Directory) -> Result<(u64, Option<u64>), String> {
+    fn begin(&self, directory: &Directory) -> Result<(u64, Option<u64>), CodedError> {
         let mut state = self.lock();
         if state.open.len() >= WATCHES_MAX && !state.open.contains_key(directory) {
-            return Err(format!("This connection watches {WATCHES_MAX} directories, the most it may"));
+            let error = format!("This connection watches {WATCHES_MAX} directories, the most it may");
+            return Err(ErrorCode::LimitReached.with(error));
         }
         state.last += 1;
         let number = state.last;
@@ -87,13 +89,13 @@ impl Watches {
 
 impl Call<'_> {
     /// Which directory is meant.
-    fn directory(&self) -> Result<Directory, String> {
+    fn directory(&self) -> Result<Directory, CodedError> {
         let Place { workspace_path, session_id, runner_id } = &self.place;
         let of_session = session_id.as_deref().and_then(|session_id| self.hub.session(session_id));
         let of_session = of_session.map(|session| session.runner_id.to_string());
         let runner_id = of_session.or_else(|| runner_id.clone()).or_else(|| self.only_runner());
         let name = workspace_path.clone().or_else(|| session_id.clone());
-        let name = name.ok_or("workspace_path is required")?;
+        let name = name.ok_or_else(|| CodedError::invalid("workspace_path is required"))?;
         Ok(Directory { runner_id, name })
     }
 
@@ -112,7 +114,7 @@ impl Call<'_> {
         });
         let (directory, number, before) = match begun {
             Ok(begun) => begun,
-            Err(error) => return self.mailbox.put(Mail::Frames(error_frame(self.id, &error))),
+            Err(error) => return self.mailbox.put(Mail::Frames(error_frame(self.id, error))),
         };
         if let Some(before) = before {
             cancel_asked(self.hub, before);
@@ -150,7 +152,7 @@ impl Call<'_> {
     pub(super) fn unwatch(self, watches: &Watches) {
         let directory = match self.directory() {
             Ok(directory) => directory,
-            Err(error) => return self.mailbox.put(Mail::Frames(error_frame(self.id, &error))),
+            Err(error) => return self.mailbox.put(Mail::Frames(error_frame(self.id, error))),
         };
         let found = watches.lock().open.remove(&directory);
         let success = found.is_some();

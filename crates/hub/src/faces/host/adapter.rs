@@ -11,12 +11,14 @@ use qd_wire::CommandResponse;
 use qd_wire::data::SessionStatus;
 use qd_wire::event::EventPayload;
 use qd_wire::link::{HelloSession, LinkLine, LinkResponse, RunnerHeartbeat, RunnerHello, RunnerWelcome};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::Value;
 use tokio::time::{Duration, Instant, interval};
 
 use super::inputs::Inputs;
 use super::out::Out;
 use crate::clock::now_ms;
+use crate::reads::unreadable;
 use crate::registry::Hub;
 use crate::runner_link::line_of;
 
@@ -126,17 +128,17 @@ impl Adapter {
         let rest = match self.introduce(&mut from_hub).await {
             Ok(rest) => rest,
             Err(reason) => {
-                tracing::warn!(host = %self.host_id, reason, "a host's connection ends before it began");
+                tracing::warn!(host = %self.host_id, %reason, "a host's connection ends before it began");
                 self.out.error(None, None, &reason);
-                return self.turn_away(&sender, &reason);
+                return self.turn_away(&sender, &reason.message);
             }
         };
         // What the hub says comes first: it says why it is going before it is gone.
         let reason = tokio::select! {
             biased;
             over = self.read_hub(from_hub, rest) => over.unwrap_or_else(|reason| {
-                self.turn_away(&sender, &reason);
-                reason
+                self.turn_away(&sender, &reason.message);
+                reason.message
             }),
             reason = self.read_host(receiver) => reason,
             () = self.out.write(&sender) => "the host takes nothing any more".to_owned(),
@@ -160,23 +162,24 @@ impl Adapter {
     }
 
     /// Says hello for the host and takes the welcome; gives what came with it.
-    async fn introduce(&self, from_hub: &mut LinkReceiver) -> Result<Bytes, String> {
-        let mut books =
-            self.books().await.map_err(|error| format!("the hub cannot read its store: {error}"))?;
+    async fn introduce(&self, from_hub: &mut LinkReceiver) -> Result<Bytes, CodedError> {
+        let mut books = self.books().await.map_err(|error| unreadable(&error))?;
         let hello = self.hello(&books);
-        self.link.send(line_of(&LinkLine::Hello(hello)).into()).await.map_err(|error| error.to_string())?;
-        let block = from_hub.recv().await.ok_or("the hub is gone")?;
+        self.link.send(line_of(&LinkLine::Hello(hello)).into()).await.map_err(|_| hub_gone())?;
+        let block = from_hub.recv().await.ok_or_else(hub_gone)?;
         let length = memchr::memchr(b'\n', &block).map_or(block.len(), |end| end + 1);
         let welcome = match serde_json::from_slice(&block[..length]) {
             Ok(LinkLine::Welcome(welcome)) => welcome,
-            Ok(LinkLine::Refused { reason }) => return Err(reason),
-            _ => return Err("the hub did not say welcome".to_owned()),
+            Ok(LinkLine::Refused { reason, code }) => {
+                return Err(code.unwrap_or(ErrorCode::Conflict).with(reason));
+            }
+            _ => return Err(ErrorCode::Internal.with("the hub did not say welcome")),
         };
         // What an older connection brought was committed before the welcome, and after the books were read.
         for session in &welcome.sessions {
             if let Some(book) = books.get_mut(&session.session_id) {
                 let read = self.read_on(&session.session_id, book).await;
-                read.map_err(|error| format!("the hub cannot read its store: {error}"))?;
+                read.map_err(|error| unreadable(&error))?;
             }
         }
         self.open(&welcome, books);
@@ -269,20 +272,20 @@ impl Adapter {
     }
 
     /// The line of an answer.
-    pub(super) fn response(&self, asker: &Asker, result: Result<Option<Value>, &str>) -> Vec<u8> {
+    pub(super) fn response(&self, asker: &Asker, result: Result<Option<Value>, &CodedError>) -> Vec<u8> {
         line_of(&LinkLine::Response(self.answer(asker, result)))
     }
 
     fn timed_out(&self, asker: &Asker, error: String) -> Vec<u8> {
-        let mut answer = self.answer(asker, Err(&error));
+        let mut answer = self.answer(asker, Err(&ErrorCode::TimedOut.with(error)));
         answer.response.timed_out = Some(true);
         line_of(&LinkLine::Response(answer))
     }
 
-    fn answer(&self, asker: &Asker, result: Result<Option<Value>, &str>) -> LinkResponse {
+    fn answer(&self, asker: &Asker, result: Result<Option<Value>, &CodedError>) -> LinkResponse {
         let (success, data, error) = match result {
             Ok(data) => (true, data, None),
-            Err(error) => (false, None, Some(error.to_owned())),
+            Err(error) => (false, None, Some(error)),
         };
         LinkResponse {
             session_id: asker.run_id.clone(),
@@ -293,7 +296,8 @@ impl Adapter {
                 cmd: asker.cmd.clone(),
                 success,
                 data,
-                error,
+                error: error.map(|error| error.message.clone()),
+                code: error.map(|error| error.code),
                 session_version: None,
                 replayed: None,
                 indeterminate: None,
@@ -306,4 +310,8 @@ impl Adapter {
     pub(super) fn has_ended(&self, run_id: &str) -> bool {
         self.hub.session(run_id).is_some_and(|entry| entry.status() == SessionStatus::Closed)
     }
+}
+
+fn hub_gone() -> CodedError {
+    ErrorCode::ShuttingDown.with("the hub is gone")
 }

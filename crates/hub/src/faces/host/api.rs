@@ -7,14 +7,15 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode, Uri};
-use qd_store::{HostRow, HostTrust, StoreError};
+use qd_store::{HostRow, HostTrust};
+use qd_wire::CodedError;
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
 use serde_json::json;
 
 use crate::access::{check_principal_name, hash, random_text};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_owner, failed, refused};
+use crate::http::{check_owner, failed, failed_with, refused, unavailable};
 use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::rest_routes::rest;
@@ -74,7 +75,7 @@ async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: B
     };
     let host_id = match read_new(body).await {
         Ok(host_id) => host_id,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     let made_up = || Some(format!("host-{}", random_text(NAME_BYTES)?));
     let (Some(host_id), Some(host_token)) = (host_id.or_else(made_up), random_text(TOKEN_BYTES)) else {
@@ -103,13 +104,14 @@ async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: B
     }
 }
 
-async fn read_new(body: Body) -> Result<Option<String>, String> {
+async fn read_new(body: Body) -> Result<Option<String>, CodedError> {
     let body = read_body(body).await?;
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let NewForeignHost { host_id } = serde_json::from_slice(&body)
-        .map_err(|error| format!("The body must be {{}} or {{\"host_id\":…}}: {error}"))?;
+    let NewForeignHost { host_id } = serde_json::from_slice(&body).map_err(|error| {
+        CodedError::invalid(format!("The body must be {{}} or {{\"host_id\":…}}: {error}"))
+    })?;
     if let Some(host_id) = &host_id {
         check_principal_name("host_id", host_id)?;
     }
@@ -170,8 +172,4 @@ async fn revoke(
 async fn note(server: &Server, principal: &Principal, summary: String) {
     let deed = Deed { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
     server.hub.note_deed(deed).await;
-}
-
-fn unavailable(error: &StoreError) -> Response {
-    failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
 }

@@ -12,6 +12,7 @@ use qd_wire::data::RunnerSessionsData;
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::LinkLine;
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,7 +51,7 @@ impl Adapter {
         self: &Arc<Self>,
         mut hub: LinkReceiver,
         rest: Bytes,
-    ) -> Result<String, String> {
+    ) -> Result<String, CodedError> {
         let mut block = rest;
         loop {
             for line in block.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -72,7 +73,7 @@ impl Adapter {
     }
 
     /// Does what a line of the hub says; gives what is to be answered, or why the link is over.
-    fn line(self: &Arc<Self>, line: &[u8]) -> Result<Vec<u8>, String> {
+    fn line(self: &Arc<Self>, line: &[u8]) -> Result<Vec<u8>, CodedError> {
         let Ok(text) = std::str::from_utf8(line) else { return Ok(Vec::new()) };
         // A command need not name a session.
         if serde_json::from_str::<Kind<'_>>(text).is_ok_and(|line| line.kind == "command") {
@@ -87,7 +88,8 @@ impl Adapter {
                 }
                 self.refused(run_id, &refused.reason);
             }
-            Ok(LinkLine::Refused { reason }) => {
+            Ok(LinkLine::Refused { reason, code }) => {
+                let reason = code.unwrap_or(ErrorCode::Conflict).with(reason);
                 self.out.error(None, None, &reason);
                 return Err(reason);
             }
@@ -126,7 +128,8 @@ impl Adapter {
         let has_conditions =
             head.if_session_version.is_some() || head.depends_on.is_some_and(|list| !list.is_empty());
         if has_conditions {
-            let error = format!("Host {} speaks the run protocol, which has no conditions", self.host_id);
+            let error = ErrorCode::Unsupported
+                .with(format!("Host {} speaks the run protocol, which has no conditions", self.host_id));
             return self.response(&asker, Err(&error));
         }
         if let (Some(key), "session.create") = (&head.idempotency_key, &*asker.cmd)
@@ -144,7 +147,10 @@ impl Adapter {
         let start = state.starts.iter().find(|start| start.principal == principal && start.key == key)?;
         Some(match &start.run_id {
             Some(run_id) => self.run_started(&state, asker, Some(run_id.clone())),
-            None => self.response(asker, Err("The host is starting this run already; ask again")),
+            None => {
+                let error = ErrorCode::Busy.with("The host is starting this run already; ask again");
+                self.response(asker, Err(&error))
+            }
         })
     }
 
@@ -154,13 +160,11 @@ impl Adapter {
         let mut state = self.lock();
         let found = state.calls.iter().find(|(_, call)| call.asker.id == target).map(|(id, _)| id.clone());
         let Some(call) = found.and_then(|id| state.calls.remove(&id)) else { return Vec::new() };
-        self.response(
-            &call.asker,
-            Err("Cancelled; the host was not told, since the run protocol has no word for it"),
-        )
+        let error = "Cancelled; the host was not told, since the run protocol has no word for it";
+        self.response(&call.asker, Err(&ErrorCode::Cancelled.with(error)))
     }
 
-    fn carry_out(self: &Arc<Self>, asker: Asker, text: &str) -> Result<Vec<u8>, (Asker, String)> {
+    fn carry_out(self: &Arc<Self>, asker: Asker, text: &str) -> Result<Vec<u8>, (Asker, CodedError)> {
         let run_id = asker.run_id.clone();
         let fresh_id = fresh_id();
         let planned = {
@@ -261,12 +265,12 @@ impl Adapter {
         run_id: &str,
         input_id: String,
         data: Value,
-    ) -> Result<Vec<u8>, (Asker, String)> {
+    ) -> Result<Vec<u8>, (Asker, CodedError)> {
         let mut state = self.lock();
         if state.inputs.is_full() {
             let error =
                 format!("Host {} has not confirmed {INPUTS_MAX} inputs; try again later", self.host_id);
-            return Err((asker, error));
+            return Err((asker, ErrorCode::Busy.with(error)));
         }
         self.out.send("run.send_input", Some(run_id), data).map_err(|error| (asker.clone(), error))?;
         let deadline = now_ms() + self.input_limit(&asker.cmd) + INPUT_GRACE_MS;
@@ -287,11 +291,11 @@ impl Adapter {
         kind: &'static str,
         request_id: String,
         mut data: Value,
-    ) -> Result<Vec<u8>, (Asker, String)> {
+    ) -> Result<Vec<u8>, (Asker, CodedError)> {
         let mut state = self.lock();
         if state.calls.len() >= CALLS_MAX {
             let error = format!("Host {} has {CALLS_MAX} calls to answer; try again later", self.host_id);
-            return Err((asker, error));
+            return Err((asker, ErrorCode::Busy.with(error)));
         }
         // Two askers may have thought of the same name; only one of them can use it.
         let request_id = if state.calls.contains_key(&request_id) { fresh_id() } else { request_id };
@@ -351,7 +355,7 @@ impl Adapter {
         run_id: &str,
         after: Option<u64>,
         size: Option<(u16, u16)>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, CodedError> {
         let size = match size {
             Some(size) => size,
             None => self.load(run_id).await?,
@@ -365,11 +369,11 @@ impl Adapter {
     }
 
     /// Reads the book of a run that ended before this connection; gives its size.
-    async fn load(&self, run_id: &str) -> Result<(u16, u16), String> {
+    async fn load(&self, run_id: &str) -> Result<(u16, u16), CodedError> {
         let mut book = RunBook::default();
         let committed = self.hub.session(run_id).map_or(0, |entry| entry.committed_seq());
         let read = self.read_on(run_id, &mut book).await;
-        read.map_err(|error| format!("The hub cannot read its store: {error}"))?;
+        read.map_err(|error| reads::unreadable(&error))?;
         book.seq = book.seq.max(committed);
         let mut state = self.lock();
         let run = state.runs.get_mut(run_id).ok_or_else(|| not_found(run_id))?;
@@ -429,7 +433,7 @@ impl Adapter {
             {
                 run.gate = Gate::Open;
             }
-            let answer = adapter.response(&asker, buried.as_ref().map(|()| None).map_err(String::as_str));
+            let answer = adapter.response(&asker, buried.as_ref().map(|()| None));
             adapter.send_later(answer).await;
         });
         Vec::new()
@@ -442,8 +446,8 @@ impl Adapter {
     }
 }
 
-fn not_found(run_id: &str) -> String {
-    format!("Session '{run_id}' not found")
+fn not_found(run_id: &str) -> CodedError {
+    CodedError::session_not_found(run_id)
 }
 
 /// A new identity in the form the document wants (UUID, version 4).

@@ -10,6 +10,7 @@ use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::{LinkEvent, LinkLine};
 use qd_wire::run_protocol::{Envelope, ResponseData, Way, spec};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
@@ -79,7 +80,8 @@ impl Adapter {
         let envelope: Envelope = match serde_json::from_slice(message) {
             Ok(envelope) => envelope,
             Err(error) => {
-                self.out.error(None, None, &format!("the message is no envelope: {error}"));
+                let error = CodedError::invalid(format!("the message is no envelope: {error}"));
+                self.out.error(None, None, &error);
                 return Vec::new();
             }
         };
@@ -112,7 +114,7 @@ impl Adapter {
     fn event(&self, envelope: Envelope) -> Vec<u8> {
         let Envelope { kind, ts, run_id, seq, data, .. } = envelope;
         let refuse = |run_id: Option<&str>, error: &str| {
-            self.out.error(Some(&kind), run_id, error);
+            self.out.error(Some(&kind), run_id, &CodedError::invalid(error));
             Vec::new()
         };
         if spec(&kind).is_some_and(|row| row.way != Way::Event) {
@@ -146,17 +148,14 @@ impl Adapter {
         match taken {
             Ok(()) => {
                 if let Some(problem) = problem {
-                    self.out.error(Some(&kind), Some(&run_id), &problem);
+                    self.out.error(Some(&kind), Some(&run_id), &CodedError::invalid(problem));
                 }
             }
             Err(NotTaken::Repeated) => self.out.acks(|acks, now| acks.repeated(now, &run_id, seq)),
             Err(NotTaken::TooFar { expected }) => {
                 tracing::warn!(host = %self.host_id, run_id, seq, expected, "a run's numbers jump too far");
-                self.out.error(
-                    Some(&kind),
-                    Some(&run_id),
-                    &format!("seq {seq} is too far ahead of {expected}"),
-                );
+                let error = CodedError::invalid(format!("seq {seq} is too far ahead of {expected}"));
+                self.out.error(Some(&kind), Some(&run_id), &error);
             }
         }
         self.pass_on(&mut state, &run_id, arrived)
@@ -171,7 +170,7 @@ impl Adapter {
                 (None, Some(_)) => Gate::Refused,
                 _ if state.runs.len() >= RUNS_MAX => {
                     let error = format!("more than {RUNS_MAX} runs on one connection; connect again");
-                    self.out.error(None, Some(run_id), &error);
+                    self.out.error(None, Some(run_id), &ErrorCode::LimitReached.with(error));
                     return false;
                 }
                 _ => Gate::Open,
@@ -198,7 +197,8 @@ impl Adapter {
     /// Tells the host, and the log, that a run is not its own. Called once for each.
     pub(super) fn refused(&self, run_id: &str, reason: &str) {
         tracing::warn!(host = %self.host_id, run_id, reason, "a host's run is refused");
-        self.out.error(None, Some(run_id), &format!("nothing of this run is taken: {reason}"));
+        let error = ErrorCode::WrongRunner.with(format!("nothing of this run is taken: {reason}"));
+        self.out.error(None, Some(run_id), &error);
     }
 
     /// The lines of events that leave in their order, and of what they answer.
@@ -236,7 +236,8 @@ impl Adapter {
                     Some((state.inputs.recorded(run_id, input_id), Ok(Some(data))))
                 }
                 EventPayload::Known(Event::RunExited { .. }) => {
-                    Some((state.inputs.ended(run_id), Err("The run has ended before it took the input")))
+                    let error = ErrorCode::RunEnded.with("The run has ended before it took the input");
+                    Some((state.inputs.ended(run_id), Err(error)))
                 }
                 EventPayload::Known(_) | EventPayload::Other(_) => None,
             };
@@ -245,7 +246,9 @@ impl Adapter {
                 block.extend(self.resolved_line(run_id, request_id, asked_seq));
             }
             if let Some((askers, result)) = answered {
-                askers.iter().for_each(|asker| block.extend(self.response(asker, result.clone())));
+                askers.iter().for_each(|asker| {
+                    block.extend(self.response(asker, result.as_ref().map(Clone::clone)));
+                });
             }
         }
         if run.arrivals.due().is_some() {
@@ -288,7 +291,8 @@ impl Adapter {
 
     fn answered(&self, envelope: &Envelope) -> Vec<u8> {
         let Ok(data) = serde_json::from_value::<ResponseData>(envelope.data.clone()) else {
-            self.out.error(Some("rpc.response"), envelope.run_id.as_deref(), "the data is no response");
+            let error = CodedError::invalid("the data is no response");
+            self.out.error(Some("rpc.response"), envelope.run_id.as_deref(), &error);
             return Vec::new();
         };
         let mut state = self.lock();
@@ -319,7 +323,8 @@ impl Adapter {
     /// A run that was asked for is there. Its events may have come before, or come later.
     pub(super) fn run_started(&self, state: &State, asker: &Asker, run_id: Option<String>) -> Vec<u8> {
         let Some(run_id) = run_id.filter(|run_id| check_session_id(run_id).is_ok()) else {
-            return self.response(asker, Err("The host started a run and gave it no name that can be used"));
+            let error = "The host started a run and gave it no name that can be used";
+            return self.response(asker, Err(&ErrorCode::Failed.with(error)));
         };
         let new = qd_core::view::run::host::book::RunBook::default();
         let book = state.runs.get(&run_id).and_then(|run| run.book.as_ref()).unwrap_or(&new);

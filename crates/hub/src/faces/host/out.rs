@@ -9,6 +9,7 @@ use qd_core::view::run::host::acks::Acks;
 use qd_core::view::run::timestamp;
 use qd_link::memory::LinkSender;
 use qd_wire::run_protocol::Envelope;
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
@@ -42,22 +43,28 @@ impl Out {
     }
 
     /// Queues a message; an error says why it cannot be sent.
-    pub(super) fn send(&self, kind: &str, run_id: Option<&str>, data: Value) -> Result<(), String> {
+    pub(super) fn send(&self, kind: &str, run_id: Option<&str>, data: Value) -> Result<(), CodedError> {
         self.push(kind, run_id, data, WAITING_BYTES_MAX)
     }
 
     /// Tells the host what was wrong with a message of its own.
-    pub(super) fn error(&self, about: Option<&str>, run_id: Option<&str>, error: &str) {
+    pub(super) fn error(&self, about: Option<&str>, run_id: Option<&str>, error: &CodedError) {
         let data = match about {
-            Some(about) => json!({ "error": error, "about": about }),
-            None => json!({ "error": error }),
+            Some(about) => json!({ "error": error.message, "code": error.code, "about": about }),
+            None => json!({ "error": error.message, "code": error.code }),
         };
         if self.push("error", run_id, data, ERROR_BYTES_MAX).is_err() {
-            tracing::debug!(host = self.host_id, error, "a host takes nothing and is not told what is wrong");
+            tracing::debug!(host = self.host_id, %error, "a host takes nothing and is not told what is wrong");
         }
     }
 
-    fn push(&self, kind: &str, run_id: Option<&str>, data: Value, bytes_max: usize) -> Result<(), String> {
+    fn push(
+        &self,
+        kind: &str,
+        run_id: Option<&str>,
+        data: Value,
+        bytes_max: usize,
+    ) -> Result<(), CodedError> {
         let envelope = Envelope {
             kind: kind.to_owned(),
             ts: Some(timestamp(now_ms())),
@@ -66,10 +73,12 @@ impl Out {
             seq: None,
             data,
         };
-        let message = serde_json::to_vec(&envelope).map_err(|error| error.to_string())?;
+        let message =
+            serde_json::to_vec(&envelope).map_err(|error| ErrorCode::Internal.with(error.to_string()))?;
         let mut state = self.lock();
         if state.bytes > 0 && state.bytes + message.len() > bytes_max {
-            return Err(format!("Host {} does not take messages fast enough; try again later", self.host_id));
+            let error = format!("Host {} does not take messages fast enough; try again later", self.host_id);
+            return Err(ErrorCode::Busy.with(error));
         }
         state.bytes += message.len();
         state.messages.push_back(message.into());
@@ -124,7 +133,7 @@ impl Out {
             let data = json!({ "run_id": run_id, "last_seq": last_seq });
             // An ack that finds no room is told when the host shows that it has not heard it.
             if let Err(error) = self.push("run.ack", Some(&run_id), data, WAITING_BYTES_MAX) {
-                tracing::debug!(host = self.host_id, error, "an ack is left out");
+                tracing::debug!(host = self.host_id, %error, "an ack is left out");
             }
         }
         if let Some(message) = self.take() {

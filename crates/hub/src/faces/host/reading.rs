@@ -10,8 +10,10 @@ use qd_store::StoreError;
 use qd_wire::EventEnvelope;
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::run::TerminalSnapshot;
+use qd_wire::{CodedError, ErrorCode};
 
 use super::adapter::Adapter;
+use crate::reads::unreadable;
 
 /// Records read at a time.
 const PAGE_ROWS: usize = 1000;
@@ -59,11 +61,11 @@ impl Adapter {
         self: &Arc<Self>,
         run_id: &str,
         (cols, rows): (u16, u16),
-    ) -> Result<TerminalSnapshot, String> {
-        let entry = self.hub.session(run_id).ok_or_else(|| format!("Session {run_id} not found"))?;
+    ) -> Result<TerminalSnapshot, CodedError> {
+        let entry = self.hub.session(run_id).ok_or_else(|| CodedError::session_not_found(run_id))?;
         let seq = entry.committed_seq();
         let output = self.hub.store.newest_records_of(run_id, OUTPUT, PAGE_ROWS, SCREEN_BYTES).await;
-        let output = output.map_err(|error| format!("The hub cannot read its store: {error}"))?;
+        let output = output.map_err(|error| unreadable(&error))?;
         let run_id = run_id.to_owned();
         let draw = move || {
             let mut screen = Screen::new(cols, rows);
@@ -78,7 +80,7 @@ impl Adapter {
         };
         tokio::task::spawn_blocking(draw)
             .await
-            .map_err(|error| format!("The screen cannot be drawn: {error}"))
+            .map_err(|error| ErrorCode::Internal.with(format!("The screen cannot be drawn: {error}")))
     }
 }
 

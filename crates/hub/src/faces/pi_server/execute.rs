@@ -6,6 +6,7 @@ use qd_core::view::pi_server::admission::Outcome;
 use qd_core::view::pi_server::{answer, request};
 use qd_wire::command_table;
 use qd_wire::pi_server::{Command, Target};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::time::Duration;
 
 use super::counters::Counters;
@@ -71,7 +72,7 @@ pub(super) fn execute(hub: &Arc<Hub>, job: Job) {
 fn forward(hub: &Arc<Hub>, job: Job) {
     let entry = match open_session(hub, &job) {
         Ok(entry) => entry,
-        Err(error) => return finish(hub, &job, failure(&error)),
+        Err(error) => return finish(hub, &job, failure(error)),
     };
     let text = request::canonical(&job.request, None, runner_key(&job));
     let then = |hub: &Arc<Hub>, job: Job, answered: Answered| {
@@ -134,12 +135,13 @@ pub(super) fn runner_key(job: &Job) -> Option<&str> {
 }
 
 /// The session a command is about, if this face shows it. One that a restart left in doubt is its runner's to judge.
-pub(super) fn open_session(hub: &Hub, job: &Job) -> Result<Arc<SessionEntry>, String> {
+pub(super) fn open_session(hub: &Hub, job: &Job) -> Result<Arc<SessionEntry>, CodedError> {
     let session_id = job.session();
     let found = hub.session(session_id).filter(|entry| job.is_taken_up_again || is_open(entry));
     found.ok_or_else(|| match job.request.envelope.if_session_version {
-        Some(version) => format!("Session {session_id} not found for ifSessionVersion={version}"),
-        None => format!("Session {session_id} not found"),
+        Some(version) => ErrorCode::SessionNotFound
+            .with(format!("Session {session_id} not found for ifSessionVersion={version}")),
+        None => CodedError::session_not_found(session_id),
     })
 }
 
@@ -157,19 +159,19 @@ pub(super) fn outcome(job: &Job, answered: Answered) -> Outcome {
             let is_of_session = job.request.spec.target == Target::Session;
             success(data, answered.session_version.filter(|_| is_of_session))
         }
-        Err(error) => failure(&error),
+        Err(error) => failure(error.into()),
     }
 }
 
 /// A canonical failure in the words of the document.
 pub(super) fn failed(job: &Job, answered: Answered) -> Outcome {
-    let error = answered.error.unwrap_or_else(|| "The runner refused and did not say why".to_owned());
+    let error = answered.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner refused"));
     Outcome {
         indeterminate: answered.indeterminate,
         timed_out: answered.timed_out,
         // The runner can still tell, when it is back and somebody asks again.
         settled: !(answered.indeterminate && answered.link_lost),
-        ..failure(&answer::error(&job.request, &error))
+        ..failure(answer::error(&job.request, job.session_id.as_deref(), error))
     }
 }
 
@@ -177,6 +179,6 @@ pub(super) fn success(data: Option<String>, session_version: Option<u64>) -> Out
     Outcome { success: true, data: data.map(Arc::from), session_version, ..Outcome::default() }
 }
 
-pub(super) fn failure(error: &str) -> Outcome {
-    Outcome { error: Some(Arc::from(error)), ..Outcome::default() }
+pub(super) fn failure(error: CodedError) -> Outcome {
+    Outcome { code: Some(error.code), error: Some(Arc::from(error.message)), ..Outcome::default() }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::desk::Job;
 use super::execute::{failure, finish, success};
 use super::{journal, lifecycle};
+use crate::reads::unreadable;
 use crate::registry::Hub;
 
 const LIMIT_DEFAULT: u64 = 100;
@@ -66,7 +67,7 @@ pub(super) fn history(hub: &Arc<Hub>, job: &Job, fields: &GetCommandHistory) {
                 };
                 success(Some(lifecycle::json(&data)), None)
             }
-            Err(error) => failure(&format!("The hub cannot read its store: {error}")),
+            Err(error) => failure(unreadable(&error)),
         };
         finish(&hub, &job, outcome);
     });
@@ -98,6 +99,7 @@ fn entry(row: &SubmissionRow, live: &HashSet<Arc<str>>) -> HistoryEntry {
         state: state.to_owned(),
         success: row.success,
         error: outcome.and_then(|outcome| outcome.error.clone()),
+        code: outcome.and_then(|outcome| outcome.code),
         session_version: outcome.and_then(|outcome| outcome.session_version),
         timed_out: outcome.map(|outcome| outcome.timed_out).filter(|timed_out| *timed_out),
         accepted_at: row.accepted_at,

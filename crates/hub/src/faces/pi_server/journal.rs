@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use qd_core::view::pi_server::admission::{Outcome, Restored, Token};
 use qd_store::{StoreError, SubmissionRow};
+use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, sleep};
@@ -45,6 +46,9 @@ pub(super) struct StoredOutcome {
     pub(super) success: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
+    /// Absent in rows of versions before codes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<ErrorCode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session_version: Option<u64>,
     #[serde(default)]
@@ -303,6 +307,7 @@ pub(super) fn finished_row(row: SubmissionRow, outcome: &Outcome, now: i64) -> S
     let stored = StoredOutcome {
         success: outcome.success,
         error: outcome.error.as_deref().map(str::to_owned),
+        code: outcome.code,
         session_version: outcome.session_version,
         timed_out: outcome.timed_out,
         indeterminate: outcome.indeterminate,
@@ -336,6 +341,7 @@ pub(super) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
             success: stored.success,
             data: row.data_json.as_deref().and_then(|data| std::str::from_utf8(data).ok()).map(Arc::from),
             error: stored.error.map(Arc::from),
+            code: stored.code,
             session_version: stored.session_version,
             timed_out: stored.timed_out,
             indeterminate: stored.indeterminate,

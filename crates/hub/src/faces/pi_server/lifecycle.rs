@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use qd_core::view::pi_server::admission::Outcome;
 use qd_core::view::pi_server::request::Request;
 use qd_wire::pi_server::{FaceEvent, SessionInfo};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -96,6 +97,9 @@ fn push_rest(text: &mut String, outcome: &Outcome, replayed: bool) {
         text.push_str(",\"error\":");
         push_string(text, error);
     }
+    if let Some(code) = outcome.code {
+        push_code(text, code);
+    }
     if let Some(version) = outcome.session_version {
         text.push_str(&format!(",\"sessionVersion\":{version}"));
     }
@@ -157,13 +161,20 @@ pub(super) fn response(id: Option<&str>, command: &str, outcome: &Outcome, repla
 }
 
 /// The response to what was not admitted. `id` is echoed whatever it is.
-pub(super) fn refusal(id: Option<&Value>, command: &str, error: &str) -> Bytes {
+pub(super) fn refusal(id: Option<&Value>, command: &str, error: &CodedError) -> Bytes {
     let id = id.map(Value::to_string);
     let mut text = response_head(id.as_deref(), command, false);
     text.push_str(",\"error\":");
-    push_string(&mut text, error);
+    push_string(&mut text, &error.message);
+    push_code(&mut text, error.code);
     text.push('}');
     frame::text(text.as_bytes())
+}
+
+fn push_code(text: &mut String, code: ErrorCode) {
+    text.push_str(",\"code\":\"");
+    text.push_str(code.as_str());
+    text.push('"');
 }
 
 fn response_head(id: Option<&str>, command: &str, success: bool) -> String {

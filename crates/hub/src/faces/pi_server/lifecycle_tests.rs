@@ -13,6 +13,7 @@ fn outcome() -> Outcome {
     Outcome {
         data: Some(Arc::from("{\"n\":1.50}")),
         error: Some(Arc::from("no \"luck\"")),
+        code: Some(ErrorCode::Failed),
         session_version: Some(4),
         timed_out: true,
         indeterminate: true,
@@ -64,6 +65,7 @@ fn frames_of_commands_are_those_of_the_wire_types() {
             command: accepted(key),
             success: false,
             error: Some("no \"luck\"".to_owned()),
+            code: Some(ErrorCode::Failed),
             session_version: Some(4),
             replayed: Some(true),
         };
@@ -83,6 +85,7 @@ fn responses_are_those_of_the_wire_types() {
         success: false,
         data: Some(json!({"n": 1.5})),
         error: Some("no \"luck\"".to_owned()),
+        code: Some(ErrorCode::Failed),
         session_version: Some(4),
         replayed: Some(true),
         timed_out: Some(true),
@@ -107,8 +110,8 @@ fn responses_are_those_of_the_wire_types() {
         format!(r#"{{"type":"response","command":"bash","success":true,"data":{data},"replayed":true}}"#)
     );
     assert_eq!(
-        text(&refusal(Some(&json!(7)), "unknown", "Invalid JSON")),
-        r#"{"type":"response","id":7,"command":"unknown","success":false,"error":"Invalid JSON"}"#
+        text(&refusal(Some(&json!(7)), "unknown", &CodedError::invalid("Invalid JSON"))),
+        r#"{"type":"response","id":7,"command":"unknown","success":false,"error":"Invalid JSON","code":"invalid_request"}"#
     );
 }
 

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::desk::Job;
 use super::execute::{ask_for, failure, finish, open_session, outcome, success};
 use super::lifecycle;
+use crate::reads::unreadable;
 use crate::registry::Hub;
 
 #[derive(Deserialize)]
@@ -23,7 +24,7 @@ struct Native<'a> {
 pub(super) fn messages(hub: &Arc<Hub>, job: Job) {
     let entry = match open_session(hub, &job) {
         Ok(entry) => entry,
-        Err(error) => return finish(hub, &job, failure(&error)),
+        Err(error) => return finish(hub, &job, failure(error)),
     };
     let text = request::canonical(&job.request, None, None);
     ask_for(hub, job, &text, move |hub, job, answered| {
@@ -53,7 +54,7 @@ fn from_copies(hub: &Arc<Hub>, job: Job, session_version: Option<u64>) {
                 let list = MessageList { messages: answer::messages(&messages) };
                 success(Some(lifecycle::json(&list)), session_version)
             }
-            Err(error) => failure(&format!("The hub cannot read its store: {error}")),
+            Err(error) => failure(unreadable(&error)),
         };
         finish(&hub, &job, outcome);
     });

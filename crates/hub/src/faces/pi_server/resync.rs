@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_core::view::pi_server::answer;
+use qd_wire::ErrorCode;
 use qd_wire::data::AttachData;
 use qd_wire::pi_server::FaceEvent;
 use serde_json::Value;
@@ -30,7 +31,7 @@ impl PiServer {
             &client.asker,
             &text,
             Box::new(move |hub, answered| {
-                if answered.error.as_deref().is_some_and(is_session_gone) {
+                if answered.failed_with(ErrorCode::SessionNotFound) {
                     return hub.faces.pi_server.followers.give_up(hub, &resync);
                 }
                 let attach = read::<AttachData>(&answered).filter(|_| answered.success);
@@ -43,10 +44,6 @@ impl PiServer {
             }),
         );
     }
-}
-
-fn is_session_gone(error: &str) -> bool {
-    error.starts_with("Session ") && error.contains("not found")
 }
 
 fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<super::client::Client>>) {

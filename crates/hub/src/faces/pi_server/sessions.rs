@@ -10,6 +10,7 @@ use qd_wire::data::{
 use qd_wire::pi_server::{
     NAME_CHARS_MAX, SessionCreated, SessionInfo, SessionList, SessionSwitched, StoredSessionList,
 };
+use qd_wire::{CodedError, ErrorCode};
 use serde::de::DeserializeOwned;
 
 use super::counters::Counters;
@@ -19,6 +20,7 @@ use super::followers::NewFollower;
 use super::{is_open, lifecycle, open_sessions, resync, running_count};
 use crate::ask::{Answered, ask_runners};
 use crate::reads;
+use crate::reads::unreadable;
 use crate::registry::Hub;
 
 /// Which part of the time of a read all runners together may take: one that is silent must not keep the answers of
@@ -30,7 +32,7 @@ const STORED_PART: u32 = 2;
 /// `create_session` and `load_session`.
 pub(super) fn create(hub: &Arc<Hub>, job: Job) {
     let Some(session_id) = job.session_id.clone() else {
-        return finish(hub, &job, failure("A session needs a name; send sessionId"));
+        return finish(hub, &job, failure(CodedError::invalid("A session needs a name; send sessionId")));
     };
     let under_way = {
         let mut desk = hub.faces.pi_server.desk();
@@ -42,18 +44,23 @@ pub(super) fn create(hub: &Arc<Hub>, job: Job) {
     }
     if session_id.chars().count() > NAME_CHARS_MAX {
         let error = format!("Session ID too long (max {NAME_CHARS_MAX} characters)");
-        return finish(hub, &job, failure(&error));
+        return finish(hub, &job, failure(CodedError::invalid(error)));
     }
     let is_there = |session_id: &str| hub.session(session_id).is_some_and(|entry| is_open(&entry));
     if is_there(&session_id) {
-        return finish(hub, &job, failure(&format!("Session {session_id} already exists")));
+        return finish(
+            hub,
+            &job,
+            failure(ErrorCode::SessionExists.with(format!("Session {session_id} already exists"))),
+        );
     }
     // Those that are being created count, this one included.
     let to_come = under_way.iter().filter(|session_id| !is_there(session_id)).count();
     let max = hub.faces.pi_server.config.sessions_max;
     if running_count(hub) + to_come > max {
         Counters::count(&hub.faces.pi_server.counters.session_limit);
-        return finish(hub, &job, failure(&format!("Session limit reached ({max} sessions)")));
+        let error = ErrorCode::LimitReached.with(format!("Session limit reached ({max} sessions)"));
+        return finish(hub, &job, failure(error));
     }
     match hub.session(&session_id) {
         Some(entry) => check_first(hub, job, Arc::clone(&entry.runner_id)),
@@ -80,8 +87,9 @@ fn check_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
 fn delete_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
     if hub.is_away(&runner_id) {
         // The hub would delete its copy, and then there would be nothing at all.
-        let error = format!("Runner {runner_id} is not connected; start it and try again");
-        return finish(hub, &job, failure(&error));
+        let error = ErrorCode::RunnerOffline
+            .with(format!("Runner {runner_id} is not connected; start it and try again"));
+        return finish(hub, &job, failure(error));
     }
     let text = format!("{{\"cmd\":\"session.delete\",\"session_id\":{}}}", lifecycle::string(job.session()));
     ask_for(hub, job, &text, move |hub, job, answered| {
@@ -136,7 +144,7 @@ fn create_now(hub: &Arc<Hub>, job: Job, runner_id: Option<&str>) {
 /// `delete_session`: the agent is stopped, the history stays.
 pub(super) fn delete(hub: &Arc<Hub>, job: Job) {
     if let Err(error) = open_session(hub, &job) {
-        return finish(hub, &job, failure(&error));
+        return finish(hub, &job, failure(error));
     }
     hub.faces.pi_server.desk().begin_under_way(job.token);
     let text = request::canonical(&job.request, None, runner_key(&job));
@@ -155,7 +163,7 @@ pub(super) fn delete(hub: &Arc<Hub>, job: Job) {
 pub(super) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
     let entry = match open_session(hub, job) {
         Ok(entry) => entry,
-        Err(error) => return finish(hub, job, failure(&error)),
+        Err(error) => return finish(hub, job, failure(error)),
     };
     // The runner says the session's events from before its answer on.
     let joining = hub.faces.pi_server.followers.join(hub, &entry);
@@ -180,7 +188,10 @@ pub(super) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
             return finish(
                 hub,
                 &job,
-                failure("The runner's answer cannot be read; it may be of another version"),
+                failure(
+                    ErrorCode::Internal
+                        .with("The runner's answer cannot be read; it may be of another version"),
+                ),
             );
         };
         let questions = state.pending_input.iter().map(answer::ui_request);
@@ -239,7 +250,7 @@ pub(super) fn list(hub: &Arc<Hub>, job: Job) {
                     finish_list(&hub, &job, sessions);
                 }
                 Err(error) => {
-                    finish(&hub, &job, failure(&format!("The hub cannot read its store: {error}")));
+                    finish(&hub, &job, failure(unreadable(&error)));
                 }
             }
         });

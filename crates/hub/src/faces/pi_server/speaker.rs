@@ -5,6 +5,7 @@ use qd_core::view::pi_server::admission::Submission;
 use qd_core::view::pi_server::request::{self, Request};
 use qd_wire::command_table::Lane;
 use qd_wire::pi_server::{Command, PROTOCOL_VERSION, ServerReady};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -65,7 +66,7 @@ impl Speaker for PiSpeaker {
     }
 
     fn complaint(&self, error: &str) -> Bytes {
-        lifecycle::refusal(None, "unknown", error)
+        lifecycle::refusal(None, "unknown", &CodedError::invalid(error))
     }
 
     fn drained_bytes_max(hub: &Hub) -> usize {
@@ -134,7 +135,7 @@ impl PiServer {
         let max = self.config.message_bytes_max;
         if text.len() > max {
             Counters::count(&self.counters.message_size);
-            let error = format!("Message size {} exceeds limit {max}", text.len());
+            let error = ErrorCode::TooLarge.with(format!("Message size {} exceeds limit {max}", text.len()));
             return client.put(lifecycle::refusal(id_of(text).as_ref(), "unknown", &error));
         }
         // Read and checked before the desk is locked: that is most of the work.
@@ -142,14 +143,17 @@ impl PiServer {
             Ok(request) => self.admit(hub, client, Arc::from(request), text.len()),
             Err(invalid) => {
                 let is_stopping = self.desk().is_stopping();
-                let error = if is_stopping { SHUTTING_DOWN } else { &invalid.error };
-                client.put(lifecycle::refusal(invalid.id.as_ref(), &invalid.command, error));
+                let error = match is_stopping {
+                    true => ErrorCode::ShuttingDown.with(SHUTTING_DOWN),
+                    false => CodedError::invalid(invalid.error.as_str()),
+                };
+                client.put(lifecycle::refusal(invalid.id.as_ref(), &invalid.command, &error));
             }
         }
     }
 
     fn admit(&self, hub: &Arc<Hub>, client: &Arc<Client>, request: Arc<Request>, bytes: usize) {
-        let refuse = |error: &str| {
+        let refuse = |error: &CodedError| {
             let id = request.envelope.id.as_deref().map(Value::from);
             client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
         };
@@ -168,13 +172,17 @@ impl PiServer {
         let mut desk = self.desk();
         if desk.is_stopping() || client.is_revoked() {
             drop(desk);
-            return refuse(if client.is_revoked() { REVOKED } else { SHUTTING_DOWN });
+            return refuse(&match client.is_revoked() {
+                true => ErrorCode::PermissionDenied.with(REVOKED),
+                false => ErrorCode::ShuttingDown.with(SHUTTING_DOWN),
+            });
         }
         if !client.try_begin(self.config.pending_max, bytes) {
             drop(desk);
             Counters::count(&self.counters.pending_limit);
             let max = self.config.pending_max;
-            return refuse(&format!("Too many pending commands for this {} (max {max})", client.place));
+            let error = format!("Too many pending commands for this {} (max {max})", client.place);
+            return refuse(&ErrorCode::TooManyInFlight.with(error));
         }
         let token = desk.next_token();
         submission.token = token;

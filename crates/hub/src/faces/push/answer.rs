@@ -5,6 +5,7 @@ use std::sync::Arc;
 use qd_store::StoreError;
 use qd_wire::command_table::Permission;
 use qd_wire::push::PushDecision;
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
 use super::deliver::{alive_after, rights_of};
@@ -27,11 +28,11 @@ pub(crate) enum Answering {
     },
     /// The token is unknown, used up, or its question is open no more.
     Over,
-    Denied(String),
+    Denied(CodedError),
     /// The session did not take it.
-    Refused(String),
+    Refused(CodedError),
     /// Nobody can know whether it arrived, or it can be tried again.
-    Failed(String),
+    Failed(CodedError),
 }
 
 /// Answers a question for the person whose push had the token, if they may still do so.
@@ -48,7 +49,8 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
         }
         Err(error) => {
             hub.faces.push.questions.give_back(hash, ticket);
-            return Answering::Failed(format!("The hub cannot use its store: {error}"));
+            let error = ErrorCode::StoreUnavailable.with(format!("The hub cannot use its store: {error}"));
+            return Answering::Failed(error);
         }
     };
     let command = json!({
@@ -63,14 +65,14 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
         let key = ticket.key;
         return Answering::Done { session_id: key.session_id, request_id: key.request_id };
     }
-    let error = answered.error.unwrap_or_else(|| "The session did not take the answer".to_owned());
-    if error.starts_with("Permission denied") {
-        return Answering::Denied(error);
-    }
-    let is_settled =
-        error.contains("already answered") || error.contains("No pending") || error.contains("timed out");
-    if is_settled && !answered.timed_out {
-        return Answering::Refused(error);
+    let error =
+        answered.failed().unwrap_or_else(|| ErrorCode::Failed.with("The session did not take the answer"));
+    match error.code {
+        ErrorCode::PermissionDenied => return Answering::Denied(error),
+        ErrorCode::QuestionNotFound | ErrorCode::QuestionAnswered | ErrorCode::QuestionTimedOut => {
+            return Answering::Refused(error);
+        }
+        _ => {}
     }
     // The runner takes one answer to a question: sending it again can do no harm.
     hub.faces.push.questions.give_back(hash, ticket);
@@ -78,8 +80,11 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
 }
 
 /// Who the token was made for, if the browser is still theirs and they may still answer; else why not.
-async fn principal_of(hub: &Hub, ticket: &Ticket) -> Result<Result<Principal, String>, StoreError> {
-    let gone = || Err("Permission denied: this browser is not logged in any more; log in again".to_owned());
+async fn principal_of(hub: &Hub, ticket: &Ticket) -> Result<Result<Principal, CodedError>, StoreError> {
+    let gone = || {
+        let error = "Permission denied: this browser is not logged in any more; log in again";
+        Err(ErrorCode::PermissionDenied.with(error))
+    };
     let subscription = hub.store.push_subscription(&ticket.subscription_id, alive_after(hub)).await?;
     if subscription.is_none_or(|subscription| subscription.principal != ticket.principal) {
         return Ok(gone());

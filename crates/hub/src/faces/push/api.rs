@@ -8,7 +8,9 @@ use axum::routing::{delete, get, patch, post};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, StatusCode, Uri};
-use qd_store::{PushChange, PushRow, StoreError};
+use qd_store::{PushChange, PushRow};
+use qd_wire::CodedError;
+use qd_wire::ErrorCode;
 use qd_wire::command_table::Permission;
 use qd_wire::push::{
     ChangePushSubscription, NewPushSubscription, PushAnswer, PushAnswered, PushState, PushSubscriptionInfo,
@@ -19,7 +21,7 @@ use super::{Answering, answer as answer_question, check_subscription, send_test}
 use crate::access::random_text;
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_permission, failed, refused};
+use crate::http::{check_permission, failed, failed_as, failed_with, refused, unavailable};
 use crate::login;
 use crate::principals::{Access, OWNER, Principal};
 use crate::registry::Hub;
@@ -74,7 +76,7 @@ async fn subscribe(State(server): State<Server>, uri: Uri, headers: HeaderMap, b
     }
     let row = match read_new(hub, &principal, &headers, body).await {
         Ok(row) => row,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     match hub.store.put_push_subscription(row).await {
         Ok(row) => {
@@ -91,13 +93,13 @@ async fn read_new(
     principal: &Principal,
     headers: &HeaderMap,
     body: Body,
-) -> Result<PushRow, String> {
+) -> Result<PushRow, CodedError> {
     let body = read_body(body).await?;
-    let new: NewPushSubscription =
-        serde_json::from_slice(&body).map_err(|error| format!("The body is no subscription: {error}"))?;
+    let new: NewPushSubscription = serde_json::from_slice(&body)
+        .map_err(|error| CodedError::invalid(format!("The body is no subscription: {error}")))?;
     let decode = |name: &str, text: &str| {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
-        bytes.map_err(|_| format!("'keys.{name}' is not base64url"))
+        bytes.map_err(|_| CodedError::invalid(format!("'keys.{name}' is not base64url")))
     };
     let (p256dh, auth) = (decode("p256dh", &new.keys.p256dh)?, decode("auth", &new.keys.auth)?);
     check_subscription(&hub.config.faces.push, &new.endpoint, &p256dh, &auth)?;
@@ -107,7 +109,8 @@ async fn read_new(
         Access::OwnerToken | Access::Token(_) => None,
     };
     Ok(PushRow {
-        subscription_id: random_text(ID_BYTES).ok_or("The system has no randomness; try again")?,
+        subscription_id: random_text(ID_BYTES)
+            .ok_or_else(|| CodedError::invalid("The system has no randomness; try again"))?,
         principal: principal.name.to_string(),
         login_hash,
         endpoint: new.endpoint,
@@ -135,10 +138,11 @@ async fn change(
         Err(response) => return response,
     };
     let wanted: ChangePushSubscription = match read_body(body).await.and_then(|body| {
-        serde_json::from_slice(&body).map_err(|error| format!("The body cannot be read: {error}"))
+        serde_json::from_slice(&body)
+            .map_err(|error| CodedError::invalid(format!("The body cannot be read: {error}")))
     }) {
         Ok(wanted) => wanted,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     let change = PushChange {
         label: wanted.label.as_deref().map(plain).filter(|label| !label.is_empty()),
@@ -195,7 +199,7 @@ async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: 
                 return failed(StatusCode::BAD_REQUEST, &format!("The body cannot be read: {error}"));
             }
         },
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     let mut rows = match hub.store.push_subscriptions_of(&principal.name).await {
         Ok(rows) => rows,
@@ -207,7 +211,7 @@ async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: 
     }
     let tests = rows.into_iter().map(|row| async {
         let id = row.subscription_id.clone();
-        let error = send_test(hub, row).await.err();
+        let error = send_test(hub, row).await.err().map(|error| error.to_string());
         PushTestResult { id, ok: error.is_none(), error }
     });
     Json(PushTested { results: futures_util::future::join_all(tests).await }).into_response()
@@ -217,22 +221,23 @@ async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: 
 async fn answer(State(server): State<Server>, body: Body) -> Response {
     let read = read_body(body).await.and_then(|body| {
         // The parser's own words may repeat the token.
-        serde_json::from_slice::<PushAnswer>(&body)
-            .map_err(|_| "The body must be {\"token\":\"…\",\"decision\":\"approve|deny\"}".to_owned())
+        serde_json::from_slice::<PushAnswer>(&body).map_err(|_| {
+            CodedError::invalid("The body must be {\"token\":\"…\",\"decision\":\"approve|deny\"}")
+        })
     });
     let PushAnswer { token, decision } = match read {
         Ok(answer) => answer,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return failed_with(&error),
     };
     match answer_question(&server.hub, &token, decision).await {
         Answering::Done { session_id, request_id } => {
             Json(PushAnswered { session_id: session_id.to_string(), request_id: request_id.to_string() })
                 .into_response()
         }
-        Answering::Over => failed(StatusCode::GONE, OVER),
-        Answering::Denied(error) => failed(StatusCode::FORBIDDEN, &error),
-        Answering::Refused(error) => failed(StatusCode::CONFLICT, &error),
-        Answering::Failed(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error),
+        Answering::Over => failed_as(StatusCode::GONE, &ErrorCode::QuestionNotFound.with(OVER)),
+        Answering::Denied(error) => failed_as(StatusCode::FORBIDDEN, &error),
+        Answering::Refused(error) => failed_as(StatusCode::CONFLICT, &error),
+        Answering::Failed(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
     }
 }
 
@@ -274,8 +279,4 @@ fn plain(label: &str) -> String {
 
 async fn note(hub: &Hub, principal: &Principal, summary: String) {
     hub.note_deed(Deed { kind: "push", principal: Some(&principal.name), ok: Some(true), summary }).await;
-}
-
-fn unavailable(error: &StoreError) -> Response {
-    failed(StatusCode::SERVICE_UNAVAILABLE, &format!("The hub cannot use its store: {error}"))
 }

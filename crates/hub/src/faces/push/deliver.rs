@@ -318,8 +318,13 @@ async fn send(hub: &Hub, outgoing: Outgoing) {
     }
 }
 
+/// Why a browser did not get a push.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotTaken(String);
+
 /// Tries a subscription at once, and once.
-pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), String> {
+pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), NotTaken> {
     let words = Words {
         title: "Notifications work".to_owned(),
         body: "This device will tell you when an agent needs you.".to_owned(),
@@ -331,7 +336,7 @@ pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), St
 }
 
 /// Notes how it went; a subscription that is no more goes.
-async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(), String> {
+async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(), NotTaken> {
     let id = &subscription.subscription_id;
     let failure = match tried {
         Attempt::Sent => None,
@@ -345,9 +350,9 @@ async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(),
             if let Err(error) = hub.store.delete_push_subscription(None, id).await {
                 tracing::warn!(%error, "a subscription that is over cannot be removed");
             }
-            return Err(
-                "The browser has taken this subscription back; turn notifications on again".to_owned()
-            );
+            return Err(NotTaken(
+                "The browser has taken this subscription back; turn notifications on again".to_owned(),
+            ));
         }
     };
     if let Some(reason) = &failure {
@@ -361,7 +366,7 @@ async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(),
     if let Err(error) = hub.store.note_push(id, now_ms(), failure.clone()).await {
         tracing::warn!(%error, "it cannot be noted how a push went");
     }
-    failure.map_or(Ok(()), Err)
+    failure.map_or(Ok(()), |reason| Err(NotTaken(reason)))
 }
 
 async fn attempt(hub: &Hub, outgoing: &Outgoing) -> Attempt {
@@ -370,7 +375,7 @@ async fn attempt(hub: &Hub, outgoing: &Outgoing) -> Attempt {
     let Some(key) = &config.key else { return Attempt::Refused("The hub sends no pushes".to_owned()) };
     let endpoint = match Endpoint::parse(&subscription.endpoint, config.allow_loopback) {
         Ok(endpoint) => endpoint,
-        Err(error) => return Attempt::Refused(error),
+        Err(error) => return Attempt::Refused(error.to_string()),
     };
     let reader = Reader { p256dh: &subscription.p256dh, auth: &subscription.auth };
     let text = serde_json::to_vec(message).unwrap_or_default();

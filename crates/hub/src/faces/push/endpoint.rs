@@ -19,6 +19,40 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Interim answers (1xx) before the real one.
 const INTERIM_ANSWERS_MAX: usize = 4;
 
+/// Why an address is none that a push may be sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EndpointError {
+    #[error("'endpoint' is longer than {URL_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("'endpoint' is no address of a push service")]
+    NoAddress,
+    #[error("'endpoint' must be a whole https:// address")]
+    NotWhole,
+    #[error("'endpoint' must begin with https://")]
+    NotTls,
+    #[error("'endpoint' is an address of a private network; no push service is there")]
+    Private,
+}
+
+/// Why a push service has not taken a message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PostError {
+    #[error("it cannot be reached: {0}")]
+    Unreachable(std::io::Error),
+    #[error("{0}")]
+    Tls(String),
+    #[error("the connection broke: {0}")]
+    Broken(#[from] std::io::Error),
+    #[error("it did not answer in time")]
+    TimedOut,
+    #[error("it closed the connection without an answer")]
+    NoAnswer,
+    #[error("its answer is too long")]
+    AnswerTooLong,
+    #[error("its answer is no HTTP")]
+    NotHttp,
+}
+
 /// An address that a push may be sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Endpoint {
@@ -31,23 +65,22 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Reads an address that a browser gave. Plain HTTP is for push services of tests, on this machine.
-    pub(super) fn parse(text: &str, allows_loopback: bool) -> Result<Endpoint, String> {
+    pub(super) fn parse(text: &str, allows_loopback: bool) -> Result<Endpoint, EndpointError> {
         if text.len() > URL_BYTES_MAX {
-            return Err(format!("'endpoint' is longer than {URL_BYTES_MAX} bytes"));
+            return Err(EndpointError::TooLong);
         }
-        let no_url = |_| "'endpoint' is no address of a push service".to_owned();
-        let uri: Uri = text.parse().map_err(|error: http::uri::InvalidUri| no_url(error.to_string()))?;
-        let url = ServerUrl::parse(text).map_err(|error| no_url(error.to_string()))?;
+        let uri: Uri = text.parse().map_err(|_| EndpointError::NoAddress)?;
+        let url = ServerUrl::parse(text).map_err(|_| EndpointError::NoAddress)?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err("'endpoint' must be a whole https:// address".to_owned());
+            return Err(EndpointError::NotWhole);
         };
         match scheme {
             "https" => {}
             "http" if allows_loopback && url.is_loopback() => {}
-            _ => return Err("'endpoint' must begin with https://".to_owned()),
+            _ => return Err(EndpointError::NotTls),
         }
         if !allows_loopback && is_private(url.host()) {
-            return Err("'endpoint' is an address of a private network; no push service is there".to_owned());
+            return Err(EndpointError::Private);
         }
         let authority = authority.as_str().to_ascii_lowercase();
         let default_port = if url.is_tls() { ":443" } else { ":80" };
@@ -57,26 +90,27 @@ impl Endpoint {
     }
 
     /// Gives the push service a message.
-    pub(super) async fn post(&self, headers: &[(&str, String)], body: &[u8]) -> Result<Answer, String> {
+    pub(super) async fn post(&self, headers: &[(&str, String)], body: &[u8]) -> Result<Answer, PostError> {
         let exchange = async {
             let mut stream = self.stream().await?;
             let mut request = self.head(headers, body.len()).into_bytes();
             request.extend_from_slice(body);
-            let broken = |error: std::io::Error| format!("the connection broke: {error}");
-            stream.write_all(&request).await.map_err(broken)?;
-            stream.flush().await.map_err(broken)?;
+            stream.write_all(&request).await?;
+            stream.flush().await?;
             read_answer(&mut stream).await
         };
-        timeout(POST_TIMEOUT, exchange).await.unwrap_or_else(|_| Err("it did not answer in time".to_owned()))
+        timeout(POST_TIMEOUT, exchange).await.unwrap_or(Err(PostError::TimedOut))
     }
 
-    async fn stream(&self) -> Result<BoxedIo, String> {
+    async fn stream(&self) -> Result<BoxedIo, PostError> {
         let stream = TcpDial.dial(&self.url.address()).await;
-        let stream = stream.map_err(|error| format!("it cannot be reached: {error}"))?;
+        let stream = stream.map_err(PostError::Unreachable)?;
         if !self.url.is_tls() {
             return Ok(stream);
         }
-        tls::client(stream, self.url.host(), &Trust::System).await.map_err(|error| error.to_string())
+        tls::client(stream, self.url.host(), &Trust::System)
+            .await
+            .map_err(|error| PostError::Tls(error.to_string()))
     }
 
     fn head(&self, headers: &[(&str, String)], body_bytes: usize) -> String {
@@ -125,32 +159,30 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<Duration>,
 }
 
-async fn read_answer(stream: &mut BoxedIo) -> Result<Answer, String> {
+async fn read_answer(stream: &mut BoxedIo) -> Result<Answer, PostError> {
     let mut head = Vec::new();
     loop {
         if let Some(answer) = parse_answer(&head)? {
             return Ok(answer);
         }
         if head.len() > HEAD_BYTES_MAX {
-            return Err("its answer is too long".to_owned());
+            return Err(PostError::AnswerTooLong);
         }
-        match stream.read_buf(&mut head).await {
-            Ok(0) => return Err("it closed the connection without an answer".to_owned()),
-            Ok(_) => {}
-            Err(error) => return Err(format!("the connection broke: {error}")),
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(PostError::NoAnswer);
         }
     }
 }
 
 /// The answer once its head is whole.
-fn parse_answer(mut bytes: &[u8]) -> Result<Option<Answer>, String> {
+fn parse_answer(mut bytes: &[u8]) -> Result<Option<Answer>, PostError> {
     for _ in 0..=INTERIM_ANSWERS_MAX {
         let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
         let head = String::from_utf8_lossy(&bytes[..end]);
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1."));
         let status = status.and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse::<u16>().ok());
-        let status = status.ok_or_else(|| "its answer is no HTTP".to_owned())?;
+        let status = status.ok_or(PostError::NotHttp)?;
         if !(100..200).contains(&status) {
             let seconds = lines.filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
                 name.eq_ignore_ascii_case("retry-after").then(|| value.trim().parse::<u64>().ok())?
@@ -159,7 +191,7 @@ fn parse_answer(mut bytes: &[u8]) -> Result<Option<Answer>, String> {
         }
         bytes = &bytes[end + 4..];
     }
-    Err("its answer is no HTTP".to_owned())
+    Err(PostError::NotHttp)
 }
 
 #[cfg(test)]
@@ -201,14 +233,14 @@ mod tests {
 
     #[test]
     fn answers_are_read_from_their_heads() {
-        let answer = |text: &str| parse_answer(text.as_bytes());
-        let plain = |status| Ok(Some(Answer { status, retry_after: None }));
+        let answer = |text: &str| parse_answer(text.as_bytes()).ok();
+        let plain = |status| Some(Some(Answer { status, retry_after: None }));
         assert_eq!(answer("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"), plain(201));
         assert_eq!(answer("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n"), plain(410));
-        assert_eq!(answer("HTTP/1.1 201 Created\r\n"), Ok(None));
+        assert_eq!(answer("HTTP/1.1 201 Created\r\n"), Some(None));
         let later = Answer { status: 429, retry_after: Some(Duration::from_secs(7)) };
-        assert_eq!(answer("HTTP/1.1 429 Later\r\nretry-after: 7\r\n\r\n"), Ok(Some(later)));
+        assert_eq!(answer("HTTP/1.1 429 Later\r\nretry-after: 7\r\n\r\n"), Some(Some(later)));
         assert_eq!(answer("HTTP/1.1 503 Later\r\nRetry-After: Fri, 01 Jan\r\n\r\n"), plain(503));
-        assert!(answer("SSH-2.0\r\n\r\n").is_err());
+        assert_eq!(answer("SSH-2.0\r\n\r\n"), None);
     }
 }

@@ -45,6 +45,11 @@ pub enum PushKeyError {
     Make(String),
 }
 
+/// What was read is something else.
+#[derive(Debug, thiserror::Error)]
+#[error("it is no private key of the curve P-256 ({0})")]
+struct NotAKey(String);
+
 impl PushKey {
     /// The key in a file that only its owner can read; made if there is none yet.
     pub fn open(path: &Path) -> Result<PushKey, PushKeyError> {
@@ -55,13 +60,13 @@ impl PushKey {
                 fs::set_permissions(path, mode).map_err(|error| failed(error.to_string()))?;
                 let key =
                     PrivatePkcs8KeyDer::from_pem_slice(&pem).map_err(|error| failed(error.to_string()))?;
-                PushKey::of(key.secret_pkcs8_der()).map_err(failed)
+                PushKey::of(key.secret_pkcs8_der()).map_err(|error| failed(error.to_string()))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let made = make()?;
                 tls::write(path, &made.serialize_pem(), SECRET_MODE)
                     .map_err(|error| failed(error.to_string()))?;
-                PushKey::of(&made.serialize_der()).map_err(PushKeyError::Make)
+                PushKey::of(&made.serialize_der()).map_err(|error| PushKeyError::Make(error.to_string()))
             }
             Err(error) => Err(failed(error.to_string())),
         }
@@ -69,12 +74,12 @@ impl PushKey {
 
     /// A new one that is kept nowhere.
     pub fn new() -> Result<PushKey, PushKeyError> {
-        PushKey::of(&make()?.serialize_der()).map_err(PushKeyError::Make)
+        PushKey::of(&make()?.serialize_der()).map_err(|error| PushKeyError::Make(error.to_string()))
     }
 
-    fn of(pkcs8: &[u8]) -> Result<PushKey, String> {
+    fn of(pkcs8: &[u8]) -> Result<PushKey, NotAKey> {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &SystemRandom::new())
-            .map_err(|error| format!("it is no private key of the curve P-256 ({error})"))?;
+            .map_err(|error| NotAKey(error.to_string()))?;
         let public = URL_SAFE_NO_PAD.encode(pair.public_key());
         Ok(PushKey(Arc::new(Pair { pair, public })))
     }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, get, post};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_core::view::run::request::read_input;
+use qd_wire::ErrorCode;
 use qd_wire::command_table::Permission;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -80,7 +81,7 @@ async fn allowed(
         | Refusal::Store(_)) => refused(&refusal),
     })?;
     let checked = principal.rights().check(uri.path(), permission);
-    checked.map_err(|error| plain(StatusCode::FORBIDDEN, &error))?;
+    checked.map_err(|error| plain(StatusCode::FORBIDDEN, &error.message))?;
     Ok(principal)
 }
 
@@ -217,12 +218,12 @@ async fn input(
     };
     let command = match read_input(&run_id, &body) {
         Ok(command) => command,
-        Err(error) => return plain(StatusCode::BAD_REQUEST, &error),
+        Err(error) => return plain(StatusCode::BAD_REQUEST, &error.message),
     };
     let asker = Asker::new(&principal, Arc::from("http"));
     let runner_id = match address(&hub, &asker, &command) {
         Ok(runner_id) => runner_id,
-        Err(error) => return plain(status_of(&error), &error),
+        Err(error) => return plain(status_of(error.code), &error.message),
     };
     let (done, wait) = oneshot::channel();
     let on_answer = Box::new(move |_: &Arc<Hub>, answered| {
@@ -242,10 +243,11 @@ async fn input(
     }
 }
 
-fn status_of(error: &str) -> StatusCode {
-    match error {
-        UNKNOWN_RUN => StatusCode::NOT_FOUND,
-        HOST_OFFLINE => StatusCode::BAD_GATEWAY,
+/// As the document has it, where that differs from the table of codes.
+fn status_of(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::SessionNotFound => StatusCode::NOT_FOUND,
+        ErrorCode::RunnerOffline => StatusCode::BAD_GATEWAY,
         _ => StatusCode::FORBIDDEN,
     }
 }

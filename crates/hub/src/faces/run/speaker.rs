@@ -6,6 +6,7 @@ use qd_core::view::run::answer::{self, Answer};
 use qd_core::view::run::request::{self, Command, Refusal, Request, Subscribe, To};
 use qd_wire::command_table;
 use qd_wire::run_protocol::Way;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::time::Duration;
 
 use super::catch_up::{Page, page};
@@ -84,20 +85,21 @@ impl AppSpeaker {
     }
 
     fn subscribe(&self, hub: &Hub, subscribe: &Subscribe) -> Result<(), Refusal> {
-        let refusal = |error: String| Refusal {
+        let refusal = |error: CodedError| Refusal {
             error,
             about: Some("run.subscribe".to_owned()),
             run_id: Some(subscribe.run_id.clone()),
             request_id: None,
             input_id: None,
         };
-        let entry = hub.session(&subscribe.run_id).ok_or_else(|| refusal(UNKNOWN_RUN.to_owned()))?;
+        let entry = hub.session(&subscribe.run_id).ok_or_else(|| refusal(unknown_run()))?;
         let Subscribe { include_output, replace, since_seq, .. } = *subscribe;
         let added = self.follower.change_filter(|filter| filter.add(&entry.id, include_output, replace));
         if added == Some(false) {
-            return Err(refusal(format!(
-                "there are {SUBSCRIPTIONS_MAX} subscriptions, the most there may be"
-            )));
+            return Err(refusal(
+                ErrorCode::LimitReached
+                    .with(format!("there are {SUBSCRIPTIONS_MAX} subscriptions, the most there may be")),
+            ));
         }
         if let Some(since_seq) = since_seq {
             self.follower.replay(&entry, since_seq);
@@ -107,11 +109,11 @@ impl AppSpeaker {
 
     fn command(&self, parts: &Parts<'_>, command: Command) -> Result<(), Refusal> {
         let hub = parts.hub;
-        let runner_id = address(hub, &self.calls.asker, &command).map_err(|error| command.refusal(&error))?;
+        let runner_id = address(hub, &self.calls.asker, &command).map_err(|error| command.refusal(error))?;
         let in_flight_max = hub.config.limits.in_flight_max;
         if !parts.mailbox.try_begin(in_flight_max, false) {
             let error = format!("too many commands in flight on this connection (max {in_flight_max})");
-            return Err(command.refusal(&error));
+            return Err(command.refusal(ErrorCode::TooManyInFlight.with(error)));
         }
         send(hub, &self.calls, command, &runner_id);
         Ok(())
@@ -187,7 +189,7 @@ impl Speaker for AppSpeaker {
     }
 
     fn complaint(&self, error: &str) -> Bytes {
-        text_frame(&answer::complaint(now_ms(), error))
+        text_frame(&answer::complaint(now_ms(), &CodedError::invalid(error)))
     }
 
     fn take_events(&mut self, parts: &mut Parts<'_>) -> bool {
@@ -241,18 +243,26 @@ impl Calls {
 }
 
 /// The runner that is to do a command, if the asker may ask for it and the runner is there.
-pub(super) fn address(hub: &Hub, asker: &Asker, command: &Command) -> Result<Arc<str>, String> {
-    let spec = command_table::spec(command.canonical()).ok_or("unknown type")?;
+pub(super) fn address(hub: &Hub, asker: &Asker, command: &Command) -> Result<Arc<str>, CodedError> {
+    let spec = command_table::spec(command.canonical())
+        .ok_or_else(|| ErrorCode::UnknownCommand.with("unknown type"))?;
     asker.check(command.spec.name, spec.permission)?;
     let runner_id = match &command.to {
         To::Run(run_id) | To::HostOfRun(run_id) => {
-            let session = hub.session(run_id).ok_or(UNKNOWN_RUN)?;
+            let session = hub.session(run_id).ok_or_else(unknown_run)?;
             check_terminal(asker.rights, spec, &session)?;
             Arc::clone(&session.runner_id)
         }
-        To::Host(host_id) => Arc::clone(&hub.runner(host_id).ok_or(UNKNOWN_HOST)?.id),
+        To::Host(host_id) => {
+            let unknown = || ErrorCode::RunnerNotFound.with(UNKNOWN_HOST);
+            Arc::clone(&hub.runner(host_id).ok_or_else(unknown)?.id)
+        }
     };
-    if hub.is_away(&runner_id) { Err(HOST_OFFLINE.to_owned()) } else { Ok(runner_id) }
+    if hub.is_away(&runner_id) { Err(ErrorCode::RunnerOffline.with(HOST_OFFLINE)) } else { Ok(runner_id) }
+}
+
+fn unknown_run() -> CodedError {
+    ErrorCode::SessionNotFound.with(UNKNOWN_RUN)
 }
 
 /// Asks the runner; what it answers goes to this app alone.
@@ -284,6 +294,7 @@ fn on_answer(
             success: answered.success,
             data: answered.data.as_ref().map(|data| data.get()),
             error: if answered.link_lost { Some(HOST_LOST) } else { answered.error.as_deref() },
+            code: answered.code,
             session_id: answered.session_id.as_deref(),
             runner_id: Some(runner_id),
         };
@@ -292,8 +303,9 @@ fn on_answer(
     if answered.success {
         return finish(calls, None);
     }
-    let error = if answered.link_lost { HOST_LOST.to_owned() } else { answered.error.unwrap_or_default() };
-    let refused = text_of_refusal(command, &error);
+    let error = answered.failed().unwrap_or_else(|| ErrorCode::Failed.with(""));
+    let error = if answered.link_lost { error.code.with(HOST_LOST) } else { error };
+    let refused = text_of_refusal(command, error);
     let Some(other) = command.other_text(runner_id) else { return finish(calls, Some(refused)) };
     let last = Arc::clone(calls);
     let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
@@ -302,7 +314,7 @@ fn on_answer(
     ask_service(hub, &calls.asker, &other, None, on_answer);
 }
 
-fn text_of_refusal(command: &Command, error: &str) -> String {
+fn text_of_refusal(command: &Command, error: CodedError) -> String {
     answer::refused(now_ms(), &command.refusal(error))
 }
 

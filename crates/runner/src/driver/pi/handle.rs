@@ -9,8 +9,8 @@ use bytes::Bytes;
 use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, AgentUp, QueueFate};
-use qd_wire::Command;
 use qd_wire::data::QueueState;
+use qd_wire::{Command, ErrorCode};
 use serde_json::Value;
 
 use super::bridge::Bridge;
@@ -122,7 +122,7 @@ impl PiHandle {
         let id = self.fresh_id("q");
         let line = Bytes::from(pi::encode(&id, request));
         let pending = self.waiting.expect(id)?;
-        self.stdin.try_send(line).map_err(|error| AgentFailure::refused(error.to_string()))?;
+        self.stdin.try_send(line).map_err(|error| ErrorCode::AgentGone.with(error.to_string()))?;
         Ok(pending)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use qd_wire::run::{INPUT_IS_CLOSED, INPUT_IS_FULL};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -49,20 +49,19 @@ impl Input {
     }
 
     /// Whether this many bytes may be written or wait.
-    pub(super) fn check_room(&self, count: usize) -> Result<(), String> {
+    pub(super) fn check_room(&self, count: usize) -> Result<(), CodedError> {
         if count > INPUT_BYTES_MAX {
-            return Err(format!(
-                "The input is too long (max {} KiB); send it in pieces",
-                INPUT_BYTES_MAX >> 10
-            ));
+            let error =
+                format!("The input is too long (max {} KiB); send it in pieces", INPUT_BYTES_MAX >> 10);
+            return Err(ErrorCode::TooLarge.with(error));
         }
         let waiting = self.shared.waiting().len();
         if waiting + count > INPUT_BYTES_MAX {
-            return Err(format!(
-                "The program {INPUT_IS_FULL}: {} KiB wait for it already. Wait until it does, or stop it \
+            return Err(ErrorCode::InputFull.with(format!(
+                "The program does not read its input: {} KiB wait for it already. Wait until it does, or stop it \
                  with run.stop.",
                 waiting >> 10
-            ));
+            )));
         }
         Ok(())
     }
@@ -93,9 +92,9 @@ fn write_now(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) ->
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => {
                 let written = bytes.len() - rest.len();
-                let error = format!("The program {INPUT_IS_CLOSED}: {error}");
+                let error = format!("The program has closed its terminal: {error}");
                 return Err(if written == 0 {
-                    AgentFailure::refused(error)
+                    ErrorCode::InputClosed.with(error).into()
                 } else {
                     // The program may have read the beginning: the same again could do it twice.
                     AgentFailure::lost(format!("{error}, after {written} of {} bytes", bytes.len()))

@@ -45,7 +45,7 @@ pub(crate) fn entries(dir: &Dir, cancel: &Cancel) -> Result<Vec<DirEntry>, Servi
             continue;
         }
         if found.len() >= DIRECTORY_ENTRIES_MAX {
-            return Err(ServiceError::other(format!(
+            return Err(ServiceError::invalid(format!(
                 "the directory has more than {DIRECTORY_ENTRIES_MAX} entries: look into it with a shell"
             )));
         }

@@ -301,7 +301,7 @@ fn begin(
 
 fn key(root: &Root, params: &FsUploadParams, principal: &str) -> Result<Key, ServiceError> {
     if params.upload_id.is_empty() || params.upload_id.len() > UPLOAD_ID_BYTES_MAX {
-        return Err(ServiceError::other(format!("upload_id must have 1 to {UPLOAD_ID_BYTES_MAX} bytes")));
+        return Err(ServiceError::invalid(format!("upload_id must have 1 to {UPLOAD_ID_BYTES_MAX} bytes")));
     }
     Ok((root.path().to_owned(), principal.to_owned(), params.upload_id.clone()))
 }

@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use qd_wire::ErrorCode;
 use qd_wire::service::{Encoding, FsWriteData, FsWriteParams};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -90,9 +91,10 @@ pub(super) fn check_size(bytes: usize) -> Result<(), ServiceError> {
         return Ok(());
     }
     let limit = WRITE_BYTES_MAX >> 20;
-    Err(ServiceError::other(format!(
+    let error = format!(
         "more than {limit} MiB in one call, nothing was written: send the file in pieces with fs.upload"
-    )))
+    );
+    Err(ErrorCode::TooLarge.with(error).into())
 }
 
 fn current_hash(place: &Place, cancel: &Cancel) -> Result<Option<String>, ServiceError> {
@@ -100,10 +102,11 @@ fn current_hash(place: &Place, cancel: &Cancel) -> Result<Option<String>, Servic
 }
 
 fn changed(now: Option<String>) -> ServiceError {
-    ServiceError::other(match now {
+    let reason = match now {
         Some(hash) => format!("the file is not what was expected: its hash is now {hash}; read it again"),
         None => "the file is not what was expected: there is none now".to_owned(),
-    })
+    };
+    ServiceError::Other(ErrorCode::Conflict.with(reason))
 }
 
 fn lock(place: &Place) -> Result<MutexGuard<'static, ()>, ServiceError> {

@@ -75,7 +75,7 @@ pub(super) async fn commit(git: &Git, name: &str) -> Result<String, ServiceError
     let output = git.output(&arguments, &[]).await?;
     let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.code != 0 || id.is_empty() {
-        return Err(ServiceError::other(format!("'{name}' is not the name of a commit or branch here")));
+        return Err(ServiceError::invalid(format!("'{name}' is not the name of a commit or branch here")));
     }
     Ok(id)
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use qd_wire::CodedError;
 use qd_wire::command::WorktreeConfig;
 use qd_wire::data::WorktreeState;
 
@@ -38,10 +39,11 @@ impl SessionWorktree {
         session_id: &str,
         cwd: Option<&str>,
         config: &WorktreeConfig,
-    ) -> Result<SessionWorktree, String> {
-        let cwd = cwd.ok_or("worktree: Name a directory of the repository as cwd")?;
+    ) -> Result<SessionWorktree, CodedError> {
+        let cwd =
+            cwd.ok_or_else(|| CodedError::invalid("worktree: Name a directory of the repository as cwd"))?;
         let planned = Self::look(shared, session_id, cwd, config).await;
-        planned.map_err(|error| format!("worktree: {error}"))
+        planned.map_err(in_worktree)
     }
 
     async fn look(
@@ -73,7 +75,7 @@ impl SessionWorktree {
     }
 
     /// Makes it. Of one that cannot be made nothing is left.
-    pub(crate) async fn make(&self) -> Result<(), String> {
+    pub(crate) async fn make(&self) -> Result<(), CodedError> {
         let path = self.path.to_string_lossy();
         let mut arguments = vec!["worktree", "add"];
         match &self.base {
@@ -86,7 +88,7 @@ impl SessionWorktree {
         };
         if let Err(error) = made {
             self.undo().await;
-            return Err(format!("worktree: {error}"));
+            return Err(in_worktree(error));
         }
         Ok(())
     }
@@ -132,12 +134,17 @@ impl SessionWorktree {
     }
 }
 
+/// The same error, with what it is about.
+fn in_worktree(error: ServiceError) -> CodedError {
+    CodedError::from(error).reworded(|error| format!("worktree: {error}"))
+}
+
 /// Where a new branch begins; `None` for a branch that is there and free.
 async fn begin_of(git: &Git, branch: &str, base: Option<&str>) -> Result<Option<String>, ServiceError> {
     revision(branch)?;
     let checked = git.output(&["check-ref-format", "--branch", branch], &[]).await?;
     if checked.code != 0 {
-        return Err(ServiceError::other(format!("'{branch}' is not the name of a branch")));
+        return Err(ServiceError::invalid(format!("'{branch}' is not the name of a branch")));
     }
     let reference = format!("refs/heads/{branch}");
     let known =

@@ -35,7 +35,7 @@ pub(super) async fn add(
         (Some(branch), true) => arguments.extend(["-b", branch, "--", &path_text]),
         (Some(branch), false) => {
             if base.is_some() {
-                return Err(ServiceError::other("'base' is for a new branch: set create_branch"));
+                return Err(ServiceError::invalid("'base' is for a new branch: set create_branch"));
             }
             arguments.extend(["--", &path_text, branch]);
         }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use qd_wire::CodedError;
+
 use super::kept::Record;
 use super::lanes::{Place, is_birth};
 use super::{Admission, Outcome, Submission, Token, words};
@@ -159,7 +161,7 @@ impl Command {
     }
 
     /// The first dependency that failed, as an error.
-    pub(super) fn failed_wait(&self) -> Option<String> {
+    pub(super) fn failed_wait(&self) -> Option<CodedError> {
         self.waits.iter().find_map(|wait| match &wait.state {
             WaitState::Failed(error) => Some(words::dependency_failed(self.dependency(wait.name), error)),
             WaitState::Pending | WaitState::Met => None,

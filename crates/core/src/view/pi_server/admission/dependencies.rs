@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use qd_wire::CodedError;
+
 use super::command::{Phase, Wait, WaitState};
 use super::identities::Holder;
 use super::{Admission, Token, words};
@@ -13,7 +15,7 @@ const CIRCLE_COMMANDS_MAX: usize = 1000;
 
 impl Admission {
     /// What a command has to wait for, or why it fails. The first dependency in its list that fails counts.
-    pub(super) fn evaluate(&self, token: Token) -> Result<Vec<Wait>, String> {
+    pub(super) fn evaluate(&self, token: Token) -> Result<Vec<Wait>, CodedError> {
         let Some(command) = self.commands.get(&token) else { return Ok(Vec::new()) };
         let submission = &command.submission;
         let mut waits = Vec::new();

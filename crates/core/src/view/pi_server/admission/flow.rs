@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use qd_wire::CodedError;
+
 use super::command::{Command, Fate, Joined, Phase};
 use super::identities::Holder;
 use super::kept::Record;
@@ -134,11 +136,11 @@ impl Admission {
     }
 
     /// Refuses a command that has not begun, as if it had never been sent.
-    pub(super) fn abandon(&mut self, now: i64, token: Token, error: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn abandon(&mut self, now: i64, token: Token, error: &CodedError, effects: &mut Vec<Effect>) {
         let Some(command) = self.commands.get(&token) else { return };
         let fate = if command.taken_up.is_some() { Fate::InDoubt } else { Fate::Forgotten };
         if let Phase::Queued | Phase::Outside | Phase::Journaling = command.phase {
-            self.decide(now, token, words::failure(error), fate, effects);
+            self.decide(now, token, words::failure(error.clone()), fate, effects);
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use qd_wire::{CodedError, ErrorCode};
+
 use super::command::{Command, Joined, scoped_key};
 use super::identities::Holder;
 use super::kept::{Record, Slot};
@@ -15,7 +17,7 @@ enum Known {
     /// Nothing: it is a new command.
     No,
     /// It was used for something else.
-    Conflict(String),
+    Conflict(CodedError),
     /// The same command is in flight.
     Join(Token),
     /// The same command is over.
@@ -49,7 +51,8 @@ impl Admission {
                 Exceeded::Global { .. } => self.counters.global_rate += 1,
                 Exceeded::UiResponse { .. } => self.counters.ui_rate += 1,
             }
-            return reject(submission.token, exceeded.to_string(), effects);
+            let error = ErrorCode::RateLimited.with(exceeded.to_string());
+            return reject(submission.token, error, effects);
         }
         if busy {
             return self.reject_busy(submission.token, effects);
@@ -175,12 +178,12 @@ impl Admission {
 
     fn reject_busy(&mut self, token: Token, effects: &mut Vec<Effect>) {
         self.counters.busy += 1;
-        reject(token, words::BUSY, effects);
+        reject(token, words::busy(), effects);
     }
 }
 
 /// Refused at the door: nothing is stored, and the identity stays free.
-fn reject(token: Token, error: impl Into<Arc<str>>, effects: &mut Vec<Effect>) {
+fn reject(token: Token, error: CodedError, effects: &mut Vec<Effect>) {
     let outcome = Arc::new(words::failure(error));
     effects.push(Effect::Announce { token, outcome, replayed: false });
 }

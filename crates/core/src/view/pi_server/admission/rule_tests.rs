@@ -65,7 +65,7 @@ impl Desk {
     }
 
     fn fail(&mut self, token: Token, error: &str) -> Vec<String> {
-        self.finish(token, words::failure(error))
+        self.finish(token, words::failure(qd_wire::ErrorCode::Failed.with(error)))
     }
 
     fn finish(&mut self, token: Token, outcome: Outcome) -> Vec<String> {

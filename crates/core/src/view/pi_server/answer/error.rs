@@ -1,46 +1,49 @@
-//! Texts of canonical errors in the words of the document.
+//! Canonical errors in the words of the document, by their codes.
+
+use qd_wire::pi_server::Command;
+use qd_wire::{CodedError, ErrorCode};
 
 use super::super::request::Request;
 
-/// A canonical error as the document words it; what it does not word stays as it is.
-pub fn error(request: &Request, error: &str) -> String {
-    session_error(request, error).or_else(|| question_error(error)).unwrap_or_else(|| in_camel_case(error))
+/// A canonical error as the document words it; what it does not word stays as it is. `session_id` is the session the
+/// command is about.
+pub fn error(request: &Request, session_id: Option<&str>, error: CodedError) -> CodedError {
+    let CodedError { code, message } = error;
+    let message = reworded(request, session_id, code, &message).unwrap_or_else(|| in_camel_case(message));
+    CodedError { code, message }
 }
 
-fn session_error(request: &Request, error: &str) -> Option<String> {
-    let rest = error.strip_prefix("Session ")?;
-    if rest.starts_with("limit reached") {
-        // The advice after it is for the operator of a runner.
-        return Some(error.split_inclusive(')').next().unwrap_or(error).to_owned());
+fn reworded(request: &Request, session_id: Option<&str>, code: ErrorCode, message: &str) -> Option<String> {
+    match code {
+        ErrorCode::SessionNotFound => {
+            let session_id = session_id?;
+            Some(match request.envelope.if_session_version {
+                Some(version) => format!("Session {session_id} not found for ifSessionVersion={version}"),
+                None => format!("Session {session_id} not found"),
+            })
+        }
+        // To a client of this face there is one machine only.
+        ErrorCode::SessionExists => Some(format!("Session {} already exists", session_id?)),
+        // The advice after the limit is for the operator of a runner.
+        ErrorCode::LimitReached => message.split_inclusive(')').next().map(str::to_owned),
+        ErrorCode::QuestionNotFound => {
+            Some(format!("No pending UI request with id {}", question_id(request)?))
+        }
+        ErrorCode::QuestionAnswered | ErrorCode::QuestionTimedOut => {
+            Some(format!("Request {} already settled", question_id(request)?))
+        }
+        _ => None,
     }
-    let (name, rest) = match rest.strip_prefix('\'') {
-        Some(quoted) => quoted.split_once("' ")?,
-        None => rest.split_once(' ')?,
-    };
-    if rest.starts_with("not found") {
-        return Some(match request.envelope.if_session_version {
-            Some(version) => format!("Session {name} not found for ifSessionVersion={version}"),
-            None => format!("Session {name} not found"),
-        });
-    }
-    // To a client of this face there is one machine only.
-    let is_taken = rest.starts_with("already exists")
-        || (rest.starts_with("lives on runner ") && rest.contains("cannot be created"));
-    is_taken.then(|| format!("Session {name} already exists"))
 }
 
-fn question_error(error: &str) -> Option<String> {
-    if let Some(rest) = error.strip_prefix("No pending input request with id '") {
-        return Some(format!("No pending UI request with id {}", rest.strip_suffix('\'').unwrap_or(rest)));
+fn question_id(request: &Request) -> Option<&str> {
+    match &request.command {
+        Command::ExtensionUiResponse(response) => Some(&response.request_id),
+        _ => None,
     }
-    let rest = error.strip_prefix("Input request '")?;
-    let name =
-        rest.strip_suffix("' was already answered").or_else(|| rest.strip_suffix("' has timed out"))?;
-    Some(format!("Request {name} already settled"))
 }
 
-fn in_camel_case(error: &str) -> String {
-    let mut text = error.to_owned();
+fn in_camel_case(mut text: String) -> String {
     for (ours, theirs) in [
         ("if_session_version", "ifSessionVersion"),
         ("idempotency_key", "idempotencyKey"),

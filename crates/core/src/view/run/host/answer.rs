@@ -1,21 +1,23 @@
-//! A foreign host's `rpc.response` as the answer of a canonical command.
+//! A foreign host's `rpc.response` as the answer of a canonical command. The document gives errors no codes, so this
+//! is the one place that reads the sentences of foreign hosts.
 
 use qd_wire::service::{
     BashData, FsEntry, FsListData, FsMatch, FsReadData, FsSearchData, FsWriteData, GitDiffData, GitFile,
     GitStatusData, HostDependency, HostInfoData, HostLogsData, HostTool,
 };
+use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The data of the canonical answer to what was asked as `rpc_type`; an error is the host's own, or says what is wrong
 /// with its answer.
-pub fn data(rpc_type: &str, ok: bool, result: &Value, error: Option<&str>) -> Result<Value, String> {
+pub fn data(rpc_type: &str, ok: bool, result: &Value, error: Option<&str>) -> Result<Value, CodedError> {
     if !ok {
         let error = error.filter(|error| !error.is_empty()).unwrap_or("The host gave no reason");
-        return failed_bash(rpc_type, error).ok_or_else(|| error.to_owned());
+        return failed_bash(rpc_type, error).ok_or_else(|| code_of(error).with(error));
     }
     if !result.is_object() {
-        return Err(format!("The host answered '{rpc_type}' without a result"));
+        return Err(ErrorCode::Failed.with(format!("The host answered '{rpc_type}' without a result")));
     }
     Ok(match rpc_type {
         "rpc.fs.read" => read(result),
@@ -52,6 +54,18 @@ pub fn data(rpc_type: &str, ok: bool, result: &Value, error: Option<&str>) -> Re
         }),
         _ => result.clone(),
     })
+}
+
+/// The code of what a host of the document says went wrong.
+fn code_of(error: &str) -> ErrorCode {
+    match error {
+        "unknown run_id" | "run not found" => ErrorCode::SessionNotFound,
+        "unknown rpc type" => ErrorCode::Unsupported,
+        "timeout" => ErrorCode::TimedOut,
+        _ if error == "denied" || error.starts_with("denied:") => ErrorCode::Denied,
+        _ if error.starts_with("missing ") => ErrorCode::InvalidRequest,
+        _ => ErrorCode::Failed,
+    }
 }
 
 /// The run that `rpc.run.start` has started.
@@ -229,13 +243,16 @@ mod tests {
     fn errors_are_the_hosts_own_and_a_failed_command_is_an_answer() {
         assert_eq!(
             data("rpc.fs.read", false, &Value::Null, Some("missing path")),
-            Err("missing path".to_owned())
+            Err(ErrorCode::InvalidRequest.with("missing path"))
         );
         assert!(data("rpc.fs.read", false, &Value::Null, None).is_err());
         assert!(data("rpc.fs.read", true, &json!([]), None).is_err());
         let answer = data("rpc.bash", false, &Value::Null, Some("bash exited with code 3: oh: no")).unwrap();
         assert_eq!((&answer["exit_code"], &answer["stderr"]), (&json!(3), &json!("oh: no")));
-        assert_eq!(data("rpc.bash", false, &Value::Null, Some("denied")), Err("denied".to_owned()));
+        assert_eq!(
+            data("rpc.bash", false, &Value::Null, Some("denied")),
+            Err(ErrorCode::Denied.with("denied"))
+        );
         assert_eq!(started_run(Some("e"), &json!({"run_id": "r"})).as_deref(), Some("r"));
         assert_eq!(started_run(Some("e"), &json!({})).as_deref(), Some("e"));
     }

@@ -32,7 +32,7 @@ pub fn record(kind: &str, data: Value) -> (EventPayload, Option<String>) {
         }
         Err(problem) => {
             let message = format!("The host sent a '{kind}' that cannot be read: {problem}");
-            (notice(&message), Some(problem))
+            (notice(&message), Some(problem.to_string()))
         }
     }
 }
@@ -61,7 +61,7 @@ fn other(kind: &str, fields: Fields) -> EventPayload {
     EventPayload::Other(OtherEvent { event: format!("x-{kind}"), rest })
 }
 
-fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, String> {
+fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, MissingField> {
     Ok(Some(match kind {
         "run.started" => Event::RunStarted {
             tool: fields.text("tool").unwrap_or_else(|| "unknown".to_owned()),
@@ -93,8 +93,8 @@ fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, String> {
             user_id: None,
         },
         "run.resized" => Event::RunResized {
-            cols: fields.number("cols").ok_or("'cols' is missing")?,
-            rows: fields.number("rows").ok_or("'rows' is missing")?,
+            cols: fields.number("cols").ok_or(MissingField("cols"))?,
+            rows: fields.number("rows").ok_or(MissingField("rows"))?,
         },
         "run.permission_requested" => Event::AgentInputNeeded { request: permission(fields)? },
         "run.permission_decided" => Event::AgentInputResolved {
@@ -126,7 +126,7 @@ fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, String> {
     }))
 }
 
-fn permission(fields: &Fields) -> Result<InputRequest, String> {
+fn permission(fields: &Fields) -> Result<InputRequest, MissingField> {
     let request_id = fields.required("request_id")?;
     let op_tool = fields.text("op_tool");
     let details = PermissionDetails {
@@ -154,6 +154,11 @@ fn permission(fields: &Fields) -> Result<InputRequest, String> {
     })
 }
 
+/// An event cannot be read without this field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is missing")]
+struct MissingField(&'static str);
+
 /// The data of an event. A field of another kind counts as absent, as the original reads it.
 struct Fields(JsonObject);
 
@@ -166,8 +171,8 @@ impl Fields {
         self.0.get(name).and_then(Value::as_str).map(str::to_owned)
     }
 
-    fn required(&self, name: &str) -> Result<String, String> {
-        self.text(name).ok_or_else(|| format!("'{name}' is missing"))
+    fn required(&self, name: &'static str) -> Result<String, MissingField> {
+        self.text(name).ok_or(MissingField(name))
     }
 
     fn number<T: TryFrom<i64>>(&self, name: &str) -> Option<T> {

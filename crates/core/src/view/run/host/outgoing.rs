@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use qd_wire::ErrorCode;
 use qd_wire::link::{LinkLine, RunnerHello, RunnerWelcome, WelcomeSession};
 use qd_wire::run_protocol::{AckData, Envelope};
 use serde::Deserialize;
@@ -71,6 +72,8 @@ struct Response<'a> {
     data: Option<&'a RawValue>,
     #[serde(default)]
     error: Option<String>,
+    #[serde(default)]
+    code: Option<ErrorCode>,
 }
 
 #[derive(Deserialize)]
@@ -130,7 +133,9 @@ impl Outgoing {
             Ok(Request::Command(command)) => self.command(now, command, &mut outcome),
             Ok(Request::Ignored) => self.acked(text, &mut outcome),
             Ok(Request::Subscribe(_) | Request::Unsubscribe(_)) => {
-                outcome.to_server.push(complaint(now, "a host has no subscriptions"));
+                outcome
+                    .to_server
+                    .push(complaint(now, &ErrorCode::Unsupported.with("a host has no subscriptions")));
             }
             // An error that answers an error would have no end.
             Err(refusal) if refusal.about.as_deref() == Some("error") => {}
@@ -181,9 +186,11 @@ impl Outgoing {
 
     fn command(&mut self, now: i64, command: Box<Command>, outcome: &mut Outcome) {
         let error = match &command.to {
-            To::Host(host_id) if *host_id != self.host_id => Some("unknown host_id"),
+            To::Host(host_id) if *host_id != self.host_id => {
+                Some(ErrorCode::RunnerNotFound.with("unknown host_id"))
+            }
             To::Host(_) | To::Run(_) | To::HostOfRun(_) if self.commands.len() >= COMMANDS_MAX => {
-                Some("too many commands wait for this host; try again later")
+                Some(ErrorCode::Busy.with("too many commands wait for this host; try again later"))
             }
             To::Host(_) | To::Run(_) | To::HostOfRun(_) => None,
         };
@@ -214,18 +221,20 @@ impl Outgoing {
         {
             return self.ask(Asked { command, is_second: true }, &text, outcome);
         }
-        let error = answer.error.as_deref().map(in_documents_words);
+        let code = answer.code.unwrap_or(ErrorCode::Failed);
+        let error = answer.error.as_deref().map(|error| in_documents_words(code, error));
         if command.spec.way == qd_wire::run_protocol::Way::Rpc {
             let answer = Answer {
                 success: answer.success,
                 data: answer.data.map(RawValue::get),
-                error: error.as_deref(),
+                error,
+                code: Some(code),
                 session_id: answer.session_id.as_deref(),
                 runner_id: Some(&self.host_id),
             };
             outcome.to_server.push(response(now, &command, &answer));
         } else if !answer.success {
-            let error = error.as_deref().unwrap_or("the host gave no reason");
+            let error = code.with(error.unwrap_or("the host gave no reason"));
             outcome.to_server.push(refused(now, &command.refusal(error)));
         }
     }
@@ -237,9 +246,8 @@ impl Outgoing {
 }
 
 /// The runner's word for a session it does not have, as the document's host says it.
-fn in_documents_words(error: &str) -> String {
-    let is_unknown = error.starts_with("Session ") && error.ends_with("not found");
-    if is_unknown { "unknown run_id".to_owned() } else { error.to_owned() }
+fn in_documents_words(code: ErrorCode, error: &str) -> &str {
+    if code == ErrorCode::SessionNotFound { "unknown run_id" } else { error }
 }
 
 fn line_of(line: &LinkLine) -> String {

@@ -91,7 +91,7 @@ fn commands_become_lines_and_answers_responses() {
     let input = json!({"type": "run.send_input", "run_id": "gone", "data": {"input_id": "i", "text": "x\n"}});
     let line: Value =
         serde_json::from_str(outgoing.message(0, &input.to_string()).to_runner.trim_end()).unwrap();
-    let answer = json!({"type": "response", "id": line["id"], "cmd": "run.input", "success": false, "error": "Session 'gone' not found"});
+    let answer = json!({"type": "response", "id": line["id"], "cmd": "run.input", "success": false, "error": "Session gone not found", "code": "session_not_found"});
     let sent: Value = serde_json::from_str(&outgoing.line(0, &answer.to_string()).to_server[0]).unwrap();
     assert_eq!((&sent["type"], &sent["data"]["error"]), (&json!("error"), &json!("unknown run_id")));
 }

@@ -4,7 +4,7 @@ use qd_wire::Command;
 use qd_wire::command::{InputResponseParams, SessionConfig};
 use qd_wire::run::{Decision, PTY_HARNESS, PermissionDetails, RunSignal};
 use qd_wire::service::{Encoding, ServiceScope};
-use qd_wire::{InputRequest, JsonObject};
+use qd_wire::{CodedError, ErrorCode, InputRequest, JsonObject};
 use serde_json::{Value, json};
 
 use super::book::RunBook;
@@ -65,9 +65,9 @@ pub enum Then {
 
 /// Finds out what a command means for a host. An error says why it cannot be done there.
 #[allow(clippy::wildcard_enum_match_arm)] // The document's commands are these; any other is refused by its name.
-pub fn plan(asked: &Asked<'_>) -> Result<Plan, String> {
+pub fn plan(asked: &Asked<'_>) -> Result<Plan, CodedError> {
     let Asked { cmd, text, .. } = *asked;
-    let command = Command::parse(cmd, text).map_err(|error| error.to_string())?;
+    let command = Command::parse(cmd, text)?;
     match command {
         Command::SessionAttach(params) => Ok(Plan::Attach { after: params.after }),
         Command::GetState(_) => Ok(Plan::State),
@@ -115,9 +115,9 @@ impl Asked<'_> {
         self.book.is_some_and(RunBook::has_exited)
     }
 
-    fn check_alive(&self) -> Result<(), String> {
+    fn check_alive(&self) -> Result<(), CodedError> {
         if self.has_exited() {
-            return Err("The program has ended; start it again as a new run".to_owned());
+            return Err(ErrorCode::RunEnded.with("The program has ended; start it again as a new run"));
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Asked<'_> {
 
     /// A service of the host's machine.
     #[allow(clippy::wildcard_enum_match_arm)] // The document's services are these; any other is refused by its name.
-    fn service(&self, command: Command) -> Result<Plan, String> {
+    fn service(&self, command: Command) -> Result<Plan, CodedError> {
         let Asked { cmd, host_id, .. } = *self;
         let call = |kind, scope: &ServiceScope, data| Ok(self.call(kind, scope, data));
         match command {
@@ -182,10 +182,10 @@ impl Asked<'_> {
             | Command::FsList(_)
             | Command::FsWrite(_)
             | Command::HostBash(_)
-            | Command::GitDiff(_) => Err(format!(
+            | Command::GitDiff(_) => Err(ErrorCode::Unsupported.with(format!(
                 "Host {host_id} speaks the run protocol, whose form of '{cmd}' has fewer parameters; leave them out"
-            )),
-            _ => Err(format!("Host {host_id} speaks the run protocol, which has no '{cmd}'")),
+            ))),
+            _ => Err(ErrorCode::Unsupported.with(format!("Host {host_id} speaks the run protocol, which has no '{cmd}'"))),
         }
     }
 
@@ -197,17 +197,18 @@ impl Asked<'_> {
         Plan::Call { kind: "rpc.run.stop", request_id: self.fresh_id.to_owned(), data }
     }
 
-    fn start(&self, config: &SessionConfig, is_check: bool) -> Result<Plan, String> {
+    fn start(&self, config: &SessionConfig, is_check: bool) -> Result<Plan, CodedError> {
         let Asked { host_id, fresh_id, run_id, .. } = *self;
         if config.harness != PTY_HARNESS {
-            return Err(format!(
+            return Err(ErrorCode::Unsupported.with(format!(
                 "Host {host_id} speaks the run protocol: it starts programs in terminals (harness '{PTY_HARNESS}'), \
                  not '{}'",
                 config.harness
-            ));
+            )));
         }
         if run_id.is_some_and(|run_id| !run_id.is_empty() && run_id != qd_wire::SYSTEM_SESSION) {
-            return Err(format!("Host {host_id} names its runs itself; leave out session_id"));
+            return Err(ErrorCode::Unsupported
+                .with(format!("Host {host_id} names its runs itself; leave out session_id")));
         }
         let run = config.run.clone().unwrap_or_default();
         let cmd = match run.cmd {
@@ -217,7 +218,8 @@ impl Asked<'_> {
         let program = cmd.split_ascii_whitespace().next().and_then(|word| word.rsplit('/').next());
         let tool = run.tool.or_else(|| program.map(str::to_owned)).unwrap_or_else(|| "bash".to_owned());
         if !run.env.is_empty() {
-            return Err(format!("Host {host_id} speaks the run protocol, which has no variables for a run"));
+            return Err(ErrorCode::Unsupported
+                .with(format!("Host {host_id} speaks the run protocol, which has no variables for a run")));
         }
         if is_check {
             return Ok(Plan::Answer(None));
@@ -233,13 +235,13 @@ impl Asked<'_> {
     }
 
     /// A line for the program, as a prompt says it.
-    fn line(&self, input_id: Option<&str>, message: &str) -> Result<Plan, String> {
+    fn line(&self, input_id: Option<&str>, message: &str) -> Result<Plan, CodedError> {
         self.input(input_id.unwrap_or(self.fresh_id), &format!("{}\n", message.trim_end_matches('\n')), None)
     }
 
-    fn input(&self, input_id: &str, text: &str, actor: Option<&str>) -> Result<Plan, String> {
+    fn input(&self, input_id: &str, text: &str, actor: Option<&str>) -> Result<Plan, CodedError> {
         if input_id.is_empty() {
-            return Err("'input_id' must not be empty".to_owned());
+            return Err(CodedError::invalid("'input_id' must not be empty"));
         }
         if self.book.is_some_and(|book| book.has_input(input_id)) {
             return Ok(Plan::Answer(Some(json!({ "input_id": input_id, "duplicate": true }))));
@@ -250,17 +252,17 @@ impl Asked<'_> {
     }
 
     /// A decision is for a question that is open, and for its own operation.
-    fn decide(&self, params: &InputResponseParams) -> Result<Plan, String> {
+    fn decide(&self, params: &InputResponseParams) -> Result<Plan, CodedError> {
         let id = &params.request_id;
         let Some(question) = self.book.and_then(|book| book.question(id)) else {
-            return Err(format!("No pending input request with id '{id}'"));
+            return Err(ErrorCode::QuestionNotFound.with(format!("No pending input request with id '{id}'")));
         };
         let decision = match (params.decision, params.confirmed, params.cancelled) {
             (Some(decision), _, _) => decision,
             (None, Some(true), _) => Decision::Approve,
             (None, Some(false), _) | (None, None, Some(true)) => Decision::Deny,
             (None, None, _) => {
-                return Err("A permission is answered with 'decision' or 'confirmed'".to_owned());
+                return Err(CodedError::invalid("A permission is answered with 'decision' or 'confirmed'"));
             }
         };
         let kind = if decision.is_approval() { "run.permission.approve" } else { "run.permission.deny" };

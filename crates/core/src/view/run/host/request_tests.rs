@@ -16,7 +16,7 @@ fn book() -> RunBook {
     book
 }
 
-fn planned(cmd: &str, params: Value, book: Option<&RunBook>) -> Result<Plan, String> {
+fn planned(cmd: &str, params: Value, book: Option<&RunBook>) -> Result<Plan, CodedError> {
     let text = params.to_string();
     plan(&Asked { host_id: "h", run_id: None, cmd, text: &text, fresh_id: "new", book })
 }
@@ -79,7 +79,7 @@ fn hole_02_a_made_up_request_decides_nothing_and_a_real_one_its_own_tool() {
         json!({"request_id": "made-up", "decision": "approve_for_session", "allow_tools": ["bash"]});
     assert_eq!(
         planned("input_response", made_up, Some(&book)),
-        Err("No pending input request with id 'made-up'".to_owned())
+        Err(ErrorCode::QuestionNotFound.with("No pending input request with id 'made-up'"))
     );
     let real = json!({"request_id": "q", "decision": "approve_for_session", "allow_tools": ["rpc.fs.write"]});
     let Ok(Plan::Tell { kind, data, then, .. }) = planned("input_response", real, Some(&book)) else {

@@ -1,8 +1,8 @@
 //! The parameters of the document's commands, as ours.
 
-use qd_wire::JsonObject;
 use qd_wire::run::{Decision, PTY_HARNESS, RunSignal};
 use qd_wire::run_protocol::TypeSpec;
+use qd_wire::{CodedError, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ const UUID_BYTES: usize = 36;
 type Canonical = (JsonObject, Option<JsonObject>);
 
 /// The canonical command for a message; its name and address are not in it.
-pub(super) fn canonical(spec: &TypeSpec, fields: &Fields) -> Result<Canonical, String> {
+pub(super) fn canonical(spec: &TypeSpec, fields: &Fields) -> Result<Canonical, CodedError> {
     let parameters = match spec.name {
         "run.send_input" => object(json!({
             "input_id": fields.needed("input_id")?, "text": fields.text("text")?, "actor": fields.actor(),
@@ -47,7 +47,7 @@ pub(super) fn canonical(spec: &TypeSpec, fields: &Fields) -> Result<Canonical, S
 
 /// A service of the host, with the names that the audit trail needs. What is gated is always asked for here, whoever
 /// calls.
-fn service(spec: &TypeSpec, fields: &Fields) -> Result<JsonObject, String> {
+fn service(spec: &TypeSpec, fields: &Fields) -> Result<JsonObject, CodedError> {
     let mut parameters = match spec.name {
         "rpc.fs.read" => with_path(fields, &["offset", "length", "encoding"])?,
         "rpc.fs.write" => {
@@ -91,14 +91,14 @@ fn service(spec: &TypeSpec, fields: &Fields) -> Result<JsonObject, String> {
     Ok(parameters)
 }
 
-fn with_path(fields: &Fields, names: &[&str]) -> Result<JsonObject, String> {
+fn with_path(fields: &Fields, names: &[&str]) -> Result<JsonObject, CodedError> {
     let mut parameters = fields.some(names);
     parameters.insert("path".to_owned(), fields.needed_text("path")?.into());
     Ok(parameters)
 }
 
 /// A program in a terminal on the named host.
-fn run_start(fields: &Fields) -> Result<JsonObject, String> {
+fn run_start(fields: &Fields) -> Result<JsonObject, CodedError> {
     let tool = fields.needed("tool")?;
     let cmd = match fields.0.get("cmd") {
         Some(Value::Null) | None => String::new(),
@@ -127,11 +127,11 @@ fn run_start(fields: &Fields) -> Result<JsonObject, String> {
     Ok(parameters)
 }
 
-fn signal(fields: &Fields) -> Result<RunSignal, String> {
+fn signal(fields: &Fields) -> Result<RunSignal, CodedError> {
     match fields.0.get("signal") {
         Some(Value::Null) | None => Ok(RunSignal::Term),
         Some(value) => {
-            RunSignal::deserialize(value).map_err(|_| "signal must be term, kill or int".to_owned())
+            RunSignal::deserialize(value).map_err(|_| CodedError::invalid("signal must be term, kill or int"))
         }
     }
 }
@@ -139,17 +139,16 @@ fn signal(fields: &Fields) -> Result<RunSignal, String> {
 /// The answer to a question. `decision` says more than the type of the message does, and never the opposite: a denial
 /// that approves would be a way around those who look at the type. For which tool an approval is good is known where
 /// the question is; `allow_tools` adds nothing to that.
-fn decision(fields: &Fields, approves: bool) -> Result<Canonical, String> {
+fn decision(fields: &Fields, approves: bool) -> Result<Canonical, CodedError> {
     let said = match fields.0.get("decision") {
         Some(Value::Null) | None => None,
-        Some(value) => Some(
-            Decision::deserialize(value)
-                .map_err(|_| "decision must be approve, approve_for_session, deny or abort".to_owned())?,
-        ),
+        Some(value) => Some(Decision::deserialize(value).map_err(|_| {
+            CodedError::invalid("decision must be approve, approve_for_session, deny or abort")
+        })?),
     };
     if said.is_some_and(|decision| decision.is_approval() != approves) {
         let word = if approves { "approve" } else { "deny" };
-        return Err(format!("decision says the opposite of run.permission.{word}"));
+        return Err(CodedError::invalid(format!("decision says the opposite of run.permission.{word}")));
     }
     let mut parameters = object(json!({
         "request_id": fields.needed("request_id")?, "confirmed": approves, "actor": fields.actor(),
@@ -171,7 +170,7 @@ fn decision(fields: &Fields, approves: bool) -> Result<Canonical, String> {
 }
 
 /// A text, one of several, or a form's answers by their ids.
-fn add_answers(parameters: &mut JsonObject, answers: Option<&Value>) -> Result<bool, String> {
+fn add_answers(parameters: &mut JsonObject, answers: Option<&Value>) -> Result<bool, CodedError> {
     match answers {
         Some(Value::Null) | None => return Ok(false),
         Some(value @ Value::String(_)) => parameters.insert("value".to_owned(), value.clone()),
@@ -179,16 +178,19 @@ fn add_answers(parameters: &mut JsonObject, answers: Option<&Value>) -> Result<b
             parameters.insert("value".to_owned(), list[0].clone())
         }
         Some(value @ Value::Object(_)) => parameters.insert("responses".to_owned(), value.clone()),
-        Some(_) => return Err("answers must be a text, a list with one text, or an object".to_owned()),
+        Some(_) => {
+            return Err(CodedError::invalid("answers must be a text, a list with one text, or an object"));
+        }
     };
     Ok(true)
 }
 
 impl Fields {
     /// A text that must be there and say something.
-    fn needed_text(&self, name: &str) -> Result<String, String> {
-        self.text(name)
-            .and_then(|text| if text.is_empty() { Err(format!("missing {name}")) } else { Ok(text) })
+    fn needed_text(&self, name: &str) -> Result<String, CodedError> {
+        self.text(name).and_then(|text| {
+            if text.is_empty() { Err(CodedError::invalid(format!("missing {name}"))) } else { Ok(text) }
+        })
     }
 }
 

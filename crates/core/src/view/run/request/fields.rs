@@ -1,4 +1,4 @@
-use qd_wire::JsonObject;
+use qd_wire::{CodedError, JsonObject};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,35 +14,37 @@ pub(super) struct Fields(pub(super) JsonObject);
 
 impl Fields {
     /// An identity that must be there.
-    pub(super) fn needed(&self, name: &str) -> Result<String, String> {
+    pub(super) fn needed(&self, name: &str) -> Result<String, CodedError> {
         match self.0.get(name) {
             Some(Value::String(text)) if text.len() > ID_BYTES_MAX => {
-                Err(format!("{name} is longer than {ID_BYTES_MAX} bytes"))
+                Err(CodedError::invalid(format!("{name} is longer than {ID_BYTES_MAX} bytes")))
             }
             Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-            Some(Value::String(_) | Value::Null) | None => Err(format!("missing {name}")),
-            Some(_) => Err(format!("{name} must be a string")),
+            Some(Value::String(_) | Value::Null) | None => {
+                Err(CodedError::invalid(format!("missing {name}")))
+            }
+            Some(_) => Err(CodedError::invalid(format!("{name} must be a string"))),
         }
     }
 
     /// A text that must be there, empty or not.
-    pub(super) fn text(&self, name: &str) -> Result<String, String> {
+    pub(super) fn text(&self, name: &str) -> Result<String, CodedError> {
         match self.0.get(name) {
             Some(Value::String(text)) => Ok(text.clone()),
-            Some(Value::Null) | None => Err(format!("missing {name}")),
-            Some(_) => Err(format!("{name} must be a string")),
+            Some(Value::Null) | None => Err(CodedError::invalid(format!("missing {name}"))),
+            Some(_) => Err(CodedError::invalid(format!("{name} must be a string"))),
         }
     }
 
     /// A number within bounds, where it is there.
-    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, String> {
+    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, CodedError> {
         let number = match self.0.get(name) {
             Some(Value::Null) | None => return Ok(None),
             Some(value) => value.as_u64(),
         };
         match number.filter(|number| (least..=most).contains(number)) {
             Some(number) => Ok(Some(number)),
-            None => Err(format!("{name} must be a whole number from {least} to {most}")),
+            None => Err(CodedError::invalid(format!("{name} must be a whole number from {least} to {most}"))),
         }
     }
 
@@ -63,8 +65,8 @@ impl Fields {
     }
 
     /// All of them, read.
-    pub(super) fn typed<T: DeserializeOwned>(&self) -> Result<T, String> {
+    pub(super) fn typed<T: DeserializeOwned>(&self) -> Result<T, CodedError> {
         serde_json::from_value(Value::Object(self.0.clone()))
-            .map_err(|error| format!("invalid data: {error}"))
+            .map_err(|error| CodedError::invalid(format!("invalid data: {error}")))
     }
 }

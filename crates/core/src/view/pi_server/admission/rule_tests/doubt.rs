@@ -5,7 +5,7 @@ use super::*;
 const LOST: &str = "The link was lost";
 
 fn lost() -> Outcome {
-    Outcome { indeterminate: true, settled: false, ..words::failure(LOST) }
+    Outcome { indeterminate: true, settled: false, ..words::failure(qd_wire::ErrorCode::LinkLost.with(LOST)) }
 }
 
 #[test]
