@@ -21,5 +21,5 @@ pub mod record;
 pub mod redact;
 pub mod session;
 pub mod terminal;
-mod time;
+pub mod time;
 pub mod view;

@@ -1,7 +1,7 @@
 //! Times as JavaScript writes them (`2026-11-15T06:04:59.214Z`) to Unix milliseconds and back.
 
 /// None for anything that is not a UTC time of this form.
-pub(crate) fn unix_ms(text: &str) -> Option<i64> {
+pub fn unix_ms(text: &str) -> Option<i64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let [year, month, day] = numbers(date, '-')?;
     let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
@@ -34,7 +34,7 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The form JavaScript writes; times outside the years 1 to 9999 are moved to the nearest within.
-pub(crate) fn iso_8601(unix_ms: i64) -> String {
+pub fn iso_8601(unix_ms: i64) -> String {
     let (first, last) = (days_since_epoch(1, 1, 1), days_since_epoch(9999, 12, 31));
     let days = unix_ms.div_euclid(DAY_MS).clamp(first, last);
     let (year, month, day) = date_of(days);

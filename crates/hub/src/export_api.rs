@@ -16,7 +16,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode, Uri};
-use qd_core::view::run::timestamp;
+use qd_core::time::iso_8601;
 use qd_wire::Message;
 use qd_wire::data::SessionSummary;
 use serde::Deserialize;
@@ -116,7 +116,7 @@ fn file_name(session: &SessionSummary, format: Format, now: i64) -> String {
     }
     let slug = slug.trim_matches('-');
     let slug = if slug.is_empty() { "session" } else { slug };
-    let day = timestamp(now);
+    let day = iso_8601(now);
     format!("{slug}-{}.{}", day.get(..10).unwrap_or_default(), format.ending())
 }
 

@@ -51,7 +51,7 @@ struct State {
     /// A subscription's key is its place here; places of those who left are used again.
     subscribers: Vec<Option<Subscriber>>,
     live: usize,
-    /// Subscribers that watch a terminal.
+    /// Subscribers that watch a terminal and keep up.
     terminals: usize,
     is_awaited: bool,
 }
@@ -279,6 +279,7 @@ impl State {
                 subscriber.lagged = true;
                 subscriber.signal.mailbox.note_lag();
                 subscriber.signal.raise();
+                self.terminals -= usize::from(subscriber.view != View::Agent);
                 let next = subscriber.next;
                 self.release(next);
             }
@@ -380,11 +381,11 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut state = self.ring.lock();
         let Some(subscriber) = state.subscribers.get_mut(self.key).and_then(Option::take) else { return };
-        state.terminals -= usize::from(subscriber.view != View::Agent);
         while state.subscribers.last().is_some_and(Option::is_none) {
             state.subscribers.pop();
         }
         if !subscriber.lagged {
+            state.terminals -= usize::from(subscriber.view != View::Agent);
             state.release(subscriber.next);
             state.drop_taken();
         }

@@ -4,8 +4,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderMap, StatusCode, Uri};
-use qd_core::view::run::host::time;
-use qd_core::view::run::timestamp;
+use qd_core::time::{iso_8601, unix_ms};
 use qd_store::{USAGE_ROWS_MAX, UsageQuery};
 use qd_wire::CodedError;
 use qd_wire::rest::{UsageData, UsageRow, UsageSum};
@@ -98,8 +97,8 @@ fn moment(field: &str, text: Option<&str>, day_offset_ms: i64) -> Result<Option<
         return Ok(Some((at, false)));
     }
     // A day that no month has would be read as one of the next.
-    let day = time::from_text(&format!("{text}T00:00:00Z"));
-    match day.filter(|at| timestamp(*at).get(..DAY_CHARS) == Some(text)) {
+    let day = unix_ms(&format!("{text}T00:00:00Z"));
+    match day.filter(|at| iso_8601(*at).get(..DAY_CHARS) == Some(text)) {
         Some(at) => Ok(Some((at - day_offset_ms, true))),
         None => {
             Err(CodedError::invalid(format!("'{field}' must be a day (2026-01-31) or Unix milliseconds")))

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use qd_core::view::run::timestamp;
+use qd_core::time::iso_8601;
 use qd_wire::data::SessionSummary;
 use qd_wire::message::{MediaSource, Message, Role};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(super) fn speaker(message: &Message) -> Cow<'_, str> {
 
 /// `2026-01-31 12:30 UTC`.
 pub(super) fn time(unix_ms: i64) -> String {
-    let text = timestamp(unix_ms);
+    let text = iso_8601(unix_ms);
     format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
 }
 
