@@ -6,8 +6,9 @@ use qd_core::session::Gone;
 use qd_wire::data::SessionStatus;
 use qd_wire::run::{RUN_HAS_ENDED, RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
 
-use super::actor::{AgentState, SessionActor};
+use super::actor::SessionActor;
 use super::admit::Admitted;
+use super::agent_process::AgentState;
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Progress, RunExit};
 
@@ -43,7 +44,7 @@ impl SessionActor {
 
     /// The program has ended, and everything it wrote is recorded.
     pub(super) fn run_ended(&mut self, exit: RunExit) {
-        self.driver = None;
+        self.agent.driver = None;
         self.forget_agent();
         let now = now_ms();
         let RunExit { code, signal, error } = exit;
@@ -54,7 +55,7 @@ impl SessionActor {
         if self.config.harness == TERMINAL_HARNESS {
             self.keep_for_a_while(now);
         }
-        self.fail_waiting(&format!("The run {RUN_HAS_ENDED}"));
+        self.refuse_waiting(&format!("The run {RUN_HAS_ENDED}"));
     }
 
     /// A session of last time: its program died with its runner.
@@ -79,9 +80,9 @@ impl SessionActor {
             Gone::Closed { reason } => format!("The run was {reason}"),
             Gone::Stopped | Gone::Hung { .. } | Gone::Died { .. } => "The run was stopped".to_owned(),
         };
-        if self.agent == AgentState::Ready {
+        if self.agent.state == AgentState::Ready {
             self.end_run(&reason).await;
-        } else if let Some(driver) = self.driver.take() {
+        } else if let Some(driver) = self.agent.driver.take() {
             driver.close().await;
         }
         self.forget_agent();
@@ -89,8 +90,7 @@ impl SessionActor {
             // It was about to start again.
             self.session.gone(now_ms(), Gone::Closed { reason: reason.clone() }, &mut self.out);
         }
-        self.answer_create(Err(reason.clone())).await;
-        self.fail_waiting(&reason);
+        self.refuse_waiting(&reason);
     }
 
     /// Takes the terminal away, and kills a program that does not end by that. What it writes meanwhile is recorded.
@@ -116,7 +116,7 @@ impl SessionActor {
     async fn hear_out(&mut self, limit: Duration) -> bool {
         let deadline = tokio::time::Instant::now() + limit;
         let mut events = Vec::new();
-        while let Some(driver) = &mut self.driver {
+        while let Some(driver) = &mut self.agent.driver {
             let Ok(progress) = tokio::time::timeout_at(deadline, driver.next(&mut events)).await else {
                 return false;
             };
@@ -136,7 +136,7 @@ impl SessionActor {
     /// A terminal leaves nothing behind. What it said last has been sent, or nobody wants it any more.
     pub(super) async fn delete_terminal(&mut self) {
         self.run.delete_at = None;
-        if self.agent != AgentState::None {
+        if self.agent.state != AgentState::None {
             return;
         }
         let session_id = self.session.identity().session_id.clone();
