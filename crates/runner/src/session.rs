@@ -6,14 +6,17 @@
 mod actor;
 mod admit;
 mod agent;
+mod agent_process;
 mod breakers;
 mod cancel;
 mod commands;
 mod hash;
 mod kept;
+mod pending;
 mod prompts;
 mod publish;
 mod queue;
+mod queue_effects;
 mod row;
 mod run;
 mod run_end;

@@ -1,6 +1,6 @@
 //! The agent comes, works and goes.
 
-use std::sync::Arc;
+use qd_wire::CodedError;
 
 use qd_wire::command_table::Lane;
 
@@ -44,7 +44,12 @@ impl CommandQueue {
         }
     }
 
-    pub(super) fn refuse_waiting(&mut self, error: &Arc<str>, with_lanes: bool, out: &mut Vec<QueueEffect>) {
+    pub(super) fn refuse_waiting(
+        &mut self,
+        error: &CodedError,
+        with_lanes: bool,
+        out: &mut Vec<QueueEffect>,
+    ) {
         let mut tokens = self.take_starts(out);
         tokens.extend(self.parked.drain(..).chain(self.prompts.drain()).map(|command| command.token));
         if with_lanes {
@@ -52,7 +57,7 @@ impl CommandQueue {
             tokens.extend(lanes.map(|command| command.token));
         }
         for token in tokens {
-            self.refuse(token, QueueRefusal::NoAgent(Arc::clone(error)), out);
+            self.refuse(token, QueueRefusal::NoAgent(error.clone()), out);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the queue wants done.
 
+use qd_wire::{CodedError, ErrorCode};
 use std::fmt;
-use std::sync::Arc;
 
 use crate::ledger::Token;
 
@@ -64,7 +64,7 @@ pub enum QueueRefusal {
     /// A prompt that does not say how it is to be read by an agent that works.
     AgentBusy,
     /// The agent did not start, or has ended.
-    NoAgent(Arc<str>),
+    NoAgent(CodedError),
     SessionEnded,
 }
 
@@ -90,10 +90,26 @@ impl fmt::Display for QueueRefusal {
                 "The agent is working. Set streaming_behavior to \"steer\" (read before its next step) or \
                  \"follow_up\" (read when it is done), or abort first.",
             ),
-            QueueRefusal::NoAgent(error) => formatter.write_str(error),
+            QueueRefusal::NoAgent(error) => formatter.write_str(&error.message),
             QueueRefusal::SessionEnded => formatter.write_str("The session ended before the command did"),
         }
     }
 }
 
 impl std::error::Error for QueueRefusal {}
+
+impl From<QueueRefusal> for CodedError {
+    fn from(refusal: QueueRefusal) -> Self {
+        let code = match &refusal {
+            QueueRefusal::LaneFull { .. }
+            | QueueRefusal::ShellLaneFull { .. }
+            | QueueRefusal::TooManyParked { .. }
+            | QueueRefusal::TooManyPrompts { .. }
+            | QueueRefusal::TooManyEdits { .. } => ErrorCode::Busy,
+            QueueRefusal::AgentBusy => ErrorCode::AgentBusy,
+            QueueRefusal::NoAgent(error) => error.code,
+            QueueRefusal::SessionEnded => ErrorCode::AgentGone,
+        };
+        code.with(refusal.to_string())
+    }
+}

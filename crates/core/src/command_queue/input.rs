@@ -1,6 +1,6 @@
 //! What the queue is told.
 
-use std::sync::Arc;
+use qd_wire::CodedError;
 
 use qd_wire::command_table::Lane;
 
@@ -111,7 +111,7 @@ pub enum QueueInput {
     /// There is no agent any more; another may be on its way.
     AgentGone,
     /// No agent will come: what waits for it is refused. `with_lanes` is for a session that never came to be.
-    RefuseWaiting { error: Arc<str>, with_lanes: bool },
+    RefuseWaiting { error: CodedError, with_lanes: bool },
     /// Time has passed.
     Tick,
     /// The session ends.

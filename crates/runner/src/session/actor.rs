@@ -1,37 +1,35 @@
 //! The loop of a session.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest, Answer};
-use qd_core::breaker::{BashCall, Breakers};
-use qd_core::health::Health;
-use qd_core::ledger::{IdName, Outcome, Token};
+use qd_core::breaker::Breakers;
+use qd_core::command_queue::QueueInput;
+use qd_core::ledger::IdName;
 use qd_core::outbox::Outbox;
-use qd_core::session::{Memory, Session};
-use qd_store::{OutcomeRow, RunnerBatch, RunnerStore};
+use qd_core::session::Session;
+use qd_store::{RunnerBatch, RunnerStore};
+use qd_wire::CodedError;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{CommandClass, class_of};
-use qd_wire::data::ProcessStats;
-use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::admit::{Admitted, Held};
-use super::breakers::Call;
-use super::kept::Delivery;
-use super::prompts::Door;
-use super::queue::QueueEdits;
+use super::agent_process::{AgentProcess, AgentState};
+use super::breakers::ProviderCalls;
+use super::pending::PendingCommands;
+use super::publish::Publishing;
 use super::run::Run;
 use super::service::Gates;
+use super::worktree::WorktreeProgress;
 use super::{Ended, Incoming, InputKey, SessionInput};
 use crate::board::Board;
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::driver::{AgentFailure, Driver, DriverHandle, Progress};
+use crate::driver::{Driver, DriverHandle, Progress};
 use crate::outlet::Outlet;
-use crate::services::{Services, SessionWorktree};
+use crate::services::Services;
 use crate::submissions::Submissions;
 
 /// Inputs taken before the results are published.
@@ -66,37 +64,6 @@ impl Shared {
     }
 }
 
-/// One of the `max_sessions` agents a runner may have at once; given back on drop.
-pub(super) struct AgentSlot(Arc<AtomicUsize>);
-
-impl AgentSlot {
-    pub(super) fn take(shared: &Shared) -> Result<AgentSlot, CodedError> {
-        let max = shared.config.max_sessions;
-        let taken = shared
-            .agents
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < max).then_some(count + 1));
-        match taken {
-            Ok(_) => Ok(AgentSlot(Arc::clone(&shared.agents))),
-            Err(_) => Err(ErrorCode::LimitReached
-                .with(format!("Session limit reached ({max} sessions); close one or raise max_sessions"))),
-        }
-    }
-}
-
-impl Drop for AgentSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Where the agent stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AgentState {
-    None,
-    Starting,
-    Ready,
-}
-
 /// One session.
 pub(crate) struct SessionActor {
     pub(super) shared: Arc<Shared>,
@@ -105,80 +72,22 @@ pub(crate) struct SessionActor {
     pub(super) created_at: i64,
     /// Whether the session has ever been ready; before that a failure leaves no trace.
     pub(super) exists: bool,
-    pub(super) driver: Option<Driver>,
-    pub(super) agent: AgentState,
-    pub(super) slot: Option<AgentSlot>,
-    /// The agent of last time waits for its turn to start; a word sent here makes it go at once, a drop never.
-    pub(super) resuming: Option<oneshot::Sender<()>>,
-    /// Raised with every start and stop, so that late news of an old agent is recognised.
-    pub(super) generation: u32,
-    /// Cleared when our own extension keeps the agent from starting.
-    pub(super) bridge: bool,
+    pub(super) agent: AgentProcess,
     pub(super) mailbox: mpsc::Receiver<SessionInput>,
     pub(super) sender: mpsc::Sender<SessionInput>,
     pub(super) out: Outbox,
-    pub(super) outcomes: Vec<OutcomeRow>,
-    /// Commands whose outcome goes out with this round; whoever waits for them is told after the commit.
-    pub(super) settled: Vec<(Token, Outcome)>,
-    /// What the store has of the session, besides its counters.
-    pub(super) stored: Option<Memory>,
-    /// When the counters were last stored, and with which state.
-    pub(super) row_stored: Option<(i64, &'static str)>,
-    /// What the agent did before the session was ready; told after `session.created`.
-    pub(super) early: Vec<AgentEvent>,
-    /// Inputs whose names may come again: they were taken and then refused.
-    pub(super) refused_inputs: Vec<String>,
+    pub(super) publishing: Publishing,
     /// Of a program in a terminal.
     pub(super) run: Run,
-    /// The questions the store knows of.
-    pub(super) stored_questions: BTreeSet<String>,
-    /// The names of images the store has.
-    pub(super) stored_images: BTreeSet<String>,
-    pub(super) lane: VecDeque<Admitted>,
-    pub(super) lane_busy: Option<Token>,
-    /// Shell commands that wait for the one that runs.
-    pub(super) shell: VecDeque<Admitted>,
-    pub(super) shell_busy: Option<Token>,
-    /// Commands that wait for the agent to be ready.
-    pub(super) parked: Vec<Admitted>,
-    /// Commands that wait for other commands.
-    pub(super) held: BTreeMap<Token, Held>,
-    pub(super) door: Door,
-    pub(super) queue_edits: QueueEdits,
-    pub(super) running: BTreeMap<Token, Admitted>,
-    /// Commands that were answered because their time was over, and that the agent may still answer.
-    pub(super) given_up: BTreeMap<Token, Admitted>,
-    pub(super) creating: Option<Token>,
-    /// Aborts that the agent has not answered.
-    pub(super) aborts: BTreeSet<Token>,
-    /// An abort came after a prompt and before its turn, with this many turns begun: it is for the next one.
-    pub(super) abort_next: Option<u64>,
-    pub(super) health: Health,
-    /// The figures of the last look at the process: reading them costs more than answering a command.
-    pub(super) stats: Option<ProcessStats>,
-    /// Commands whose first answer of the provider is still to come, oldest first.
-    pub(super) calls: VecDeque<Call>,
-    /// Shell commands under way.
-    pub(super) bash_calls: BTreeMap<Token, BashCall>,
+    /// Commands without an answer, and which of them goes next.
+    pub(super) commands: PendingCommands,
+    pub(super) provider_calls: ProviderCalls,
     /// The number of the hub's last word on watching.
     pub(super) watch_number: u64,
-    /// Since when there is nothing for the agent to do.
-    pub(super) idle_since: Option<i64>,
-    /// A kept input on its way to the agent.
-    pub(super) delivery: Option<Delivery>,
-    /// The agent refused a kept input: the rest waits for its next start.
-    pub(super) is_delivery_blocked: bool,
-    /// The agent ran when the runner stopped.
-    pub(super) was_up_at_shutdown: bool,
-    /// What has no record is saved again at this time at the earliest, after a failure.
-    save_after: i64,
     /// Service calls that wait for a person, by the id of their question.
     pub(super) gates: Gates,
     pub(super) finished: bool,
-    /// Made for this session, which is not yet there.
-    pub(super) new_worktree: Option<SessionWorktree>,
-    /// It is being made, and the agent starts when it is there.
-    pub(super) is_making_worktree: bool,
+    pub(super) worktree: WorktreeProgress,
     stopping: Option<oneshot::Sender<()>>,
 }
 
@@ -207,51 +116,18 @@ impl SessionActor {
             config,
             created_at,
             exists,
-            driver: None,
-            agent: AgentState::None,
-            slot: None,
-            resuming: None,
-            generation: 0,
-            bridge: true,
+            agent: AgentProcess::new(&shared.config.supervision),
             mailbox,
             sender,
             out: Outbox::default(),
-            outcomes: Vec::new(),
-            settled: Vec::new(),
-            stored: None,
-            row_stored: None,
-            early: Vec::new(),
-            refused_inputs: Vec::new(),
+            publishing: Publishing::default(),
             run: Run::default(),
-            stored_questions: BTreeSet::new(),
-            stored_images: BTreeSet::new(),
-            lane: VecDeque::new(),
-            lane_busy: None,
-            shell: VecDeque::new(),
-            shell_busy: None,
-            parked: Vec::new(),
-            held: BTreeMap::new(),
-            door: Door::default(),
-            queue_edits: QueueEdits::default(),
-            running: BTreeMap::new(),
-            given_up: BTreeMap::new(),
-            creating: None,
-            aborts: BTreeSet::new(),
-            abort_next: None,
-            health: Health::new(&shared.config.supervision),
-            stats: None,
-            calls: VecDeque::new(),
-            bash_calls: BTreeMap::new(),
+            commands: PendingCommands::default(),
+            provider_calls: ProviderCalls::default(),
             watch_number: 0,
-            idle_since: None,
-            delivery: None,
-            is_delivery_blocked: false,
-            was_up_at_shutdown: false,
-            save_after: 0,
             gates: Gates::default(),
             finished: false,
-            new_worktree: None,
-            is_making_worktree: false,
+            worktree: WorktreeProgress::default(),
             stopping: None,
         }
     }
@@ -271,10 +147,11 @@ impl SessionActor {
                 Wake::Agent(progress) => self.agent_progress(progress, &mut events).await,
                 Wake::Timer => self.timers().await,
             }
-            self.pump_lanes().await;
-            self.deliver_kept().await;
+            self.carry_out_effects().await;
             self.supervise().await;
             self.look_after_idle().await;
+            // An agent that was stopped just now may have made way for others.
+            self.carry_out_effects().await;
             self.finished |= self.is_phantom();
             self.publish().await;
             self.save().await;
@@ -291,15 +168,9 @@ impl SessionActor {
         }
     }
 
-    /// A session whose creation was refused at the door: there is nothing to keep.
+    /// A session whose creation was refused: there is nothing to keep.
     fn is_phantom(&self) -> bool {
-        !self.exists
-            && self.agent == AgentState::None
-            && self.held.is_empty()
-            && self.running.is_empty()
-            && self.parked.is_empty()
-            && self.lane.is_empty()
-            && self.shell.is_empty()
+        !self.exists && self.agent.state == AgentState::None && self.commands.queue().is_empty()
     }
 
     /// Every command gets an answer, also one that came too late. Creations are handed back.
@@ -316,24 +187,8 @@ impl SessionActor {
                 _ => {}
             }
         }
-        let ended = ErrorCode::AgentGone.with("The session ended before the command did");
-        for admitted in std::mem::take(&mut self.running).into_values() {
-            // The agent had it: nobody can know how far it came.
-            self.finish(admitted, Err(AgentFailure::lost(ended.message.clone())));
-        }
-        let held = std::mem::take(&mut self.held).into_values();
-        for Held { admitted, joined, .. } in held {
-            if joined {
-                self.refuse(&admitted.incoming, &ended);
-            } else {
-                self.finish(admitted, Err(ended.clone().into()));
-            }
-        }
-        let parked = std::mem::take(&mut self.parked).into_iter().chain(self.queue_edits.empty());
-        let lanes = std::mem::take(&mut self.lane).into_iter().chain(std::mem::take(&mut self.shell));
-        for admitted in parked.chain(lanes).chain(self.door.empty()) {
-            self.finish(admitted, Err(ended.clone().into()));
-        }
+        self.tell_queue(QueueInput::Close);
+        self.carry_out_answers();
         self.publish().await;
         creations
     }
@@ -341,7 +196,7 @@ impl SessionActor {
     async fn wait(&mut self, events: &mut Vec<AgentEvent>) -> Wake {
         let deadline = self.next_deadline();
         let is_held_back = self.is_held_back();
-        let driver = self.driver.as_mut().filter(|_| !is_held_back);
+        let driver = self.agent.driver.as_mut().filter(|_| !is_held_back);
         let agent = async {
             match driver {
                 Some(driver) => driver.next(events).await,
@@ -369,7 +224,7 @@ impl SessionActor {
         for _ in 0..INPUTS_PER_ROUND_MAX {
             let Some(input) = next.take() else { break };
             self.take_input(input).await;
-            self.pump_lanes().await;
+            self.carry_out_effects().await;
             if self.finished {
                 break;
             }
@@ -392,12 +247,12 @@ impl SessionActor {
             SessionInput::WorktreeMade(result) => self.worktree_made(*result).await,
             SessionInput::Executed { token, result } => self.executed(token, *result),
             SessionInput::Probed { generation } => {
-                if generation == self.generation {
-                    self.health.answered();
+                if generation == self.agent.generation {
+                    self.agent.health.answered();
                 }
             }
             SessionInput::Changes { generation, effects } => {
-                if generation == self.generation {
+                if generation == self.agent.generation {
                     effects.into_iter().for_each(|effect| self.apply(effect));
                 }
             }
@@ -420,12 +275,12 @@ impl SessionActor {
 
     async fn shutdown(&mut self) {
         // A program ends with us; an agent goes on when we are back.
-        self.was_up_at_shutdown = self.agent != AgentState::None && !self.is_run();
+        self.agent.was_up_at_shutdown = self.agent.state != AgentState::None && !self.is_run();
         if self.exists {
-            if self.agent != AgentState::None {
+            if self.agent.state != AgentState::None {
                 self.stop_agent(qd_core::session::Gone::Stopped).await;
             }
-        } else if let Some(driver) = self.driver.take() {
+        } else if let Some(driver) = self.agent.driver.take() {
             self.forget_agent();
             driver.close().await;
         }
@@ -439,10 +294,10 @@ impl SessionActor {
 
     fn next_deadline(&self) -> Option<i64> {
         let questions = self.session.next_question_deadline();
-        let held = self.held.values().filter_map(|held| held.deadline).min();
-        let health = self.health.next_deadline();
-        let others = [self.door.deadline(), self.idle_deadline(), self.run_deadline()];
-        [questions, held, health].into_iter().chain(others).flatten().min()
+        let commands = self.commands.queue().next_deadline();
+        let health = self.agent.health.next_deadline();
+        let others = [self.idle_deadline(), self.run_deadline()];
+        [questions, commands, health].into_iter().chain(others).flatten().min()
     }
 
     async fn timers(&mut self) {
@@ -451,16 +306,15 @@ impl SessionActor {
             self.answer_agent(request_id, answer);
         }
         self.gates_timed_out().await;
-        self.expire_held(now);
-        self.door_timer(now);
+        self.tell_queue(QueueInput::Tick);
         self.run_timers(now).await;
     }
 
     /// Stores what changed without a record: what the hub has, what a kept input became, where the agent's file is.
     async fn save(&mut self) {
         let now = now_ms();
-        let is_stored = self.stored.as_ref() == Some(self.session.memory());
-        if !self.exists || self.finished || is_stored || now < self.save_after {
+        let is_stored = self.publishing.stored.as_ref() == Some(self.session.memory());
+        if !self.exists || self.finished || is_stored || now < self.publishing.save_after {
             return;
         }
         let batch = RunnerBatch {
@@ -469,10 +323,10 @@ impl SessionActor {
             ..RunnerBatch::default()
         };
         match self.shared.store.commit(batch).await {
-            Ok(()) => self.stored = Some(self.session.memory().clone()),
+            Ok(()) => self.publishing.stored = Some(self.session.memory().clone()),
             Err(error) => {
                 tracing::warn!(%error, "a session's row could not be stored; it is tried again");
-                self.save_after = now + SAVE_RETRY_MS;
+                self.publishing.save_after = now + SAVE_RETRY_MS;
             }
         }
     }
@@ -486,7 +340,7 @@ impl SessionActor {
     }
 
     pub(super) fn handle(&self) -> Option<DriverHandle> {
-        self.driver.as_ref().map(Driver::handle)
+        self.agent.driver.as_ref().map(Driver::handle)
     }
 }
 

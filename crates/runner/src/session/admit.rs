@@ -3,31 +3,25 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use qd_core::command_queue::{QueueInput, QueuedCommand};
 use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
 use qd_core::outbox::Response;
-use qd_wire::command_table::{CommandClass, Lane};
+use qd_core::session::QueueEdit;
+use qd_wire::command_table::CommandClass;
 use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::Incoming;
 use super::actor::SessionActor;
-use super::commands::{is_abort, is_input};
+use super::commands::is_abort;
 use crate::clock::now_ms;
 use crate::driver::AgentFailure;
 use crate::runner::{BARRIER, CANCEL};
 use crate::submissions::{Owner, Release, in_flight_row, outcome_row};
 
-/// How long a command waits for those it depends on.
-const DEPENDENCY_WAIT_MS: i64 = 30_000;
 const DEPENDENCIES_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
 
-/// Commands that may wait in one lane.
-const LANE_MAX: usize = 1024;
-
-/// Shell commands that may wait for the one that runs; each may take minutes.
-const SHELL_MAX: usize = 128;
-
-/// A command that has passed the door. Behind a pointer, because it goes from hand to hand and every hand, queue and
+/// A command that passed admission. Behind a pointer, because it goes from hand to hand and every hand, queue and
 /// map keeps room for it as long as the session lives.
 pub(crate) struct Admitted(Box<Passed>);
 
@@ -35,8 +29,10 @@ pub(crate) struct Passed {
     pub(super) incoming: Box<Incoming>,
     pub(super) command: Command,
     pub(super) submission: Option<Submission>,
-    /// Turns begun before the agent got it; of prompts only.
-    pub(super) turns_before: u64,
+    /// It repeats one in flight and never has an outcome of its own.
+    pub(super) is_repeat: bool,
+    /// The change it makes to the agent's queue, once that has begun; of `queue.set` only.
+    pub(super) queue_edit: Option<QueueEdit>,
     /// It has been answered: its time was over.
     pub(super) is_given_up: bool,
     /// The name of its input is stored; of `run.input` only.
@@ -49,7 +45,8 @@ impl Admitted {
             incoming,
             command,
             submission,
-            turns_before: 0,
+            is_repeat: false,
+            queue_edit: None,
             is_given_up: false,
             is_input_taken: false,
         }))
@@ -70,17 +67,18 @@ impl DerefMut for Admitted {
     }
 }
 
-/// A command that waits for others.
-pub(crate) struct Held {
-    pub(super) admitted: Admitted,
-    /// A repeat of a running command waits as long as that takes, and never has an outcome of its own.
-    pub(super) joined: bool,
-    pub(super) deadline: Option<i64>,
-}
-
 impl Admitted {
     pub(super) fn token(&self) -> Token {
         self.incoming.token
+    }
+
+    /// What the queue has to know of it.
+    fn queued(&self) -> QueuedCommand {
+        QueuedCommand {
+            token: self.token(),
+            lane: self.command.spec().lane,
+            when_idle: self.incoming.when_idle,
+        }
     }
 }
 
@@ -104,21 +102,16 @@ impl SessionActor {
             return self.refuse(&incoming, &ErrorCode::StorageFull.with(error));
         }
         let Some(submission) = submission else {
-            return self.dispatch(Admitted::new(incoming, command, None)).await;
+            return self.enqueue(Admitted::new(incoming, command, None)).await;
         };
         let sender = &self.sender;
         let owner = || Owner::Session(sender.clone());
         let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
         let admitted = Admitted::new(incoming, command, Some(submission));
         match verdict {
-            Verdict::Run => self.dispatch(admitted).await,
-            Verdict::Wait => {
-                let deadline = Some(now_ms() + DEPENDENCY_WAIT_MS);
-                self.held.insert(admitted.token(), Held { admitted, joined: false, deadline });
-            }
-            Verdict::Join => {
-                self.held.insert(admitted.token(), Held { admitted, joined: true, deadline: None });
-            }
+            Verdict::Run => self.enqueue(admitted).await,
+            Verdict::Wait => self.hold(admitted, false),
+            Verdict::Join => self.hold(admitted, true),
             Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
             Verdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
         }
@@ -137,87 +130,57 @@ impl SessionActor {
         (!is_repeat).then_some(error)
     }
 
-    /// A command that waited goes on.
+    /// A command waits for those it depends on, or for the one it repeats.
+    fn hold(&mut self, mut admitted: Admitted, is_repeat: bool) {
+        admitted.is_repeat = is_repeat;
+        let command = admitted.queued();
+        self.commands.put(admitted);
+        self.tell_queue(QueueInput::Hold { command, is_repeat });
+    }
+
+    /// Those a command waited for have ended.
     pub(super) async fn released(&mut self, token: Token, release: Release) {
-        let Some(Held { admitted, .. }) = self.held.remove(&token) else { return };
+        if !self.commands.queue().is_held(token) {
+            return;
+        }
+        let Some(admitted) = self.commands.take(token) else { return };
         match release {
-            Release::Ready => self.dispatch(admitted).await,
-            Release::Joined(outcome) => self.replay(&admitted.incoming, &outcome),
+            Release::Ready => {
+                self.store_in_flight(&admitted).await;
+                self.commands.put(admitted);
+                self.tell_queue(QueueInput::Release { token });
+            }
+            Release::Joined(outcome) => {
+                self.replay(&admitted.incoming, &outcome);
+                self.tell_queue(QueueInput::Finished { token });
+            }
             Release::Failed(rejection) => self.finish(admitted, Err(CodedError::from(rejection).into())),
         }
     }
 
-    /// Fails the commands that have waited long enough for others.
-    pub(super) fn expire_held(&mut self, now: i64) {
-        let is_over = |held: &Held| held.deadline.is_some_and(|deadline| deadline <= now);
-        let expired: Vec<Token> =
-            self.held.iter().filter(|(_, held)| is_over(held)).map(|(token, _)| *token).collect();
-        for token in expired {
-            let Some(Held { admitted, .. }) = self.held.remove(&token) else { continue };
-            let missing = self.shared.submissions.missing(token).join(", ");
-            let error = ErrorCode::TimedOut
-                .with(format!("Command 'depends_on:{missing}' timed out after {DEPENDENCY_WAIT_MS}ms"));
-            self.finish(admitted, Err(error.into()));
-        }
+    /// Hands a command to the queue, which says when it is executed.
+    async fn enqueue(&mut self, admitted: Admitted) {
+        self.store_in_flight(&admitted).await;
+        let command = admitted.queued();
+        self.commands.put(admitted);
+        self.tell_queue(QueueInput::Enqueue(command));
     }
 
-    async fn dispatch(&mut self, admitted: Admitted) {
-        let spec = admitted.command.spec();
-        if spec.mutating
-            && let Some(submission) =
-                admitted.submission.as_ref().filter(|submission| submission.key.is_some())
-        {
-            // On disk before it runs: after a crash it is known to have been under way.
-            self.outcomes.push(in_flight_row(submission, now_ms(), &self.beginning(&admitted.command)));
+    /// On disk before it runs: after a crash it is known to have been under way.
+    async fn store_in_flight(&mut self, admitted: &Admitted) {
+        let submission = admitted.submission.as_ref().filter(|submission| submission.key.is_some());
+        if let Some(submission) = submission.filter(|_| admitted.command.spec().mutating) {
+            self.publishing.outcomes.push(in_flight_row(
+                submission,
+                now_ms(),
+                &self.beginning(&admitted.command),
+            ));
             self.publish().await;
         }
-        match spec.lane {
-            Lane::Control | Lane::Read | Lane::Service => self.begin(admitted).await,
-            Lane::Shell if self.shell.len() >= SHELL_MAX => {
-                let error = ErrorCode::Busy
-                    .with(format!("Too many shell commands wait for this session (max {SHELL_MAX})"));
-                self.finish(admitted, Err(error.into()));
-            }
-            Lane::Shell => self.shell.push_back(admitted),
-            Lane::Session if self.lane.len() >= LANE_MAX => {
-                let error =
-                    ErrorCode::Busy.with(format!("Too many commands wait for this session (max {LANE_MAX})"));
-                self.finish(admitted, Err(error.into()));
-            }
-            Lane::Session => self.lane.push_back(admitted),
-        }
     }
 
-    /// Starts the commands of the lane, one after the other, and beside them the shell commands, one after the other
-    /// too: an agent can only end all that run. Called between inputs only: a command that ends at once must not start
-    /// the next from within itself.
-    pub(super) async fn pump_lanes(&mut self) {
-        while !self.finished && self.lane_busy.is_none() {
-            if self.lane.front().is_some_and(|next| next.incoming.when_idle) && !self.is_agent_idle() {
-                break;
-            }
-            let Some(admitted) = self.lane.pop_front() else { break };
-            self.lane_busy = Some(admitted.token());
-            self.begin(admitted).await;
-        }
-        while !self.finished && self.shell_busy.is_none() {
-            let Some(admitted) = self.shell.pop_front() else { break };
-            self.shell_busy = Some(admitted.token());
-            self.begin(admitted).await;
-        }
-    }
-
-    /// Whether the agent has nothing to do that a command which waits for its end would cut off. A prompt without an
-    /// answer may become a turn, or be an extension's command that goes on.
-    fn is_agent_idle(&self) -> bool {
-        let has_prompt = || self.running.values().any(|running| is_input(&running.command));
-        let has_deliveries = self.delivery.is_some() || self.has_deliveries();
-        // A program in a terminal does what it does; nothing waits for its end.
-        let is_working = self.session.is_working() && !self.is_run();
-        !is_working && self.door.is_quiet() && !has_deliveries && !has_prompt()
-    }
-
-    async fn begin(&mut self, admitted: Admitted) {
+    /// Carries out a command whose turn it is, if the session is what its sender thinks it is.
+    pub(super) async fn execute(&mut self, admitted: Admitted) {
         let version = self.session.memory().version;
         if let Some(expected) = admitted.incoming.if_session_version
             && expected != version
@@ -226,7 +189,7 @@ impl SessionActor {
                 .with(format!("Session version mismatch: expected {expected}, got {version}"));
             return self.finish(admitted, Err(error.into()));
         }
-        self.execute(admitted).await;
+        self.execute_checked(admitted).await;
     }
 
     /// The one end of a command: its outcome is stored, then its response sent, then whoever waited goes on.
@@ -235,6 +198,7 @@ impl SessionActor {
         if !admitted.is_given_up {
             self.conclude(&admitted, result, false);
         }
+        self.tell_queue(QueueInput::Finished { token: admitted.token() });
     }
 
     /// Gives a command its outcome.
@@ -259,7 +223,7 @@ impl SessionActor {
             && result.as_ref().is_err_and(|failure| !failure.lost)
         {
             // Nothing was written: it may be sent again under the same name.
-            self.refused_inputs.push(params.input_id.clone());
+            self.publishing.refused_inputs.push(params.input_id.clone());
         }
         let session_version = self.exists.then(|| self.session.memory().version);
         let indeterminate = spec.mutating && result.as_ref().is_err_and(|failure| failure.lost);
@@ -288,12 +252,9 @@ impl SessionActor {
             let cmd = admitted.incoming.cmd.clone();
             let outcome = Outcome { cmd, result, session_version, indeterminate, timed_out };
             if spec.mutating || submission.key.is_some() {
-                self.outcomes.push(outcome_row(submission, now, Some(&outcome)));
+                self.publishing.outcomes.push(outcome_row(submission, now, Some(&outcome)));
             }
-            self.settled.push((token, outcome));
-        }
-        for busy in [&mut self.lane_busy, &mut self.shell_busy] {
-            busy.take_if(|busy| *busy == token);
+            self.publishing.settled.push((token, outcome));
         }
     }
 

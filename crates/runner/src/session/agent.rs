@@ -4,35 +4,35 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use qd_core::agent::{AgentEvent, AgentRequest, Answer};
+use qd_core::command_queue::QueueInput;
+use qd_core::ledger::Token;
 use qd_core::session::{AgentUp, Gone};
 use qd_wire::data::SessionCreatedData;
 use qd_wire::event::NotifyLevel;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::actor::{AgentSlot, AgentState, SessionActor};
+use super::actor::SessionActor;
 use super::admit::Admitted;
+use super::agent_process::{AgentSlot, AgentState};
 use super::commands::json_text;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
-use crate::driver::{self, AgentFailure, Driver, Progress, StartRequest};
+use crate::driver::{self, Driver, Progress, StartRequest};
 
 /// Events kept from before the session is ready.
 const EARLY_EVENTS_MAX: usize = 1024;
 
-/// Commands that may wait for an agent to start.
-const PARKED_MAX: usize = 256;
-
 impl SessionActor {
     /// Starts the agent unless it is there or on its way.
     pub(super) fn start_agent(&mut self) {
-        if self.agent != AgentState::None || self.is_making_worktree {
+        if self.agent.state != AgentState::None || self.worktree.is_being_made {
             return;
         }
         let request = match AgentSlot::take(&self.shared) {
             Ok(slot) => {
-                self.slot = Some(slot);
-                row::start_request(&self.session, &self.config, self.bridge)
+                self.agent.slot = Some(slot);
+                row::start_request(&self.session, &self.config, self.agent.bridge)
             }
             Err(error) => Err(error),
         };
@@ -43,24 +43,24 @@ impl SessionActor {
     /// room for another agent the session stays as it is, until it is used.
     pub(super) fn resume_agent(&mut self) {
         match AgentSlot::take(&self.shared) {
-            Ok(slot) => self.slot = Some(slot),
+            Ok(slot) => self.agent.slot = Some(slot),
             Err(reason) => {
                 let session_id = &self.session.identity().session_id;
                 tracing::warn!(session_id, %reason, "a session is not resumed");
                 return;
             }
         }
-        let request = row::start_request(&self.session, &self.config, self.bridge);
+        let request = row::start_request(&self.session, &self.config, self.agent.bridge);
         let (go, hurry) = oneshot::channel();
-        self.resuming = Some(go);
+        self.agent.resuming = Some(go);
         self.launch(request, Some(hurry));
     }
 
     fn launch(&mut self, request: Result<StartRequest, CodedError>, hurry: Option<oneshot::Receiver<()>>) {
-        self.agent = AgentState::Starting;
-        self.generation += 1;
+        self.agent.state = AgentState::Starting;
+        self.agent.generation += 1;
         self.session.starting(now_ms(), &mut self.out);
-        let (shared, sender, generation) = (self.shared.clone(), self.sender.clone(), self.generation);
+        let (shared, sender, generation) = (self.shared.clone(), self.sender.clone(), self.agent.generation);
         tokio::spawn(async move {
             let permit = match hurry {
                 None => None,
@@ -100,12 +100,12 @@ impl SessionActor {
         permit: Option<OwnedSemaphorePermit>,
     ) {
         match result {
-            Ok(driver) if generation != self.generation || self.agent != AgentState::Starting => {
+            Ok(driver) if generation != self.agent.generation || self.agent.state != AgentState::Starting => {
                 driver.close().await
             }
             Ok(driver) => {
                 let handle = driver.handle();
-                self.driver = Some(driver);
+                self.agent.driver = Some(driver);
                 self.tell_driver_watched();
                 self.watch_process();
                 let sender = self.sender.clone();
@@ -117,19 +117,19 @@ impl SessionActor {
                     }
                 });
             }
-            Err(error) if generation == self.generation => self.agent_failed(error).await,
+            Err(error) if generation == self.agent.generation => self.agent_failed(error).await,
             Err(_) => {}
         }
     }
 
     pub(super) async fn agent_prepared(&mut self, generation: u32, result: Result<AgentUp, String>) {
-        if generation != self.generation || self.agent != AgentState::Starting {
+        if generation != self.agent.generation || self.agent.state != AgentState::Starting {
             return;
         }
         let up = match result {
             Ok(up) => up,
             Err(error) => {
-                let driver = self.driver.take();
+                let driver = self.agent.driver.take();
                 self.forget_agent();
                 if let Some(driver) = driver {
                     driver.close().await;
@@ -137,10 +137,10 @@ impl SessionActor {
                 return self.try_without_bridge(error).await;
             }
         };
-        if let Some(start) = self.driver.as_ref().and_then(Driver::run_start).cloned() {
-            return self.run_prepared(start).await;
+        if let Some(start) = self.agent.driver.as_ref().and_then(Driver::run_start).cloned() {
+            return self.run_prepared(start);
         }
-        if self.driver.is_none() {
+        if self.agent.driver.is_none() {
             return self
                 .agent_failed(ErrorCode::AgentGone.with("The agent ended as soon as it had started"))
                 .await;
@@ -153,47 +153,37 @@ impl SessionActor {
         };
         let resumed = self.exists || !up.conversation.is_empty();
         self.exists = true;
-        self.agent = AgentState::Ready;
+        self.agent.state = AgentState::Ready;
         self.session.ready(now_ms(), resumed, up, &known, &mut self.out);
         self.look_at_branch();
-        for event in std::mem::take(&mut self.early) {
+        for event in std::mem::take(&mut self.agent.early) {
             self.session.agent_event(now_ms(), event, &mut self.out);
         }
         self.refuse_questions();
         if let Some(title) = self.config.title.clone().filter(|_| self.session.memory().title.is_none()) {
             self.session.title_changed(now_ms(), title, &mut self.out);
         }
-        self.health.ready(now_ms());
-        self.is_delivery_blocked = false;
-        self.answer_create(Ok(())).await;
-        for admitted in std::mem::take(&mut self.parked) {
-            if admitted.incoming.when_idle && self.lane_busy == Some(admitted.token()) {
-                // Others that waited with it may have given the agent work: its turn comes again.
-                self.lane_busy = None;
-                self.lane.push_front(admitted);
-            } else {
-                self.execute(admitted).await;
-            }
-        }
+        self.agent.health.ready(now_ms());
+        self.tell_queue(QueueInput::AgentReady);
     }
 
     /// Our own extension must never keep an agent from starting: once more without it.
     async fn try_without_bridge(&mut self, error: String) {
         let blame = self.shared.config.harnesses.blame_extension(&self.config.harness, &error);
-        let Some(message) = blame.filter(|_| self.bridge) else {
+        let Some(message) = blame.filter(|_| self.agent.bridge) else {
             return self.agent_failed(ErrorCode::AgentGone.with(error)).await;
         };
-        self.bridge = false;
+        self.agent.bridge = false;
         tracing::warn!(message);
         self.start_agent();
-        self.early.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
+        self.agent.early.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
     }
 
     /// The agent could not be started.
     async fn agent_failed(&mut self, error: CodedError) {
-        let driver = self.driver.take();
+        let driver = self.agent.driver.take();
         self.forget_agent();
-        self.early.clear();
+        self.agent.early.clear();
         if let Some(driver) = driver {
             driver.close().await;
         }
@@ -206,55 +196,42 @@ impl SessionActor {
             };
             self.session.gone(now_ms(), gone, &mut self.out);
         }
-        self.answer_create(Err(error.clone().into())).await;
-        self.fail_waiting(&error);
+        self.refuse_waiting(&error);
     }
 
     /// There is no agent any more, as far as our books go.
     pub(super) fn forget_agent(&mut self) {
-        self.generation += 1;
-        self.agent = AgentState::None;
-        self.slot = None;
-        self.resuming = None;
-        self.delivery = None;
-        self.aborts.clear();
-        self.abort_next = None;
-        self.stats = None;
-        self.health.gone();
+        self.agent.generation += 1;
+        self.agent.state = AgentState::None;
+        self.agent.slot = None;
+        self.agent.resuming = None;
+        self.tell_queue(QueueInput::AgentGone);
+        self.agent.stats = None;
+        self.agent.health.gone();
         self.forget_calls();
-        self.idle_since = None;
+        self.agent.idle_since = None;
         self.shared.board.remove(&self.session.identity().session_id);
     }
 
-    /// Fails what waits for an agent that will not come. A session that never came up leaves nothing behind but
+    /// Refuses what waits for an agent that will not come. A session that never came up leaves nothing behind but
     /// these answers.
-    pub(super) fn fail_waiting(&mut self, error: &CodedError) {
-        let mut waiting = std::mem::take(&mut self.parked);
-        waiting.extend(self.door.empty());
+    pub(super) fn refuse_waiting(&mut self, error: &CodedError) {
+        let with_lanes = !self.exists;
+        self.tell_queue(QueueInput::RefuseWaiting { error: error.clone(), with_lanes });
+        self.carry_out_answers();
         if !self.exists {
             self.finished = true;
             self.forget_directory();
-            waiting.extend(std::mem::take(&mut self.lane));
-            waiting.extend(std::mem::take(&mut self.shell));
-        }
-        for admitted in waiting {
-            self.finish(admitted, Err(error.clone().into()));
         }
     }
 
-    pub(super) async fn answer_create(&mut self, result: Result<(), AgentFailure>) {
-        let Some(admitted) = self.creating.take().and_then(|token| self.running.remove(&token)) else {
-            return;
-        };
-        let result = match result {
-            Ok(()) => {
-                self.new_worktree = None;
-                let session_id = self.session.identity().session_id.clone();
-                let attach = self.attach_data(None).await;
-                json_text(&SessionCreatedData { session_id, attach }).map(Some)
-            }
-            Err(failure) => Err(failure),
-        };
+    /// Answers the command that waited for the agent to start.
+    pub(super) async fn answer_start(&mut self, token: Token) {
+        let Some(admitted) = self.commands.take(token) else { return };
+        self.worktree.made = None;
+        let session_id = self.session.identity().session_id.clone();
+        let attach = self.attach_data(None).await;
+        let result = json_text(&SessionCreatedData { session_id, attach }).map(Some);
         self.finish(admitted, result);
     }
 
@@ -262,7 +239,7 @@ impl SessionActor {
     pub(super) async fn agent_progress(&mut self, progress: Progress, events: &mut Vec<AgentEvent>) {
         let now = now_ms();
         if !events.is_empty() {
-            self.health.output(now);
+            self.agent.health.output(now);
         }
         if self.exists {
             let mut settled = false;
@@ -272,11 +249,9 @@ impl SessionActor {
                 self.session.agent_event(now, event, &mut self.out);
             }
             self.refuse_questions();
-            if !self.aborts.is_empty() {
+            if self.commands.queue().is_aborting() {
                 self.cancel_questions();
             }
-            self.abort_begun();
-            self.door_check();
             if settled {
                 self.note_native_file();
                 self.look_for_changes();
@@ -284,8 +259,8 @@ impl SessionActor {
             }
         } else {
             // A record of a session that may never come to be would take a number that is not its own.
-            let room = EARLY_EVENTS_MAX.saturating_sub(self.early.len());
-            self.early.extend(events.drain(..).take(room));
+            let room = EARLY_EVENTS_MAX.saturating_sub(self.agent.early.len());
+            self.agent.early.extend(events.drain(..).take(room));
         }
         match progress {
             Progress::Output(texts) => return self.run_output(texts),
@@ -293,23 +268,19 @@ impl SessionActor {
             Progress::Events | Progress::Gone { .. } => {}
         }
         if let Progress::Gone { error } = progress {
-            self.driver = None;
+            self.agent.driver = None;
             // While it is coming up, the failed preparation tells the whole story.
-            if self.agent == AgentState::Ready {
+            if self.agent.state == AgentState::Ready {
                 self.forget_agent();
                 self.complete_from_file().await;
                 self.session.gone(now, Gone::Died { error: error.clone() }, &mut self.out);
-                self.fail_waiting(&ErrorCode::AgentGone.with(error));
+                self.refuse_waiting(&ErrorCode::AgentGone.with(error));
             }
         }
     }
 
     /// The turn has begun that was to be aborted before: the agent is told again.
-    fn abort_begun(&mut self) {
-        if self.abort_next.is_none_or(|before| self.session.turns() <= before) {
-            return;
-        }
-        self.abort_next = None;
+    pub(super) fn abort_turn(&mut self) {
         let Some(handle) = self.handle().filter(|_| self.session.is_working()) else { return };
         self.session.abort_requested();
         // Nobody waits for the answer: whoever asked has one, and the turn's end tells the rest.
@@ -349,7 +320,7 @@ impl SessionActor {
     /// Some changes have no event (model, name, conversation); a finished turn or command is the moment to look.
     pub(super) fn look_for_changes(&self) {
         let Some(handle) = self.handle() else { return };
-        let (sender, generation) = (self.sender.clone(), self.generation);
+        let (sender, generation) = (self.sender.clone(), self.agent.generation);
         let known = self.session.memory().native_session_id.clone();
         tokio::spawn(async move {
             // An agent that is gone by now has reported that itself.
@@ -366,30 +337,31 @@ impl SessionActor {
         if self.is_run() {
             return self.stop_run(gone).await;
         }
-        let driver = self.driver.take();
+        let driver = self.agent.driver.take();
         self.forget_agent();
         if let Some(driver) = driver {
             driver.close().await;
         }
-        self.early.clear();
+        self.agent.early.clear();
         self.complete_from_file().await;
         if self.exists {
             self.session.gone(now_ms(), gone, &mut self.out);
         }
         let error = ErrorCode::AgentGone
             .with("The session was stopped while its agent was starting; session.restart starts it again");
-        self.answer_create(Err(error.clone().into())).await;
-        self.fail_waiting(&error);
+        self.refuse_waiting(&error);
     }
 
+    /// Lets a command wait for the agent to be ready.
     pub(super) fn park(&mut self, admitted: Admitted) {
-        if self.parked.len() >= PARKED_MAX {
-            let error = ErrorCode::Busy
-                .with(format!("Too many commands wait for the agent to start (max {PARKED_MAX})"));
-            return self.finish(admitted, Err(error.into()));
-        }
-        self.parked.push(admitted);
-        if let Some(go) = self.resuming.take() {
+        let token = admitted.token();
+        self.commands.put(admitted);
+        self.tell_queue(QueueInput::Park { token });
+    }
+
+    /// Starts the agent for somebody who needs it.
+    pub(super) fn start_agent_now(&mut self) {
+        if let Some(go) = self.agent.resuming.take() {
             // Whoever uses the session does not wait for its turn. It may have come already.
             let _ = go.send(());
         }

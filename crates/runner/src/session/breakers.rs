@@ -1,7 +1,9 @@
 //! What the session tells the runner's circuit breakers, and what they forbid.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use qd_core::agent::AgentEvent;
-use qd_core::breaker::{BashEnd, ProviderCall, blames_provider, compaction_blames_provider};
+use qd_core::breaker::{BashCall, BashEnd, ProviderCall, blames_provider, compaction_blames_provider};
 use qd_core::ledger::Token;
 use qd_wire::command_table::CommandClass;
 use qd_wire::message::{Role, StopReason};
@@ -11,11 +13,20 @@ use super::actor::SessionActor;
 use crate::clock::now_ms;
 
 /// A command that made the agent ask its provider, until the provider's first answer.
-pub(super) struct Call {
+struct Call {
     token: Token,
     call: ProviderCall,
     /// When it went out; not known of one that waits for the turn that runs.
     since: Option<i64>,
+}
+
+/// What the agent was asked that the breakers learn from.
+#[derive(Default)]
+pub(super) struct ProviderCalls {
+    /// Commands whose first answer of the provider is still to come, oldest first.
+    unanswered: VecDeque<Call>,
+    /// Shell commands under way.
+    bash: BTreeMap<Token, BashCall>,
 }
 
 impl SessionActor {
@@ -26,7 +37,7 @@ impl SessionActor {
         match command {
             Command::Bash(_) => {
                 let call = self.shared.breakers().admit_bash(now, session_id);
-                self.bash_calls.insert(token, call.map_err(CodedError::from)?);
+                self.provider_calls.bash.insert(token, call.map_err(CodedError::from)?);
             }
             Command::Prompt(_)
             | Command::Steer(_)
@@ -38,7 +49,7 @@ impl SessionActor {
                 let call = self.shared.breakers().admit(now, &model.provider);
                 let call = call.map_err(CodedError::from)?;
                 let since = (!self.session.is_working()).then_some(now);
-                self.calls.push_back(Call { token, call, since });
+                self.provider_calls.unanswered.push_back(Call { token, call, since });
             }
             _ => {}
         }
@@ -53,7 +64,7 @@ impl SessionActor {
                 let Some(provider) = message.provider.as_ref().or(own).cloned() else { return };
                 let is_aborted = self.session.is_abort_requested();
                 let mut latency_ms = None;
-                let call = self.calls.pop_front();
+                let call = self.provider_calls.unanswered.pop_front();
                 match message.stop_reason {
                     Some(StopReason::Aborted) => {}
                     Some(StopReason::Error) if is_aborted || self.is_moving() => {}
@@ -83,8 +94,7 @@ impl SessionActor {
 
     /// Whether the agent is asked to leave its conversation, which cuts the turn that runs there.
     fn is_moving(&self) -> bool {
-        let mut asked = self.running.values().chain(self.given_up.values());
-        asked.any(|admitted| admitted.command.spec().class == CommandClass::Switch)
+        self.commands.with_agent().any(|admitted| admitted.command.spec().class == CommandClass::Switch)
     }
 
     /// The session runs no shell commands any more.
@@ -92,12 +102,12 @@ impl SessionActor {
         self.shared.breakers().forget_bash(&self.session.identity().session_id);
     }
 
-    /// Nothing more comes of the calls the agent had; those at the door are still to go.
+    /// Nothing more comes of the calls the agent had; prompts that wait are still to go.
     fn calls_over(&mut self) {
-        let calls = std::mem::take(&mut self.calls);
+        let calls = std::mem::take(&mut self.provider_calls.unanswered);
         for call in calls {
-            if self.door.is_waiting(call.token) {
-                self.calls.push_back(call);
+            if self.commands.queue().is_prompt_waiting(call.token) {
+                self.provider_calls.unanswered.push_back(call);
             } else {
                 self.shared.breakers().done(&call.call, None);
             }
@@ -106,8 +116,8 @@ impl SessionActor {
 
     /// A command came to nothing, or needed no provider.
     pub(super) fn call_over(&mut self, token: Token) {
-        if let Some(place) = self.calls.iter().position(|call| call.token == token)
-            && let Some(Call { call, .. }) = self.calls.remove(place)
+        if let Some(place) = self.provider_calls.unanswered.iter().position(|call| call.token == token)
+            && let Some(Call { call, .. }) = self.provider_calls.unanswered.remove(place)
         {
             self.shared.breakers().done(&call, None);
         }
@@ -129,7 +139,7 @@ impl SessionActor {
     }
 
     pub(super) fn bash_over(&mut self, token: Token, end: BashEnd) {
-        if let Some(call) = self.bash_calls.remove(&token) {
+        if let Some(call) = self.provider_calls.bash.remove(&token) {
             self.shared.breakers().bash_done(now_ms(), &call, end);
         }
     }
@@ -137,7 +147,7 @@ impl SessionActor {
     /// The agent is gone, and with it what it was asked.
     pub(super) fn forget_calls(&mut self) {
         self.calls_over();
-        let tokens: Vec<Token> = self.bash_calls.keys().copied().collect();
+        let tokens: Vec<Token> = self.provider_calls.bash.keys().copied().collect();
         tokens.into_iter().for_each(|token| self.bash_over(token, BashEnd::Unknown));
     }
 }

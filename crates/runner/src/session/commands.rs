@@ -2,36 +2,30 @@
 
 use std::sync::Arc;
 
-use qd_core::agent::{AgentRequest, Image, WhenBusy};
+use qd_core::agent::AgentRequest;
+use qd_core::command_queue::{AgentAnswer, AgentWork, QueueInput};
 use qd_core::ledger::Token;
 use qd_core::redact::redact;
 use qd_core::session::Gone;
 use qd_core::view::run::host::outgoing::PRINCIPAL as FOREIGN_SERVER;
-use qd_wire::command::{ImageAttachment, InputResponseParams, StreamingBehavior};
+use qd_wire::command::InputResponseParams;
 use qd_wire::data::SessionStatus;
 use qd_wire::event::NotifyLevel;
 use qd_wire::run::{PermissionSource, RunSignal, RunStopData, RunStopParams};
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde::Serialize;
 
-use super::actor::{AgentState, SessionActor};
+use super::actor::SessionActor;
 use super::admit::Admitted;
-use super::prompts::Prompt;
+use super::agent_process::AgentState;
+use super::prompts::prompt_text;
 use super::{SessionInput, row};
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Effect, Executed};
 
-/// A prompt for the agent, whatever command it came by.
-struct Input {
-    message: String,
-    images: Option<Vec<ImageAttachment>>,
-    client_id: Option<String>,
-    when_busy: Option<WhenBusy>,
-}
-
 impl SessionActor {
-    /// Carries out a command whose turn it is.
-    pub(super) async fn execute(&mut self, admitted: Admitted) {
+    /// Carries out a command whose turn it is and whose version was checked.
+    pub(super) async fn execute_checked(&mut self, admitted: Admitted) {
         match &admitted.command {
             Command::SessionCreate(_) => self.create(admitted),
             Command::SessionAttach(params) => {
@@ -56,7 +50,7 @@ impl SessionActor {
                 state.process = self.process_stats();
                 self.answer_with(admitted, &state);
             }
-            Command::QueueSet(_) => self.set_queue(admitted),
+            Command::QueueSet(_) => self.enqueue_queue_edit(admitted),
             Command::InputResponse(params) => {
                 let params = params.clone();
                 self.input_response(admitted, &params).await;
@@ -80,7 +74,7 @@ impl SessionActor {
                 ));
                 self.finish(admitted, Err(error.into()));
             }
-            _ => self.ask_agent(admitted),
+            _ => self.execute_on_agent(admitted),
         }
     }
 
@@ -98,12 +92,11 @@ impl SessionActor {
     }
 
     /// Commands that need a living agent; it is started for them where that makes sense.
-    pub(super) fn ask_agent(&mut self, admitted: Admitted) {
-        let input = input_of(&admitted.command);
-        if let Some(error) = input.as_ref().and_then(|input| self.refuse_input(&input.message)) {
+    pub(super) fn execute_on_agent(&mut self, admitted: Admitted) {
+        if let Some(error) = prompt_text(&admitted.command).and_then(|text| self.refuse_input(text)) {
             return self.finish(admitted, Err(ErrorCode::Unsupported.with(error).into()));
         }
-        match (self.agent, self.session.status()) {
+        match (self.agent.state, self.session.status()) {
             (AgentState::Ready, _) => {}
             (AgentState::None, SessionStatus::Closed) => {
                 let error = ErrorCode::SessionClosed.with(format!(
@@ -120,9 +113,10 @@ impl SessionActor {
         if let Err(error) = self.admit_call(admitted.token(), &admitted.command) {
             return self.finish(admitted, Err(error.into()));
         }
-        match input {
-            Some(input) => self.prompt(admitted, input),
-            None => self.run_on_agent(admitted, None),
+        if admitted.command.spec().is_input() {
+            self.enqueue_prompt(admitted);
+        } else {
+            self.write_request_to_agent(admitted, None);
         }
     }
 
@@ -134,38 +128,26 @@ impl SessionActor {
         ))
     }
 
-    fn prompt(&mut self, admitted: Admitted, input: Input) {
-        let images = input.images.unwrap_or_default().into_iter();
-        let request = AgentRequest::Prompt {
-            message: input.message,
-            images: images.map(|image| Image { data: image.data, media_type: image.media_type }).collect(),
-            // Whoever sent it saw an idle agent; what waited before it goes first.
-            when_busy: input.when_busy.or(self.has_deliveries_before_prompts().then_some(WhenBusy::FollowUp)),
-        };
-        self.offer_prompt(Prompt { admitted, request, client_id: input.client_id });
-    }
-
-    /// Lets the agent work on it; the result comes back as an input.
-    fn run_on_agent(&mut self, admitted: Admitted, request: Option<AgentRequest>) {
+    /// Gives the agent a command that is no prompt; the result comes back as an input.
+    fn write_request_to_agent(&mut self, admitted: Admitted, request: Option<AgentRequest>) {
         let Some(handle) = self.handle() else {
-            self.aborts.remove(&admitted.token());
             let error = self.not_running();
             return self.finish(admitted, Err(error.into()));
         };
+        let is_abort = request.as_ref().is_some_and(|request| matches!(request, AgentRequest::Abort));
         // Written here and not in the task, so that commands reach the agent in the order they came.
         let begun = match request.map(|request| handle.begin(request)).transpose() {
             Ok(begun) => begun,
-            Err(failure) => {
-                self.aborts.remove(&admitted.token());
-                return self.finish(admitted, Err(failure));
-            }
+            Err(failure) => return self.finish(admitted, Err(failure)),
         };
         let (token, sender, command) = (admitted.token(), self.sender.clone(), admitted.command.clone());
         let native = admitted.incoming.native;
         if is_move(&command) {
             self.session.move_begun();
         }
-        self.running.insert(token, admitted);
+        self.commands.put(admitted);
+        let work = if is_abort { AgentWork::Abort } else { AgentWork::Request };
+        self.tell_queue(QueueInput::Running { token, work });
         tokio::spawn(async move {
             let result = match begun {
                 Some(begun) => begun.reply().await.map(|_| Executed::default()),
@@ -181,20 +163,25 @@ impl SessionActor {
     pub(super) fn executed(&mut self, token: Token, result: Result<Executed, AgentFailure>) {
         // Our own refusals say nothing about the agent.
         if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
-            self.health.answered();
+            self.agent.health.answered();
         }
-        if self.delivery.as_ref().is_some_and(|delivery| delivery.token == token) {
-            return self.kept_answered(result);
+        let Some(work) = self.commands.queue().work_of(token) else { return };
+        if let AgentWork::Delivery { turns_before } = work {
+            return self.undelivered_answered(token, turns_before, result);
         }
-        self.aborts.remove(&token);
-        let admitted = self.running.remove(&token).or_else(|| self.given_up.remove(&token));
-        let Some(admitted) = admitted else { return };
-        if self.queue_edits.is_of(token) {
-            return self.queue_cleared(admitted, result);
+        let Some(admitted) = self.commands.take(token) else { return };
+        match work {
+            AgentWork::Prompt { turns_before } => self.prompt_answered(admitted, turns_before, result),
+            AgentWork::QueueEdit => self.queue_given_back(admitted, result),
+            AgentWork::Request | AgentWork::Abort | AgentWork::Start | AgentWork::Delivery { .. } => {
+                self.request_answered(admitted, result);
+            }
         }
-        if is_input(&admitted.command) {
-            return self.prompt_answered(admitted, result);
-        }
+    }
+
+    fn request_answered(&mut self, admitted: Admitted, result: Result<Executed, AgentFailure>) {
+        let token = admitted.token();
+        self.tell_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
         if result.is_ok() {
             self.call_succeeded(token, &admitted.command);
         }
@@ -230,7 +217,7 @@ impl SessionActor {
     }
 
     fn create(&mut self, admitted: Admitted) {
-        if self.exists || self.creating.is_some() {
+        if self.exists || self.commands.queue().is_agent_awaited() {
             let error = ErrorCode::SessionExists.with(format!(
                 "Session '{}' already exists; session.attach joins it",
                 self.session.identity().session_id
@@ -240,8 +227,7 @@ impl SessionActor {
         if let Err(error) = row::check_cwd_of(&self.config) {
             return self.finish(admitted, Err(error.into()));
         }
-        self.creating = Some(admitted.token());
-        self.running.insert(admitted.token(), admitted);
+        self.await_start(admitted);
         if self.config.worktree.is_some() {
             self.make_worktree();
         } else {
@@ -299,17 +285,12 @@ impl SessionActor {
     }
 
     fn abort(&mut self, admitted: Admitted) {
-        if self.agent != AgentState::Ready {
+        if self.agent.state != AgentState::Ready {
             return self.finish(admitted, Err(self.not_running().into()));
         }
-        self.aborts.insert(admitted.token());
         self.cancel_questions();
         self.session.abort_requested();
-        if !self.session.is_working() && !self.door.is_open() {
-            // The agent has a prompt and may not have begun with it; then it has nothing to abort yet.
-            self.abort_next = Some(self.session.turns());
-        }
-        self.run_on_agent(admitted, Some(AgentRequest::Abort));
+        self.write_request_to_agent(admitted, Some(AgentRequest::Abort));
     }
 
     async fn close(&mut self, admitted: Admitted) {
@@ -324,11 +305,15 @@ impl SessionActor {
 
     async fn restart(&mut self, admitted: Admitted) {
         self.stop_agent(Gone::Stopped).await;
-        // Runs again when the agent is ready, which then is the answer.
-        let token = admitted.token();
-        self.running.insert(token, admitted);
-        self.creating = Some(token);
+        self.await_start(admitted);
         self.start_agent();
+    }
+
+    /// Lets a command wait for the agent to be ready, which then is its answer.
+    fn await_start(&mut self, admitted: Admitted) {
+        let token = admitted.token();
+        self.commands.put(admitted);
+        self.tell_queue(QueueInput::Running { token, work: AgentWork::Start });
     }
 
     async fn delete(&mut self, admitted: Admitted) {
@@ -368,13 +353,7 @@ pub(super) fn beginning(command: &Command) -> String {
     const CHARACTERS_MAX: usize = 80;
     // Enough that a secret which begins within what is shown is seen whole.
     const BYTES_MAX: usize = 8 * 1024;
-    let message = match command {
-        Command::Prompt(params) => &params.message,
-        Command::Steer(params) => &params.message,
-        Command::FollowUp(params) => &params.message,
-        Command::RunInput(params) => &params.text,
-        _ => return String::new(),
-    };
+    let Some(message) = prompt_text(command) else { return String::new() };
     let message = redact(&message[..message.floor_char_boundary(BYTES_MAX)]);
     let mut line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((cut, _)) = line.char_indices().nth(CHARACTERS_MAX) {
@@ -398,41 +377,6 @@ pub(super) fn is_abort(command: &Command) -> bool {
 /// Whether a command takes the agent to another conversation.
 fn is_move(command: &Command) -> bool {
     command.spec().is_move()
-}
-
-/// Whether a command is a prompt for the agent.
-pub(super) fn is_input(command: &Command) -> bool {
-    command.spec().is_input()
-}
-
-/// The prompt in a command, if it is one. Steering an idle agent starts it, so all three are prompts.
-fn input_of(command: &Command) -> Option<Input> {
-    let (message, images, client_id, when_busy) = match command {
-        Command::Prompt(params) => {
-            let when_busy = params.streaming_behavior.map(|behavior| match behavior {
-                StreamingBehavior::Steer => WhenBusy::Steer,
-                StreamingBehavior::FollowUp => WhenBusy::FollowUp,
-            });
-            (&params.message, &params.images, &params.client_id, when_busy)
-        }
-        Command::Steer(params) => (&params.message, &params.images, &params.client_id, Some(WhenBusy::Steer)),
-        Command::FollowUp(params) => {
-            (&params.message, &params.images, &params.client_id, Some(WhenBusy::FollowUp))
-        }
-        Command::RunInput(params) => {
-            // What ends a line in a terminal ends the message here.
-            let message = params.text.trim_end_matches(['\r', '\n']).to_owned();
-            let when_busy = Some(WhenBusy::FollowUp);
-            return Some(Input {
-                message,
-                images: None,
-                client_id: Some(params.input_id.clone()),
-                when_busy,
-            });
-        }
-        _ => return None,
-    };
-    Some(Input { message: message.clone(), images: images.clone(), client_id: client_id.clone(), when_busy })
 }
 
 #[cfg(test)]

@@ -3,52 +3,36 @@
 use std::sync::Arc;
 
 use qd_core::agent::{AgentRequest, WhenBusy};
+use qd_core::command_queue::{QueueInput, Undelivered};
 use qd_core::ledger::Token;
 use qd_core::session::{ExpectedPrompt, KeptInput};
 
-use super::actor::{AgentState, SessionActor};
-use super::prompts::{disposition_of, new_images_key, turn_of};
+use super::actor::SessionActor;
+use super::prompts::{answer_of, disposition_of, new_images_key, turn_of};
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Disposition, Executed};
 
-/// A kept input on its way to the agent.
-pub(super) struct Delivery {
-    pub(super) token: Token,
-    turns_before: u64,
-}
-
 impl SessionActor {
-    /// Whether a kept input is to go before everything else. One that a turn left over goes when a prompt comes,
-    /// and not because somebody looked at the session.
-    pub(super) fn has_deliveries(&self) -> bool {
-        let is_due = !self.session.waits_for_prompt() || self.door.has_waiting();
-        is_due && !self.queue_edits.is_under_way() && self.has_deliveries_before_prompts()
-    }
-
-    /// Whether a kept input is to go before the next prompt.
-    pub(super) fn has_deliveries_before_prompts(&self) -> bool {
-        self.agent == AgentState::Ready
-            && !self.is_delivery_blocked
-            && self.session.has_kept()
-            && !self.session.is_delivering()
-            && !self.session.is_moving()
-    }
-
-    /// Gives the agent the next kept input, if it may have it now.
-    pub(super) async fn deliver_kept(&mut self) {
-        if !self.has_deliveries() || !self.door.is_open() || self.finished {
+    /// Writes the next undelivered input to the agent, if it may still have it now.
+    pub(super) async fn write_undelivered(&mut self) {
+        if !self.commands.queue().is_delivery_awaited() {
             return;
         }
+        if self.agent_activity().undelivered == Undelivered::Nothing {
+            return self.tell_queue(QueueInput::DeliveryNotWritten { is_refused: false });
+        }
         let token = self.shared.submissions.token();
-        let Some(kept) = self.session.take_kept(now_ms(), token, &mut self.out) else { return };
+        let Some(kept) = self.session.take_kept(now_ms(), token, &mut self.out) else {
+            return self.tell_queue(QueueInput::DeliveryNotWritten { is_refused: false });
+        };
         // On its way, and not in the list any more, before the agent can see it: it never runs twice.
         self.publish().await;
         if !self.finished {
-            self.send_kept(token, kept);
+            self.write_kept_to_agent(token, kept);
         }
     }
 
-    fn send_kept(&mut self, token: Token, kept: KeptInput) {
+    fn write_kept_to_agent(&mut self, token: Token, kept: KeptInput) {
         let KeptInput { text, client_id, user_id, is_steering, image_count, images_key, images, is_requeued } =
             kept;
         let Some(handle) = self.handle() else {
@@ -56,7 +40,6 @@ impl SessionActor {
             return self.delivery_refused(&error.message);
         };
         let (busy, is_command) = (self.session.is_working(), text.starts_with('/'));
-        let turns_before = self.session.turns();
         let prompt =
             ExpectedPrompt { token, text: text.clone(), client_id, user_id, is_steering, image_count };
         self.session.expect_prompt(prompt);
@@ -71,9 +54,8 @@ impl SessionActor {
         let request = AgentRequest::Prompt { message: text, images, when_busy: Some(when_busy) };
         match handle.begin(request) {
             Ok(begun) => {
-                self.delivery = Some(Delivery { token, turns_before });
-                self.door.close(token, turns_before);
-                self.await_prompt(token, handle, begun, is_command, busy);
+                self.tell_queue(QueueInput::DeliveryWritten { token });
+                self.await_prompt_answer(token, handle, begun, is_command, busy);
             }
             Err(failure) => {
                 self.session.forget_prompt(token);
@@ -82,18 +64,23 @@ impl SessionActor {
         }
     }
 
-    /// The agent has answered a kept input.
-    pub(super) fn kept_answered(&mut self, result: Result<Executed, AgentFailure>) {
-        let Some(Delivery { token, turns_before }) = self.delivery.take() else { return };
+    /// The agent has answered an undelivered input that was written when this many turns had begun.
+    pub(super) fn undelivered_answered(
+        &mut self,
+        token: Token,
+        turns_before: u64,
+        result: Result<Executed, AgentFailure>,
+    ) {
         let has_begun = self.session.turns() > turns_before;
         let disposition = disposition_of(&result, has_begun);
-        self.door.answered(token, has_begun, disposition);
+        let answer = answer_of(&result, disposition);
         let turn = turn_of(disposition, turns_before);
         if turn.is_none() {
             self.session.forget_prompt(token);
         }
         match result {
             Ok(_) => {
+                // Before the queue is told: what waits next goes before any prompt.
                 match turn {
                     Some(turn) => self.session.kept_accepted(now_ms(), token, turn, &mut self.out),
                     None => self.session.kept_delivered(),
@@ -102,18 +89,20 @@ impl SessionActor {
                 if disposition == Some(Disposition::Handled) {
                     self.look_for_changes();
                 }
+                self.tell_queue(QueueInput::Answered { token, answer });
             }
             // The agent is gone, and its end tells of the input.
-            Err(failure) if failure.lost => {}
-            Err(failure) => self.delivery_refused(&failure.error),
+            Err(failure) if failure.lost => self.tell_queue(QueueInput::Answered { token, answer }),
+            Err(failure) => {
+                self.tell_queue(QueueInput::Answered { token, answer });
+                self.session.kept_refused(now_ms(), &failure.error, &mut self.out);
+            }
         }
-        self.pump_door();
     }
 
+    /// Whoever waited behind it need not wait any more.
     fn delivery_refused(&mut self, error: &str) {
-        self.is_delivery_blocked = true;
+        self.tell_queue(QueueInput::DeliveryNotWritten { is_refused: true });
         self.session.kept_refused(now_ms(), error, &mut self.out);
-        // Whoever waited behind it need not wait any more.
-        self.pump_door();
     }
 }

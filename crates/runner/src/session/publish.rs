@@ -1,12 +1,14 @@
 //! Persist, then announce.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use qd_core::ledger::{Outcome, Token};
 use qd_core::outbox::{Outbox, Response, ResponseSpan};
 use qd_core::redact::redact_question;
-use qd_core::session::{IndexChange, StoredQuestion};
-use qd_store::{ApprovalRow, Rewrite, RunnerBatch, StoreError};
+use qd_core::session::{IndexChange, Memory, StoredQuestion};
+use qd_store::{ApprovalRow, OutcomeRow, Rewrite, RunnerBatch, StoreError};
 use qd_wire::{ErrorCode, Event};
 
 use super::actor::SessionActor;
@@ -22,6 +24,26 @@ const ROW_EVERY_MS: i64 = 1000;
 /// How long to wait before a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// What is stored of a session, and what goes into its next commit.
+#[derive(Default)]
+pub(super) struct Publishing {
+    pub(super) outcomes: Vec<OutcomeRow>,
+    /// Commands whose outcome goes out with this round; whoever waits for them is told after the commit.
+    pub(super) settled: Vec<(Token, Outcome)>,
+    /// Inputs whose names may come again: they were taken and then refused.
+    pub(super) refused_inputs: Vec<String>,
+    /// What the store has of the session, besides its counters.
+    pub(super) stored: Option<Memory>,
+    /// When the counters were last stored, and with which state.
+    pub(super) row_stored: Option<(i64, &'static str)>,
+    /// The questions the store knows of.
+    pub(super) stored_questions: BTreeSet<String>,
+    /// The names of images the store has.
+    pub(super) stored_images: BTreeSet<String>,
+    /// What has no record is saved again at this time at the earliest, after a failure.
+    pub(super) save_after: i64,
+}
+
 /// How a commit went.
 enum Committed {
     AtOnce,
@@ -36,10 +58,10 @@ impl SessionActor {
     pub(super) async fn publish(&mut self) {
         let mut round = self.out.take();
         let block = Bytes::from(std::mem::take(&mut round.bytes));
-        let stored_version = self.stored.as_ref().map_or(0, |stored| stored.version);
+        let stored_version = self.publishing.stored.as_ref().map_or(0, |stored| stored.version);
         let has_new_version = self.exists && self.session.memory().version != stored_version;
         let mut is_answered = false;
-        let has_rows = !self.outcomes.is_empty() || !self.refused_inputs.is_empty();
+        let has_rows = !self.publishing.outcomes.is_empty() || !self.publishing.refused_inputs.is_empty();
         if !round.records.is_empty() || has_rows || has_new_version {
             let spool =
                 round.records.iter().map(|record| (record.seq, block.slice(record.range.clone()))).collect();
@@ -50,7 +72,7 @@ impl SessionActor {
                 Committed::Never => {
                     // What is not stored was never said; the next start goes on from what is.
                     self.finished = true;
-                    self.settled.clear();
+                    self.publishing.settled.clear();
                     return;
                 }
             }
@@ -63,7 +85,7 @@ impl SessionActor {
         }
         let block = if is_answered { Bytes::from(std::mem::take(&mut round.bytes)) } else { block };
         self.shared.outlet.publish(&self.session.identity().session_id, block, &round).await;
-        for (token, outcome) in self.settled.drain(..) {
+        for (token, outcome) in self.publishing.settled.drain(..) {
             self.shared.submissions.finish(now_ms(), token, &outcome);
         }
         self.tell_gates();
@@ -73,8 +95,8 @@ impl SessionActor {
         let mut batch = RunnerBatch {
             session_id: self.session.identity().session_id.clone(),
             spool,
-            outcomes: std::mem::take(&mut self.outcomes),
-            inputs_delete: std::mem::take(&mut self.refused_inputs),
+            outcomes: std::mem::take(&mut self.publishing.outcomes),
+            inputs_delete: std::mem::take(&mut self.publishing.refused_inputs),
             ..RunnerBatch::default()
         };
         if !self.exists {
@@ -98,10 +120,10 @@ impl SessionActor {
     /// Images go in with the answer that accepts them, and out with the record that shows them.
     fn image_changes(&mut self, batch: &mut RunnerBatch) {
         let unshown = self.session.unshown_images();
-        if unshown.is_empty() && self.stored_images.is_empty() {
+        if unshown.is_empty() && self.publishing.stored_images.is_empty() {
             return;
         }
-        let stored = &mut self.stored_images;
+        let stored = &mut self.publishing.stored_images;
         batch.images_delete =
             stored.iter().filter(|key| !unshown.contains_key(key.as_str())).cloned().collect();
         for key in &batch.images_delete {
@@ -120,21 +142,22 @@ impl SessionActor {
     fn row_changes(&mut self, batch: &mut RunnerBatch) {
         let (now, state) = (now_ms(), row::state_word(self));
         let memory = self.session.memory();
-        let stored = self.stored.as_ref().filter(|stored| row::differs_in_counters_only(stored, memory));
+        let stored =
+            self.publishing.stored.as_ref().filter(|stored| row::differs_in_counters_only(stored, memory));
         let Some(stored) = stored else {
             batch.session_row = Some(row::session_row(self, now));
-            self.stored = Some(memory.clone());
-            self.row_stored = Some((now, state));
+            self.publishing.stored = Some(memory.clone());
+            self.publishing.row_stored = Some((now, state));
             return;
         };
         let is_fresh = |(at, word): (i64, &str)| word == state && (0..ROW_EVERY_MS).contains(&(now - at));
         let has_lines_only = stored.version == memory.version && stored.next_idx == memory.next_idx;
-        if !has_lines_only || !self.row_stored.is_some_and(is_fresh) {
+        if !has_lines_only || !self.publishing.row_stored.is_some_and(is_fresh) {
             batch.counters = Some(row::counters(self, now));
-            self.row_stored = Some((now, state));
+            self.publishing.row_stored = Some((now, state));
         }
         let (last_seq, next_idx, version) = (memory.last_seq, memory.next_idx, memory.version);
-        if let Some(stored) = &mut self.stored {
+        if let Some(stored) = &mut self.publishing.stored {
             (stored.last_seq, stored.next_idx, stored.version) = (last_seq, next_idx, version);
         }
     }
@@ -142,7 +165,7 @@ impl SessionActor {
     fn question_changes(&mut self, batch: &mut RunnerBatch) {
         // Whoever decided has seen everything; from here on nobody needs the secrets.
         let settled = self.session.take_settled_records();
-        let stored = &mut self.stored_questions;
+        let stored = &mut self.publishing.stored_questions;
         let open: Vec<&qd_core::session::OpenQuestion> = self.session.open_questions().collect();
         let gone = |id: &String| !open.iter().any(|question| question.request.request_id() == id);
         batch.rewrites = settled.into_iter().map(|seq| (seq, redact_question as Rewrite)).collect();

@@ -1,8 +1,6 @@
 //! `queue.set`: what waits for the agent is made what a person wants.
 
-use std::collections::VecDeque;
-
-use qd_core::ledger::Token;
+use qd_core::command_queue::{AgentAnswer, AgentWork, QueueInput};
 use qd_core::session::QueueEdit;
 use qd_wire::Command;
 use qd_wire::command::QueueSetParams;
@@ -17,50 +15,26 @@ use crate::driver::{AgentFailure, Executed};
 /// Messages that may be in a queue.
 const MESSAGES_MAX: usize = 256;
 
-/// Changes of the queue that may wait for the one under way.
-const WAITING_MAX: usize = 64;
-
-/// Changes of the queue: one at a time.
-#[derive(Default)]
-pub(super) struct QueueEdits {
-    /// The agent is asked to give back what it has.
-    under_way: Option<(Token, QueueEdit)>,
-    waiting: VecDeque<Admitted>,
-}
-
-impl QueueEdits {
-    /// Nothing may go to the agent meanwhile: it would come before what is put back.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
-    }
-
-    /// Whether the agent has answered to this one.
-    pub(super) fn is_of(&self, token: Token) -> bool {
-        self.under_way.as_ref().is_some_and(|(own, _)| *own == token)
-    }
-
-    /// Gives up on those that wait.
-    pub(super) fn empty(&mut self) -> VecDeque<Admitted> {
-        std::mem::take(&mut self.waiting)
-    }
-}
-
 impl SessionActor {
-    pub(super) fn set_queue(&mut self, admitted: Admitted) {
+    /// `queue.set`: one change at a time, and no prompt meanwhile, which would come before what is put back.
+    pub(super) fn enqueue_queue_edit(&mut self, admitted: Admitted) {
         if let Err(error) = self.check_queue(&admitted.command) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
-        if self.queue_edits.is_under_way() {
-            if self.queue_edits.waiting.len() < WAITING_MAX {
-                return self.queue_edits.waiting.push_back(admitted);
-            }
-            let error = format!("Too many changes of the queue wait (max {WAITING_MAX}). Please retry.");
-            return self.finish(admitted, Err(error.into()));
+        let token = admitted.token();
+        self.commands.put(admitted);
+        self.tell_queue(QueueInput::EditQueue { token });
+    }
+
+    /// Makes the queue what is wanted, when the agent has given back what it has.
+    pub(super) fn edit_queue(&mut self, mut admitted: Admitted) {
+        if let Err(error) = self.check_queue(&admitted.command) {
+            return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
         let edit = self.session.begin_queue_edit();
         let Some(handle) = self.handle().filter(|_| self.session.is_queue_in_agent()) else {
             // All that waits is here.
-            return self.queue_is_here(admitted, &edit, &QueueState::default());
+            return self.replace_queue(admitted, &edit, &QueueState::default());
         };
         let begun = match handle.give_back_queue() {
             Ok(begun) => begun,
@@ -70,8 +44,9 @@ impl SessionActor {
             }
         };
         let (token, sender) = (admitted.token(), self.sender.clone());
-        self.queue_edits.under_way = Some((token, edit));
-        self.running.insert(token, admitted);
+        admitted.queue_edit = Some(edit);
+        self.commands.put(admitted);
+        self.tell_queue(QueueInput::Running { token, work: AgentWork::QueueEdit });
         tokio::spawn(async move {
             let result = begun.await.map(|queue| Executed { queue: Some(queue), ..Executed::default() });
             if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
@@ -114,24 +89,28 @@ impl SessionActor {
     }
 
     /// The agent has given back its queue, or cannot.
-    pub(super) fn queue_cleared(&mut self, admitted: Admitted, result: Result<Executed, AgentFailure>) {
-        let Some((_, edit)) = self.queue_edits.under_way.take() else { return };
-        match result {
-            Ok(executed) => {
-                self.queue_is_here(admitted, &edit, &executed.queue.unwrap_or_default());
+    pub(super) fn queue_given_back(
+        &mut self,
+        mut admitted: Admitted,
+        result: Result<Executed, AgentFailure>,
+    ) {
+        let token = admitted.token();
+        self.tell_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
+        match (result, admitted.queue_edit.take()) {
+            (Ok(executed), Some(edit)) => {
+                self.replace_queue(admitted, &edit, &executed.queue.unwrap_or_default());
             }
-            Err(failure) => {
+            (Ok(_), None) => {
+                self.finish(admitted, Err(AgentFailure::refused("The change of the queue never began")))
+            }
+            (Err(failure), _) => {
                 self.session.give_up_queue_edit(now_ms(), &mut self.out);
                 self.finish(admitted, Err(AgentFailure { lost: false, ..not_given_back(failure) }));
             }
         }
-        if let Some(next) = self.queue_edits.waiting.pop_front() {
-            self.set_queue(next);
-        }
-        self.pump_door();
     }
 
-    fn queue_is_here(&mut self, admitted: Admitted, edit: &QueueEdit, cleared: &QueueState) {
+    fn replace_queue(&mut self, admitted: Admitted, edit: &QueueEdit, cleared: &QueueState) {
         let Command::QueueSet(QueueSetParams { steering, follow_up }) = admitted.command.clone() else {
             return;
         };

@@ -112,7 +112,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
 
 /// A session whose agent we stop with ourselves is stored as it was: the next start may take it up again.
 pub(super) fn state_word(actor: &SessionActor) -> &'static str {
-    let status = if actor.was_up_at_shutdown { SessionStatus::Idle } else { actor.session.status() };
+    let status = if actor.agent.was_up_at_shutdown { SessionStatus::Idle } else { actor.session.status() };
     status.as_str()
 }
 

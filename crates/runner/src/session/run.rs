@@ -1,5 +1,6 @@
 //! A program in a terminal: what it writes, what is on its screen, and what its screen asks.
 
+use qd_core::command_queue::QueueInput;
 use qd_core::session::RunStart;
 use qd_core::terminal::{Rules, Screen, ScreenRequest};
 use qd_wire::command::SessionAttachParams;
@@ -8,8 +9,9 @@ use qd_wire::event::Event;
 use qd_wire::run::{PermissionSource, RunResizeParams, TERMINAL_HARNESS, TerminalSnapshot, is_terminal};
 use qd_wire::{CodedError, ErrorCode, EventEnvelope, EventPayload};
 
-use super::actor::{AgentState, SessionActor};
+use super::actor::SessionActor;
 use super::admit::Admitted;
+use super::agent_process::AgentState;
 use super::run_input::TypedLine;
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Driver, TerminalHandle};
@@ -81,7 +83,7 @@ impl SessionActor {
 
     /// Whether the program is to wait: it is heard when it is ready, and while its records can be kept.
     pub(super) fn is_held_back(&self) -> bool {
-        self.is_run() && (self.agent != AgentState::Ready || self.shared.spool_is_full().is_some())
+        self.is_run() && (self.agent.state != AgentState::Ready || self.shared.spool_is_full().is_some())
     }
 
     /// The program that runs, or why there is none.
@@ -92,7 +94,7 @@ impl SessionActor {
                 self.session.identity().session_id
             )));
         }
-        let driver = self.driver.as_ref().filter(|_| self.agent == AgentState::Ready);
+        let driver = self.agent.driver.as_ref().filter(|_| self.agent.state == AgentState::Ready);
         match driver.map(Driver::handle).and_then(|handle| handle.terminal()) {
             Some(handle) => Ok(handle),
             None => Err(ErrorCode::RunEnded.with(format!(
@@ -103,10 +105,10 @@ impl SessionActor {
     }
 
     /// The program runs: from here on the session exists.
-    pub(super) async fn run_prepared(&mut self, start: RunStart) {
+    pub(super) fn run_prepared(&mut self, start: RunStart) {
         let now = now_ms();
         self.exists = true;
-        self.agent = AgentState::Ready;
+        self.agent.state = AgentState::Ready;
         let screen = Box::new(Screen::new(start.cols, start.rows));
         self.run = Run { screen: Some(screen), active_at: now, ..Run::default() };
         self.session.run_started(now, start, &mut self.out);
@@ -114,11 +116,8 @@ impl SessionActor {
         if let Some(title) = self.config.title.clone().filter(|_| self.session.memory().title.is_none()) {
             self.session.title_changed(now, title, &mut self.out);
         }
-        self.health.ready(now);
-        self.answer_create(Ok(())).await;
-        for admitted in std::mem::take(&mut self.parked) {
-            self.execute(admitted).await;
-        }
+        self.agent.health.ready(now);
+        self.tell_queue(QueueInput::AgentReady);
     }
 
     /// The program wrote this.
@@ -147,7 +146,7 @@ impl SessionActor {
         if self.is_held_back() {
             return;
         }
-        if let Some(driver) = &mut self.driver {
+        if let Some(driver) = &mut self.agent.driver {
             let texts = driver.take_written();
             if !texts.is_empty() {
                 self.run_output(texts);
@@ -246,7 +245,7 @@ impl SessionActor {
             return None;
         }
         let held_back =
-            (self.agent == AgentState::Ready && self.is_held_back()).then(|| now_ms() + HELD_BACK_MS);
+            (self.agent.state == AgentState::Ready && self.is_held_back()).then(|| now_ms() + HELD_BACK_MS);
         [self.run.look_at, self.run.kill_at, self.run.delete_at, self.terminal_idle_at(), held_back]
             .into_iter()
             .flatten()
@@ -255,7 +254,7 @@ impl SessionActor {
 
     /// A terminal that nobody uses ends.
     fn terminal_idle_at(&self) -> Option<i64> {
-        let is_open = self.config.harness == TERMINAL_HARNESS && self.agent == AgentState::Ready;
+        let is_open = self.config.harness == TERMINAL_HARNESS && self.agent.state == AgentState::Ready;
         let limit = self.shared.config.runs.terminal_idle.filter(|_| is_open)?;
         self.run.active_at.checked_add(i64::try_from(limit.as_millis()).ok()?)
     }

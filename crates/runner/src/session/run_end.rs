@@ -7,8 +7,9 @@ use qd_wire::ErrorCode;
 use qd_wire::data::SessionStatus;
 use qd_wire::run::{RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
 
-use super::actor::{AgentState, SessionActor};
+use super::actor::SessionActor;
 use super::admit::Admitted;
+use super::agent_process::AgentState;
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Progress, RunExit};
 
@@ -44,7 +45,7 @@ impl SessionActor {
 
     /// The program has ended, and everything it wrote is recorded.
     pub(super) fn run_ended(&mut self, exit: RunExit) {
-        self.driver = None;
+        self.agent.driver = None;
         self.forget_agent();
         let now = now_ms();
         let RunExit { code, signal, error } = exit;
@@ -56,7 +57,7 @@ impl SessionActor {
             self.keep_for_a_while(now);
         }
         let error = ErrorCode::RunEnded.with("The run has ended; session.restart starts it again");
-        self.fail_waiting(&error);
+        self.refuse_waiting(&error);
     }
 
     /// A session of last time: its program died with its runner.
@@ -81,9 +82,9 @@ impl SessionActor {
             Gone::Closed { reason } => format!("The run was {reason}"),
             Gone::Stopped | Gone::Hung { .. } | Gone::Died { .. } => "The run was stopped".to_owned(),
         };
-        if self.agent == AgentState::Ready {
+        if self.agent.state == AgentState::Ready {
             self.end_run(&reason).await;
-        } else if let Some(driver) = self.driver.take() {
+        } else if let Some(driver) = self.agent.driver.take() {
             driver.close().await;
         }
         self.forget_agent();
@@ -91,8 +92,7 @@ impl SessionActor {
             // It was about to start again.
             self.session.gone(now_ms(), Gone::Closed { reason: reason.clone() }, &mut self.out);
         }
-        self.answer_create(Err(ErrorCode::AgentGone.with(reason.clone()).into())).await;
-        self.fail_waiting(&ErrorCode::AgentGone.with(reason));
+        self.refuse_waiting(&ErrorCode::AgentGone.with(reason));
     }
 
     /// Takes the terminal away, and kills a program that does not end by that. What it writes meanwhile is recorded.
@@ -118,7 +118,7 @@ impl SessionActor {
     async fn hear_out(&mut self, limit: Duration) -> bool {
         let deadline = tokio::time::Instant::now() + limit;
         let mut events = Vec::new();
-        while let Some(driver) = &mut self.driver {
+        while let Some(driver) = &mut self.agent.driver {
             let Ok(progress) = tokio::time::timeout_at(deadline, driver.next(&mut events)).await else {
                 return false;
             };
@@ -138,7 +138,7 @@ impl SessionActor {
     /// A terminal leaves nothing behind. What it said last has been sent, or nobody wants it any more.
     pub(super) async fn delete_terminal(&mut self) {
         self.run.delete_at = None;
-        if self.agent != AgentState::None {
+        if self.agent.state != AgentState::None {
             return;
         }
         let session_id = self.session.identity().session_id.clone();

@@ -10,8 +10,9 @@ use qd_wire::run::{RunInputData, RunInputParams, RunStdinParams};
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::json;
 
-use super::actor::{AgentState, SessionActor};
+use super::actor::SessionActor;
 use super::admit::Admitted;
+use super::agent_process::AgentState;
 use super::commands::{beginning, json_text};
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Disposition, TerminalHandle};
@@ -62,7 +63,7 @@ impl SessionActor {
             let error = "text: Must not be empty; a newline alone is \"\\n\"";
             return self.finish(admitted, Err(CodedError::invalid(error).into()));
         }
-        if self.is_run() && self.agent == AgentState::Starting {
+        if self.is_run() && self.agent.state == AgentState::Starting {
             return self.park(admitted);
         }
         let checked = if self.is_run() {
@@ -88,7 +89,7 @@ impl SessionActor {
                 }
             }
         }
-        if self.is_run() { self.write_input(admitted, params) } else { self.ask_agent(admitted) }
+        if self.is_run() { self.write_input(admitted, params) } else { self.execute_on_agent(admitted) }
     }
 
     fn write_input(&mut self, admitted: Admitted, params: &RunInputParams) {
@@ -110,7 +111,7 @@ impl SessionActor {
 
     /// A prompt is typed, with Enter.
     pub(super) fn prompt_run(&mut self, admitted: Admitted) {
-        if self.agent == AgentState::Starting {
+        if self.agent.state == AgentState::Starting {
             return self.park(admitted);
         }
         let (message, images) = match &admitted.command {
@@ -169,7 +170,9 @@ impl SessionActor {
     pub(super) fn run_stdin(&mut self, admitted: Admitted, params: &RunStdinParams) {
         let handle = match self.run_handle() {
             Ok(handle) => handle,
-            Err(_) if self.is_run() && self.agent == AgentState::Starting => return self.park(admitted),
+            Err(_) if self.is_run() && self.agent.state == AgentState::Starting => {
+                return self.park(admitted);
+            }
             Err(error) => return self.finish(admitted, Err(AgentFailure::refused(error))),
         };
         let is_hidden = self.is_typing_hidden(&handle);
@@ -201,7 +204,7 @@ impl SessionActor {
         let moment = tokio::time::sleep(ECHO_WAIT);
         tokio::pin!(moment);
         while !self.finished && !self.is_held_back() {
-            let Some(driver) = self.driver.as_mut() else { break };
+            let Some(driver) = self.agent.driver.as_mut() else { break };
             tokio::select! {
                 progress = driver.next(events) => {
                     self.agent_progress(progress, events).await;

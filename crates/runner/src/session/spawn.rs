@@ -52,7 +52,7 @@ pub(crate) fn spawn_restored(
     let last = LastLife::from(&mut restored);
     let (config, created_at) = (restored.config, restored.created_at);
     let mut actor = Box::new(SessionActor::new(shared, ends, restored.session, config, created_at, true));
-    actor.stored = Some(restored.stored);
+    actor.publishing.stored = Some(restored.stored);
     let sender = actor.sender.clone();
     tokio::spawn(async move {
         actor.come_back(last).await;

@@ -18,11 +18,14 @@ impl SessionActor {
         let now = now_ms();
         let activity = self.session.activity();
         // A request without an answer is work, whatever the agent says. A person's shell command is not the agent's.
-        let has_request = self.running.values().any(|running| running.command.spec().lane != Lane::Shell);
+        let is_shell = |token| {
+            self.commands.get(token).is_some_and(|command| command.command.spec().lane == Lane::Shell)
+        };
+        let has_request = self.commands.queue().running().any(|(token, _)| !is_shell(token));
         // A program in a terminal owes nobody a word.
-        let is_busy = (activity.is_busy || has_request || self.delivery.is_some()) && !self.is_run();
-        self.health.activity(now, Activity { is_busy, ..activity });
-        for order in self.health.due(now) {
+        let is_busy = (activity.is_busy || has_request) && !self.is_run();
+        self.agent.health.activity(now, Activity { is_busy, ..activity });
+        for order in self.agent.health.due(now) {
             self.obey(now, order).await;
         }
     }
@@ -31,7 +34,7 @@ impl SessionActor {
         match order {
             Order::Sample => self.sample(),
             Order::Heartbeat => {
-                if let Some(process) = self.stats.clone() {
+                if let Some(process) = self.agent.stats.clone() {
                     self.session.heartbeat(now, process, &mut self.out);
                 }
             }
@@ -43,7 +46,7 @@ impl SessionActor {
             Order::Status(text) => self.session.health_text(now, text, &mut self.out),
             Order::Restart(reason) => self.restart_hung(reason).await,
             Order::Kill(reason) => {
-                if let Some(driver) = &mut self.driver {
+                if let Some(driver) = &mut self.agent.driver {
                     driver.condemn(reason);
                 }
             }
@@ -53,35 +56,35 @@ impl SessionActor {
     /// An agent was started; if it is a process, it is looked at from now on.
     pub(super) fn watch_process(&mut self) {
         self.sample();
-        if self.stats.is_some() {
-            self.health.process_started(now_ms());
+        if self.agent.stats.is_some() {
+            self.agent.health.process_started(now_ms());
         }
     }
 
     /// The figures of the last look, which is not old while supervision runs.
     pub(super) fn process_stats(&self) -> Option<ProcessStats> {
-        self.stats.clone()
+        self.agent.stats.clone()
     }
 
     fn sample(&mut self) {
-        let Some(driver) = &self.driver else { return };
+        let Some(driver) = &self.agent.driver else { return };
         let Some(stats) = driver.stats() else { return };
-        self.health.sampled(Sample { is_alive: stats.alive, is_stdout_open: driver.is_stdout_open() });
+        self.agent.health.sampled(Sample { is_alive: stats.alive, is_stdout_open: driver.is_stdout_open() });
         let identity = self.session.identity();
         self.shared.board.put(&identity.session_id, &identity.harness, stats.clone());
-        self.stats = Some(stats);
+        self.agent.stats = Some(stats);
     }
 
     fn probe(&mut self, now: i64) {
-        let Some(handle) = self.driver.as_ref().map(Driver::handle) else { return };
+        let Some(handle) = self.agent.driver.as_ref().map(Driver::handle) else { return };
         let begun = match handle.probe() {
             Ok(begun) => begun,
             Err(failure) => {
                 tracing::debug!(error = failure.error, "a probe could not be sent");
-                return self.health.probe_refused(now);
+                return self.agent.health.probe_refused(now);
             }
         };
-        let (sender, generation) = (self.sender.clone(), self.generation);
+        let (sender, generation) = (self.sender.clone(), self.agent.generation);
         tokio::spawn(async move {
             let is_alive = !begun.reply().await.is_err_and(|failure| failure.lost);
             if is_alive && sender.send(SessionInput::Probed { generation }).await.is_err() {
@@ -92,14 +95,14 @@ impl SessionActor {
 
     /// The agent hangs: it is killed, everybody is told, and it goes on from its session file.
     async fn restart_hung(&mut self, error: String) {
-        let driver = self.driver.take();
+        let driver = self.agent.driver.take();
         self.forget_agent();
         if let Some(driver) = driver {
             // Whoever waits for an answer learns now that it will not come.
             driver.kill().await;
         }
         self.session.gone(now_ms(), Gone::Hung { error: error.clone() }, &mut self.out);
-        self.fail_waiting(&ErrorCode::AgentHung.with(error));
+        self.refuse_waiting(&ErrorCode::AgentHung.with(error));
         self.start_agent();
     }
 }

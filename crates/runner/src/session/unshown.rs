@@ -34,7 +34,7 @@ impl SessionActor {
         self.load_images().await;
         self.complete_from_file().await;
         let (now, stored) = (now_ms(), last.open_questions);
-        self.stored_questions =
+        self.publishing.stored_questions =
             stored.iter().map(|question| question.request.request_id().to_owned()).collect();
         // What an agent asked is withdrawn with it; a call at the gate waits on.
         let gone = self.session.restore_questions(now, stored);
@@ -48,7 +48,7 @@ impl SessionActor {
                 self.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut self.out);
             }
             // Stored with the record that tells of it, so that it is told once.
-            self.outcomes.push(cut_off.told());
+            self.publishing.outcomes.push(cut_off.told());
         }
         if last.may_resume && self.shared.config.resume_at_start {
             self.resume_agent();
@@ -95,7 +95,7 @@ impl SessionActor {
                 return tracing::error!(%error, session_id, "the images of messages that wait cannot be read");
             }
         };
-        self.stored_images = rows.iter().map(|(key, _)| key.clone()).collect::<BTreeSet<_>>();
+        self.publishing.stored_images = rows.iter().map(|(key, _)| key.clone()).collect::<BTreeSet<_>>();
         let mut images: BTreeMap<String, Arc<Vec<Image>>> = BTreeMap::new();
         for (key, body) in rows {
             match serde_json::from_slice(&body) {

@@ -3,7 +3,8 @@
 use qd_core::session::Gone;
 use qd_core::view::watched_form;
 
-use super::actor::{AgentState, SessionActor};
+use super::actor::SessionActor;
+use super::agent_process::AgentState;
 use crate::clock::now_ms;
 
 impl SessionActor {
@@ -23,7 +24,7 @@ impl SessionActor {
     /// Lets the driver know whether native events are wanted; also after each start.
     pub(super) fn tell_driver_watched(&self) {
         let on = self.session.is_watched();
-        if let Some(driver) = &self.driver {
+        if let Some(driver) = &self.agent.driver {
             driver.set_watched(on);
         }
     }
@@ -31,7 +32,7 @@ impl SessionActor {
     /// When the agent is to be stopped because nobody needs it.
     pub(super) fn idle_deadline(&self) -> Option<i64> {
         let after = i64::try_from(self.shared.config.agent_idle_stop?.as_millis()).ok()?;
-        self.idle_since?.checked_add(after)
+        self.agent.idle_since?.checked_add(after)
     }
 
     /// Notes since when there is nothing to do, and stops an agent that had nothing for long enough.
@@ -40,14 +41,14 @@ impl SessionActor {
             return;
         }
         let now = now_ms();
-        self.idle_since = if self.is_idle() { self.idle_since.or(Some(now)) } else { None };
+        self.agent.idle_since = if self.is_idle() { self.agent.idle_since.or(Some(now)) } else { None };
         if self.finished || self.idle_deadline().is_none_or(|at| now < at) {
             return;
         }
-        self.idle_since = None;
+        self.agent.idle_since = None;
         self.stop_agent(Gone::Stopped).await;
         // Stored as it stands now, so that the next start of the runner does not take it for one that was in use.
-        self.stored = None;
+        self.publishing.stored = None;
         // There is no record of such a stop: everybody learns from this how the session stands.
         self.session.resync(now_ms(), &mut self.out);
     }
@@ -55,18 +56,11 @@ impl SessionActor {
     /// Nothing runs, nothing waits, nobody is asked.
     fn is_idle(&self) -> bool {
         let activity = self.session.activity();
-        self.agent == AgentState::Ready
+        self.agent.state == AgentState::Ready
             && self.exists
             && !activity.is_busy
             && !activity.has_questions
             && !self.session.has_waiting()
-            && self.delivery.is_none()
-            && self.running.is_empty()
-            && self.lane.is_empty()
-            && self.lane_busy.is_none()
-            && self.shell.is_empty()
-            && self.shell_busy.is_none()
-            && self.held.is_empty()
-            && self.door.is_quiet()
+            && self.commands.queue().is_empty()
     }
 }

@@ -10,10 +10,19 @@ use qd_wire::CodedError;
 
 use crate::services::SessionWorktree;
 
+/// The worktree of a session that is being created.
+#[derive(Default)]
+pub(super) struct WorktreeProgress {
+    /// Made for this session, which is not yet there.
+    pub(super) made: Option<SessionWorktree>,
+    /// It is being made, and the agent starts when it is there.
+    pub(super) is_being_made: bool,
+}
+
 impl SessionActor {
     /// Makes the worktree that the session is to work in; its agent starts when that is there.
     pub(super) fn make_worktree(&mut self) {
-        self.is_making_worktree = true;
+        self.worktree.is_being_made = true;
         let (shared, sender) = (self.shared.clone(), self.sender.clone());
         let session_id = self.session.identity().session_id.clone();
         let (cwd, config) = (self.config.cwd.clone(), self.config.worktree.clone().unwrap_or_default());
@@ -34,10 +43,10 @@ impl SessionActor {
     }
 
     pub(super) async fn worktree_made(&mut self, result: Result<SessionWorktree, CodedError>) {
-        self.is_making_worktree = false;
+        self.worktree.is_being_made = false;
         match result {
             // Whoever wanted the session has been told that there is none.
-            Ok(worktree) if self.creating.is_none() => worktree.undo().await,
+            Ok(worktree) if !self.commands.queue().is_agent_awaited() => worktree.undo().await,
             Ok(worktree) => {
                 let (cwd, state) = (worktree.cwd(), worktree.state());
                 self.config.cwd = Some(cwd.clone());
@@ -45,19 +54,18 @@ impl SessionActor {
                     config.branch = Some(state.branch.clone());
                 }
                 self.session.works_in(cwd, state);
-                self.new_worktree = Some(worktree);
+                self.worktree.made = Some(worktree);
                 self.start_agent();
             }
             Err(error) => {
-                self.answer_create(Err(error.clone().into())).await;
-                self.fail_waiting(&error);
+                self.refuse_waiting(&error);
             }
         }
     }
 
     /// The session did not come to be: nothing of it is left.
     pub(super) async fn undo_worktree(&mut self) {
-        if let Some(worktree) = self.new_worktree.take().filter(|_| !self.exists) {
+        if let Some(worktree) = self.worktree.made.take().filter(|_| !self.exists) {
             worktree.undo().await;
         }
     }

@@ -1,7 +1,7 @@
 //! The queue once more, as plainly as possible: one list of commands that is searched from the start for everything.
 //! Nothing here is shared with the machine but its types.
 
-use std::sync::Arc;
+use qd_wire::CodedError;
 
 use qd_wire::command_table::Lane;
 
@@ -363,7 +363,7 @@ impl Model {
         }
     }
 
-    fn refuse_waiting(&mut self, error: &Arc<str>, with_lanes: bool) {
+    fn refuse_waiting(&mut self, error: &CodedError, with_lanes: bool) {
         let mut tokens = self.sorted(|item| item.place == Place::WithAgent(AgentWork::Start));
         self.forget_starts();
         tokens.extend(self.tokens(|item| item.place == Place::Parked));
@@ -375,7 +375,7 @@ impl Model {
         for token in tokens {
             self.remove(token, |_| true);
             self.no_more(token);
-            let refusal = QueueRefusal::NoAgent(Arc::clone(error));
+            let refusal = QueueRefusal::NoAgent(error.clone());
             self.out.push(QueueEffect::Refuse { token, refusal });
         }
     }

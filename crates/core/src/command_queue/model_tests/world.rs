@@ -1,8 +1,8 @@
 //! What is around the machine: clients that send whatever they like, an agent that starts, works, answers and dies as it
 //! likes, and a caller that does what the machine wants. Machine and model get the same inputs and must want the same.
 
+use qd_wire::ErrorCode;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use qd_wire::command_table::Lane;
 
@@ -256,7 +256,7 @@ impl World {
 
     fn agent_fails(&mut self, with_lanes: bool) -> Result<(), String> {
         self.agent_gone()?;
-        self.tell(QueueInput::RefuseWaiting { error: Arc::from("it died"), with_lanes })
+        self.tell(QueueInput::RefuseWaiting { error: ErrorCode::AgentGone.with("it died"), with_lanes })
     }
 
     /// The agent answers something, or what it was asked is lost with it.
