@@ -308,7 +308,9 @@ impl KeyRefusal {
         match self {
             KeyRefusal::Revoked => ErrorCode::RunnerRevoked,
             KeyRefusal::Store(_) => ErrorCode::StoreUnavailable,
-            _ => ErrorCode::NotLoggedIn,
+            KeyRefusal::NoKey | KeyRefusal::Unknown | KeyRefusal::WrongKey | KeyRefusal::Local => {
+                ErrorCode::NotLoggedIn
+            }
         }
     }
 }

@@ -137,8 +137,8 @@ async fn ask(hub: &Arc<Hub>, principal: &Principal, command: &impl Serialize) ->
         (None, None) => ErrorCode::Internal.with("The answer has no data"),
         (Some(error), _) => error,
     };
-    match error.code {
-        ErrorCode::PermissionDenied | ErrorCode::StoreUnavailable => failed_with(&error),
-        _ => failed_as(StatusCode::BAD_REQUEST, &error),
+    if [ErrorCode::PermissionDenied, ErrorCode::StoreUnavailable].contains(&error.code) {
+        return failed_with(&error);
     }
+    failed_as(StatusCode::BAD_REQUEST, &error)
 }

@@ -179,6 +179,12 @@ impl Bench {
         warnings.map(|line| line["message"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// The messages from line `from` on that no agent has shown to have read.
+    pub(crate) fn interrupted(&self, from: usize) -> Vec<String> {
+        let marked = self.lines[from..].iter().filter(|line| line["message"]["interrupted"] == true);
+        marked.map(|line| line["message"]["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// What supervision showed from line `from` on.
     pub(crate) fn health(&self, from: usize) -> Vec<Value> {
         let texts = self.lines[from..].iter().filter(|line| line["key"] == "qd.health");

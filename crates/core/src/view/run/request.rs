@@ -55,7 +55,8 @@ pub struct Subscribe {
 /// Why a message is not acted on, and what is known of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
-    pub error: CodedError,
+    /// Behind a pointer, or every result with a refusal in it would be large.
+    pub error: Box<CodedError>,
     /// The `type` of the message, where it could be read.
     pub about: Option<String>,
     pub run_id: Option<String>,
@@ -122,7 +123,7 @@ impl Command {
     /// Why it cannot be done, for its sender.
     pub fn refusal(&self, error: CodedError) -> Refusal {
         Refusal {
-            error,
+            error: Box::new(error),
             about: Some(self.spec.name.to_owned()),
             run_id: self.run_id().map(str::to_owned),
             request_id: self.request_id.clone(),
@@ -134,7 +135,7 @@ impl Command {
 /// Reads one message of an app.
 pub fn read(text: &str) -> Result<Request, Refusal> {
     let bare = |error: String| Refusal {
-        error: CodedError::invalid(error),
+        error: Box::new(CodedError::invalid(error)),
         about: None,
         run_id: None,
         request_id: None,
@@ -150,7 +151,7 @@ pub fn read(text: &str) -> Result<Request, Refusal> {
     let data = message.remove("data").unwrap_or(Value::Null);
     let run_id = text_of(message.get("run_id")).or_else(|| text_of(data.get("run_id")));
     let refused = |error: CodedError| Refusal {
-        error,
+        error: Box::new(error),
         about: Some(about.clone()),
         run_id: run_id.clone(),
         request_id: text_of(data.get("request_id")),

@@ -246,9 +246,13 @@ impl Adapter {
                 block.extend(self.resolved_line(run_id, request_id, asked_seq));
             }
             if let Some((askers, result)) = answered {
-                askers.iter().for_each(|asker| {
-                    block.extend(self.response(asker, result.as_ref().map(Clone::clone)));
-                });
+                for asker in &askers {
+                    let answer = match &result {
+                        Ok(data) => Ok(data.clone()),
+                        Err(error) => Err(error),
+                    };
+                    block.extend(self.response(asker, answer));
+                }
             }
         }
         if run.arrivals.due().is_some() {

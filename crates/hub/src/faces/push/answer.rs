@@ -67,12 +67,12 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
     }
     let error =
         answered.failed().unwrap_or_else(|| ErrorCode::Failed.with("The session did not take the answer"));
-    match error.code {
-        ErrorCode::PermissionDenied => return Answering::Denied(error),
-        ErrorCode::QuestionNotFound | ErrorCode::QuestionAnswered | ErrorCode::QuestionTimedOut => {
-            return Answering::Refused(error);
-        }
-        _ => {}
+    if error.code == ErrorCode::PermissionDenied {
+        return Answering::Denied(error);
+    }
+    let over = [ErrorCode::QuestionNotFound, ErrorCode::QuestionAnswered, ErrorCode::QuestionTimedOut];
+    if over.contains(&error.code) {
+        return Answering::Refused(error);
     }
     // The runner takes one answer to a question: sending it again can do no harm.
     hub.faces.push.questions.give_back(hash, ticket);

@@ -86,7 +86,7 @@ impl AppSpeaker {
 
     fn subscribe(&self, hub: &Hub, subscribe: &Subscribe) -> Result<(), Refusal> {
         let refusal = |error: CodedError| Refusal {
-            error,
+            error: Box::new(error),
             about: Some("run.subscribe".to_owned()),
             run_id: Some(subscribe.run_id.clone()),
             request_id: None,

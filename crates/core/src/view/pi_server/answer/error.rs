@@ -13,6 +13,7 @@ pub fn error(request: &Request, session_id: Option<&str>, error: CodedError) -> 
     CodedError { code, message }
 }
 
+#[allow(clippy::wildcard_enum_match_arm)] // The document words these itself; any other is told in our words.
 fn reworded(request: &Request, session_id: Option<&str>, code: ErrorCode, message: &str) -> Option<String> {
     match code {
         ErrorCode::SessionNotFound => {
@@ -37,10 +38,8 @@ fn reworded(request: &Request, session_id: Option<&str>, code: ErrorCode, messag
 }
 
 fn question_id(request: &Request) -> Option<&str> {
-    match &request.command {
-        Command::ExtensionUiResponse(response) => Some(&response.request_id),
-        _ => None,
-    }
+    let Command::ExtensionUiResponse(response) = &request.command else { return None };
+    Some(&response.request_id)
 }
 
 fn in_camel_case(mut text: String) -> String {
