@@ -85,11 +85,11 @@ async fn what_is_no_message_is_answered_here_and_the_rest_goes_on() {
     bridge.say(&[b'x'; LIMIT + 1]).await;
     bridge.say(b"\n\xff\n{}\n").await;
     assert_eq!(bridge.heard().await, "{}", "all of it was read");
-    let refused = |error: &str| json!({"type":"response","command":"unknown","success":false,"error":error});
+    let refused = |code: &str, error: &str| json!({"type":"response","command":"unknown","success":false,"error":error,"code":code});
     bridge.answer(READY).await;
     assert_eq!(bridge.line().await["type"], "server_ready", "nothing comes before it");
-    assert_eq!(bridge.line().await, refused("Message size 201 exceeds limit 200"));
-    assert_eq!(bridge.line().await, refused("Invalid JSON"));
+    assert_eq!(bridge.line().await, refused("too_large", "Message size 201 exceeds limit 200"));
+    assert_eq!(bridge.line().await, refused("invalid_request", "Invalid JSON"));
     bridge.say(format!("{{\"id\":\"long\",\"x\":\"{}\"}}\n", "x".repeat(LIMIT)).as_bytes()).await;
     assert_eq!(bridge.line().await["id"], "long");
 }
