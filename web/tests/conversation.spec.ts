@@ -26,10 +26,8 @@ test("an answer streams in, and thinking is folded away @both", async ({ app, hu
 
 test("a message that was accepted when the server died is marked, and sent again", async ({ app, hub }) => {
   await open(app, hub);
-  await say(app, "/text");
-  await idle(app);
-  // The agent accepts it, and would show that it has read it a minute later.
-  await say(app, "/late 60000 paint the hull");
+  // The agent accepts it, and would show that it has read it five seconds later.
+  await say(app, "/late 5000 paint the hull");
   await expect(app.getByTestId("session-status")).not.toHaveText("idle");
   await hub.kill();
   await hub.start();
