@@ -41,7 +41,7 @@ async fn what_waited_does_not_go_along_to_a_new_conversation() {
     assert!(warnings.len() == 1 && warnings[0].ends_with(":\nfor the old one"), "{warnings:?}");
     bench.restart(0).await;
     bench.prompt("hello").await;
-    bench.until_status("idle").await;
+    bench.until_said("hello").await;
     assert_eq!(
         (bench.said(), bench.state().await["queue"].clone()),
         (vec!["work".into(), "hello".into()], empty)
@@ -85,6 +85,8 @@ async fn a_command_that_waits_for_an_idle_agent_cuts_nothing_off() {
     // The queue was read in the turn, so nothing was lost.
     assert_eq!((bench.said(), bench.warnings(from).len()), (vec!["work".into(), "more work".into()], 0));
     bench.prompt("work").await;
+    // The yes to a prompt comes before its turn begins.
+    bench.until_status("working").await;
     let new = bench.send(later("k2")).await;
     bench.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "k2"})).await;
     assert_eq!(answer(&mut bench, &new).await["timed_out"], true);

@@ -206,6 +206,16 @@ impl Bench {
         by_number.into_values().collect()
     }
 
+    /// Waits for the record of a message a person sent.
+    pub(crate) async fn until_said(&mut self, text: &str) {
+        let is_it = |line: &Value| {
+            line["event"] == "stream.message_end"
+                && line["message"]["role"] == "user"
+                && line["message"]["parts"][0]["text"] == text
+        };
+        self.find(0, text, is_it).await;
+    }
+
     /// Asks until the session stands so.
     pub(crate) async fn until_status(&mut self, status: &str) {
         let poll = async {
