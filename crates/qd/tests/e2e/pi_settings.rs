@@ -119,7 +119,8 @@ async fn a_session_is_named_and_its_figures_are_told() {
     assert!(
         process["alive"] == true
             && process["pid"].as_u64() > Some(1)
-            && process["rss_bytes"].as_u64() > Some(1 << 20)
+            && process["rss_bytes"].as_u64() > Some(1 << 20),
+        "{process}"
     );
     let qd = qd.restart().await;
     let mut mux = qd.connect().await;
