@@ -25,6 +25,8 @@ const IDLE_CAPACITY_MAX: usize = 8;
 const BEHIND_BYTES: u64 = 64 << 10;
 /// Bytes brought into that form in one go, so that a connection never holds much more than it does otherwise.
 const COALESCE_BYTES_MAX: usize = 256 << 10;
+/// Pieces in that form that a ring keeps for others who are behind at the same place.
+const SHORTENED_MAX: usize = 4;
 
 /// How old the oldest chunk of a full ring may get before those who have not taken it are left behind: when
 /// most have taken it, and when most have not.
@@ -54,6 +56,16 @@ struct State {
     /// Subscribers that watch a terminal and keep up.
     terminals: usize,
     is_awaited: bool,
+    /// Stretches of chunks that were brought into their shortest form: who is behind is seldom alone.
+    shortened: VecDeque<Shortened>,
+}
+
+/// Chunks `from` up to, not including, `to` in their shortest form.
+#[derive(Clone)]
+struct Shortened {
+    from: u64,
+    to: u64,
+    bytes: Bytes,
 }
 
 struct Chunk {
@@ -109,6 +121,12 @@ impl Signal {
     }
 }
 
+/// Chunks from number `from` on that somebody who is behind takes, to be shortened when the ring is not locked.
+struct Behind {
+    from: u64,
+    chunks: Vec<Bytes>,
+}
+
 /// One reader's place in a ring; dropping it gives the place up.
 pub(crate) struct Subscription {
     ring: Arc<Ring>,
@@ -144,6 +162,7 @@ impl Ring {
             live: 0,
             terminals: 0,
             is_awaited: false,
+            shortened: VecDeque::new(),
         };
         Self { state: Mutex::new(state), bytes_max, room: Notify::new() }
     }
@@ -303,9 +322,42 @@ impl State {
                 self.first += 1;
             }
         }
+        let first = self.first;
+        self.shortened.retain(|shortened| shortened.from >= first);
         if self.chunks.is_empty() {
             self.chunks.shrink_to(IDLE_CAPACITY_MAX);
         }
+    }
+
+    /// Keeps a shortened stretch for others at its beginning, while there are any.
+    fn keep_shortened(&mut self, shortened: Shortened) {
+        let is_kept = |kept: &Shortened| kept.from == shortened.from && kept.to >= shortened.to;
+        if shortened.from < self.first || self.shortened.iter().any(is_kept) {
+            return;
+        }
+        self.shortened.retain(|kept| kept.from != shortened.from);
+        if self.shortened.len() == SHORTENED_MAX {
+            self.shortened.pop_front();
+        }
+        self.shortened.push_back(shortened);
+    }
+
+    /// The chunks from `index` on that are shortened in one go.
+    fn stretch(&self, index: usize) -> Vec<Bytes> {
+        let mut bytes = 0;
+        let fits = |chunk: &&Chunk| {
+            let has_room = bytes < COALESCE_BYTES_MAX;
+            bytes += chunk.bytes.len();
+            has_room
+        };
+        self.chunks.iter().skip(index).take_while(fits).map(|chunk| chunk.bytes.clone()).collect()
+    }
+
+    /// Whether so much came after the chunk at `index` that who takes it next is behind. A great chunk that came just
+    /// now makes nobody slow: what counts is what came after it.
+    fn is_behind(&self, index: usize) -> bool {
+        let second = self.chunks.get(index + 1);
+        second.is_some_and(|second| self.published_bytes - second.begins_at > BEHIND_BYTES)
     }
 }
 
@@ -320,60 +372,83 @@ impl Subscription {
         self.signal.ready.store(false, Ordering::Release);
         let ring = Arc::clone(&self.ring);
         let mut guard = ring.lock();
-        let state = &mut *guard;
-        let Some(Some(subscriber)) = state.subscribers.get_mut(self.key) else { return Taken::All };
-        if subscriber.lagged {
-            return Taken::Lagged;
-        }
-        let mut index = usize::try_from(subscriber.next - state.first).unwrap_or(usize::MAX);
-        let mut taken = Taken::All;
-        // A great chunk that came just now makes nobody slow: what counts is what came after it.
-        let is_behind = state
-            .chunks
-            .get(index + 1)
-            .is_some_and(|second| state.published_bytes - second.begins_at > BEHIND_BYTES);
-        let mut behind = (is_behind && subscriber.view == View::Agent).then(Vec::new);
-        let mut behind_bytes = 0;
-        let mut is_end = false;
-        while let Some(chunk) = state.chunks.get_mut(index) {
-            if out.is_full() || behind_bytes >= COALESCE_BYTES_MAX {
-                taken = Taken::Some;
-                self.signal.ready.store(true, Ordering::Release);
-                break;
-            }
-            match (subscriber.view, &mut behind) {
-                (View::Agent, None) => out.push(chunk.bytes.clone()),
-                (View::Agent, Some(chunks)) => {
-                    behind_bytes += chunk.bytes.len();
-                    chunks.push(chunk.bytes.clone());
-                }
-                (View::Terminal { seen }, _) if chunk.seq > seen => {
-                    if let Some(terminal) = &chunk.terminal {
-                        out.push(terminal.frames.clone());
-                        is_end = terminal.is_end;
-                    }
-                }
-                (View::Terminal { .. }, _) => {}
-            }
-            chunk.waiting -= 1;
-            self.seq = chunk.seq.max(self.seq);
-            subscriber.next += 1;
-            index += 1;
-            if is_end {
-                taken = Taken::Ended;
-                break;
-            }
-        }
-        state.drop_taken();
-        let is_awaited = state.is_awaited;
+        let (taken, behind) = self.take_from(&mut guard, out);
+        guard.drop_taken();
+        let is_awaited = guard.is_awaited;
         drop(guard);
+        if taken == Taken::Some {
+            self.signal.ready.store(true, Ordering::Release);
+        }
         if is_awaited {
             ring.room.notify_one();
         }
-        if let Some(chunks) = behind {
-            out.push(coalesce::coalesce(&chunks));
+        if let Some(Behind { from, chunks }) = behind {
+            let bytes = coalesce::coalesce(&chunks);
+            out.push(bytes.clone());
+            let to = from + chunks.len() as u64;
+            ring.lock().keep_shortened(Shortened { from, to, bytes });
         }
         taken
+    }
+
+    fn take_from(&mut self, state: &mut State, out: &mut Outgoing) -> (Taken, Option<Behind>) {
+        let Some(Some(subscriber)) = state.subscribers.get(self.key) else { return (Taken::All, None) };
+        if subscriber.lagged {
+            return (Taken::Lagged, None);
+        }
+        let (view, mut next) = (subscriber.view, subscriber.next);
+        let mut behind = None;
+        let taken = loop {
+            let index = usize::try_from(next - state.first).unwrap_or(usize::MAX);
+            if index >= state.chunks.len() {
+                break Taken::All;
+            }
+            if out.is_full() || behind.is_some() {
+                break Taken::Some;
+            }
+            let is_behind = view == View::Agent && state.is_behind(index);
+            let mut to = next + 1;
+            if !is_behind {
+                let chunk = &state.chunks[index];
+                match view {
+                    View::Agent => out.push(chunk.bytes.clone()),
+                    View::Terminal { seen } if chunk.seq > seen => {
+                        if let Some(terminal) = &chunk.terminal {
+                            out.push(terminal.frames.clone());
+                            if terminal.is_end {
+                                self.count_taken(state, next, to);
+                                next = to;
+                                break Taken::Ended;
+                            }
+                        }
+                    }
+                    View::Terminal { .. } => {}
+                }
+            } else if let Some(shortened) = state.shortened.iter().find(|it| it.from == next) {
+                to = shortened.to;
+                out.push(shortened.bytes.clone());
+            } else {
+                let chunks = state.stretch(index);
+                to = next + chunks.len() as u64;
+                behind = Some(Behind { from: next, chunks });
+            }
+            self.count_taken(state, next, to);
+            next = to;
+        };
+        if let Some(Some(subscriber)) = state.subscribers.get_mut(self.key) {
+            subscriber.next = next;
+        }
+        (taken, behind)
+    }
+
+    /// One reader less waits for chunks `from` up to `to`.
+    fn count_taken(&mut self, state: &mut State, from: u64, to: u64) {
+        let skip = usize::try_from(from - state.first).unwrap_or(usize::MAX);
+        let count = usize::try_from(to - from).unwrap_or(usize::MAX);
+        for chunk in state.chunks.iter_mut().skip(skip).take(count) {
+            chunk.waiting -= 1;
+            self.seq = chunk.seq.max(self.seq);
+        }
     }
 }
 

@@ -12,6 +12,27 @@ fn drain(subscription: &mut Subscription) -> (Taken, Vec<u8>) {
     (taken, firsts)
 }
 
+/// A frame with a piece of a text.
+fn delta(offset: usize, text: &str) -> Bytes {
+    let text = format!(
+        r#"{{"channel":"agent","session_id":"s","runner_id":"r","ts":1,"event":"stream.text_delta","message_id":"m","delta":"{text}","content_index":0,"offset":{offset}}}"#,
+    );
+    crate::frame::text(text.as_bytes())
+}
+
+/// All text in frames of such pieces.
+fn text_of(mut frames: &[u8]) -> String {
+    let mut found = String::new();
+    while let Some((whole, payload)) = crate::frame::split_text(frames) {
+        let event: serde_json::Value = serde_json::from_slice(payload).unwrap();
+        assert_eq!(event["offset"], found.chars().count(), "nothing is missing and nothing comes twice");
+        found.push_str(event["delta"].as_str().unwrap());
+        frames = &frames[whole.len()..];
+    }
+    assert!(frames.is_empty());
+    found
+}
+
 #[test]
 fn every_subscriber_takes_every_chunk_once_and_nothing_is_kept() {
     let ring = Arc::new(Ring::new(1 << 20, 0));
@@ -128,12 +149,7 @@ fn who_is_behind_gets_the_shortest_stream_and_who_keeps_up_gets_every_frame() {
     let mut quick = ring.subscribe(Mailbox::for_tests());
     let (mut out, mut quick_bytes, mut sent) = (Outgoing::default(), 0, 0);
     for number in 0..300_usize {
-        let text = format!(
-            r#"{{"channel":"agent","session_id":"s","runner_id":"r","ts":1,"event":"stream.text_delta","message_id":"m","delta":"{}","content_index":0,"offset":{}}}"#,
-            "x".repeat(1000),
-            number * 1000
-        );
-        let frame = crate::frame::text(text.as_bytes());
+        let frame = delta(number * 1000, &"x".repeat(1000));
         sent += frame.len();
         ring.publish(frame, Some(number as u64));
         let mut out = Outgoing::default();
@@ -148,6 +164,60 @@ fn who_is_behind_gets_the_shortest_stream_and_who_keeps_up_gets_every_frame() {
     assert!(frames < 120, "{frames} pieces, of 300");
     assert!(out.bytes() < sent && out.bytes() > 300_000);
     assert_eq!((slow.seq, ring.held_bytes()), (299, 0));
+}
+
+#[test]
+fn those_behind_at_one_place_share_the_shortened_piece() {
+    let ring = Arc::new(Ring::new(1 << 20, 0));
+    let mut slow: Vec<Subscription> = (0..3).map(|_| ring.subscribe(Mailbox::for_tests())).collect();
+    for number in 0..100 {
+        ring.publish(delta(number * 1000, &"x".repeat(1000)), None);
+    }
+    let pieces = slow.iter_mut().map(|slow| {
+        let mut out = Outgoing::default();
+        assert_eq!(slow.take(&mut out), Taken::All);
+        assert_eq!(out.chunks().count(), 1);
+        out.chunks().next().unwrap().as_ptr()
+    });
+    let pieces: std::collections::BTreeSet<_> = pieces.collect();
+    assert_eq!((pieces.len(), ring.held_bytes(), ring.lock().shortened.len()), (1, 0, 0));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
+
+    /// Steps: a number below 8 is a piece of so many thousand characters, another one a reader that takes.
+    #[test]
+    fn readers_of_any_pace_get_the_whole_text_once(steps in proptest::collection::vec(0..20_usize, 0..200)) {
+        let ring = Arc::new(Ring::new(64 << 20, 0));
+        let mut readers: Vec<(Subscription, Vec<u8>)> =
+            (0..12).map(|_| (ring.subscribe(Mailbox::for_tests()), Vec::new())).collect();
+        let mut sent = String::new();
+        let take = |(reader, got): &mut (Subscription, Vec<u8>)| {
+            let mut out = Outgoing::default();
+            let taken = reader.take(&mut out);
+            out.chunks().for_each(|chunk| got.extend_from_slice(chunk));
+            taken
+        };
+        for (number, step) in steps.into_iter().enumerate() {
+            match step.checked_sub(8) {
+                None => {
+                    let letter = char::from(b'a' + u8::try_from(number % 26).unwrap());
+                    let text = letter.to_string().repeat(step * 1000);
+                    ring.publish(delta(sent.len(), &text), None);
+                    sent.push_str(&text);
+                }
+                Some(reader) => {
+                    take(&mut readers[reader]);
+                }
+            }
+        }
+        for reader in &mut readers {
+            while take(reader) == Taken::Some {}
+            proptest::prop_assert!(text_of(&reader.1) == sent);
+        }
+        proptest::prop_assert_eq!((ring.held_bytes(), ring.lock().shortened.len()), (0, 0));
+    }
 }
 
 #[test]
