@@ -1,10 +1,16 @@
 //! What a session says, as link lines: each event is serialised once, here.
 
+mod delta;
+
 use std::ops::Range;
 
 use qd_wire::event::Event;
 use qd_wire::{CodedError, EventPayload};
 use serde::Serialize;
+
+pub use delta::Delta;
+use delta::LastDelta;
+pub(crate) use delta::count_characters;
 
 /// Lines ready for the link, and which of them are records.
 #[derive(Debug, Default)]
@@ -15,6 +21,7 @@ pub struct Outbox {
     natives: Vec<Range<usize>>,
     /// The size of the last hand-over: the next is likely as large, so a flood is written without regrowing.
     expected_bytes: usize,
+    last_delta: Option<LastDelta>,
 }
 
 /// Room made at once at most.
@@ -81,17 +88,6 @@ pub struct EventFront {
     response: Vec<u8>,
 }
 
-/// A streamed piece of text; the hot path of the whole system.
-#[derive(Debug, Clone, Copy)]
-pub struct Delta<'a> {
-    pub event: &'static str,
-    pub message_id: &'a str,
-    pub tool_call_id: Option<&'a str>,
-    pub delta: &'a str,
-    pub content_index: u32,
-    pub offset: u64,
-}
-
 /// The answer to a command, before it is a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response<'a> {
@@ -138,6 +134,7 @@ impl Outbox {
     /// Hands over everything collected; the outbox is empty afterwards.
     pub fn take(&mut self) -> Round {
         self.expected_bytes = self.bytes.len().min(EXPECTED_BYTES_MAX);
+        self.last_delta = None;
         Round {
             bytes: std::mem::take(&mut self.bytes),
             records: std::mem::take(&mut self.records),
@@ -154,34 +151,6 @@ impl Outbox {
     /// One known event, without wrapping it first.
     pub fn known(&mut self, front: &EventFront, ts: i64, seq: Option<u64>, event: &Event) {
         self.line(front, ts, seq, event);
-    }
-
-    /// One delta, written by hand: no value is built and nothing is copied twice.
-    pub fn delta(&mut self, front: &EventFront, ts: i64, delta: Delta<'_>) {
-        if self.bytes.capacity() == 0 {
-            self.bytes.reserve(self.expected_bytes);
-        }
-        let bytes = &mut self.bytes;
-        bytes.extend_from_slice(&front.event);
-        write_number(bytes, ts.unsigned_abs());
-        bytes.extend_from_slice(b",\"event\":\"");
-        bytes.extend_from_slice(delta.event.as_bytes());
-        bytes.extend_from_slice(b"\",\"message_id\":\"");
-        // Message ids are ours: letters, digits and dashes, so they need no escaping.
-        bytes.extend_from_slice(delta.message_id.as_bytes());
-        bytes.extend_from_slice(b"\",");
-        if let Some(tool_call_id) = delta.tool_call_id {
-            bytes.extend_from_slice(b"\"tool_call_id\":");
-            write_json(bytes, tool_call_id);
-            bytes.push(b',');
-        }
-        bytes.extend_from_slice(b"\"delta\":");
-        write_json(bytes, delta.delta);
-        bytes.extend_from_slice(b",\"content_index\":");
-        write_number(bytes, u64::from(delta.content_index));
-        bytes.extend_from_slice(b",\"offset\":");
-        write_number(bytes, delta.offset);
-        bytes.extend_from_slice(b"}\n");
     }
 
     /// What a program wrote, written by hand as a delta is. The order of the fields is pinned: who makes another form

@@ -5,6 +5,7 @@ use qd_wire::message::{KnownPart, Message, Part, Role, StopReason, ToolStatus};
 use serde_json::Value;
 
 use crate::agent::MessageHead;
+use crate::outbox::count_characters;
 
 /// Blocks one message may have; an agent that exceeds it streams into the last one.
 const BLOCKS_MAX: usize = 4096;
@@ -140,10 +141,6 @@ impl Block {
 }
 
 /// Unicode scalar values, counted without decoding: every byte that does not continue a character.
-fn count_characters(text: &str) -> u64 {
-    text.bytes().filter(|byte| (byte & 0xC0) != 0x80).count() as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -76,7 +76,7 @@ pub(crate) fn session() -> Session {
 impl Replay {
     pub(crate) fn of(fixture: &Fixture) -> Replay {
         let (mut codec, mut session, mut out) = (PiCodec::new(), session(), Outbox::default());
-        let mut outputs = Vec::new();
+        let (mut outputs, mut events) = (Vec::new(), Vec::new());
         let mut now = 0;
         for (at, line) in &fixture.lines {
             now = *at;
@@ -86,9 +86,12 @@ impl Replay {
                     session.agent_event(now, event, &mut out);
                 }
             }
+            // One round for each line, as if each had come alone: pieces of text are not joined.
+            events.extend(events_of(&out.take().bytes));
         }
         session.gone(now, Gone::Stopped, &mut out);
-        Replay { events: events_of(out.bytes()) }
+        events.extend(events_of(out.bytes()));
+        Replay { events }
     }
 }
 
