@@ -4,12 +4,15 @@
 //! Bounded in count and bytes: finished entries leave oldest first, entries in flight never do; when only
 //! those are left, new ones are rejected.
 
+mod reads;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use qd_wire::{CodedError, ErrorCode};
 
 pub use crate::fingerprint::Fingerprint;
+use reads::AnsweredReads;
 
 /// A submission in the caller's books.
 pub type Token = u64;
@@ -215,6 +218,14 @@ pub struct Ledger {
     done_keys: VecDeque<(KeyName, Token)>,
     done_ids: VecDeque<(IdName, Token)>,
     done_bytes: usize,
+    reads: AnsweredReads,
+}
+
+/// How a command stands that another one depends on.
+enum Dependency<'a> {
+    InFlight(Token),
+    Done,
+    Failed(&'a str),
 }
 
 impl Ledger {
@@ -281,6 +292,11 @@ impl Ledger {
         Verdict::Wait
     }
 
+    /// A command that changes nothing and waits for nothing was answered as soon as it came; others may depend on it.
+    pub fn answered_at_once(&mut self, token: Token, principal: &str, connection: &str, id: &str) {
+        self.reads.add(token, principal, connection, id, self.limits.outcomes_max);
+    }
+
     /// A command finished (or was given up): remembers its outcome and says who can go on.
     pub fn finish(&mut self, now: i64, token: Token, outcome: &Outcome) -> Released {
         self.waiting.remove(&token);
@@ -338,19 +354,33 @@ impl Ledger {
                 return Err(Rejection::DependsOnItself(dependency.clone()));
             }
             let mut name = IdName { id: dependency.clone(), ..own.clone() };
-            if !self.ids.contains_key(&name) {
+            let mut found = self.dependency(&name);
+            if found.is_none() {
                 name = name.shared();
+                found = self.dependency(&name);
             }
-            match self.ids.get(&name) {
+            match found {
                 None => return Err(Rejection::DependencyUnknown(dependency.clone())),
-                Some(IdState::Done(_, Err(error))) => return Err(dependency_failed(dependency, &error.0)),
-                Some(IdState::Done(_, Ok(()))) => {}
-                Some(IdState::InFlight(token)) => {
-                    missing.insert(name, *token);
+                Some(Dependency::Failed(error)) => return Err(dependency_failed(dependency, error)),
+                Some(Dependency::Done) => {}
+                Some(Dependency::InFlight(token)) => {
+                    missing.insert(name, token);
                 }
             }
         }
         Ok(missing)
+    }
+
+    /// The newest command of a name.
+    fn dependency(&self, name: &IdName) -> Option<Dependency<'_>> {
+        let (token, found) = match self.ids.get(name) {
+            None => return self.reads.find(name).map(|_| Dependency::Done),
+            Some(IdState::InFlight(token)) => (token, Dependency::InFlight(*token)),
+            Some(IdState::Done(token, Ok(()))) => (token, Dependency::Done),
+            Some(IdState::Done(token, Err(error))) => (token, Dependency::Failed(&error.0)),
+        };
+        let is_read_newer = self.reads.find(name).is_some_and(|read| read > *token);
+        Some(if is_read_newer { Dependency::Done } else { found })
     }
 
     fn register(&mut self, now: i64, submission: &Submission) {

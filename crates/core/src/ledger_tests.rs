@@ -111,3 +111,32 @@ fn a_connections_own_ids_come_first_and_those_of_earlier_ones_are_found() {
     assert_eq!(ledger.submit(0, from(4, "b", "2", &["1"])), Verdict::Run);
     assert_eq!(ledger.submit(0, from(5, "after a reconnect", "3", &["1"])), Verdict::Run);
 }
+
+#[test]
+fn what_was_answered_at_once_can_be_depended_on() {
+    let limits = Limits { outcomes_max: 3, ..Limits::default() };
+    let mut ledger = Ledger::new(limits);
+    ledger.answered_at_once(1, "p", "c1", "a");
+    assert_eq!(ledger.submit(0, submission(2, "b", None, "{}", &["a"])), Verdict::Run);
+    // Also from another connection, as long as the principal is the same.
+    ledger.answered_at_once(3, "p", "c2", "there");
+    ledger.answered_at_once(4, "q", "c1", "theirs");
+    assert_eq!(ledger.submit(0, submission(5, "c", None, "{}", &["there"])), Verdict::Run);
+    let unknown = |id: &str| Verdict::Reject(Rejection::DependencyUnknown(id.into()));
+    assert_eq!(ledger.submit(0, submission(6, "d", None, "{}", &["theirs"])), unknown("theirs"));
+    // At the bound the oldest is still known, and one more drives it out.
+    assert_eq!(ledger.submit(0, submission(7, "e", None, "{}", &["a"])), Verdict::Run);
+    ledger.answered_at_once(8, "p", "c1", "more");
+    assert_eq!(ledger.submit(0, submission(9, "f", None, "{}", &["a"])), unknown("a"));
+}
+
+#[test]
+fn the_newest_command_of_a_name_speaks_for_it_also_when_it_was_answered_at_once() {
+    let mut ledger = Ledger::default();
+    assert_eq!(ledger.submit(0, submission(1, "a", None, "{}", &[])), Verdict::Run);
+    ledger.finish(0, 1, &outcome(Err("boom")));
+    ledger.answered_at_once(2, "p", "c1", "a");
+    assert_eq!(ledger.submit(0, submission(3, "b", None, "{}", &["a"])), Verdict::Run);
+    assert_eq!(ledger.submit(0, submission(4, "a", None, "{}", &[])), Verdict::Run);
+    assert_eq!(ledger.submit(0, submission(5, "c", None, "{}", &["a"])), Verdict::Wait);
+}

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::SessionInput;
+use crate::session::{Incoming, SessionInput};
 
 /// Said of a command that was cut off by a crash.
 pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the command's result was known; look at the session, then send it again \
@@ -157,6 +157,14 @@ impl Submissions {
             inner.owners.insert(token, owner());
         }
         verdict
+    }
+
+    /// Notes a command that was answered as soon as it came.
+    pub(crate) fn answered_at_once(&self, incoming: &Incoming) {
+        if let Some(id) = &incoming.client_command_id {
+            let Incoming { token, principal, connection, .. } = incoming;
+            self.lock().ledger.answered_at_once(*token, principal, connection, id);
+        }
     }
 
     /// Notes the end of a command and wakes whoever waited for it.

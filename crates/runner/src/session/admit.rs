@@ -20,6 +20,8 @@ use crate::submissions::{Owner, Release, in_flight_row, outcome_row};
 
 const DEPENDENCIES_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
+/// Room for the state of a usual session.
+const STATE_BYTES: usize = 1024;
 
 /// A command that passed admission. Behind a pointer, because it goes from hand to hand and every hand, queue and
 /// map keeps room for it as long as the session lives.
@@ -97,6 +99,9 @@ impl SessionActor {
         if let Err(error) = check_envelope(&incoming) {
             return self.refuse(&incoming, &error);
         }
+        if matches!(command, Command::GetState(_)) && is_unconditional(&incoming) {
+            return self.answer_state(&incoming);
+        }
         let submission = self.submission(&incoming);
         if let Some(error) = self.no_room_for(&command, submission.as_ref()) {
             return self.refuse(&incoming, &ErrorCode::StorageFull.with(error));
@@ -115,6 +120,19 @@ impl SessionActor {
             Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
             Verdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
         }
+    }
+
+    /// The state, at once: it waits for nothing, so it needs no place in the queue.
+    fn answer_state(&mut self, incoming: &Incoming) {
+        let state = self.state();
+        let mut text = Vec::with_capacity(STATE_BYTES);
+        let result = serde_json::to_writer(&mut text, &state)
+            .map_err(|error| error.to_string())
+            .and_then(|()| String::from_utf8(text).map_err(|error| error.to_string()))
+            .map_err(|error| ErrorCode::Failed.with(error));
+        let session_version = self.exists.then(|| self.session.memory().version);
+        self.answer_plainly(incoming, result.as_deref().map(Some), session_version);
+        self.shared.submissions.answered_at_once(incoming);
     }
 
     /// New work is refused while the spool is full. What ran before is still answered, and running turns go on.
@@ -260,21 +278,26 @@ impl SessionActor {
 
     /// An answer without an outcome: the command has none of its own.
     pub(super) fn confirm(&mut self, incoming: &Incoming) {
-        self.answer_plainly(incoming, Ok(None));
+        self.answer_plainly(incoming, Ok(None), None);
     }
 
     /// An answer without an outcome: the command never entered.
     pub(super) fn refuse(&mut self, incoming: &Incoming, error: &CodedError) {
-        self.answer_plainly(incoming, Err(error));
+        self.answer_plainly(incoming, Err(error), None);
     }
 
-    fn answer_plainly(&mut self, incoming: &Incoming, result: Result<Option<&str>, &CodedError>) {
+    fn answer_plainly(
+        &mut self,
+        incoming: &Incoming,
+        result: Result<Option<&str>, &CodedError>,
+        session_version: Option<u64>,
+    ) {
         let response = Response {
             origin: incoming.origin,
             id: &incoming.link_id,
             cmd: &incoming.cmd,
             result,
-            session_version: None,
+            session_version,
             replayed: false,
             indeterminate: false,
             timed_out: false,
@@ -322,6 +345,15 @@ impl SessionActor {
             depends_on: incoming.depends_on.clone(),
         })
     }
+}
+
+/// Whether nothing in its head says when, or whether, it may be carried out.
+fn is_unconditional(incoming: &Incoming) -> bool {
+    incoming.idempotency_key.is_none()
+        && incoming.depends_on.is_empty()
+        && incoming.if_session_version.is_none()
+        && !incoming.when_idle
+        && incoming.cmd != BARRIER
 }
 
 fn check_envelope(incoming: &Incoming) -> Result<(), CodedError> {

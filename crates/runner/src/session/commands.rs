@@ -9,7 +9,7 @@ use qd_core::redact::redact;
 use qd_core::session::Gone;
 use qd_core::view::run::host::outgoing::PRINCIPAL as FOREIGN_SERVER;
 use qd_wire::command::InputResponseParams;
-use qd_wire::data::SessionStatus;
+use qd_wire::data::{SessionState, SessionStatus};
 use qd_wire::event::NotifyLevel;
 use qd_wire::run::{PermissionSource, RunSignal, RunStopData, RunStopParams};
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -46,8 +46,7 @@ impl SessionActor {
                 self.run_stop(admitted, &RunStopParams { signal: Some(RunSignal::Int), actor: None });
             }
             Command::GetState(_) => {
-                let mut state = self.session.state();
-                state.process = self.process_stats();
+                let state = self.state();
                 self.answer_with(admitted, &state);
             }
             Command::QueueSet(_) => self.enqueue_queue_edit(admitted),
@@ -76,6 +75,13 @@ impl SessionActor {
             }
             _ => self.execute_on_agent(admitted),
         }
+    }
+
+    /// How the session and its process stand.
+    pub(super) fn state(&mut self) -> SessionState {
+        let mut state = self.session.state();
+        state.process = self.process_stats();
+        state
     }
 
     /// What only programs in terminals can do; an agent can at least be stopped.
