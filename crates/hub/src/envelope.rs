@@ -96,7 +96,7 @@ pub(crate) fn read_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError>
         }
         _ => return Err(ErrorCode::UnknownCommand.with(format!("Unknown channel '{channel}'"))),
     }
-    let head = read_body_head(fields)?;
+    let head = read_address(fields)?;
     let dependencies: Option<Vec<String>> = fields
         .typed("depends_on")
         .map_err(|_| CodedError::invalid("The field 'depends_on' must be a list of command ids"))?;
@@ -105,6 +105,11 @@ pub(crate) fn read_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError>
 
 /// The same for a command that came over HTTP: it is on no channel and depends on nothing.
 pub(crate) fn read_body_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
+    HEAD_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
+    read_address(fields)
+}
+
+fn read_address<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
     let cmd = text_field(fields, "cmd")?.ok_or_else(|| CodedError::invalid("The frame has no cmd"))?;
     let session_id = text_field(fields, "session_id")?;
     let runner_id = text_field(fields, "runner_id")?;
@@ -166,6 +171,8 @@ mod tests {
         assert!(wait("\"wait_ms\":-1").unwrap_err().message.contains("whole number"));
         assert!(wait("\"wait\":true,\"wait_ms\":600001").unwrap_err().message.contains("at most 600000"));
         assert!(wait("\"wait\":true,\"wait\":false").unwrap_err().message.contains("comes twice"));
+        let body = read_fields("{\"cmd\":\"x\",\"session_id\":\"a\",\"session_id\":\"b\"}").unwrap();
+        assert!(read_body_head(&body).map(drop).unwrap_err().message.contains("'session_id' comes twice"));
         for (text, error) in [
             ("7", "not a JSON object"),
             ("{\"channel\":\"agent\"", "not valid JSON"),
