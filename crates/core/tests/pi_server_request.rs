@@ -7,12 +7,15 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "pi_server_support/canonical.rs"]
+mod canonical;
 #[allow(dead_code, reason = "this test needs a part of it")]
 mod pi_server_support;
 
+use canonical::canonical;
 use pi_server_support::{corpus, frame};
 use qd_core::view::pi_server::answer;
-use qd_core::view::pi_server::request::{canonical, read};
+use qd_core::view::pi_server::request::read;
 use qd_wire::command_table::{self, Lane};
 use qd_wire::pi_server::{COMMANDS, Command, Target};
 use serde_json::{Value, json};

@@ -3,16 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use qd_wire::command_table::Permission;
+use qd_wire::command_table::CommandName;
 use qd_wire::link::LinkLine;
-use qd_wire::{CodedError, ErrorCode, SYSTEM_SESSION};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Asking, Prepared, send_ask, send_cancel, send_prepared};
-use crate::head::json_string;
-use crate::principals::{Principal, Rights, check_revoked};
+use crate::command::{Command, prepare, send_cancel, send_ready};
+use crate::principals::{Principal, Rights};
 use crate::registry::{Hub, SessionEntry};
 use crate::runner_link::{OutboxError, line_of};
 
@@ -37,12 +36,6 @@ impl Asker {
         }
     }
 
-    /// Refuses what it may not ask for, or not any more.
-    pub(crate) fn check(&self, what: &str, permission: Permission) -> Result<(), CodedError> {
-        check_revoked(&self.revoked)?;
-        self.rights.check(what, permission)
-    }
-
     /// The hub itself, which may everything.
     pub(crate) fn hub() -> Self {
         Self {
@@ -57,7 +50,7 @@ impl Asker {
 /// An answer, as far as a face needs it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Answered {
+pub(crate) struct Answer {
     pub(crate) success: bool,
     pub(crate) data: Option<Box<RawValue>>,
     pub(crate) error: Option<String>,
@@ -87,7 +80,7 @@ fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
     Ok(Option::<bool>::deserialize(deserializer)?.unwrap_or(false))
 }
 
-impl Answered {
+impl Answer {
     pub(crate) fn failure(error: CodedError) -> Self {
         Self { error: Some(error.message), code: Some(error.code), ..Self::default() }
     }
@@ -108,35 +101,38 @@ impl Answered {
 }
 
 /// Called with the answer, once.
-pub(crate) type OnAnswer = Box<dyn FnOnce(&Arc<Hub>, Answered) + Send>;
+pub(crate) type OnAnswer = Box<dyn FnOnce(&Arc<Hub>, Answer) + Send>;
 /// Called each time the command says how far it is, before its answer.
 pub(crate) type OnProgress = Arc<dyn Fn(&Arc<Hub>, &RawValue) + Send + Sync>;
 /// Called with the answers of several runners, once.
 pub(crate) type OnAnswers = Box<dyn FnOnce(&Arc<Hub>, Answers) + Send>;
 /// Runners and what each has answered.
-pub(crate) type Answers = Vec<(Arc<str>, Answered)>;
+pub(crate) type Answers = Vec<(Arc<str>, Answer)>;
 
-/// Routes a canonical command: the text of a JSON object with `cmd`, `session_id`, `runner_id` and its own fields.
-/// It follows nothing and waits for no runner that is away.
+/// Asks for a canonical command. The asker follows nothing by it, and it waits for no runner that is away.
 ///
 /// `on_answer` is called exactly once. For what cannot be sent that is before this returns, so the caller must not hold
 /// a lock that it takes. Else it is called by the task of the runner's link, in the order of its stream, and for
 /// creating, closing and deleting after what came before is stored: it must be quick. When the link ends, or the
 /// time limit of the command passes, it gets a failure, which is indeterminate for a command that changes something.
-pub(crate) fn ask(hub: &Arc<Hub>, asker: &Asker, text: &str, on_answer: OnAnswer) {
-    send_ask(hub, Asking { asker, text, limit: None, on_progress: None }, on_answer);
-}
-
-/// The same for a service that says how far it is. The number is for [`cancel_asked`]; there is none when the answer
-/// has been given already.
-pub(crate) fn ask_service(
+///
+/// It is a callback and no future, because the answer has its place in the stream: what the link reads next is told after
+/// the callback has returned, and a task that is woken some time later would have lost that place.
+///
+/// The number is for [`cancel_asked`]; there is none when the answer has been given already.
+pub(crate) fn ask(
     hub: &Arc<Hub>,
     asker: &Asker,
-    text: &str,
-    on_progress: Option<OnProgress>,
-    on_answer: OnAnswer,
+    command: Command<'_>,
+    on_answer: impl FnOnce(&Arc<Hub>, Answer) + Send + 'static,
 ) -> Option<u64> {
-    send_ask(hub, Asking { asker, text, limit: None, on_progress }, on_answer)
+    match prepare(hub, asker, command) {
+        Ok(ready) => send_ready(hub, asker, ready, Box::new(on_answer)),
+        Err(error) => {
+            on_answer(hub, Answer::failure(error));
+            None
+        }
+    }
 }
 
 /// Takes back a command of a face that is not answered yet; its answer comes all the same.
@@ -146,27 +142,16 @@ pub(crate) fn cancel_asked(hub: &Hub, number: u64) {
     }
 }
 
-/// The same with a time limit of the asker's own; `None` for as long as the runner's link lasts.
-pub(crate) fn ask_within(
-    hub: &Arc<Hub>,
-    asker: &Asker,
-    text: &str,
-    limit: Option<Duration>,
-    on_answer: OnAnswer,
-) {
-    send_ask(hub, Asking { asker, text, limit: Some(limit), on_progress: None }, on_answer);
-}
-
-/// The same for a command about one session whose text the asker has written itself, with `session_id` and on one
-/// line: it is not read again.
-pub(crate) fn ask_prepared(hub: &Arc<Hub>, prepared: &Prepared<'_>, on_answer: OnAnswer) {
-    send_prepared(hub, prepared, on_answer);
-}
-
 /// Asks every connected runner the same, a command without parameters. `on_answers` is called once, when all have
 /// answered or `limit` is over; those who did not answer are there with a failure. One that hangs does not keep the
 /// answers of the others for longer.
-pub(crate) fn ask_runners(hub: &Arc<Hub>, asker: &Asker, cmd: &str, limit: Duration, on_answers: OnAnswers) {
+pub(crate) fn ask_runners(
+    hub: &Arc<Hub>,
+    asker: &Asker,
+    name: CommandName,
+    limit: Duration,
+    on_answers: OnAnswers,
+) {
     let runners: Vec<Arc<str>> = hub
         .runners()
         .into_iter()
@@ -181,40 +166,37 @@ pub(crate) fn ask_runners(hub: &Arc<Hub>, asker: &Asker, cmd: &str, limit: Durat
         count: runners.len(),
         on_answers: Some(on_answers),
     }));
-    let (cmd, system) = (json_string(cmd), json_string(SYSTEM_SESSION));
     for (place, runner_id) in runners.iter().enumerate() {
-        let text =
-            format!("{{\"cmd\":{cmd},\"session_id\":{system},\"runner_id\":{}}}", json_string(runner_id));
+        let command = Command::new(name).on_system().at(&**runner_id).within(Some(limit));
         let left = Arc::clone(&left);
-        let on_answer: OnAnswer = Box::new(move |hub, answered| {
-            let done = left.lock().unwrap_or_else(PoisonError::into_inner).take(place, answered);
+        ask(hub, asker, command, move |hub, answer| {
+            let done = left.lock().unwrap_or_else(PoisonError::into_inner).take(place, answer);
             if let Some((on_answers, answers)) = done {
                 on_answers(hub, answers);
             }
         });
-        ask_within(hub, asker, &text, Some(limit), on_answer);
     }
 }
 
 /// Answers that are yet to come.
 struct Left {
-    answers: Vec<(Arc<str>, Option<Answered>)>,
+    answers: Vec<(Arc<str>, Option<Answer>)>,
     count: usize,
     on_answers: Option<OnAnswers>,
 }
 
 impl Left {
     /// Notes an answer; after the last one gives all, and who wants them.
-    fn take(&mut self, place: usize, answered: Answered) -> Option<(OnAnswers, Answers)> {
+    fn take(&mut self, place: usize, answer: Answer) -> Option<(OnAnswers, Answers)> {
         if let Some((_, slot)) = self.answers.get_mut(place) {
-            *slot = Some(answered);
+            *slot = Some(answer);
         }
         self.count -= 1;
         if self.count > 0 {
             return None;
         }
         let answers = std::mem::take(&mut self.answers);
-        let answers = answers.into_iter().map(|(id, answered)| (id, answered.unwrap_or_default()));
+        let answers = answers.into_iter().map(|(id, answer)| (id, answer.unwrap_or_default()));
         self.on_answers.take().map(|on_answers| (on_answers, answers.collect()))
     }
 }

@@ -14,8 +14,8 @@ use crate::{LoginCodes, OwnerToken};
 pub(crate) struct World {
     pub(crate) hub: Arc<Hub>,
     /// What was answered, in order.
-    answers: mpsc::Receiver<Answered>,
-    answered: mpsc::Sender<Answered>,
+    answers: mpsc::Receiver<Answer>,
+    answered: mpsc::Sender<Answer>,
     _directory: tempfile::TempDir,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Runner {
     link: LinkEnd,
     id: &'static str,
     lines: Vec<Value>,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
 }
 
 impl World {
@@ -53,13 +53,12 @@ impl World {
         runner
     }
 
-    fn ask(&self, command: &Value) {
+    fn ask(&self, command: Command<'_>) {
         let answered = self.answered.clone();
-        let on_answer: OnAnswer = Box::new(move |_, answer| answered.try_send(answer).unwrap());
-        ask(&self.hub, &asker(), &command.to_string(), on_answer);
+        ask(&self.hub, &asker(), command, move |_, answer| answered.try_send(answer).unwrap());
     }
 
-    async fn answer(&mut self) -> Answered {
+    async fn answer(&mut self) -> Answer {
         self.answers.recv().await.unwrap()
     }
 }
@@ -88,7 +87,7 @@ impl Runner {
         }
     }
 
-    async fn create(&self, session: &str) {
+    pub(crate) async fn create(&self, session: &str) {
         self.say(&self.created(session)).await;
     }
 
@@ -115,8 +114,7 @@ async fn a_command_goes_to_the_sessions_runner_and_its_answer_to_the_asker() {
     while world.hub.session("s").is_none() {
         tokio::task::yield_now().await;
     }
-    world.ask(&json!({"cmd":"prompt","session_id":"s","message":"hi","idempotency_key":"u1",
-        "user_id":"root","connection_id":"x"}));
+    world.ask(Command::new(CommandName::Prompt).on("s").with("message", "hi").once(Some("u1")));
     let command = runner.next().await;
     assert_eq!(
         (&command["user_id"], &command["connection_id"], &command["message"], &command["idempotency_key"]),
@@ -131,7 +129,7 @@ async fn a_command_goes_to_the_sessions_runner_and_its_answer_to_the_asker() {
     assert_eq!((answered.session_version, answered.session_id.as_deref()), (Some(3), Some("s")));
     assert_eq!(answered.runner_id.as_deref(), Some("r"));
 
-    world.ask(&json!({"cmd":"_cancel","session_id":"s","key":"u1"}));
+    world.ask(Command::take_back("u1").on("s"));
     let command = runner.next().await;
     assert_eq!((&command["cmd"], &command["key"]), (&json!("_cancel"), &json!("u1")));
     runner
@@ -146,18 +144,20 @@ async fn a_command_goes_to_the_sessions_runner_and_its_answer_to_the_asker() {
 async fn what_cannot_be_sent_is_answered_at_once() {
     let mut world = World::start(None);
     for (command, error) in [
-        (json!({"cmd":"prompt","session_id":"s"}), "Session s not found"),
-        (json!({"cmd":"prompt"}), "'prompt' needs a session_id"),
-        (json!({"cmd":"moon"}), "Unknown command 'moon'"),
-        (json!({"cmd":"runner.health","runner_id":"r"}), "There is no runner r"),
-        (json!({"cmd":"session.create","config":{"harness":"demo"}}), "No runner is connected"),
-        (json!([1]), "not a JSON object"),
+        (Command::new(CommandName::Prompt).on("s"), "Session s not found"),
+        (Command::new(CommandName::Prompt), "'prompt' needs a session_id"),
+        (Command::new(CommandName::RunnerHealth).at("r"), "There is no runner r"),
+        (
+            Command::new(CommandName::SessionCreate).with("config", json!({"harness": "demo"})),
+            "No runner is connected",
+        ),
+        (Command::new(CommandName::SessionCreate), "missing field `config`"),
     ] {
-        world.ask(&command);
+        world.ask(command);
         let answered = world.answers.try_recv().expect("at once");
-        assert!(!answered.success && answered.error.unwrap().contains(error), "{command}");
+        assert!(!answered.success && answered.error.unwrap().contains(error), "{error}");
     }
-    world.ask(&json!({"cmd":"list_sessions"}));
+    world.ask(Command::new(CommandName::ListSessions));
     let answered = world.answer().await;
     assert!(answered.success);
     assert_eq!(answered.data.unwrap().get(), r#"{"sessions":[]}"#);
@@ -168,7 +168,8 @@ async fn what_cannot_be_sent_is_answered_at_once() {
 async fn a_created_session_is_stored_before_the_answer_and_a_deleted_one_gone() {
     let mut world = World::start(None);
     let mut runner = world.runner("r").await;
-    world.ask(&json!({"cmd":"session.create","session_id":"s","config":{"harness":"demo"}}));
+    let config = json!({"harness": "demo"});
+    world.ask(Command::new(CommandName::SessionCreate).on("s").with("config", config));
     let command = runner.next().await;
     let attached = r#""success":true,"data":{"resume":"ok","seq":1,"session_id":"s","state":{}}"#;
     let lines = format!("{}\n{}", runner.created("s"), runner.answer(&command, attached));
@@ -177,9 +178,9 @@ async fn a_created_session_is_stored_before_the_answer_and_a_deleted_one_gone() 
     assert!(world.hub.store.session("s").await.unwrap().is_some());
     let entry = world.hub.session("s").unwrap();
     assert_eq!(entry.ring.subscriber_count(), 0, "who asks follows nothing");
-    world.ask(&json!({"cmd":"get_messages","session_id":"s"}));
+    world.ask(Command::new(CommandName::GetMessages).on("s"));
     assert_eq!(world.answer().await.data.unwrap().get(), r#"{"messages":[],"total":0}"#);
-    world.ask(&json!({"cmd":"session.delete","session_id":"s"}));
+    world.ask(Command::new(CommandName::SessionDelete).on("s"));
     let command = runner.next().await;
     runner.say(&runner.answer(&command, r#""success":false,"error":"Session s not found""#)).await;
     let answered = world.answer().await;
@@ -197,9 +198,9 @@ async fn when_the_link_ends_a_change_is_indeterminate_and_a_read_is_not() {
     while world.hub.session("s").is_none() {
         tokio::task::yield_now().await;
     }
-    world.ask(&json!({"cmd":"prompt","session_id":"s","message":"hi"}));
+    world.ask(Command::new(CommandName::Prompt).on("s").with("message", "hi"));
     runner.next().await;
-    world.ask(&json!({"cmd":"get_tools","session_id":"s"}));
+    world.ask(Command::new(CommandName::GetTools).on("s"));
     runner.next().await;
     runner.stop.cancel();
     let both = [world.answer().await, world.answer().await];
@@ -210,10 +211,10 @@ async fn when_the_link_ends_a_change_is_indeterminate_and_a_read_is_not() {
         tokio::task::yield_now().await;
     }
     // What the hub knows of the session it still tells.
-    world.ask(&json!({"cmd":"session.attach","session_id":"s"}));
+    world.ask(Command::new(CommandName::SessionAttach).on("s"));
     let data: Value = serde_json::from_str(world.answer().await.data.unwrap().get()).unwrap();
     assert_eq!((&data["state"]["status"], &data["resume"]), (&json!("offline"), &json!("ok")));
-    world.ask(&json!({"cmd":"prompt","session_id":"s","message":"hi"}));
+    world.ask(Command::new(CommandName::Prompt).on("s").with("message", "hi"));
     let answered = world.answer().await;
     assert!(answered.error.unwrap().contains("Runner r is offline") && !answered.indeterminate);
     world.hub.store.close().await;
@@ -227,9 +228,9 @@ async fn all_runners_are_asked_and_one_that_is_silent_keeps_nobody_waiting_for_e
         async move { hub.pending.sweep(&hub).await }
     });
     let (done, mut results) = mpsc::channel(4);
-    let ask_all = |done: mpsc::Sender<Vec<(Arc<str>, Answered)>>| {
+    let ask_all = |done: mpsc::Sender<Answers>| {
         let on_answers: OnAnswers = Box::new(move |_, answers| done.try_send(answers).unwrap());
-        ask_runners(&world.hub, &asker(), "runner.health", Duration::from_millis(200), on_answers);
+        ask_runners(&world.hub, &asker(), CommandName::RunnerHealth, Duration::from_millis(200), on_answers);
     };
     ask_all(done.clone());
     assert!(results.try_recv().expect("at once").is_empty());

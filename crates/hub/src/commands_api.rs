@@ -6,13 +6,14 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderMap, StatusCode, Uri};
-use qd_wire::command_table::spec;
 use qd_wire::{CodedError, ErrorCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::ask::{Answered, Asker, ask_service, cancel_asked};
+use crate::ask::{Answer, Asker, ask, cancel_asked};
+use crate::command::{Command, spec_of};
+use crate::envelope::{read_body_head, read_fields};
 use crate::http::{check_known, failed, failed_with, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
@@ -20,8 +21,6 @@ use crate::serve::Server;
 
 /// The greatest body; a file of the greatest size that one write takes fits, as base64.
 const BODY_BYTES_MAX: usize = 48 << 20;
-/// Commands that make sense on a connection only.
-const CONNECTION_ONLY: [&str; 4] = ["session.attach", "session.detach", "fs.watch", "cancel"];
 
 /// An answer as JSON.
 #[derive(Serialize)]
@@ -60,14 +59,17 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
             return failed(StatusCode::PAYLOAD_TOO_LARGE, &text);
         }
     };
-    let text = match checked(&bytes) {
-        Ok(text) => text,
+    let command = match read(&bytes) {
+        Ok(command) => command,
         Err(error) => return failed_with(&error),
     };
-    let answered = ask_and_wait(hub, &principal, text).await;
-    let is_forbidden = answered.failed_with(ErrorCode::PermissionDenied);
+    let answer = match command {
+        Ok(command) => ask_and_wait(hub, &principal, command).await,
+        Err(error) => Answer::failure(error),
+    };
+    let is_forbidden = answer.failed_with(ErrorCode::PermissionDenied);
     let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
-    let Answered {
+    let Answer {
         success,
         data,
         error,
@@ -78,7 +80,7 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
         indeterminate,
         timed_out,
         ..
-    } = answered;
+    } = answer;
     let answer = CommandAnswer {
         success,
         data,
@@ -93,38 +95,35 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
     (status, Json(answer)).into_response()
 }
 
-/// The text of a command that can be asked for over HTTP.
-fn checked(bytes: &[u8]) -> Result<&str, CodedError> {
-    #[derive(Deserialize)]
-    struct Name<'a> {
-        #[serde(borrow)]
-        cmd: std::borrow::Cow<'a, str>,
-    }
+/// A command that can be asked for over HTTP, or why its address or conditions cannot be read, which is an answer. The
+/// error is of a body that names no such command.
+fn read(bytes: &[u8]) -> Result<Result<Command<'_>, CodedError>, CodedError> {
     let text = std::str::from_utf8(bytes).map_err(|_| CodedError::invalid("The body is not UTF-8"))?;
-    let Name { cmd } = serde_json::from_str(text).map_err(|error| {
+    let no_command = |error: &dyn std::fmt::Display| {
         CodedError::invalid(format!("The body must be a JSON object with 'cmd': {error}"))
-    })?;
-    let spec =
-        spec(&cmd).ok_or_else(|| ErrorCode::UnknownCommand.with(format!("Unknown command '{cmd}'")))?;
-    if CONNECTION_ONLY.contains(&spec.name) {
+    };
+    let fields = read_fields(text).map_err(|error| no_command(&error.message))?;
+    let cmd = fields.text("cmd").map_err(|error| no_command(&error))?;
+    let cmd = cmd.ok_or_else(|| no_command(&"missing field `cmd`"))?;
+    let spec = spec_of(&cmd)?;
+    if spec.needs_connection() {
         return Err(ErrorCode::Unsupported.with(format!("'{cmd}' needs a connection; use /ws/mux")));
     }
-    Ok(text)
+    Ok(read_body_head(&fields).map(|head| Command::from_frame(spec, text, fields, head)))
 }
 
 /// Asks and waits. When nobody waits any more, a service is taken back.
-pub(crate) async fn ask_and_wait(hub: &Arc<Hub>, principal: &Principal, text: &str) -> Answered {
+pub(crate) async fn ask_and_wait(hub: &Arc<Hub>, principal: &Principal, command: Command<'_>) -> Answer {
     let asker = Asker::new(principal, Arc::from("http"));
     let (sender, answer) = oneshot::channel();
-    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
+    let number = ask(hub, &asker, command, move |_, answer| {
         // The asker may have gone.
-        let _ = sender.send(answered);
+        let _ = sender.send(answer);
     });
-    let number = ask_service(hub, &asker, text, None, on_answer);
     let mut given_up = GivenUp { hub, number };
-    let answered = answer.await;
+    let answer = answer.await;
     given_up.number = None;
-    answered.unwrap_or_else(|_| Answered::failure(ErrorCode::ShuttingDown.with("The hub stops")))
+    answer.unwrap_or_else(|_| Answer::failure(ErrorCode::ShuttingDown.with("The hub stops")))
 }
 
 /// Takes back what was asked for, unless it is answered.

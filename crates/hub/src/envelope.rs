@@ -19,9 +19,8 @@ const CONDITION_FIELDS: [&str; 4] = ["idempotency_key", "if_session_version", "w
 const WAIT_DEFAULT: Duration = Duration::from_secs(60);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// A frame as far as routing needs it.
-pub(crate) struct Parsed<'a> {
-    pub(crate) fields: Fields<'a>,
+/// What routing needs of a frame.
+pub(crate) struct Head<'a> {
     pub(crate) cmd: Cow<'a, str>,
     pub(crate) session_id: Option<Cow<'a, str>>,
     pub(crate) runner_id: Option<Cow<'a, str>>,
@@ -29,29 +28,23 @@ pub(crate) struct Parsed<'a> {
     pub(crate) depends_on: Vec<String>,
 }
 
-impl Parsed<'_> {
-    /// Whether the runner has something to check before the command may run.
-    pub(crate) fn has_conditions(&self) -> bool {
-        let version = self.fields.get("if_session_version");
-        !self.depends_on.is_empty() || version.is_some_and(|version| version.get() != "null")
-    }
+/// Whether a command is to be done only if the session has a certain version.
+pub(crate) fn has_version(fields: &Fields<'_>) -> bool {
+    fields.get("if_session_version").is_some_and(|version| version.get() != "null")
+}
 
-    /// How long the command may wait for a runner that is away; `None` when it may not.
-    pub(crate) fn wait(&self) -> Result<Option<Duration>, CodedError> {
-        let wait = self.fields.typed::<bool>("wait");
-        let wait = wait.map_err(|_| CodedError::invalid("The field 'wait' must be true or false"))?;
-        let wait_ms = self.fields.typed::<u64>("wait_ms");
-        let wait_ms =
-            wait_ms.map_err(|_| CodedError::invalid("The field 'wait_ms' must be a whole number from 0"))?;
-        let limit = wait_ms.map_or(WAIT_DEFAULT, Duration::from_millis);
-        if limit > WAIT_MAX {
-            return Err(CodedError::invalid(format!(
-                "The field 'wait_ms' is at most {}",
-                WAIT_MAX.as_millis()
-            )));
-        }
-        Ok(wait.unwrap_or(false).then_some(limit))
+/// How long a command may wait for a runner that is away; `None` when it may not.
+pub(crate) fn wait(fields: &Fields<'_>) -> Result<Option<Duration>, CodedError> {
+    let wait = fields.typed::<bool>("wait");
+    let wait = wait.map_err(|_| CodedError::invalid("The field 'wait' must be true or false"))?;
+    let wait_ms = fields.typed::<u64>("wait_ms");
+    let wait_ms =
+        wait_ms.map_err(|_| CodedError::invalid("The field 'wait_ms' must be a whole number from 0"))?;
+    let limit = wait_ms.map_or(WAIT_DEFAULT, Duration::from_millis);
+    if limit > WAIT_MAX {
+        return Err(CodedError::invalid(format!("The field 'wait_ms' is at most {}", WAIT_MAX.as_millis())));
     }
+    Ok(wait.unwrap_or(false).then_some(limit))
 }
 
 /// The fields of a frame, if it is an object and not too deep.
@@ -89,10 +82,10 @@ fn is_too_deep(text: &str) -> bool {
 }
 
 /// Reads what routing needs.
-pub(crate) fn read_head(fields: Fields<'_>) -> Result<Parsed<'_>, CodedError> {
-    HEAD_FIELDS.iter().try_for_each(|name| check_once(&fields, name))?;
+pub(crate) fn read_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
+    HEAD_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
     let channel =
-        text_field(&fields, "channel")?.ok_or_else(|| CodedError::invalid("The frame has no channel"))?;
+        text_field(fields, "channel")?.ok_or_else(|| CodedError::invalid("The frame has no channel"))?;
     match &*channel {
         "agent" => {}
         "system" => return Err(CodedError::invalid("The system channel takes no commands; use 'agent'")),
@@ -103,32 +96,33 @@ pub(crate) fn read_head(fields: Fields<'_>) -> Result<Parsed<'_>, CodedError> {
         }
         _ => return Err(ErrorCode::UnknownCommand.with(format!("Unknown channel '{channel}'"))),
     }
-    let cmd = text_field(&fields, "cmd")?.ok_or_else(|| CodedError::invalid("The frame has no cmd"))?;
-    let session_id = text_field(&fields, "session_id")?;
-    let runner_id = text_field(&fields, "runner_id")?;
+    let head = read_address(fields)?;
     let dependencies: Option<Vec<String>> = fields
         .typed("depends_on")
         .map_err(|_| CodedError::invalid("The field 'depends_on' must be a list of command ids"))?;
-    let depends_on = dependencies.unwrap_or_default();
-    Ok(Parsed { fields, cmd, session_id, runner_id, depends_on })
+    Ok(Head { depends_on: dependencies.unwrap_or_default(), ..head })
 }
 
-/// The same for a command of the hub's own, which has no channel and depends on nothing.
-pub(crate) fn read_asked_head(fields: Fields<'_>) -> Result<Parsed<'_>, CodedError> {
-    let cmd = text_field(&fields, "cmd")?.ok_or_else(|| CodedError::invalid("The command has no cmd"))?;
-    let session_id = text_field(&fields, "session_id")?;
-    let runner_id = text_field(&fields, "runner_id")?;
-    Ok(Parsed { fields, cmd, session_id, runner_id, depends_on: Vec::new() })
+/// The same for a command that came over HTTP: it is on no channel and depends on nothing.
+pub(crate) fn read_body_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
+    HEAD_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
+    read_address(fields)
+}
+
+fn read_address<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
+    let cmd = text_field(fields, "cmd")?.ok_or_else(|| CodedError::invalid("The frame has no cmd"))?;
+    let session_id = text_field(fields, "session_id")?;
+    let runner_id = text_field(fields, "runner_id")?;
+    Ok(Head { cmd, session_id, runner_id, depends_on: Vec::new() })
 }
 
 fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, CodedError> {
-    let Some(value) = fields.get(name).filter(|value| value.get() != "null") else { return Ok(None) };
-    let text: String = serde_json::from_str(value.get())
-        .map_err(|_| CodedError::invalid(format!("The field '{name}' must be a string")))?;
-    if text.len() > NAME_BYTES_MAX {
+    let text = fields.text(name);
+    let text = text.map_err(|_| CodedError::invalid(format!("The field '{name}' must be a string")))?;
+    if text.as_ref().is_some_and(|text| text.len() > NAME_BYTES_MAX) {
         return Err(CodedError::invalid(format!("The field '{name}' is longer than {NAME_BYTES_MAX} bytes")));
     }
-    Ok(Some(Cow::Owned(text)))
+    Ok(text)
 }
 
 fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), CodedError> {
@@ -141,7 +135,7 @@ fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), CodedError> {
 /// The conditions of a command are the runner's to check; the hub sees to it that it can read them.
 pub(crate) fn check_conditions(fields: &Fields<'_>) -> Result<(), CodedError> {
     CONDITION_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
-    let key = fields.typed::<String>("idempotency_key");
+    let key = fields.text("idempotency_key");
     key.map_err(|_| CodedError::invalid("The field 'idempotency_key' must be a string"))?;
     let version = fields.typed::<u64>("if_session_version");
     version
@@ -165,10 +159,10 @@ mod tests {
     fn what_is_no_command_is_named() {
         let wait = |fields: &str| {
             let text = format!("{{\"channel\":\"agent\",\"cmd\":\"x\",{fields}}}");
-            read_fields(&text).and_then(read_head).and_then(|parsed| {
-                check_conditions(&parsed.fields)?;
-                parsed.wait()
-            })
+            let fields = read_fields(&text)?;
+            read_head(&fields)?;
+            check_conditions(&fields)?;
+            super::wait(&fields)
         };
         assert_eq!(wait("\"wait\":true"), Ok(Some(WAIT_DEFAULT)));
         assert_eq!(wait("\"wait\":true,\"wait_ms\":5"), Ok(Some(Duration::from_millis(5))));
@@ -177,6 +171,8 @@ mod tests {
         assert!(wait("\"wait_ms\":-1").unwrap_err().message.contains("whole number"));
         assert!(wait("\"wait\":true,\"wait_ms\":600001").unwrap_err().message.contains("at most 600000"));
         assert!(wait("\"wait\":true,\"wait\":false").unwrap_err().message.contains("comes twice"));
+        let body = read_fields("{\"cmd\":\"x\",\"session_id\":\"a\",\"session_id\":\"b\"}").unwrap();
+        assert!(read_body_head(&body).map(drop).unwrap_err().message.contains("'session_id' comes twice"));
         for (text, error) in [
             ("7", "not a JSON object"),
             ("{\"channel\":\"agent\"", "not valid JSON"),
@@ -188,7 +184,7 @@ mod tests {
             ("{\"channel\":\"agent\",\"cmd\":\"x\",\"depends_on\":5}", "list of command ids"),
             ("{\"channel\":\"moon\",\"cmd\":\"x\"}", "Unknown channel 'moon'"),
         ] {
-            let found = read_fields(text).and_then(|fields| read_head(fields).map(drop)).unwrap_err();
+            let found = read_fields(text).and_then(|fields| read_head(&fields).map(drop)).unwrap_err();
             assert!(found.message.contains(error), "{text}: {found}");
         }
     }

@@ -12,13 +12,14 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode, Uri};
+use qd_wire::command_table::CommandName;
 use qd_wire::service::{Encoding, FsReadData, FsUploadData};
 use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use crate::access::random_text;
+use crate::command::Command;
 use crate::commands_api::ask_and_wait;
 use crate::http::{check_known, failed, failed_as, failed_with, refused};
 use crate::principals::Principal;
@@ -111,11 +112,13 @@ struct Reader {
 
 impl Reader {
     async fn page(&self, offset: u64) -> Result<Page, CodedError> {
-        let command = json!({
-            "cmd": "fs.read", "session_id": self.session_id, "path": self.path, "offset": offset,
-            "encoding": Encoding::Base64, "actor": "web",
-        });
-        let data: FsReadData = call(&self.hub, &self.principal, &command).await?;
+        let command = Command::new(CommandName::FsRead)
+            .on(&*self.session_id)
+            .with("path", &self.path)
+            .with("offset", offset)
+            .with("encoding", Encoding::Base64)
+            .with("actor", "web");
+        let data: FsReadData = call(&self.hub, &self.principal, command).await?;
         let bytes = STANDARD.decode(&data.content).map_err(|error| {
             ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}"))
         })?;
@@ -180,25 +183,33 @@ impl Writer<'_> {
     }
 
     async fn send(&mut self, piece: &[u8], last: bool) -> Result<FsUploadData, CodedError> {
-        let command = json!({
-            "cmd": "fs.upload", "session_id": self.session_id, "upload_id": self.upload_id, "actor": "web",
-            "path": self.place.path, "offset": self.sent, "data": STANDARD.encode(piece), "last": last,
-            "expected_hash": self.place.expected_hash, "create_parents": self.place.create_parents,
-        });
-        let data = call(self.hub, &self.principal, &command).await?;
+        let command = self
+            .command()
+            .with("data", STANDARD.encode(piece))
+            .with("last", last)
+            .with("expected_hash", &self.place.expected_hash)
+            .with("create_parents", self.place.create_parents);
+        let data = call(self.hub, &self.principal, command).await?;
         self.sent += piece.len() as u64;
         Ok(data)
     }
 
     /// What has arrived of a body that broke off is of no use.
     async fn forget(&self) {
-        let command = json!({
-            "cmd": "fs.upload", "session_id": self.session_id, "upload_id": self.upload_id, "actor": "web",
-            "path": self.place.path, "offset": self.sent, "data": "", "abort": true,
-        });
-        if let Err(error) = call::<FsUploadData>(self.hub, &self.principal, &command).await {
+        let command = self.command().with("data", "").with("abort", true);
+        if let Err(error) = call::<FsUploadData>(self.hub, &self.principal, command).await {
             tracing::debug!(%error, "a broken upload is forgotten by its age");
         }
+    }
+
+    /// What every piece of the upload says.
+    fn command(&self) -> Command<'_> {
+        Command::new(CommandName::FsUpload)
+            .on(&*self.session_id)
+            .with("upload_id", &self.upload_id)
+            .with("actor", "web")
+            .with("path", &self.place.path)
+            .with("offset", self.sent)
     }
 }
 
@@ -206,13 +217,13 @@ impl Writer<'_> {
 async fn call<T: DeserializeOwned>(
     hub: &Arc<Hub>,
     principal: &Principal,
-    command: &serde_json::Value,
+    command: Command<'_>,
 ) -> Result<T, CodedError> {
-    let answered = ask_and_wait(hub, principal, &command.to_string()).await;
-    if let Some(error) = answered.failed() {
+    let answer = ask_and_wait(hub, principal, command).await;
+    if let Some(error) = answer.failed() {
         return Err(error);
     }
-    let data = answered.data.ok_or_else(|| ErrorCode::Internal.with("The runner's answer has no data"))?;
+    let data = answer.data.ok_or_else(|| ErrorCode::Internal.with("The runner's answer has no data"))?;
     serde_json::from_str(data.get())
         .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))
 }

@@ -228,6 +228,11 @@ impl<'a> Fields<'a> {
     pub(crate) fn typed<T: Deserialize<'a>>(&self, name: &str) -> Result<Option<T>, serde_json::Error> {
         self.get(name).map_or(Ok(None), |value| serde_json::from_str::<Option<T>>(value.get()))
     }
+
+    /// A string, borrowed where it has no escapes; `null` counts as absent.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, serde_json::Error> {
+        Ok(self.typed::<Key<'a>>(name)?.map(|Key(text)| text))
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
@@ -298,8 +303,7 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
 }
 
 fn text<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, BadLine> {
-    let value = fields.typed::<Key<'a>>(name).map_err(|error| BadLine(format!("{name}: {error}")))?;
-    Ok(value.map(|Key(text)| text))
+    fields.text(name).map_err(|error| BadLine(format!("{name}: {error}")))
 }
 
 /// Where the fields behind a head begin that ends at `head_end`.

@@ -8,8 +8,10 @@ use axum::response::{IntoResponse, Json, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_wire::ErrorCode;
-use serde::{Deserialize, Serialize};
+use qd_wire::command_table::CommandName;
+use serde::Deserialize;
 
+use crate::command::Command;
 use crate::commands_api::ask_and_wait;
 use crate::http::{check_access, check_known, failed, failed_as, failed_with, refused, unavailable};
 use crate::principals::Principal;
@@ -39,11 +41,9 @@ pub(crate) async fn session(
     }
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize)]
 pub(crate) struct Page {
-    #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
 }
 
@@ -63,8 +63,10 @@ pub(crate) async fn messages(
         return failed(StatusCode::BAD_REQUEST, "'before' and 'limit' must be whole numbers");
     };
     let is_known = server.hub.session(&session_id).is_some();
-    let command = Asked { cmd: "get_messages", session_id: Some(session_id), parameters: page };
-    let response = ask(&server.hub, &principal, &command).await;
+    let Page { before, limit } = page;
+    let command = Command::new(CommandName::GetMessages).on(session_id);
+    let command = command.with("before", before).with("limit", limit);
+    let response = ask(&server.hub, &principal, command).await;
     if !is_known && response.status() != StatusCode::FORBIDDEN {
         return no_session();
     }
@@ -72,25 +74,16 @@ pub(crate) async fn messages(
 }
 
 /// The words of `search`, with `q` for the words looked for.
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize)]
 pub(crate) struct Wanted {
-    #[serde(rename(deserialize = "q", serialize = "query"))]
-    query: String,
-    #[serde(skip_serializing)]
+    q: String,
     session_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     runner_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     harness: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
 }
 
@@ -105,31 +98,31 @@ pub(crate) async fn search(
         Ok(principal) => principal,
         Err(refusal) => return refused(&refusal),
     };
-    let Ok(Query(mut wanted)) = wanted else {
+    let Ok(Query(wanted)) = wanted else {
         let error = "Give the words as 'q'; 'from', 'to', 'limit' and 'offset' must be whole numbers";
         return failed(StatusCode::BAD_REQUEST, error);
     };
-    let session_id = wanted.session_id.take().filter(|session_id| !session_id.is_empty());
-    let command = Asked { cmd: "search", session_id, parameters: wanted };
-    ask(&server.hub, &principal, &command).await
-}
-
-/// A canonical command.
-#[derive(Serialize)]
-struct Asked<P> {
-    cmd: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
-    #[serde(flatten)]
-    parameters: P,
+    let session_id = wanted.session_id.filter(|session_id| !session_id.is_empty());
+    let command = Command::new(CommandName::Search)
+        .with("query", wanted.q)
+        .with("runner_id", wanted.runner_id)
+        .with("harness", wanted.harness)
+        .with("role", wanted.role)
+        .with("from", wanted.from)
+        .with("to", wanted.to)
+        .with("limit", wanted.limit)
+        .with("offset", wanted.offset);
+    let command = match session_id {
+        Some(session_id) => command.on(session_id),
+        None => command,
+    };
+    ask(&server.hub, &principal, command).await
 }
 
 /// Asks, and gives the data of the answer as it came.
-async fn ask(hub: &Arc<Hub>, principal: &Principal, command: &impl Serialize) -> Response {
-    // There are no maps with odd keys in it, so writing it cannot fail.
-    let text = serde_json::to_string(command).unwrap_or_default();
-    let answered = ask_and_wait(hub, principal, &text).await;
-    let error = match (answered.failed(), answered.data) {
+async fn ask(hub: &Arc<Hub>, principal: &Principal, command: Command<'_>) -> Response {
+    let answer = ask_and_wait(hub, principal, command).await;
+    let error = match (answer.failed(), answer.data) {
         (None, Some(data)) => {
             return ([(CONTENT_TYPE, "application/json")], Box::<str>::from(data).into_string())
                 .into_response();

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
-use crate::ask::{Answered, OnAnswer, OnProgress};
+use crate::ask::{Answer, OnAnswer, OnProgress};
 use crate::command::{Waiting, id_text};
 use crate::connection::{Mail, Mailbox};
 use crate::reads::HubCommand;
@@ -144,13 +144,13 @@ impl Pending {
                 mailbox.put(Mail::Frames(frames));
             }
             AnswerTo::Face { session_id, on_answer, .. } => {
-                let answered = Answered {
+                let answered = Answer {
                     indeterminate,
                     timed_out: why == Why::TimedOut,
                     link_lost: why == Why::LinkLost,
                     session_id: session_id.map(|session_id| session_id.to_string()),
                     runner_id: Some(self.runner_id),
-                    ..Answered::failure(error.clone())
+                    ..Answer::failure(error.clone())
                 };
                 on_answer(hub, answered);
             }

@@ -14,7 +14,7 @@ const SESSION_ID_BYTES_MAX: usize = 256;
 
 /// All connections whose person looks at something.
 #[derive(Default)]
-pub(crate) struct Presence(Mutex<HashMap<Box<str>, View>>);
+pub(crate) struct Presence(Mutex<HashMap<Arc<str>, View>>);
 
 /// What one connection shows.
 struct View {
@@ -33,7 +33,7 @@ impl Presence {
         self.lock().values().any(|view| *view.principal == *principal && sees(view))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, View>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, View>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -41,7 +41,7 @@ impl Presence {
 /// The place of a connection that has said something; it is left when the connection ends.
 pub(crate) struct Seat {
     presence: Arc<Presence>,
-    connection_id: Box<str>,
+    connection_id: Arc<str>,
 }
 
 impl Drop for Seat {
@@ -72,9 +72,9 @@ pub(crate) fn handle(parts: &mut Parts<'_>, seat: &mut Option<Seat>, text: &str)
     }
     let seat = seat.get_or_insert_with(|| Seat {
         presence: Arc::clone(&parts.hub.presence),
-        connection_id: parts.mailbox.connection_id.clone(),
+        connection_id: Arc::clone(&parts.mailbox.asker.connection_id),
     });
-    let principal = Arc::clone(&parts.mailbox.principal);
+    let principal = Arc::clone(&parts.mailbox.asker.principal);
     let view = View { principal, session_id: session_id.map(String::into_boxed_str) };
-    seat.presence.lock().insert(seat.connection_id.clone(), view);
+    seat.presence.lock().insert(Arc::clone(&seat.connection_id), view);
 }

@@ -12,7 +12,7 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::ask::{Answered, OnAnswer};
+use crate::ask::{Answer, OnAnswer};
 use crate::registry::{Hub, Runner, SessionEntry};
 use crate::reply::ReplyTo;
 
@@ -84,11 +84,11 @@ impl HubCommand {
             let (session_id, runner_id) = (self.reply.session_id.clone(), self.reply.runner_id.clone());
             let result = self.read.data(&hub, session_id.as_deref().unwrap_or_default()).await;
             let answered = match result {
-                Ok(data) => Answered { success: true, data, ..Answered::default() },
-                Err(error) => Answered::failure(error),
+                Ok(data) => Answer { success: true, data, ..Answer::default() },
+                Err(error) => Answer::failure(error),
             };
             let session_id = session_id.map(|session_id| session_id.to_string());
-            on_answer(&hub, Answered { session_id, runner_id, ..answered });
+            on_answer(&hub, Answer { session_id, runner_id, ..answered });
         });
     }
 }

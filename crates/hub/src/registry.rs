@@ -258,7 +258,7 @@ impl Hub {
     pub(crate) fn close_revoked(&self) {
         self.faces.close_revoked();
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        for mailbox in connections.values().filter(|mailbox| mailbox.revoked.is_cancelled()) {
+        for mailbox in connections.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             mailbox.put(Mail::Close {
                 frames: Bytes::new(),
                 code: 1008,

@@ -1,5 +1,6 @@
 //! Frames the hub writes itself: answers, and the `system` channel.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ const HUB: &str = "hub";
 pub(crate) struct ReplyTo {
     /// The client's `id` as it came, in JSON.
     pub(crate) id: Option<Box<str>>,
-    pub(crate) cmd: Box<str>,
+    pub(crate) cmd: Cow<'static, str>,
     pub(crate) session_id: Option<Arc<str>>,
     pub(crate) runner_id: Option<Arc<str>>,
 }

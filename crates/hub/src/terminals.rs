@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use qd_wire::ErrorCode;
+use qd_wire::command_table::CommandName;
 use qd_wire::data::SessionStatus;
 use qd_wire::run::TERMINAL_HARNESS;
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::Duration;
 
-use crate::ask::{Answered, Asker, ask};
+use crate::ask::{Answer, Asker, ask};
+use crate::command::Command;
 use crate::registry::Hub;
 
 /// Who looks at a terminal shall see its end; its runner keeps it this long too.
@@ -50,41 +51,38 @@ async fn forget(hub: &Arc<Hub>, session_id: &str) {
     if hub.is_away(&row.runner_id) {
         return forget_later(hub, session_id);
     }
-    let command = json!({"cmd": "get_state", "session_id": session_id}).to_string();
+    let command = Command::new(CommandName::GetState).on(session_id);
     let name = session_id.to_owned();
-    let on_answer = Box::new(move |hub: &Arc<Hub>, answered: Answered| match ended_version(&answered) {
+    ask(hub, &Asker::hub(), command, move |hub, answer| match ended_version(&answer) {
         Some(version) => delete(hub, name, Some(version)),
         // What its runner does not have cannot live again.
-        None if answered.failed_with(ErrorCode::SessionNotFound) => delete(hub, name, None),
+        None if answer.failed_with(ErrorCode::SessionNotFound) => delete(hub, name, None),
         // It went away while it was asked.
-        None if answered.link_lost => forget_later(hub, &name),
-        None => tracing::debug!(session_id = name, error = answered.error, "a terminal lives again"),
+        None if answer.link_lost => forget_later(hub, &name),
+        None => tracing::debug!(session_id = name, error = answer.error, "a terminal lives again"),
     });
-    ask(hub, &Asker::hub(), &command, on_answer);
 }
 
 /// The version of a session that its runner says is over.
-fn ended_version(answered: &Answered) -> Option<u64> {
+fn ended_version(answer: &Answer) -> Option<u64> {
     #[derive(Deserialize)]
     struct Ended {
         status: SessionStatus,
         session_version: u64,
     }
-    let data = answered.data.as_ref().filter(|_| answered.success)?;
+    let data = answer.data.as_ref().filter(|_| answer.success)?;
     let ended: Ended = serde_json::from_str(data.get()).ok()?;
     (ended.status == SessionStatus::Closed).then_some(ended.session_version)
 }
 
 /// Deletes it if it still has this version.
 fn delete(hub: &Arc<Hub>, session_id: String, version: Option<u64>) {
-    let command =
-        json!({"cmd": "session.delete", "session_id": session_id, "if_session_version": version}).to_string();
-    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
-        if !answered.success {
-            tracing::debug!(session_id, error = answered.error, "an ended terminal stays");
+    let command = Command::new(CommandName::SessionDelete).on(session_id.clone()).if_version(version);
+    ask(hub, &Asker::hub(), command, move |_, answer| {
+        if !answer.success {
+            tracing::debug!(session_id, error = answer.error, "an ended terminal stays");
         }
     });
-    ask(hub, &Asker::hub(), &command, on_answer);
 }
 
 #[cfg(test)]

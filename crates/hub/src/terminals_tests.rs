@@ -1,4 +1,4 @@
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::ask::tests::{Runner, World};
@@ -28,8 +28,8 @@ async fn answer_state(runner: &mut Runner, rest: &str) {
 
 /// Something of the hub's own that comes after all it had to say.
 async fn next_after(world: &World, runner: &mut Runner) -> Value {
-    let barrier = json!({"cmd": "runner.health", "runner_id": "r"}).to_string();
-    ask(&world.hub, &Asker::hub(), &barrier, Box::new(|_, _| {}));
+    let barrier = Command::new(CommandName::RunnerHealth).at("r");
+    ask(&world.hub, &Asker::hub(), barrier, |_, _| {});
     runner.next().await
 }
 

@@ -95,10 +95,22 @@ pub enum CommandClass {
     Detach,
     /// Removes a session and its history.
     Delete,
+    /// Ends the agent of a session; the history stays.
+    Close,
+    /// Starts the program of a session again.
+    Restart,
+    /// Asks how a session stands.
+    State,
     /// Gives the agent something to work on: prompts, steering, follow-ups, input of a run.
     Input,
+    /// Types into the program of a terminal.
+    Typing,
+    /// Sends a signal to the program of a terminal.
+    Stop,
     /// Ends work that is under way.
     Abort,
+    /// Takes back another command of the same asker that is not answered yet.
+    Cancel,
     /// Takes the agent to another conversation; a turn that runs in the old one is cut.
     Switch,
     /// Moves the agent to another point of the same conversation.
@@ -107,6 +119,8 @@ pub enum CommandClass {
     Change,
     /// Runs a program on the machine, beside the agent. A person may have to approve it first.
     Execute,
+    /// Reports changes until it is taken back.
+    Watch,
     /// Asks the runner about itself.
     Runner,
     /// Nothing that several places must know: most reads and settings.
@@ -116,6 +130,9 @@ pub enum CommandClass {
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CommandSpec {
+    /// Which command it is, for code that is about this one alone; `None` for what only hub and runner say.
+    #[serde(skip)]
+    pub command: Option<CommandName>,
     pub name: &'static str,
     pub lane: Lane,
     /// Whether success raises the session's version.
@@ -148,6 +165,26 @@ impl CommandSpec {
         matches!(self.class, CommandClass::Create | CommandClass::Input)
     }
 
+    /// Whether it makes the program of a terminal run what its sender likes: typing into it, and starting it again.
+    pub const fn runs_program(&self) -> bool {
+        matches!(self.class, CommandClass::Input | CommandClass::Typing | CommandClass::Restart)
+    }
+
+    /// Whether it makes sense on a connection only, because something stays open or refers to the connection.
+    pub const fn needs_connection(&self) -> bool {
+        matches!(
+            self.class,
+            CommandClass::Attach | CommandClass::Detach | CommandClass::Watch | CommandClass::Cancel
+        )
+    }
+
+    /// Whether the hub reads more of it than its head: it answers the command itself, or needs the parameters to find
+    /// the runner or to follow the session. Everything else it only forwards.
+    pub const fn is_read_by_hub(&self) -> bool {
+        matches!(self.answerer, Answerer::Hub)
+            || matches!(self.class, CommandClass::Create | CommandClass::Attach)
+    }
+
     /// Whether a person may have to approve it first.
     pub const fn is_gated(&self) -> bool {
         matches!(self.class, CommandClass::Change | CommandClass::Execute)
@@ -168,6 +205,24 @@ impl CommandClass {
 
 const READ_TIMEOUT_MS: Option<u64> = Some(30_000);
 
+/// What the hub asks a runner to do when a command that the hub answers itself has conditions: check them, and no more.
+pub const BARRIER: &str = "_barrier";
+
+/// Takes back a command of the hub's that has run out of time, or for which nobody waits any more. It is not in
+/// [`COMMANDS`], so no client can send it.
+pub const TAKE_BACK: CommandSpec = CommandSpec {
+    command: None,
+    name: "_cancel",
+    lane: Lane::Control,
+    mutating: false,
+    timeout_ms: READ_TIMEOUT_MS,
+    // Whoever may ask may take back what they asked for.
+    permission: Permission::View,
+    answerer: Answerer::Runner,
+    needs_session: true,
+    class: CommandClass::Cancel,
+};
+
 /// For what goes through many files.
 const SEARCH_TIMEOUT_MS: Option<u64> = Some(120_000);
 
@@ -184,6 +239,7 @@ macro_rules! commands {
         /// Every command, in the order of the documentation.
         pub const COMMANDS: &[CommandSpec] = &[
             $( CommandSpec {
+                command: Some(CommandName::$variant),
                 name: $name,
                 lane: Lane::$lane,
                 mutating: $mutating,
@@ -195,8 +251,9 @@ macro_rules! commands {
             }, )*
         ];
 
-        /// Where the row of a command stands in [`COMMANDS`].
-        enum Row { $( $variant, )* }
+        /// A command by its name, which is also where its row stands in [`COMMANDS`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum CommandName { $( $variant, )* }
 
         /// The names of every command and of the type of its parameters.
         pub const PARAMETERS: &[(&str, &str)] = &[ $( ($name, stringify!($params)), )* ];
@@ -204,7 +261,7 @@ macro_rules! commands {
         impl Command {
             /// The row of this command.
             pub fn spec(&self) -> &'static CommandSpec {
-                match self { $( Command::$variant(_) => &COMMANDS[Row::$variant as usize], )* }
+                match self { $( Command::$variant(_) => &COMMANDS[CommandName::$variant as usize], )* }
             }
 
             /// Reads the parameters of the command `name` from the frame `text`; unknown fields are ignored.
@@ -219,7 +276,7 @@ macro_rules! commands {
         /// The row of a command by its name.
         pub fn spec(name: &str) -> Option<&'static CommandSpec> {
             match name {
-                $( $name => Some(&COMMANDS[Row::$variant as usize]), )*
+                $( $name => Some(&COMMANDS[CommandName::$variant as usize]), )*
                 _ => None,
             }
         }
@@ -231,9 +288,9 @@ commands! {
     SessionCreate(SessionCreateParams) = "session.create", Session, true, None, Operate, Runner, false, Create;
     SessionAttach(SessionAttachParams) = "session.attach", Read, false, READ_TIMEOUT_MS, View, Runner, true, Attach;
     SessionDetach(NoParams) = "session.detach", Read, false, READ_TIMEOUT_MS, View, Hub, true, Detach;
-    SessionClose(NoParams) = "session.close", Control, true, None, Operate, Runner, true, Other;
+    SessionClose(NoParams) = "session.close", Control, true, None, Operate, Runner, true, Close;
     SessionDelete(NoParams) = "session.delete", Control, true, None, Operate, Runner, true, Delete;
-    SessionRestart(NoParams) = "session.restart", Session, true, None, Operate, Runner, true, Other;
+    SessionRestart(NoParams) = "session.restart", Session, true, None, Operate, Runner, true, Restart;
     SessionNew(SessionNewParams) = "session.new", Session, true, None, Operate, Runner, true, Switch;
     SessionSwitch(SessionSwitchParams) = "session.switch", Session, true, None, Operate, Runner, true, Switch;
     Prompt(PromptParams) = "prompt", Session, true, None, Operate, Runner, true, Input;
@@ -242,7 +299,7 @@ commands! {
     QueueSet(QueueSetParams) = "queue.set", Control, true, None, Operate, Runner, true, Other;
     Abort(NoParams) = "abort", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Abort;
     InputResponse(InputResponseParams) = "input_response", Control, false, READ_TIMEOUT_MS, Approve, Runner, true, Other;
-    GetState(NoParams) = "get_state", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
+    GetState(NoParams) = "get_state", Read, false, READ_TIMEOUT_MS, View, Runner, true, State;
     GetMessages(GetMessagesParams) = "get_messages", Read, false, READ_TIMEOUT_MS, View, Hub, true, Other;
     GetStats(NoParams) = "get_stats", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
     GetModels(NoParams) = "get_models", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
@@ -278,9 +335,9 @@ commands! {
     Search(SearchParams) = "search", Read, false, READ_TIMEOUT_MS, View, Hub, false, Other;
     Delegate(DelegateRequest) = "delegate", Control, true, None, Operate, Runner, true, Other;
     RunInput(RunInputParams) = "run.input", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Input;
-    RunStdin(RunStdinParams) = "run.stdin", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Other;
+    RunStdin(RunStdinParams) = "run.stdin", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Typing;
     RunResize(RunResizeParams) = "run.resize", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Other;
-    RunStop(RunStopParams) = "run.stop", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Other;
+    RunStop(RunStopParams) = "run.stop", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Stop;
     RunScreen(NoParams) = "run.screen", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
     FsRead(FsReadParams) = "fs.read", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
     FsWrite(FsWriteParams) = "fs.write", Service, false, None, Files, Runner, false, Change;
@@ -294,7 +351,7 @@ commands! {
     FsMove(FsMoveParams) = "fs.move", Service, false, None, Files, Runner, false, Change;
     FsCopy(FsMoveParams) = "fs.copy", Service, false, None, Files, Runner, false, Change;
     FsDelete(FsDeleteParams) = "fs.delete", Service, false, None, Files, Runner, false, Change;
-    FsWatch(FsWatchParams) = "fs.watch", Service, false, None, View, Runner, false, Other;
+    FsWatch(FsWatchParams) = "fs.watch", Service, false, None, View, Runner, false, Watch;
     GitStatus(GitStatusParams) = "git.status", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
     GitDiff(GitDiffParams) = "git.diff", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
     GitLog(GitLogParams) = "git.log", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
@@ -306,12 +363,22 @@ commands! {
     HostDoctor(HostDoctorParams) = "host.doctor", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
     HostCapabilities(HostCapabilitiesParams) = "host.capabilities", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
     HostLogs(HostLogsParams) = "host.logs", Service, false, READ_TIMEOUT_MS, Manage, Runner, false, Other;
-    Cancel(CancelParams) = "cancel", Control, false, READ_TIMEOUT_MS, View, Hub, false, Other;
+    Cancel(CancelParams) = "cancel", Control, false, READ_TIMEOUT_MS, View, Hub, false, Cancel;
     DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Other;
+}
+
+impl CommandName {
+    /// The row of this command.
+    pub const fn spec(self) -> &'static CommandSpec {
+        &COMMANDS[self as usize]
+    }
 }
 
 /// The class of a command by its name; `Other` for a name that is not in the table.
 pub fn class_of(name: &str) -> CommandClass {
+    if name == TAKE_BACK.name {
+        return TAKE_BACK.class;
+    }
     spec(name).map_or(CommandClass::Other, |row| row.class)
 }
 
@@ -348,11 +415,21 @@ impl From<CommandError> for CodedError {
     }
 }
 
-fn parameters<'de, T: serde::Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
+/// Reads the parameters of the command `name` from the frame `text`; unknown fields are ignored.
+pub fn parameters<'de, T: serde::Deserialize<'de>>(name: &str, text: &'de str) -> Result<T, CommandError> {
     // Nothing is read of what has no parameters; that the text is an object was seen when its head was read.
     let text = if size_of::<T>() == 0 { "{}" } else { text };
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+    parameters_of(name, &mut deserializer)
+}
+
+/// The same from fields that are in memory.
+pub fn parameters_of<'de, T, D>(name: &str, fields: D) -> Result<T, CommandError>
+where
+    T: serde::Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    serde_path_to_error::deserialize(fields).map_err(|error| {
         let path = error.path().to_string();
         let reason = error.into_inner().to_string();
         let reason = if path == "." { reason } else { format!("{path}: {reason}") };

@@ -48,6 +48,8 @@ pub enum Way {
 pub enum Address {
     /// By the envelope's `run_id`.
     Run,
+    /// By the envelope's `run_id`, for what the host is asked about itself.
+    HostOfRun,
     /// By `data.host_id`.
     Host,
     Nobody,
@@ -111,7 +113,7 @@ types! {
     "rpc.host.doctor", Rpc, Host, "host.doctor", false, true;
     "rpc.host.capabilities", Rpc, Host, "host.capabilities", false, true;
     "rpc.host.logs.tail", Rpc, Host, "host.logs", false, true;
-    "rpc.runs.list", Rpc, Run, "runner.sessions", false, true;
+    "rpc.runs.list", Rpc, HostOfRun, "runner.sessions", false, true;
     "rpc.run.stop", Rpc, Run, "run.stop", false, true;
     "run.ready", Event, Run, "", false, false;
     "run.metadata", Event, Run, "", false, false;

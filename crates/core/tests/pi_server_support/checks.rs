@@ -1,8 +1,11 @@
 //! What must hold for every frame, whatever is in it; the fuzz target of `fuzz/` has the same checks.
 
+mod canonical;
+
 use std::collections::BTreeMap;
 
-use qd_core::view::pi_server::request::{Request, canonical, read, whole_characters};
+use canonical::canonical;
+use qd_core::view::pi_server::request::{Request, read, whole_characters};
 use qd_wire::command_table::CommandHead;
 use qd_wire::pi_server::Target;
 use serde_json::value::RawValue;

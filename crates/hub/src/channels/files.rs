@@ -6,20 +6,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_wire::channel::{DirEntry, FileStat, FilesCommand, FilesEvent, Place};
+use qd_wire::command_table::CommandName;
 use qd_wire::mux::{FilesClientFrame, FilesFrame, ServerFrame};
 use qd_wire::service::{Encoding, FsDoneData, FsListData, FsReadData, FsStatData, FsTreeData, FsWriteData};
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, ErrorCode, JsonObject};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::ask::{Answered, Asker, ask_service};
+use crate::ask::{Answer, ask};
+use crate::command::Command;
 use crate::connection::{Mail, Mailbox};
 use crate::frame;
 use crate::registry::Hub;
 pub(crate) use watches::Watches;
 
 /// Acts on one frame of the channel.
-pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, asker: &Asker, watches: &Watches, text: &str) {
+pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, watches: &Watches, text: &str) {
     let frame: FilesClientFrame = match serde_json::from_str(text) {
         Ok(frame) => frame,
         Err(error) => {
@@ -30,7 +32,7 @@ pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, asker: &Asker, watc
             )));
         }
     };
-    let call = Call { hub, mailbox, asker, id: frame.id, place: frame.place };
+    let call = Call { hub, mailbox, id: frame.id, place: frame.place };
     match frame.command {
         FilesCommand::WatchFiles {} => call.watch(watches),
         FilesCommand::UnwatchFiles {} => call.unwatch(watches),
@@ -51,38 +53,34 @@ pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, asker: &Asker, watc
 struct Call<'a> {
     hub: &'a Arc<Hub>,
     mailbox: &'a Arc<Mailbox>,
-    asker: &'a Asker,
     id: Option<Value>,
     place: Place,
 }
 
 impl Call<'_> {
     fn run(self, command: FilesCommand) {
-        let (cmd, parameters) = canonical(&command);
-        let text = self.text(cmd, parameters);
+        let (name, parameters) = canonical(&command);
+        let canonical = self.command(name, parameters);
         let (mailbox, id) = (Arc::clone(self.mailbox), self.id);
-        let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
-            let event = if answered.success { event(&command, &answered) } else { failure(&answered) };
+        ask(self.hub, &self.mailbox.asker, canonical, move |_, answer| {
+            let event = if answer.success { event(&command, &answer) } else { failure(&answer) };
             mailbox.put(Mail::Frames(event_frame(id, event)));
         });
-        ask_service(self.hub, self.asker, &text, None, on_answer);
     }
 
-    /// The canonical command as text, with where it is to be done.
-    fn text(&self, cmd: &str, parameters: Value) -> String {
-        let mut object = if let Value::Object(object) = parameters { object } else { Map::new() };
-        object.retain(|_, value| !value.is_null());
-        object.insert("cmd".to_owned(), json!(cmd));
-        object.insert("actor".to_owned(), json!("web"));
-        let Place { workspace_path, session_id, runner_id } = &self.place;
-        let places = [("root", workspace_path), ("session_id", session_id), ("runner_id", runner_id)];
-        for (name, value) in places {
+    /// The canonical command, with where it is to be done.
+    fn command(&self, name: CommandName, parameters: JsonObject) -> Command<'static> {
+        let mut command = Command::new(name).with_all(parameters).with("actor", "web");
+        let Place { workspace_path, session_id, runner_id } = self.place.clone();
+        command = match session_id {
             // A session has its own directory.
-            if let Some(value) = value.as_ref().filter(|_| name != "root" || session_id.is_none()) {
-                object.insert(name.to_owned(), json!(value));
-            }
+            Some(session_id) => command.on(session_id),
+            None => command.with("root", workspace_path),
+        };
+        match runner_id {
+            Some(runner_id) => command.at(runner_id),
+            None => command,
         }
-        Value::Object(object).to_string()
     }
 
     /// Between two directories of one machine: both must lie within what its runner opens.
@@ -105,10 +103,11 @@ impl Call<'_> {
         let place =
             Place { workspace_path: Some(root), session_id: None, runner_id: self.place.runner_id.clone() };
         let call = Call { place, ..self };
-        let text = call.text("fs.copy", json!({"from": source, "to": target, "create_parents": true}));
+        let parameters = object(json!({"from": source, "to": target, "create_parents": true}));
+        let canonical = call.command(CommandName::FsCopy, parameters);
         let (mailbox, id) = (Arc::clone(call.mailbox), call.id);
-        let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
-            let event = match data::<FsDoneData>(&answered) {
+        ask(call.hub, &call.mailbox.asker, canonical, move |_, answer| {
+            let event = match data::<FsDoneData>(&answer) {
                 Ok(done) => FilesEvent::CopyToWorkspaceResult {
                     source_workspace_path,
                     target_workspace_path,
@@ -119,7 +118,6 @@ impl Call<'_> {
             };
             mailbox.put(Mail::Frames(event_frame(id, event)));
         });
-        ask_service(call.hub, call.asker, &text, None, on_answer);
     }
 }
 
@@ -153,39 +151,44 @@ fn common_root(
 }
 
 /// The command that does the work, and its parameters.
-fn canonical(command: &FilesCommand) -> (&'static str, Value) {
-    match command {
+fn canonical(command: &FilesCommand) -> (CommandName, JsonObject) {
+    let (name, parameters) = match command {
         FilesCommand::Tree { path, depth, include_hidden, offset, limit } => (
-            "fs.tree",
+            CommandName::FsTree,
             json!({"path": path, "depth": depth, "include_hidden": include_hidden, "offset": offset, "limit": limit}),
         ),
         FilesCommand::Read { path, offset, length } => (
-            "fs.read",
+            CommandName::FsRead,
             json!({"path": path, "offset": offset, "length": length, "encoding": Encoding::Base64}),
         ),
         FilesCommand::Write { path, content, create_parents, expected_hash } => (
-            "fs.write",
+            CommandName::FsWrite,
             json!({
                 "path": path, "content": content, "encoding": Encoding::Base64,
                 "create_parents": create_parents, "expected_hash": expected_hash,
             }),
         ),
         FilesCommand::List { path, include_hidden } => {
-            ("fs.list", json!({"path": path, "include_hidden": include_hidden, "limit": 5000}))
+            (CommandName::FsList, json!({"path": path, "include_hidden": include_hidden, "limit": 5000}))
         }
-        FilesCommand::Stat { path } => ("fs.stat", json!({"path": path})),
+        FilesCommand::Stat { path } => (CommandName::FsStat, json!({"path": path})),
         FilesCommand::Delete { path, recursive } => {
-            ("fs.delete", json!({"path": path, "recursive": recursive}))
+            (CommandName::FsDelete, json!({"path": path, "recursive": recursive}))
         }
         FilesCommand::CreateDirectory { path, create_parents } => {
-            ("fs.create_directory", json!({"path": path, "create_parents": create_parents}))
+            (CommandName::FsCreateDirectory, json!({"path": path, "create_parents": create_parents}))
         }
-        FilesCommand::Rename { from, to, overwrite } => ("fs.rename", moved(from, to, *overwrite)),
-        FilesCommand::Copy { from, to, overwrite } => ("fs.copy", moved(from, to, *overwrite)),
-        FilesCommand::Move { from, to, overwrite } => ("fs.move", moved(from, to, *overwrite)),
-        FilesCommand::CopyToWorkspace { .. } => ("fs.copy", Value::Null),
-        FilesCommand::WatchFiles {} | FilesCommand::UnwatchFiles {} => ("fs.watch", Value::Null),
-    }
+        FilesCommand::Rename { from, to, overwrite } => (CommandName::FsRename, moved(from, to, *overwrite)),
+        FilesCommand::Copy { from, to, overwrite } => (CommandName::FsCopy, moved(from, to, *overwrite)),
+        FilesCommand::Move { from, to, overwrite } => (CommandName::FsMove, moved(from, to, *overwrite)),
+        FilesCommand::CopyToWorkspace { .. } => (CommandName::FsCopy, Value::Null),
+        FilesCommand::WatchFiles {} | FilesCommand::UnwatchFiles {} => (CommandName::FsWatch, Value::Null),
+    };
+    (name, object(parameters))
+}
+
+fn object(value: Value) -> JsonObject {
+    if let Value::Object(object) = value { object } else { JsonObject::new() }
 }
 
 fn moved(from: &str, to: &str, overwrite: Option<bool>) -> Value {
@@ -193,10 +196,10 @@ fn moved(from: &str, to: &str, overwrite: Option<bool>) -> Value {
 }
 
 /// The answer in the words of the channel.
-fn event(command: &FilesCommand, answered: &Answered) -> FilesEvent {
+fn event(command: &FilesCommand, answer: &Answer) -> FilesEvent {
     let event =
         match command {
-            FilesCommand::Tree { .. } => data::<FsTreeData>(answered).map(|tree| FilesEvent::TreeResult {
+            FilesCommand::Tree { .. } => data::<FsTreeData>(answer).map(|tree| FilesEvent::TreeResult {
                 path: tree.path,
                 entries: tree.entries,
                 truncated: tree.truncated,
@@ -206,7 +209,7 @@ fn event(command: &FilesCommand, answered: &Answered) -> FilesEvent {
                 next_offset: tree.next_offset,
                 total_entries: tree.total_entries,
             }),
-            FilesCommand::Read { .. } => data::<FsReadData>(answered).map(|read| FilesEvent::ReadResult {
+            FilesCommand::Read { .. } => data::<FsReadData>(answer).map(|read| FilesEvent::ReadResult {
                 path: read.path,
                 content: read.content,
                 size: read.size,
@@ -214,11 +217,11 @@ fn event(command: &FilesCommand, answered: &Answered) -> FilesEvent {
                 next_offset: read.next_offset,
                 hash: read.hash,
             }),
-            FilesCommand::Write { .. } => data::<FsWriteData>(answered).map(|written| {
+            FilesCommand::Write { .. } => data::<FsWriteData>(answer).map(|written| {
                 FilesEvent::WriteResult { path: written.path, success: true, hash: written.hash }
             }),
-            FilesCommand::List { .. } => data::<FsListData>(answered).map(listed),
-            FilesCommand::Stat { .. } => data::<FsStatData>(answered).map(stated),
+            FilesCommand::List { .. } => data::<FsListData>(answer).map(listed),
+            FilesCommand::Stat { .. } => data::<FsStatData>(answer).map(stated),
             FilesCommand::Delete { path, .. } => {
                 Ok(FilesEvent::DeleteResult { path: path.clone(), success: true })
             }
@@ -269,17 +272,17 @@ fn stated(stat: FsStatData) -> FilesEvent {
     FilesEvent::StatResult { path, stat }
 }
 
-fn data<T: DeserializeOwned>(answered: &Answered) -> Result<T, CodedError> {
-    if !answered.success {
-        return Err(answered.failed().unwrap_or_else(no_reason));
+fn data<T: DeserializeOwned>(answer: &Answer) -> Result<T, CodedError> {
+    if !answer.success {
+        return Err(answer.failed().unwrap_or_else(no_reason));
     }
-    let text = answered.data.as_ref().map_or("null", |data| data.get());
+    let text = answer.data.as_ref().map_or("null", |data| data.get());
     serde_json::from_str(text)
         .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))
 }
 
-fn failure(answered: &Answered) -> FilesEvent {
-    error_event(answered.failed().unwrap_or_else(no_reason))
+fn failure(answer: &Answer) -> FilesEvent {
+    error_event(answer.failed().unwrap_or_else(no_reason))
 }
 
 fn no_reason() -> CodedError {
@@ -315,20 +318,5 @@ mod tests {
         assert_eq!(common_root("/home/a", "../x", "/home/b", "z"), None);
         assert_eq!(common_root("/home/a", "/etc/passwd", "/home/b", "z"), None);
         assert_eq!(common_root("/home", "x", "/srv", "z"), None);
-    }
-
-    #[test]
-    fn every_command_has_a_canonical_one_in_the_table() {
-        let place = json!({"channel": "files", "path": "a", "from": "a", "to": "b", "content": ""});
-        for kind in
-            ["tree", "read", "write", "list", "stat", "delete", "create_directory", "rename", "copy", "move"]
-        {
-            let mut frame = place.clone();
-            frame["type"] = json!(kind);
-            let frame: FilesClientFrame = serde_json::from_value(frame).unwrap();
-            let (cmd, parameters) = canonical(&frame.command);
-            assert!(qd_wire::command_table::spec(cmd).is_some(), "{cmd}");
-            assert!(parameters.is_object(), "{kind}");
-        }
     }
 }

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use qd_core::record::{Record, SessionKind};
 use qd_wire::channel::{Place, TerminalCommand, TerminalEvent};
+use qd_wire::command_table::CommandName;
 use qd_wire::data::AttachData;
 use qd_wire::data::SessionState;
 use qd_wire::mux::{ServerFrame, TerminalClientFrame, TerminalFrame};
@@ -17,7 +18,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::random_text;
-use crate::ask::{Answered, Asker, ask};
+use crate::ask::{Answer, ask};
+use crate::command::Command;
 use crate::connection::{Mail, Mailbox, Parts};
 use crate::frame;
 use crate::published::Published;
@@ -120,13 +122,7 @@ impl Watched {
 }
 
 /// Acts on one frame of the channel.
-pub(crate) fn handle(
-    hub: &Arc<Hub>,
-    mailbox: &Arc<Mailbox>,
-    asker: &Asker,
-    terminals: &mut Terminals,
-    text: &str,
-) {
+pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, terminals: &mut Terminals, text: &str) {
     let TerminalClientFrame { id, place, command, .. } = match serde_json::from_str(text) {
         Ok(frame) => frame,
         Err(error) => {
@@ -135,23 +131,21 @@ pub(crate) fn handle(
             return mailbox.put(Mail::Frames(error_frame(id, None, error)));
         }
     };
-    let desk = Desk { hub: Arc::clone(hub), mailbox: Arc::clone(mailbox), asker: asker.clone(), id };
+    let desk = Desk { hub: Arc::clone(hub), mailbox: Arc::clone(mailbox), id };
     match command {
         TerminalCommand::Open { terminal_id, cols, rows } => {
             desk.open(terminals, place, terminal_id, (cols, rows));
         }
         TerminalCommand::Input { terminal_id, data } => {
-            let command =
-                json!({"cmd": "run.stdin", "session_id": terminal_id, "text": data, "actor": "web"});
-            desk.pass(terminal_id, &command);
+            let command = Command::new(CommandName::RunStdin).with("text", data).with("actor", "web");
+            desk.pass(terminal_id, command);
         }
         TerminalCommand::Resize { terminal_id, cols, rows } => {
-            let command = json!({"cmd": "run.resize", "session_id": terminal_id, "cols": cols, "rows": rows});
-            desk.pass(terminal_id, &command);
+            let command = Command::new(CommandName::RunResize).with("cols", cols).with("rows", rows);
+            desk.pass(terminal_id, command);
         }
         TerminalCommand::Close { terminal_id } => {
-            let command = json!({"cmd": "session.close", "session_id": terminal_id});
-            desk.pass(terminal_id, &command);
+            desk.pass(terminal_id, Command::new(CommandName::SessionClose));
         }
         TerminalCommand::Leave { terminal_id } => {
             terminals.leave(&terminal_id);
@@ -164,7 +158,6 @@ pub(crate) fn handle(
 struct Desk {
     hub: Arc<Hub>,
     mailbox: Arc<Mailbox>,
-    asker: Asker,
     id: Option<Value>,
 }
 
@@ -174,14 +167,14 @@ impl Desk {
     }
 
     /// A command of which only a failure is told.
-    fn pass(&self, terminal_id: String, command: &Value) {
-        let desk = self.clone();
-        let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
-            if !answered.success {
-                desk.fail(Some(terminal_id), reason(&answered));
+    fn pass(self, terminal_id: String, command: Command<'_>) {
+        let (hub, mailbox) = (Arc::clone(&self.hub), Arc::clone(&self.mailbox));
+        let command = command.on(terminal_id.clone());
+        ask(&hub, &mailbox.asker, command, move |_, answer| {
+            if !answer.success {
+                self.fail(Some(terminal_id), reason(&answer));
             }
         });
-        ask(&self.hub, &self.asker, &command.to_string(), on_answer);
     }
 
     fn open(self, terminals: &Terminals, place: Place, terminal_id: Option<String>, size: (u16, u16)) {
@@ -224,16 +217,15 @@ struct Join {
 impl Join {
     /// In the directory of another session, on its machine.
     fn create_beside(self, beside: &str, size: (u16, u16)) {
-        let command = json!({"cmd": "get_state", "session_id": beside}).to_string();
-        let (hub, asker) = (Arc::clone(&self.desk.hub), self.desk.asker.clone());
-        let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
-            let text = answered.data.as_ref().map_or("null", |data| data.get());
+        let command = Command::new(CommandName::GetState).on(beside);
+        let (hub, mailbox) = (Arc::clone(&self.desk.hub), Arc::clone(&self.desk.mailbox));
+        ask(&hub, &mailbox.asker, command, move |_, answer| {
+            let text = answer.data.as_ref().map_or("null", |data| data.get());
             match serde_json::from_str::<SessionState>(text) {
-                Ok(state) if answered.success => self.create(state.cwd, Some(state.runner_id), size),
-                _ => self.desk.fail(None, reason(&answered)),
+                Ok(state) if answer.success => self.create(state.cwd, Some(state.runner_id), size),
+                _ => self.desk.fail(None, reason(&answer)),
             }
         });
-        ask(&hub, &asker, &command, on_answer);
     }
 
     fn create(self, cwd: Option<String>, runner_id: Option<String>, size: (u16, u16)) {
@@ -241,35 +233,34 @@ impl Join {
         if let Some(cwd) = cwd {
             config["cwd"] = json!(cwd);
         }
-        let mut command = json!({"cmd": "session.create", "session_id": self.session_id, "config": config});
+        let mut command =
+            Command::new(CommandName::SessionCreate).on(self.session_id.clone()).with("config", config);
         if let Some(runner_id) = runner_id {
-            command["runner_id"] = json!(runner_id);
+            command = command.at(runner_id);
         }
-        let (hub, asker) = (Arc::clone(&self.desk.hub), self.desk.asker.clone());
+        let (hub, mailbox) = (Arc::clone(&self.desk.hub), Arc::clone(&self.desk.mailbox));
         let mut join = self;
-        let on_answer = Box::new(move |hub: &Arc<Hub>, answered: Answered| {
+        ask(&hub, &mailbox.asker, command, move |hub, answer| {
             // Somebody else may have opened it in the meantime: it is one terminal for both.
-            join.joined = !answered.success;
-            if answered.success || hub.session(&join.session_id).is_some() {
+            join.joined = !answer.success;
+            if answer.success || hub.session(&join.session_id).is_some() {
                 join.attach();
             } else {
-                join.desk.fail(Some(join.session_id.clone()), reason(&answered));
+                join.desk.fail(Some(join.session_id.clone()), reason(&answer));
             }
         });
-        ask(&hub, &asker, &command.to_string(), on_answer);
     }
 
     /// Asks for the screen. The answer comes in the order of the session's events: what follows it is new.
     fn attach(self) {
-        let command = json!({"cmd": "session.attach", "session_id": self.session_id}).to_string();
-        let (hub, asker) = (Arc::clone(&self.desk.hub), self.desk.asker.clone());
-        let on_answer = Box::new(move |hub: &Arc<Hub>, answered: Answered| {
-            match snapshot_of(&answered).and_then(|snapshot| Ok((self.entry(hub)?, snapshot))) {
+        let command = Command::new(CommandName::SessionAttach).on(self.session_id.clone());
+        let (hub, mailbox) = (Arc::clone(&self.desk.hub), Arc::clone(&self.desk.mailbox));
+        ask(&hub, &mailbox.asker, command, move |hub, answer| {
+            match snapshot_of(&answer).and_then(|snapshot| Ok((self.entry(hub)?, snapshot))) {
                 Ok((entry, snapshot)) => self.follow(entry, &snapshot),
                 Err(error) => self.desk.fail(Some(self.session_id.clone()), error),
             }
         });
-        ask(&hub, &asker, &command, on_answer);
     }
 
     fn entry(&self, hub: &Hub) -> Result<Arc<SessionEntry>, CodedError> {
@@ -383,19 +374,19 @@ fn output(terminal_id: &str, bytes: &[u8], reset: Option<bool>) -> TerminalEvent
     TerminalEvent::Output { terminal_id, data_base64: STANDARD.encode(bytes), reset }
 }
 
-fn snapshot_of(answered: &Answered) -> Result<TerminalSnapshot, CodedError> {
-    if !answered.success {
-        return Err(reason(answered));
+fn snapshot_of(answer: &Answer) -> Result<TerminalSnapshot, CodedError> {
+    if !answer.success {
+        return Err(reason(answer));
     }
-    let text = answered.data.as_ref().map_or("null", |data| data.get());
+    let text = answer.data.as_ref().map_or("null", |data| data.get());
     let attached: AttachData = serde_json::from_str(text)
         .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))?;
     let snapshot = attached.terminal.map(|terminal| *terminal);
     snapshot.ok_or_else(|| ErrorCode::Unsupported.with("This session has no terminal, or its runner is away"))
 }
 
-fn reason(answered: &Answered) -> CodedError {
-    answered.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner gave no reason"))
+fn reason(answer: &Answer) -> CodedError {
+    answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner gave no reason"))
 }
 
 fn error_frame(id: Option<Value>, terminal_id: Option<String>, error: CodedError) -> Bytes {

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use qd_wire::command_table::{CommandSpec, Lane};
+use qd_wire::command::SessionCreateParams;
+use qd_wire::command_table::{CommandClass, Lane};
 use qd_wire::data::RunnerStatus;
-use qd_wire::{CodedError, Command, ErrorCode};
+use qd_wire::{CodedError, ErrorCode};
 
-use super::CREATE;
-use crate::envelope::Parsed;
+use super::Command;
 use crate::registry::{Hub, Runner, SessionEntry, Standing};
 use crate::runner_link::Link;
 
@@ -33,33 +33,26 @@ pub(super) enum NoRoute {
 /// The named runner, else the session's, else the one that can best take it.
 pub(super) fn route(
     hub: &Hub,
-    spec: &CommandSpec,
+    command: &Command<'_>,
     session: Option<&Arc<SessionEntry>>,
-    parsed: &Parsed<'_>,
-    text: &str,
 ) -> Result<Destination, NoRoute> {
+    let spec = command.spec;
     if let Some(session) = session {
         return named(hub, &session.runner_id, true);
     }
-    if let Some(runner_id) = &parsed.runner_id {
+    if let Some(runner_id) = &command.runner_id {
         return named(hub, runner_id, false);
     }
     if spec.lane == Lane::Service {
         return only_one(hub, spec.name);
     }
-    if spec.name != CREATE {
+    if spec.class != CommandClass::Create {
         return anyone(hub);
     }
-    match Command::parse(spec.name, text) {
-        Ok(Command::SessionCreate(create)) => for_harness(hub, &create.config.harness),
-        Ok(_) => anyone(hub),
-        Err(error) => Err(NoRoute::Never(error.into())),
+    match command.parameters::<SessionCreateParams>() {
+        Ok(create) => for_harness(hub, &create.config.harness),
+        Err(error) => Err(NoRoute::Never(error)),
     }
-}
-
-/// The runner, if it is here.
-pub(super) fn to_runner(hub: &Hub, runner_id: &str) -> Option<Destination> {
-    named(hub, runner_id, true).ok()
 }
 
 fn named(hub: &Hub, runner_id: &str, is_owner: bool) -> Result<Destination, NoRoute> {

@@ -1,24 +1,23 @@
 //! The line of a command, and its way to the runner.
 
-use std::fmt::Write;
+use std::io::Write;
 use std::sync::Arc;
 
 use qd_wire::CodedError;
-use qd_wire::command_table::CommandSpec;
-use qd_wire::people::Role;
+use qd_wire::command_table::{Lane, TAKE_BACK};
 use tokio::time::{Duration, Instant};
 
-use super::id_text;
+use super::fields::CommandFields;
 use super::route::Destination;
+use super::{Command, Subject};
 use crate::ask::Asker;
-use crate::envelope::Parsed;
-use crate::head::json_string;
+use crate::head::{Fields, json_string};
 use crate::pending::{AnswerTo, Pending, PendingKind};
 use crate::registry::Hub;
 use crate::runner_link::Outbox;
 
 /// Fields the hub writes itself, whatever a client says.
-const OWN_FIELDS: [&str; 10] = [
+pub(super) const OWN_FIELDS: [&str; 10] = [
     "channel",
     "type",
     "id",
@@ -30,31 +29,35 @@ const OWN_FIELDS: [&str; 10] = [
     "wait",
     "wait_ms",
 ];
-
-/// How long a runner may take to answer.
-pub(super) fn time_limit(hub: &Hub, spec: &CommandSpec) -> Option<Duration> {
-    let limit = spec.timeout_ms.map(Duration::from_millis)?;
-    Some(hub.config.limits.command_timeout.unwrap_or(limit))
-}
+/// Room for what the hub says beside the fields of a command.
+const HEAD_BYTES: usize = 256;
 
 /// A command on its way out, and who gets the answer.
 pub(super) struct Sending {
-    pub(super) to: AnswerTo,
-    pub(super) kind: PendingKind,
-    pub(super) mutating: bool,
-    pub(super) is_service: bool,
-    pub(super) limit: Option<Duration>,
+    to: AnswerTo,
+    kind: PendingKind,
+    mutating: bool,
+    is_service: bool,
+    /// How long the runner may take to answer.
+    limit: Option<Duration>,
 }
 
-/// What the hub says of a command beside its own fields.
-pub(super) struct LineHead<'a> {
-    pub(super) user_id: &'a str,
-    pub(super) user_role: Role,
-    pub(super) connection_id: &'a str,
-    /// The client's `id` as it came.
-    pub(super) client_id: Option<&'a str>,
-    /// What the runner is asked to do; not always what the client asked for.
-    pub(super) cmd: &'a str,
+impl Sending {
+    pub(super) fn new(hub: &Hub, command: &Command<'_>, to: AnswerTo, kind: PendingKind) -> Self {
+        let spec = command.spec;
+        let of_table = || {
+            let limit = spec.timeout_ms.map(Duration::from_millis)?;
+            Some(hub.config.limits.command_timeout.unwrap_or(limit))
+        };
+        Self {
+            to,
+            kind,
+            // Nothing is done by one that only asks whether it could be.
+            mutating: spec.mutating && !command.is_check_only(),
+            is_service: spec.lane == Lane::Service,
+            limit: command.limit.unwrap_or_else(of_table),
+        }
+    }
 }
 
 /// Sends the command to its runner under a number of ours, which its line names. A client is to be told of an error by the caller; a face
@@ -63,7 +66,7 @@ pub(super) fn send(
     hub: &Arc<Hub>,
     destination: &Destination,
     sending: Sending,
-    line: impl FnOnce(u64) -> String,
+    line: impl FnOnce(u64) -> Vec<u8>,
 ) -> Result<Option<u64>, CodedError> {
     let Destination { runner, link } = destination;
     let Sending { to, kind, mutating, is_service, limit } = sending;
@@ -78,7 +81,7 @@ pub(super) fn send(
         kind,
     });
     let line = line(number);
-    if let Err(error) = link.outbox.push(line.as_bytes()) {
+    if let Err(error) = link.outbox.push(&line) {
         // Not there any more: the link has ended, and whoever found that has answered.
         let Some(pending) = hub.pending.remove(number) else { return Ok(None) };
         let error = error.coded(&runner.id);
@@ -98,8 +101,9 @@ pub(super) fn send(
 /// own answer comes as always. Without `withdraw` a question to a person stays open: the asker may only have lost its
 /// connection.
 pub(crate) fn send_cancel(number: u64, link: &Outbox, withdraw: bool) {
+    let cmd = TAKE_BACK.name;
     let line = format!(
-        "{{\"type\":\"command\",\"id\":\"h0\",\"user_id\":\"owner\",\"user_role\":\"owner\",\"session_id\":\"_system\",\"cmd\":\"_cancel\",\
+        "{{\"type\":\"command\",\"id\":\"h0\",\"user_id\":\"owner\",\"user_role\":\"owner\",\"session_id\":\"_system\",\"cmd\":\"{cmd}\",\
          \"target\":\"h{number}\",\"withdraw\":{withdraw}}}\n"
     );
     if let Err(error) = link.push(line.as_bytes()) {
@@ -107,101 +111,175 @@ pub(crate) fn send_cancel(number: u64, link: &Outbox, withdraw: bool) {
     }
 }
 
-pub(super) fn command_line(number: u64, head: &LineHead<'_>, parsed: &Parsed<'_>) -> String {
-    let body_bytes: usize =
-        parsed.fields.0.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
-    let mut line = line_start(number, head.user_id, head.user_role, head.connection_id, body_bytes);
-    if let Some(id) = head.client_id {
-        line.push_str(",\"client_command_id\":");
-        line.push_str(&json_string(&id_text(id)));
+/// The line of a command: who asks, then what it says. `name` is the client's own for it; `cmd` is what the runner is
+/// asked to do.
+pub(super) fn command_line(
+    number: u64,
+    asker: &Asker,
+    name: Option<&str>,
+    cmd: &str,
+    command: &Command<'_>,
+) -> Vec<u8> {
+    let mut line = Vec::with_capacity(command.fields.bytes() + HEAD_BYTES);
+    // Writing to a vector cannot fail.
+    let _ = write!(line, "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":");
+    push_string(&mut line, &asker.principal);
+    line.extend_from_slice(b",\"user_role\":\"");
+    line.extend_from_slice(asker.rights.role.as_str().as_bytes());
+    line.extend_from_slice(b"\",\"connection_id\":");
+    push_string(&mut line, &asker.connection_id);
+    if let Some(name) = name {
+        line.extend_from_slice(b",\"client_command_id\":");
+        push_string(&mut line, name);
     }
-    if !parsed.depends_on.is_empty() {
-        let list: Vec<String> = parsed.depends_on.iter().map(|id| json_string(id)).collect();
-        line.push_str(&format!(",\"depends_on\":[{}]", list.join(",")));
+    for (place, id) in command.depends_on.iter().enumerate() {
+        line.extend_from_slice(if place == 0 { b",\"depends_on\":[" } else { b"," });
+        push_string(&mut line, id);
     }
-    for (name, value) in &parsed.fields.0 {
+    if !command.depends_on.is_empty() {
+        line.push(b']');
+    }
+    if !matches!(command.fields, CommandFields::Frame { .. }) {
+        write_address(&mut line, cmd, command);
+    }
+    command.fields.write(&mut line, cmd);
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+/// Which command it is and where it goes. A client's frame says both among its fields.
+fn write_address(line: &mut Vec<u8>, cmd: &str, command: &Command<'_>) {
+    line.extend_from_slice(b",\"cmd\":");
+    push_string(line, cmd);
+    match &command.session {
+        Subject::Nothing => {}
+        Subject::Named(session_id) => {
+            line.extend_from_slice(b",\"session_id\":");
+            push_string(line, session_id);
+        }
+        Subject::Known(session) => {
+            line.extend_from_slice(b",\"session_id\":");
+            line.extend_from_slice(session.id_json.as_bytes());
+        }
+    }
+    if let Some(runner_id) = &command.runner_id {
+        line.extend_from_slice(b",\"runner_id\":");
+        push_string(line, runner_id);
+    }
+}
+
+/// The fields of a client's frame, except what the hub says itself.
+pub(super) fn write_frame_fields(line: &mut Vec<u8>, fields: &Fields<'_>, cmd: &str) {
+    for (name, value) in &fields.0 {
         if OWN_FIELDS.contains(&&**name) {
             continue;
         }
-        line.push(',');
-        push_string(&mut line, name);
-        line.push(':');
+        line.push(b',');
+        push_string(line, name);
+        line.push(b':');
         if name == "cmd" {
-            push_string(&mut line, head.cmd);
+            push_string(line, cmd);
         } else {
-            push_on_one_line(&mut line, value.get());
+            push_on_one_line(line, value.get());
         }
     }
-    line.push_str("}\n");
-    line
-}
-
-/// The same for the text of a JSON object that the hub has written itself: on one line, with nothing in it that the
-/// hub writes here.
-pub(super) fn prepared_line(number: u64, asker: &Asker, text: &str) -> String {
-    let Asker { principal, rights, connection_id, .. } = asker;
-    let mut line = line_start(number, principal, rights.role, connection_id, text.len());
-    line.push(',');
-    line.push_str(text.strip_prefix('{').unwrap_or(text));
-    line.push('\n');
-    line
-}
-
-fn line_start(number: u64, user_id: &str, user_role: Role, connection_id: &str, body_bytes: usize) -> String {
-    let mut line = String::with_capacity(body_bytes + 160);
-    // Writing to a String cannot fail.
-    let _ = write!(line, "{{\"type\":\"command\",\"id\":\"h{number}\",\"user_id\":");
-    push_string(&mut line, user_id);
-    line.push_str(",\"user_role\":\"");
-    line.push_str(user_role.as_str());
-    line.push('"');
-    line.push_str(",\"connection_id\":");
-    push_string(&mut line, connection_id);
-    line
 }
 
 /// A string as JSON; nearly all need no escapes.
-fn push_string(line: &mut String, text: &str) {
+pub(super) fn push_string(line: &mut Vec<u8>, text: &str) {
     if text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        return line.push_str(&json_string(text));
+        return line.extend_from_slice(json_string(text).as_bytes());
     }
-    line.push('"');
-    line.push_str(text);
-    line.push('"');
+    line.push(b'"');
+    line.extend_from_slice(text.as_bytes());
+    line.push(b'"');
 }
 
 /// A frame may be spread over lines, a link line may not. Line breaks in JSON stand only between its tokens.
-fn push_on_one_line(line: &mut String, value: &str) {
-    if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_none() {
-        return line.push_str(value);
+fn push_on_one_line(line: &mut Vec<u8>, value: &str) {
+    let start = line.len();
+    line.extend_from_slice(value.as_bytes());
+    if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_some() {
+        line[start..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     }
-    line.extend(
-        value.chars().map(|character| if matches!(character, '\n' | '\r') { ' ' } else { character }),
-    );
 }
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
+    use qd_wire::command_table::CommandName;
+    use qd_wire::people::Role;
+
     use super::*;
     use crate::envelope::{read_fields, read_head};
+    use crate::principals::Rights;
+
+    fn asker() -> Asker {
+        let rights = Rights { role: Role::Viewer, permissions: Role::Viewer.permissions() };
+        Asker { principal: Arc::from("owner"), connection_id: Arc::from("c1"), rights, ..Asker::hub() }
+    }
+
+    const HEAD: &str = "{\"type\":\"command\",\"id\":\"h3\",\"user_id\":\"owner\",\"user_role\":\"viewer\",\
+                        \"connection_id\":\"c1\"";
 
     #[test]
     fn a_command_is_one_line_with_our_head_and_its_own_fields() {
         let text = "{\"channel\":\"agent\",\"id\":7,\"user_id\":\"root\",\"user_role\":\"owner\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
                     \"images\":[\n {\"a\": \"x\\ny\"}\r\n]}";
-        let parsed = read_head(read_fields(text).unwrap()).unwrap();
-        let head = LineHead {
-            user_id: "owner",
-            user_role: Role::Viewer,
-            connection_id: "c1",
-            client_id: Some("7"),
-            cmd: "prompt",
-        };
+        let fields = read_fields(text).unwrap();
+        let head = read_head(&fields).unwrap();
+        let command = Command::from_frame(CommandName::Prompt.spec(), text, fields, head);
+        let line = command_line(3, &asker(), Some("7"), "prompt", &command);
         assert_eq!(
-            command_line(3, &head, &parsed),
-            "{\"type\":\"command\",\"id\":\"h3\",\"user_id\":\"owner\",\"user_role\":\"viewer\",\"connection_id\":\"c1\",\
-             \"client_command_id\":\"7\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
-             \"images\":[  {\"a\": \"x\\ny\"}  ]}\n"
+            String::from_utf8(line).unwrap(),
+            format!(
+                "{HEAD},\"client_command_id\":\"7\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
+                 \"images\":[  {{\"a\": \"x\\ny\"}}  ]}}\n"
+            )
         );
+    }
+
+    #[test]
+    fn a_command_of_a_face_says_the_same_whether_the_hub_reads_it_or_not() {
+        let line = |name: CommandName| {
+            let command = Command::new(name)
+                .on("a\"b")
+                .at("r")
+                .if_version(Some(4))
+                .once(None)
+                .with("after", 2)
+                .with("text", "x\ny")
+                .with("none", None::<u8>);
+            assert!(command.has_conditions());
+            String::from_utf8(command_line(3, &asker(), None, name.spec().name, &command)).unwrap()
+        };
+        let fields = "\"session_id\":\"a\\\"b\",\"runner_id\":\"r\",";
+        // The hub reads of an attach what it needs when the runner is away; keys are written in their order.
+        assert_eq!(
+            line(CommandName::SessionAttach),
+            format!(
+                "{HEAD},\"cmd\":\"session.attach\",{fields}\"after\":2,\"if_session_version\":4,\"text\":\"x\\ny\"}}\n"
+            )
+        );
+        assert_eq!(
+            line(CommandName::RunStdin),
+            format!(
+                "{HEAD},\"cmd\":\"run.stdin\",{fields}\"if_session_version\":4,\"after\":2,\"text\":\"x\\ny\"}}\n"
+            )
+        );
+    }
+
+    #[test]
+    fn what_only_the_hub_may_say_is_left_out_of_what_a_face_passes_on() {
+        let fields = serde_json::json!({"user_id": "root", "cmd": "bash", "session_id": "t", "depth": 1});
+        let serde_json::Value::Object(fields) = fields else { panic!("an object") };
+        for name in [CommandName::SessionAttach, CommandName::FsTree] {
+            let command = Command::new(name).on(Cow::Borrowed("s")).with_all(fields.clone());
+            let line =
+                String::from_utf8(command_line(3, &asker(), None, name.spec().name, &command)).unwrap();
+            let cmd = name.spec().name;
+            assert_eq!(line, format!("{HEAD},\"cmd\":\"{cmd}\",\"session_id\":\"s\",\"depth\":1}}\n"));
+        }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use qd_wire::command_table::CommandSpec;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::time::{Duration, Instant};
 
+use super::Command;
+use super::client::{Handled, Outbound, Sender, forward, id_text};
 use super::route::{Destination, NoRoute, route};
-use super::{Handled, Outbound, Sender, forward};
 use crate::connection::{Mail, Mailbox};
-use crate::envelope::{Parsed, read_fields, read_head};
+use crate::envelope::{read_fields, read_head};
 use crate::registry::{Hub, Runner};
 use crate::runner_link::Link;
 
@@ -19,6 +21,7 @@ const WAITING_OVERHEAD_BYTES: usize = 512;
 pub(crate) struct Waiting {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) deadline: Instant,
+    spec: &'static CommandSpec,
     text: Box<str>,
     depends_on: Vec<String>,
     outbound: Outbound,
@@ -48,19 +51,20 @@ impl Waiting {
 pub(super) fn keep_waiting(
     sender: &Sender<'_>,
     text: &str,
-    parsed: &Parsed<'_>,
+    command: &Command<'_>,
     outbound: Outbound,
     wanted: Option<Arc<str>>,
     error: CodedError,
     limit: Duration,
 ) -> Result<Handled, CodedError> {
     let Sender { hub, mailbox, .. } = sender;
-    let (spec, session_id) = (outbound.spec, outbound.reply.session_id.clone());
+    let session_id = outbound.reply.session_id.clone();
     let waiting = Waiting {
         mailbox: Arc::clone(mailbox),
         deadline: Instant::now() + limit,
+        spec: command.spec,
         text: text.into(),
-        depends_on: parsed.depends_on.clone(),
+        depends_on: command.depends_on.clone(),
         outbound,
         wanted: wanted.clone(),
         error: error.clone(),
@@ -71,7 +75,7 @@ pub(super) fn keep_waiting(
     }
     // The runner may have come while this was decided.
     let session = session_id.and_then(|session_id| hub.session(&session_id));
-    if route(hub, spec, session.as_ref(), parsed, text).is_ok() {
+    if route(hub, command, session.as_ref()).is_ok() {
         send_ready(hub, |waiting| waiting.wanted == wanted, None);
     }
     Ok(Handled::Sent)
@@ -93,7 +97,7 @@ fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&Waiting) -> bool, early: Optio
     for _ in 0..2 {
         let mut left = Vec::new();
         for waiting in hub.pending.take_waiting(&is_for_it) {
-            if !waiting.mailbox.is_closed() && !waiting.mailbox.revoked.is_cancelled() {
+            if !waiting.mailbox.is_closed() && !waiting.mailbox.asker.revoked.is_cancelled() {
                 left.extend(try_send(hub, waiting, early));
             }
         }
@@ -106,27 +110,28 @@ fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&Waiting) -> bool, early: Optio
 
 /// Sends a command, or answers why it cannot be; gives it back when it has to wait on.
 fn try_send(hub: &Arc<Hub>, waiting: Waiting, early: Option<&Destination>) -> Option<Waiting> {
-    let Waiting { mailbox, deadline, text, depends_on, outbound, wanted, limit, .. } = waiting;
+    let Waiting { mailbox, deadline, spec, text, depends_on, outbound, wanted, limit, .. } = waiting;
     let (reply, attaches) = (outbound.reply.clone(), outbound.kind.attaches());
     let fail = |error: &CodedError| {
         mailbox.end_command(attaches);
         mailbox.put(Mail::Frames(reply.error(error)));
     };
     let session = reply.session_id.as_deref().and_then(|session_id| hub.session(session_id));
-    if outbound.spec.needs_session && session.is_none() {
+    if spec.needs_session && session.is_none() {
         fail(&CodedError::session_not_found(reply.session_id.as_deref().unwrap_or_default()));
         return None;
     }
     // The text was read before, so it can be read again.
-    let mut parsed = read_fields(&text).and_then(read_head).inspect_err(|error| fail(error)).ok()?;
-    parsed.depends_on.clone_from(&depends_on);
+    let mut command = read_again(spec, &text).inspect_err(|error| fail(error)).ok()?;
+    command.depends_on.clone_from(&depends_on);
     let found = match early {
         Some(early) => Ok(early.clone()),
-        None => route(hub, outbound.spec, session.as_ref(), &parsed, &text),
+        None => route(hub, &command, session.as_ref()),
     };
     let error = match found {
         Ok(destination) => {
-            if let Err(error) = forward(hub, &mailbox, &destination, &parsed, outbound) {
+            let name = reply.id.as_deref().map(id_text);
+            if let Err(error) = forward(hub, &mailbox, &destination, &command, outbound, name.as_deref()) {
                 fail(&error);
             }
             return None;
@@ -137,6 +142,12 @@ fn try_send(hub: &Arc<Hub>, waiting: Waiting, early: Option<&Destination>) -> Op
         }
         Err(NoRoute::Away { error, .. }) => error,
     };
-    drop(parsed);
-    Some(Waiting { mailbox, deadline, text, depends_on, outbound, wanted, error, limit })
+    drop(command);
+    Some(Waiting { mailbox, deadline, spec, text, depends_on, outbound, wanted, error, limit })
+}
+
+fn read_again<'a>(spec: &'static CommandSpec, text: &'a str) -> Result<Command<'a>, CodedError> {
+    let fields = read_fields(text)?;
+    let head = read_head(&fields)?;
+    Ok(Command::from_frame(spec, text, fields, head))
 }

@@ -8,12 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use qd_wire::CodedError;
-use tokio_util::sync::CancellationToken;
 
 use crate::ask::Asker;
 use crate::channels::TerminalOpened;
 use crate::clock::now_ms;
-use crate::principals::{Principal, Rights};
+use crate::principals::Principal;
 use crate::reads::HubCommand;
 use crate::registry::SessionEntry;
 use crate::reply::ReplyTo;
@@ -28,13 +27,8 @@ const LAG_MEMORY_MS: i64 = 30_000;
 
 /// What the rest of the hub knows of a connection: where to put things for it.
 pub(crate) struct Mailbox {
-    /// `c1`, `c2`…
-    pub(crate) connection_id: Box<str>,
-    /// Who is connected.
-    pub(crate) principal: Arc<str>,
-    pub(crate) rights: Rights,
-    /// Cancelled when who is connected may be so no more.
-    pub(crate) revoked: CancellationToken,
+    /// Who is connected, for what is asked on behalf of the connection. Its `connection_id` is `c1`, `c2`…
+    pub(crate) asker: Asker,
     waker: AtomicWaker,
     full: AtomicBool,
     state: Mutex<MailState>,
@@ -139,10 +133,7 @@ pub(crate) enum JobDone {
 impl Mailbox {
     pub(crate) fn new(connection_id: String, principal: &Principal, bounds: MailBounds) -> Arc<Self> {
         Arc::new(Self {
-            connection_id: connection_id.into_boxed_str(),
-            principal: Arc::clone(&principal.name),
-            rights: principal.rights(),
-            revoked: principal.revoked.clone(),
+            asker: Asker::new(principal, connection_id.into()),
             waker: AtomicWaker::new(),
             full: AtomicBool::new(false),
             state: Mutex::default(),
@@ -154,16 +145,6 @@ impl Mailbox {
             attaching: AtomicUsize::new(0),
             lagged_at: AtomicI64::new(0),
         })
-    }
-
-    /// Who asks, for what is asked on behalf of the connection.
-    pub(crate) fn asker(&self) -> Asker {
-        Asker {
-            principal: Arc::clone(&self.principal),
-            rights: self.rights,
-            revoked: self.revoked.clone(),
-            connection_id: Arc::from(&*self.connection_id),
-        }
     }
 
     pub(crate) fn note_lag(&self) {

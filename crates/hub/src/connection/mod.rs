@@ -312,7 +312,7 @@ impl<S: Speaker> Connection<S> {
             let ping_after = self.hub.config.limits.ping_after;
             let silence = self.last_heard.elapsed();
             if self.is_pinged && silence >= ping_after * 2 {
-                tracing::debug!(connection = %self.mailbox.connection_id, "the client is silent; dropped");
+                tracing::debug!(connection = %self.mailbox.asker.connection_id, "the client is silent; dropped");
                 return Poll::Ready(());
             }
             if silence >= ping_after && !self.is_pinged {

@@ -63,19 +63,17 @@ impl Speaker for Mux {
         parts.outgoing.push(reply::system(SystemEvent::Connected {
             protocol_version: PROTOCOL_VERSION.to_owned(),
             server_version: parts.hub.config.server_version.clone(),
-            connection_id: parts.mailbox.connection_id.to_string(),
+            connection_id: parts.mailbox.asker.connection_id.to_string(),
         }));
     }
 
     fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
         match channel_of(text) {
             Some(Channel::Files) => {
-                let asker = parts.mailbox.asker();
-                return handle_files(parts.hub, parts.mailbox, &asker, &self.watches, text);
+                return handle_files(parts.hub, parts.mailbox, &self.watches, text);
             }
             Some(Channel::Terminal) => {
-                let asker = parts.mailbox.asker();
-                return handle_terminal(parts.hub, parts.mailbox, &asker, &mut self.terminals, text);
+                return handle_terminal(parts.hub, parts.mailbox, &mut self.terminals, text);
             }
             Some(Channel::System) => return presence::handle(parts, &mut self.presence, text),
             _ => {}

@@ -10,9 +10,11 @@ use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use http::StatusCode;
+use qd_wire::command_table::CommandName;
 
 use super::{Face, RunnerNews, SessionNews};
 use crate::ask::ask;
+use crate::command::Command;
 use crate::config::HubConfig;
 use crate::connection::{Mail, Mailbox, Parts, Speaker};
 use crate::frame;
@@ -89,7 +91,7 @@ impl Face for ToyFace {
     }
 
     fn close_revoked(&self) {
-        for mailbox in self.clients().iter().filter(|mailbox| mailbox.revoked.is_cancelled()) {
+        for mailbox in self.clients().iter().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
         }
     }
@@ -134,13 +136,12 @@ impl Speaker for ToySpeaker {
     }
 
     fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
-        let command = serde_json::json!({"cmd": "get_state", "session_id": text}).to_string();
+        let command = Command::new(CommandName::GetState).on(text);
         let mailbox = Arc::clone(parts.mailbox);
-        let on_answer = Box::new(move |_: &Arc<Hub>, answered: crate::ask::Answered| {
-            let about = answered.success.to_string();
+        ask(parts.hub, &parts.mailbox.asker, command, move |_, answer| {
+            let about = answer.success.to_string();
             mailbox.put(Mail::Frames(frame_of(&wire::Toy { toy: "answer", about: &about })));
         });
-        ask(parts.hub, &parts.mailbox.asker(), &command, on_answer);
     }
 
     fn complaint(&self, error: &str) -> Bytes {

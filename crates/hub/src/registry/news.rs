@@ -32,7 +32,7 @@ pub(super) struct News {
     changed_sessions: Mutex<HashSet<Arc<str>>>,
     sessions_changed: Notify,
     /// Clients that have asked for the list of sessions, by connection.
-    watching: Mutex<HashMap<Box<str>, Arc<Mailbox>>>,
+    watching: Mutex<HashMap<Arc<str>, Arc<Mailbox>>>,
     /// Links that the store fails for.
     failing_links: AtomicUsize,
     /// Clients think that the store fails.
@@ -80,11 +80,11 @@ impl Hub {
 
     /// The client has asked for the list of sessions: it is told of changes to it from now on.
     pub(crate) fn show_sessions(&self, mailbox: &Arc<Mailbox>) {
-        lock(&self.news.watching).insert(mailbox.connection_id.clone(), Arc::clone(mailbox));
+        lock(&self.news.watching).insert(Arc::clone(&mailbox.asker.connection_id), Arc::clone(mailbox));
     }
 
     pub(super) fn hide_sessions(&self, mailbox: &Mailbox) {
-        lock(&self.news.watching).remove(&mailbox.connection_id);
+        lock(&self.news.watching).remove(&mailbox.asker.connection_id);
     }
 
     /// Tells the clients that have asked for the list of sessions that a line of it has changed. Not everybody:

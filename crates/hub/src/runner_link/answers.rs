@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::refusals::belongs_to;
-use crate::ask::Answered;
+use crate::ask::Answer;
 use crate::connection::{AttachFrame, Attached, Mail};
 use crate::frame;
 use crate::head::{Fields, json_string};
@@ -19,7 +19,7 @@ use crate::registry::{Hub, SessionEntry};
 use crate::reply;
 
 /// An answer and the command it belongs to.
-pub(super) struct Answer {
+pub(super) struct RunnerAnswer {
     pub(super) pending: Pending,
     pub(super) success: bool,
     /// The runner's fields after `id`, with the closing brace.
@@ -51,7 +51,7 @@ struct AnswerBody<'a> {
     code: Option<ErrorCode>,
 }
 
-impl Answer {
+impl RunnerAnswer {
     /// Whether the hub has to forget a session before it passes this on. A session the runner does not have
     /// is to go from the hub as well.
     pub(super) fn deletes(&self) -> bool {
@@ -139,7 +139,7 @@ impl Answer {
                 AnswerTo::Face { session_id, on_answer, .. } => {
                     let session_id = session_id.map(|session_id| session_id.to_string());
                     let runner_id = Some(self.pending.runner_id);
-                    on_answer(hub, Answered { success: true, session_id, runner_id, ..Answered::default() });
+                    on_answer(hub, Answer { success: true, session_id, runner_id, ..Answer::default() });
                 }
             },
             Err(error) => {
@@ -161,7 +161,7 @@ impl Answer {
             AnswerTo::Face { cmd, session_id, on_answer, .. } => {
                 let mut answered = answered(&self.tail).unwrap_or_else(|| {
                     tracing::error!(cmd, "the runner's answer cannot be read");
-                    Answered::failure(
+                    Answer::failure(
                         ErrorCode::Internal.with("The runner's answer cannot be read; look at the session"),
                     )
                 });
@@ -287,7 +287,7 @@ impl Answer {
 }
 
 /// An answer as a face reads it.
-fn answered(tail: &str) -> Option<Answered> {
+fn answered(tail: &str) -> Option<Answer> {
     let mut text = String::with_capacity(tail.len() + 1);
     text.push('{');
     text.push_str(tail);

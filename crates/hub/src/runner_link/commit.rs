@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::answers::Answer;
+use super::answers::RunnerAnswer;
 use super::{LinkState, Outbox};
 use crate::effects::{self, Note};
 use crate::published::{NativeEvents, Published, RecordHead};
@@ -44,12 +44,12 @@ pub(super) enum Commit {
     },
     Answer {
         entry: Arc<SessionEntry>,
-        answer: Answer,
+        answer: RunnerAnswer,
     },
     /// The session is gone from its runner. What comes later under its name is another session.
     Forget {
         entry: Arc<SessionEntry>,
-        answer: Option<Answer>,
+        answer: Option<RunnerAnswer>,
     },
 }
 
@@ -90,11 +90,11 @@ enum Stored {
     },
     Answer {
         entry: Arc<SessionEntry>,
-        answer: Answer,
+        answer: RunnerAnswer,
     },
     Forget {
         entry: Arc<SessionEntry>,
-        answer: Option<Answer>,
+        answer: Option<RunnerAnswer>,
     },
     /// Its session is deleted. Should that fail, the runner sends it again.
     Dropped {
@@ -373,7 +373,7 @@ pub(super) fn give_up(hub: &Arc<Hub>, commit: Commit) {
     entry.settle_one();
 }
 
-fn pass_early(hub: &Arc<Hub>, entry: &Arc<SessionEntry>, answer: Answer) {
+fn pass_early(hub: &Arc<Hub>, entry: &Arc<SessionEntry>, answer: RunnerAnswer) {
     answer.deliver(hub, Some(entry));
     entry.settle_one();
 }

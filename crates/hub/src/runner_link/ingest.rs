@@ -11,7 +11,7 @@ use qd_wire::link::{LinkLine, RunnerHeartbeat};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
-use super::answers::Answer;
+use super::answers::RunnerAnswer;
 use super::block::{Step, split};
 use super::commit::{Commit, Queued, give_up};
 use super::hello::{BURIAL_ID, note_runner};
@@ -194,7 +194,7 @@ impl Ingest {
                     tracing::debug!(id, "an answer nobody waits for");
                     return Ok(());
                 };
-                let answer = Answer { pending, success, tail };
+                let answer = RunnerAnswer { pending, success, tail };
                 let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
                 self.answer(answer, entry.filter(|entry| entry.runner_id == self.identity.runner_id)).await
             }
@@ -203,7 +203,7 @@ impl Ingest {
         }
     }
 
-    async fn answer(&mut self, answer: Answer, entry: Option<Arc<SessionEntry>>) -> Result<(), Ended> {
+    async fn answer(&mut self, answer: RunnerAnswer, entry: Option<Arc<SessionEntry>>) -> Result<(), Ended> {
         let Some(entry) = entry else {
             answer.deliver(&self.hub, None);
             return Ok(());
@@ -221,7 +221,7 @@ impl Ingest {
     }
 
     /// Ends a session here and now, so that what follows under its name is read as a new one.
-    async fn forget(&mut self, entry: Arc<SessionEntry>, answer: Option<Answer>) -> Result<(), Ended> {
+    async fn forget(&mut self, entry: Arc<SessionEntry>, answer: Option<RunnerAnswer>) -> Result<(), Ended> {
         self.refusals.forget(&entry.id);
         self.hub.forget_session(&entry);
         entry.begin_one();

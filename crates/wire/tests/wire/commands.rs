@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::support::{check_round_trip, examples};
 use qd_wire::command_table::{
-    Answerer, COMMANDS, CommandClass, CommandSpec, Lane, Permission, class_of, spec,
+    Answerer, BARRIER, COMMANDS, CommandClass, CommandName, CommandSpec, Lane, Permission, TAKE_BACK,
+    class_of, spec,
 };
 use qd_wire::mux::ClientFrame;
 use qd_wire::{Command, CommandHead};
@@ -155,6 +156,14 @@ fn the_classes_are_those_of_the_documents() {
         ["session.create", "session.attach", "session.delete"]
     );
     assert_eq!(names_of(&|row| row.class.follows_session()), ["session.create", "session.attach"]);
+    assert_eq!(
+        names_of(&CommandSpec::runs_program),
+        ["session.restart", "prompt", "steer", "follow_up", "run.input", "run.stdin"]
+    );
+    assert_eq!(
+        names_of(&CommandSpec::needs_connection),
+        ["session.attach", "session.detach", "fs.watch", "cancel"]
+    );
     let of_runner = names_of(&|row| row.class == CommandClass::Runner);
     assert_eq!(of_runner, ["runner.sessions", "runner.stored_sessions", "runner.health"]);
     for row in COMMANDS.iter().filter(|row| row.lane == Lane::Service) {
@@ -162,8 +171,11 @@ fn the_classes_are_those_of_the_documents() {
         assert_eq!(row.is_gated(), changes, "{}: what changes the machine goes through the gate", row.name);
     }
     assert_eq!(class_of("no.such.command"), CommandClass::Other);
+    assert_eq!(class_of(TAKE_BACK.name), class_of("cancel"));
+    assert!(spec(TAKE_BACK.name).is_none() && spec(BARRIER).is_none(), "no client can send these");
     for row in COMMANDS {
         assert_eq!(spec(row.name).map(|found| found.name), Some(row.name));
+        assert_eq!(row.command.map(CommandName::spec), Some(row));
     }
 }
 

@@ -3,7 +3,7 @@
 mod commands;
 mod fields;
 
-use qd_wire::command_table::{self, CommandError};
+use qd_wire::command_table::{self, CommandClass, CommandError};
 use qd_wire::run_protocol::{Address, ErrorData, SubscribeData, TypeSpec, Way, spec};
 use qd_wire::{CodedError, ErrorCode, JsonObject};
 use serde_json::Value;
@@ -27,9 +27,9 @@ pub enum Request {
 pub struct Command {
     pub spec: &'static TypeSpec,
     pub to: To,
-    /// A JSON object on one line, with `cmd` and the parameters; it lacks the address, which [`Command::text`] adds.
-    fields: JsonObject,
-    /// What to send when this is refused: the same wish for a question of another form.
+    /// The parameters, without the name and the address of the command.
+    pub parameters: JsonObject,
+    /// Those to send when they are refused: the same wish for a question of another form.
     pub otherwise: Option<JsonObject>,
     pub request_id: Option<String>,
     pub input_id: Option<String>,
@@ -82,7 +82,7 @@ impl Refusal {
 impl Command {
     /// The canonical command for this runner.
     pub fn text(&self, runner_id: &str) -> String {
-        self.addressed(self.fields.clone(), runner_id)
+        self.addressed(self.parameters.clone(), runner_id)
     }
 
     /// The same for what is sent when that is refused.
@@ -91,12 +91,13 @@ impl Command {
     }
 
     fn addressed(&self, mut fields: JsonObject, runner_id: &str) -> String {
+        fields.insert("cmd".to_owned(), self.spec.canonical.into());
         match &self.to {
             To::Run(run_id) => {
                 fields.insert("session_id".to_owned(), run_id.as_str().into());
             }
             // A session that is to be is named by its runner.
-            To::HostOfRun(_) | To::Host(_) if self.spec.canonical != "session.create" => {
+            To::HostOfRun(_) | To::Host(_) if !self.creates_session() => {
                 fields.insert("session_id".to_owned(), qd_wire::SYSTEM_SESSION.into());
                 fields.insert("runner_id".to_owned(), runner_id.into());
             }
@@ -105,6 +106,11 @@ impl Command {
             }
         }
         Value::Object(fields).to_string()
+    }
+
+    /// Whether it makes a session, which its runner then names.
+    pub fn creates_session(&self) -> bool {
+        command_table::class_of(self.spec.canonical) == CommandClass::Create
     }
 
     /// The canonical command's name.
@@ -210,11 +216,15 @@ fn no_run_id() -> CodedError {
 fn subscribe(run_id: Option<String>, fields: &Fields) -> Result<Subscribe, CodedError> {
     let SubscribeData { replace, include_output, since_seq, .. } = fields.typed()?;
     Ok(Subscribe {
-        run_id: run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(no_run_id)?,
+        run_id: named(run_id)?,
         replace: replace.unwrap_or(false),
         include_output: include_output.unwrap_or(true),
         since_seq,
     })
+}
+
+fn named(run_id: Option<String>) -> Result<String, CodedError> {
+    run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(no_run_id)
 }
 
 fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Command, CodedError> {
@@ -224,21 +234,15 @@ fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> R
         }
         _ => None,
     };
-    let input_id = if spec.name == "run.send_input" { Some(fields.needed("input_id")?) } else { None };
+    let is_input = command_table::class_of(spec.canonical) == CommandClass::Input;
+    let input_id = if is_input { Some(fields.needed("input_id")?) } else { None };
     let to = match spec.address {
         Address::Host => To::Host(fields.needed("host_id")?),
-        Address::Run | Address::Nobody => {
-            let run_id = run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(no_run_id)?;
-            if spec.name == "rpc.runs.list" { To::HostOfRun(run_id) } else { To::Run(run_id) }
-        }
+        Address::Run | Address::Nobody => To::Run(named(run_id)?),
+        Address::HostOfRun => To::HostOfRun(named(run_id)?),
     };
-    let (mut canonical, otherwise) = commands::canonical(spec, &fields)?;
-    canonical.insert("cmd".to_owned(), spec.canonical.into());
-    let otherwise = otherwise.map(|mut fields| {
-        fields.insert("cmd".to_owned(), spec.canonical.into());
-        fields
-    });
-    let command = Command { spec, to, fields: canonical, otherwise, request_id, input_id };
+    let (parameters, otherwise) = commands::canonical(spec, &fields)?;
+    let command = Command { spec, to, parameters, otherwise, request_id, input_id };
     if spec.way == Way::Rpc {
         readable(&command)?;
     }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_wire::channel::{FilesEvent, Place};
+use qd_wire::command_table::CommandName;
 use qd_wire::service::FsChanges;
-use qd_wire::{CodedError, ErrorCode};
-use serde_json::json;
+use qd_wire::{CodedError, ErrorCode, JsonObject};
 
 use super::{Call, error_frame, event_frame, failure};
-use crate::ask::{Answered, OnProgress, ask_service, cancel_asked};
+use crate::ask::{Answer, OnProgress, ask, cancel_asked};
 use crate::connection::{Mail, Mailbox};
 use crate::registry::Hub;
 
@@ -119,7 +119,7 @@ impl Call<'_> {
         if let Some(before) = before {
             cancel_asked(self.hub, before);
         }
-        let text = self.text("fs.watch", json!({}));
+        let command = self.command(CommandName::FsWatch, JsonObject::new());
         // The runner says first that it watches, which may be well after it was asked.
         let is_on = Arc::new(AtomicBool::new(false));
         let on_progress: OnProgress = {
@@ -137,14 +137,15 @@ impl Call<'_> {
         let on_answer = {
             let (mailbox, id, mine) = (Arc::clone(self.mailbox), self.id.clone(), watches.clone());
             let directory = directory.clone();
-            Box::new(move |_: &Arc<Hub>, answered: Answered| {
+            move |_: &Arc<Hub>, answer: Answer| {
                 // One that was on and was taken back or replaced has been answered for.
                 if mine.remove(&directory, number) || !is_on.load(Ordering::Acquire) {
-                    mailbox.put(Mail::Frames(event_frame(id, failure(&answered))));
+                    mailbox.put(Mail::Frames(event_frame(id, failure(&answer))));
                 }
-            })
+            }
         };
-        if let Some(command) = ask_service(self.hub, self.asker, &text, Some(on_progress), on_answer) {
+        let command = command.on_progress(on_progress);
+        if let Some(command) = ask(self.hub, &self.mailbox.asker, command, on_answer) {
             watches.sent(&directory, number, command);
         }
     }

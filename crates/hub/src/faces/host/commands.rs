@@ -7,7 +7,7 @@ use qd_core::projection::Question;
 use qd_core::view::run::host::book::RunBook;
 use qd_core::view::run::host::request::{Asked, Plan, Then, plan};
 use qd_link::memory::LinkReceiver;
-use qd_wire::command_table::{CommandHead, spec};
+use qd_wire::command_table::{CommandClass, CommandHead, class_of, spec};
 use qd_wire::data::RunnerSessionsData;
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
@@ -122,7 +122,8 @@ impl Adapter {
         if asker.id.starts_with(BURIAL_ID) {
             return Vec::new();
         }
-        if asker.cmd == "_cancel" {
+        let class = class_of(&asker.cmd);
+        if class == CommandClass::Cancel {
             return self.cancel(text);
         }
         let has_conditions =
@@ -132,7 +133,7 @@ impl Adapter {
                 .with(format!("Host {} speaks the run protocol, which has no conditions", self.host_id));
             return self.response(&asker, Err(&error));
         }
-        if let (Some(key), "session.create") = (&head.idempotency_key, &*asker.cmd)
+        if let (Some(key), CommandClass::Create) = (&head.idempotency_key, class)
             && let Some(answer) =
                 self.started_before(&asker, head.user_id.as_deref().unwrap_or_default(), key)
         {
@@ -199,7 +200,7 @@ impl Adapter {
             }
             Plan::Input { input_id, data } => self.input(asker, &run_id, input_id, data),
             Plan::Call { kind, request_id, data } => {
-                if kind == "rpc.run.start" {
+                if class_of(&asker.cmd) == CommandClass::Create {
                     self.note_start(text, &request_id);
                 }
                 self.call(asker, kind, request_id, data)

@@ -6,6 +6,7 @@ use qd_core::view::run::host::arrivals::{Arrived, NotTaken};
 use qd_core::view::run::host::{answer, event, time};
 use qd_link::memory::LinkReceiver;
 use qd_wire::InputRequest;
+use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::{LinkEvent, LinkLine};
@@ -310,12 +311,14 @@ impl Adapter {
             return Vec::new();
         };
         let result = data.result.unwrap_or_default();
+        let class = class_of(&asker.cmd);
         let answered = answer::data(kind, data.ok, &result, data.error.as_deref());
         match answered {
-            Ok(_) if kind == "rpc.run.start" => {
+            Ok(_) if class == CommandClass::Create => {
                 self.run_started(&state, &asker, answer::started_run(envelope.run_id.as_deref(), &result))
             }
-            Ok(_) if asker.cmd != "run.stop" && kind == "rpc.run.stop" => self.response(&asker, Ok(None)),
+            // Whoever asked for more than a signal is not interested in which one it was.
+            Ok(_) if class != CommandClass::Stop && stops(kind) => self.response(&asker, Ok(None)),
             Ok(data) => self.response(&asker, Ok(Some(data))),
             Err(error) => {
                 state.starts.retain(|start| start.request_id != data.request_id);
@@ -338,6 +341,11 @@ impl Adapter {
         let asker = Asker { run_id: Some(run_id), ..asker.clone() };
         self.response(&asker, Ok(Some(data)))
     }
+}
+
+/// Whether a message of this type ends a program.
+fn stops(kind: &str) -> bool {
+    spec(kind).is_some_and(|row| class_of(row.canonical) == CommandClass::Stop)
 }
 
 fn state_is_full(held_bytes: usize, before: usize, bytes: usize) -> bool {

@@ -48,7 +48,7 @@ impl Client {
         place: &'static str,
         backlog_bytes_max: usize,
     ) -> Arc<Self> {
-        let connection_id = Arc::from(&*mailbox.connection_id);
+        let connection_id = Arc::clone(&mailbox.asker.connection_id);
         Arc::new(Self {
             asker: Asker::new(principal, connection_id),
             mailbox,

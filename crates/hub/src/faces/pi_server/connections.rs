@@ -94,7 +94,7 @@ impl PiConnections {
     /// Closes the connections whose access was taken back.
     pub(super) fn close_revoked(&self) {
         let state = self.lock();
-        for mailbox in state.open.values().filter(|mailbox| mailbox.revoked.is_cancelled()) {
+        for mailbox in state.open.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             let reason = "Access token revoked".into();
             mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason });
         }

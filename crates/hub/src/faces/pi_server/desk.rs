@@ -11,6 +11,7 @@ use qd_core::view::pi_server::admission::{
 use qd_core::view::pi_server::rate;
 use qd_core::view::pi_server::request::Request;
 use qd_store::SubmissionRow;
+use qd_wire::pi_server::Command;
 
 use super::client::Client;
 use super::config::PiServerConfig;
@@ -325,7 +326,7 @@ impl Desk {
         job.client.put_frame(lifecycle::response(id, job.request.spec.name, outcome, replayed));
         job.client.end(job.bytes);
         if replayed {
-            if outcome.success && job.request.spec.name == "switch_session" {
+            if outcome.success && matches!(job.request.command, Command::SwitchSession(_)) {
                 todo.push(Todo::FollowAgain(job));
             }
             return;

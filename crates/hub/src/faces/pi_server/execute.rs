@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use qd_core::view::pi_server::admission::Outcome;
-use qd_core::view::pi_server::{answer, request};
-use qd_wire::command_table;
+use qd_core::view::pi_server::request::FieldWriter;
+use qd_core::view::pi_server::{answer as view, request};
 use qd_wire::pi_server::{Command, Target};
 use qd_wire::{CodedError, ErrorCode};
+use serde::Serialize;
 use tokio::time::Duration;
 
 use super::counters::Counters;
 use super::desk::{After, Job};
-use super::{history, is_open, lifecycle, messages, metrics, sessions};
-use crate::ask::{Answered, OnAnswer, ask, ask_prepared, ask_within};
-use crate::command::Prepared;
+use super::{history, is_open, messages, metrics, sessions};
+use crate::ask::{Answer, ask};
+use crate::command::{Command as CanonicalCommand, spec_of};
 use crate::registry::{Hub, SessionEntry};
 
 /// See [`backstop`].
@@ -74,17 +75,30 @@ fn forward(hub: &Arc<Hub>, job: Job) {
         Ok(entry) => entry,
         Err(error) => return finish(hub, &job, failure(error)),
     };
-    let text = request::canonical(&job.request, None, runner_key(&job));
-    let then = |hub: &Arc<Hub>, job: Job, answered: Answered| {
-        let outcome = outcome(&job, answered);
+    let command = match canonical(&job, runner_key(&job)) {
+        Ok(command) => command.on_session(&entry),
+        Err(error) => return finish(hub, &job, failure(error)),
+    };
+    ask_for(hub, job, command, |hub, job, answer| {
+        let outcome = outcome(&job, answer);
         finish(hub, &job, outcome);
-    };
-    let Some(spec) = command_table::spec(job.request.spec.canonical) else {
-        return ask_for(hub, job, &text, then);
-    };
-    let (client, limit) = (Arc::clone(&job.client), backstop(hub, &job));
-    let prepared = Prepared { asker: &client.asker, session: &entry, spec, text: &text, limit };
-    ask_prepared(hub, &prepared, Box::new(move |hub, answered| then(hub, job, answered)));
+    });
+}
+
+/// The canonical command that does the work of a request, without its address. `key` is the name under which the runner
+/// does it at most once.
+pub(super) fn canonical(job: &Job, key: Option<&str>) -> Result<CanonicalCommand<'static>, CodedError> {
+    let request = &job.request;
+    let command = CanonicalCommand::of(spec_of(request.spec.canonical)?);
+    let mut command = command.once(key).if_version(request.envelope.if_session_version);
+    request::write_parameters(request, &mut command);
+    Ok(command)
+}
+
+impl FieldWriter for CanonicalCommand<'_> {
+    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
+        self.add(name, value);
+    }
 }
 
 /// After the face's own time limit nobody waits for the answer; what is kept for it goes some time later.
@@ -97,32 +111,24 @@ fn backstop(hub: &Hub, job: &Job) -> Option<Duration> {
 pub(super) fn ask_for(
     hub: &Arc<Hub>,
     job: Job,
-    text: &str,
-    then: impl FnOnce(&Arc<Hub>, Job, Answered) + Send + 'static,
+    command: CanonicalCommand<'_>,
+    then: impl FnOnce(&Arc<Hub>, Job, Answer) + Send + 'static,
 ) {
     let (client, limit) = (Arc::clone(&job.client), backstop(hub, &job));
-    let on_answer: OnAnswer = Box::new(move |hub, answered| then(hub, job, answered));
-    ask_within(hub, &client.asker, text, limit, on_answer);
+    ask(hub, &client.asker, command.within(limit), move |hub, answer| then(hub, job, answer));
 }
 
 /// The time of a command is over: what it does is stopped where that is possible.
 pub(super) fn cancel(hub: &Arc<Hub>, job: &Job) {
     let Some(key) = runner_key(job).filter(|_| job.session_id.is_some()) else { return };
     Counters::count(&hub.faces.pi_server.counters.cancelled);
-    let session_id = lifecycle::string(job.session());
-    let text =
-        format!("{{\"cmd\":\"_cancel\",\"session_id\":{session_id},\"key\":{}}}", lifecycle::string(key));
     let command = job.request.spec.name;
-    ask(
-        hub,
-        &job.client.asker,
-        &text,
-        Box::new(move |_, answered| {
-            if let Some(error) = answered.error {
-                tracing::debug!(command, error, "a command whose time was over cannot be stopped");
-            }
-        }),
-    );
+    let take_back = CanonicalCommand::take_back(key).on(job.session());
+    ask(hub, &job.client.asker, take_back, move |_, answer| {
+        if let Some(error) = answer.error {
+            tracing::debug!(command, error, "a command whose time was over cannot be stopped");
+        }
+    });
 }
 
 /// The name under which the runner does the command at most once, and can stop it. Reads and aborts need none.
@@ -150,28 +156,28 @@ pub(super) fn finish(hub: &Arc<Hub>, job: &Job, outcome: Outcome) {
 }
 
 /// A canonical answer in the words of the document.
-pub(super) fn outcome(job: &Job, answered: Answered) -> Outcome {
-    if !answered.success {
-        return failed(job, answered);
+pub(super) fn outcome(job: &Job, answer: Answer) -> Outcome {
+    if !answer.success {
+        return failed(job, answer);
     }
-    match answer::data(&job.request, answered.data.as_deref()) {
+    match view::data(&job.request, answer.data.as_deref()) {
         Ok(data) => {
             let is_of_session = job.request.spec.target == Target::Session;
-            success(data, answered.session_version.filter(|_| is_of_session))
+            success(data, answer.session_version.filter(|_| is_of_session))
         }
         Err(error) => failure(error.into()),
     }
 }
 
 /// A canonical failure in the words of the document.
-pub(super) fn failed(job: &Job, answered: Answered) -> Outcome {
-    let error = answered.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner refused"));
+pub(super) fn failed(job: &Job, answer: Answer) -> Outcome {
+    let error = answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner refused"));
     Outcome {
-        indeterminate: answered.indeterminate,
-        timed_out: answered.timed_out,
+        indeterminate: answer.indeterminate,
+        timed_out: answer.timed_out,
         // The runner can still tell, when it is back and somebody asks again.
-        settled: !(answered.indeterminate && answered.link_lost),
-        ..failure(answer::error(&job.request, job.session_id.as_deref(), error))
+        settled: !(answer.indeterminate && answer.link_lost),
+        ..failure(view::error(&job.request, job.session_id.as_deref(), error))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qd_core::view::pi_server::{answer, request};
+use qd_core::view::pi_server::answer;
 use qd_store::{MESSAGE_PAGE_ROWS_MAX, StoreError};
 use qd_wire::Message;
 use qd_wire::pi_server::MessageList;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::desk::Job;
-use super::execute::{ask_for, failure, finish, open_session, outcome, success};
+use super::execute::{ask_for, canonical, failure, finish, open_session, outcome, success};
 use super::lifecycle;
 use crate::reads::unreadable;
 use crate::registry::Hub;
@@ -26,8 +26,11 @@ pub(super) fn messages(hub: &Arc<Hub>, job: Job) {
         Ok(entry) => entry,
         Err(error) => return finish(hub, &job, failure(error)),
     };
-    let text = request::canonical(&job.request, None, None);
-    ask_for(hub, job, &text, move |hub, job, answered| {
+    let command = match canonical(&job, None) {
+        Ok(command) => command.on_session(&entry),
+        Err(error) => return finish(hub, &job, failure(error)),
+    };
+    ask_for(hub, job, command, move |hub, job, answered| {
         let has_native = answered.data.as_deref().is_some_and(has_native);
         // Copies have no version that could be compared.
         let is_conditional = job.request.envelope.if_session_version.is_some();

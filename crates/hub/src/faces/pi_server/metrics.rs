@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use qd_core::view::pi_server::answer;
+use qd_wire::command_table::CommandName;
 use qd_wire::data::RunnerHealthData;
 use qd_wire::pi_server::{
     CommandsRejected, ExecutionMetrics, ExtensionUiMetrics, JournalMetrics, LockMetrics, Metrics,
@@ -16,7 +17,7 @@ use super::desk::Job;
 use super::execute::{finish, success};
 use super::sessions::{ALL_RUNNERS_PART, read};
 use super::{lifecycle, open_sessions, running_count};
-use crate::ask::{Answered, ask_runners};
+use crate::ask::{Answers, ask_runners};
 use crate::clock::now_ms;
 use crate::registry::Hub;
 
@@ -58,7 +59,7 @@ fn ask_health(
     then: impl FnOnce(&Arc<Hub>, &Job, &[(Arc<str>, RunnerHealthData)], Vec<String>) + Send + 'static,
 ) {
     let client = Arc::clone(&job.client);
-    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Vec<(Arc<str>, Answered)>| {
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Answers| {
         let (mut runners, mut issues) = (Vec::new(), Vec::new());
         for (runner_id, answered) in answers {
             match read::<RunnerHealthData>(&answered).filter(|_| answered.success) {
@@ -75,7 +76,7 @@ fn ask_health(
         then(hub, &job, &runners, issues);
     });
     let limit = hub.faces.pi_server.config.read_timeout / ALL_RUNNERS_PART;
-    ask_runners(hub, &client.asker, "runner.health", limit, on_answers);
+    ask_runners(hub, &client.asker, CommandName::RunnerHealth, limit, on_answers);
 }
 
 fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)]) -> Metrics {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use qd_core::view::pi_server::answer;
 use qd_wire::data::SessionState;
 
-use super::sessions::{get_state_text, read};
+use super::sessions::{get_state, read};
 use super::{PiServer, is_open, lifecycle};
 use crate::ask::{Asker, ask};
 use crate::registry::Hub;
@@ -43,24 +43,17 @@ impl PiServer {
         }
         let asker = Asker::hub();
         let session_id: Arc<str> = Arc::from(session_id);
-        let text = get_state_text(&session_id);
-        ask(
-            hub,
-            &asker,
-            &text,
-            Box::new(move |hub, answered| {
-                let Some(state) = read::<SessionState>(&answered).filter(|_| answered.success) else {
-                    return;
-                };
-                let mut desk = hub.faces.pi_server.desk();
-                // It may be gone again, or told by now.
-                if desk.is_news(&session_id, true)
-                    && hub.session(&session_id).is_some_and(|entry| is_open(&entry))
-                {
-                    let frames = lifecycle::session_created(&session_id, &answer::session_info(&state));
-                    desk.tell_created(&session_id, &frames);
-                }
-            }),
-        );
+        let command = get_state(session_id.to_string());
+        ask(hub, &asker, command, move |hub, answer| {
+            let Some(state) = read::<SessionState>(&answer).filter(|_| answer.success) else { return };
+            let mut desk = hub.faces.pi_server.desk();
+            // It may be gone again, or told by now.
+            if desk.is_news(&session_id, true)
+                && hub.session(&session_id).is_some_and(|entry| is_open(&entry))
+            {
+                let frames = lifecycle::session_created(&session_id, &answer::session_info(&state));
+                desk.tell_created(&session_id, &frames);
+            }
+        });
     }
 }

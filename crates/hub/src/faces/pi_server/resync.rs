@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use qd_core::view::pi_server::answer;
 use qd_wire::ErrorCode;
+use qd_wire::command_table::CommandName;
 use qd_wire::data::AttachData;
 use qd_wire::pi_server::FaceEvent;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use super::followers::Resync;
 use super::sessions::read;
 use super::{PiServer, lifecycle};
 use crate::ask::ask;
+use crate::command::Command;
 use crate::registry::{Hub, SessionEntry};
 
 /// How long until a runner that could not say how a session stands is asked again.
@@ -25,24 +27,19 @@ impl PiServer {
     pub(super) fn resync(&self, hub: &Arc<Hub>, resync: Resync) {
         let Some(client) = resync.clients.first() else { return };
         Counters::count(&self.counters.resyncs);
-        let (client, text) = (Arc::clone(client), attach_text(&resync.entry));
-        ask(
-            hub,
-            &client.asker,
-            &text,
-            Box::new(move |hub, answered| {
-                if answered.failed_with(ErrorCode::SessionNotFound) {
-                    return hub.faces.pi_server.followers.give_up(hub, &resync);
-                }
-                let attach = read::<AttachData>(&answered).filter(|_| answered.success);
-                let frames = attach.as_ref().map(event);
-                let clients = hub.faces.pi_server.followers.end_resync(&resync, frames.as_ref());
-                // One whose runner is away is told when it is back.
-                if frames.is_none() && !clients.is_empty() && !hub.is_away(&resync.entry.runner_id) {
-                    retry_later(hub, clients);
-                }
-            }),
-        );
+        let (client, command) = (Arc::clone(client), attach(&resync.entry));
+        ask(hub, &client.asker, command, move |hub, answer| {
+            if answer.failed_with(ErrorCode::SessionNotFound) {
+                return hub.faces.pi_server.followers.give_up(hub, &resync);
+            }
+            let attach = read::<AttachData>(&answer).filter(|_| answer.success);
+            let frames = attach.as_ref().map(event);
+            let clients = hub.faces.pi_server.followers.end_resync(&resync, frames.as_ref());
+            // One whose runner is away is told when it is back.
+            if frames.is_none() && !clients.is_empty() && !hub.is_away(&resync.entry.runner_id) {
+                retry_later(hub, clients);
+            }
+        });
     }
 }
 
@@ -64,11 +61,9 @@ fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<super::client::Client>>) {
 }
 
 /// The canonical question for all that a client needs to go on.
-pub(super) fn attach_text(entry: &SessionEntry) -> String {
-    let session_id = lifecycle::string(&entry.id);
+pub(super) fn attach(entry: &Arc<SessionEntry>) -> Command<'static> {
     // The records are not wanted, only what is not in them.
-    let after = entry.committed_seq();
-    format!("{{\"cmd\":\"session.attach\",\"session_id\":{session_id},\"after\":{after}}}")
+    Command::new(CommandName::SessionAttach).on_session(entry).with("after", entry.committed_seq())
 }
 
 /// The `session_resync` event.

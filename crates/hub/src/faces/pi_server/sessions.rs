@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use qd_core::view::pi_server::{answer, request};
+use qd_wire::command_table::CommandName;
 use qd_wire::data::{
     AttachData, RunnerSessionsData, SessionCreatedData, SessionState, SessionStatus, SessionSummary,
     StoredSessionsData,
@@ -15,10 +16,11 @@ use serde::de::DeserializeOwned;
 
 use super::counters::Counters;
 use super::desk::{After, Job};
-use super::execute::{ask_for, failed, failure, finish, open_session, runner_key, success};
+use super::execute::{ask_for, canonical, failed, failure, finish, open_session, runner_key, success};
 use super::followers::NewFollower;
 use super::{is_open, lifecycle, open_sessions, resync, running_count};
-use crate::ask::{Answered, ask_runners};
+use crate::ask::{Answer, Answers, ask_runners};
+use crate::command::Command;
 use crate::reads;
 use crate::reads::unreadable;
 use crate::registry::Hub;
@@ -71,9 +73,11 @@ pub(super) fn create(hub: &Arc<Hub>, job: Job) {
 /// A closed session gives its name to the new one, but only when its runner says that there can be a new one: what
 /// is deleted does not come back.
 fn check_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
-    let text = request::canonical(&job.request, job.session_id.as_deref(), None);
-    let text = with_fields(&text, &format!("\"check_only\":true,{}", runner_field(&runner_id)));
-    ask_for(hub, job, &text, move |hub, job, answered| {
+    let command = match to_create(&job, None, Some(&runner_id)) {
+        Ok(command) => command.with("check_only", true),
+        Err(error) => return finish(hub, &job, failure(error)),
+    };
+    ask_for(hub, job, command, move |hub, job, answered| {
         if answered.success {
             delete_first(hub, job, runner_id);
         } else {
@@ -91,8 +95,8 @@ fn delete_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
             .with(format!("Runner {runner_id} is not connected; start it and try again"));
         return finish(hub, &job, failure(error));
     }
-    let text = format!("{{\"cmd\":\"session.delete\",\"session_id\":{}}}", lifecycle::string(job.session()));
-    ask_for(hub, job, &text, move |hub, job, answered| {
+    let command = Command::new(CommandName::SessionDelete).on(job.session().to_owned());
+    ask_for(hub, job, command, move |hub, job, answered| {
         // It may have been deleted meanwhile, which is as good.
         if answered.success || hub.session(job.session()).is_none() {
             create_now(hub, job, Some(&runner_id));
@@ -103,31 +107,30 @@ fn delete_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
     });
 }
 
-fn runner_field(runner_id: &str) -> String {
-    format!("\"runner_id\":{}", lifecycle::string(runner_id))
-}
-
-/// The text of an object with more fields at its start.
-fn with_fields(text: &str, fields: &str) -> String {
-    format!("{{{fields},{}", text.strip_prefix('{').unwrap_or(text))
+/// `session.create`, for the session that the job is about; on `runner_id`, else on the runner that the client has named.
+fn to_create(job: &Job, key: Option<&str>, runner_id: Option<&str>) -> Result<Command<'static>, CodedError> {
+    let command = canonical(job, key)?.on(job.session().to_owned());
+    Ok(match runner_id.or_else(|| request::named_runner(&job.request)) {
+        Some(runner_id) => command.at(runner_id.to_owned()),
+        None => command,
+    })
 }
 
 /// `runner_id` is the one that was asked before, if one was.
 fn create_now(hub: &Arc<Hub>, job: Job, runner_id: Option<&str>) {
-    let text = request::canonical(&job.request, job.session_id.as_deref(), runner_key(&job));
-    let text = match runner_id {
-        Some(runner_id) => with_fields(&text, &runner_field(runner_id)),
-        None => text,
+    let command = match to_create(&job, runner_key(&job), runner_id) {
+        Ok(command) => command,
+        Err(error) => return finish(hub, &job, failure(error)),
     };
-    ask_for(hub, job, &text, |hub, job, answered| {
+    ask_for(hub, job, command, |hub, job, answered| {
         if !answered.success {
             let outcome = failed(&job, answered);
             return finish(hub, &job, outcome);
         }
         let created = read::<SessionCreatedData>(&answered).map(|created| created.attach.state);
         // The agent may have told more of itself by now: its model.
-        let text = get_state_text(job.session());
-        ask_for(hub, job, &text, move |hub, job, answered| {
+        let command = get_state(job.session().to_owned());
+        ask_for(hub, job, command, move |hub, job, answered| {
             let state = read::<SessionState>(&answered).filter(|_| answered.success).or(created);
             let info = match state {
                 Some(state) => answer::session_info(&state),
@@ -143,12 +146,14 @@ fn create_now(hub: &Arc<Hub>, job: Job, runner_id: Option<&str>) {
 
 /// `delete_session`: the agent is stopped, the history stays.
 pub(super) fn delete(hub: &Arc<Hub>, job: Job) {
-    if let Err(error) = open_session(hub, &job) {
-        return finish(hub, &job, failure(error));
-    }
+    let command =
+        open_session(hub, &job).and_then(|entry| Ok(canonical(&job, runner_key(&job))?.on_session(&entry)));
+    let command = match command {
+        Ok(command) => command,
+        Err(error) => return finish(hub, &job, failure(error)),
+    };
     hub.faces.pi_server.desk().begin_under_way(job.token);
-    let text = request::canonical(&job.request, None, runner_key(&job));
-    ask_for(hub, job, &text, |hub, job, answered| {
+    ask_for(hub, job, command, |hub, job, answered| {
         if answered.success {
             let outcome = success(Some("{\"deleted\":true}".to_owned()), None);
             hub.faces.pi_server.finish(hub, job.token, outcome, After::Deleted);
@@ -167,8 +172,11 @@ pub(super) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
     };
     // The runner says the session's events from before its answer on.
     let joining = hub.faces.pi_server.followers.join(hub, &entry);
-    let text = if has_resync { resync::attach_text(&entry) } else { get_state_text(&entry.id) };
-    ask_for(hub, job.clone(), &text, move |hub, job, answered| {
+    let command = match has_resync {
+        true => resync::attach(&entry),
+        false => Command::new(CommandName::GetState).on_session(&entry),
+    };
+    ask_for(hub, job.clone(), command, move |hub, job, answered| {
         if !answered.success {
             let outcome = failed(&job, answered);
             return finish(hub, &job, outcome);
@@ -219,7 +227,7 @@ pub(super) fn follow_again(hub: &Arc<Hub>, job: &Job) {
 /// `list_sessions`: what the runners say, and the hub's copies for those that are away.
 pub(super) fn list(hub: &Arc<Hub>, job: Job) {
     let client = Arc::clone(&job.client);
-    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Vec<(Arc<str>, Answered)>| {
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Answers| {
         let mut sessions: Vec<(i64, SessionInfo)> = Vec::new();
         let mut heard = Vec::new();
         for (runner_id, answered) in answers {
@@ -256,7 +264,7 @@ pub(super) fn list(hub: &Arc<Hub>, job: Job) {
         });
     });
     let limit = hub.faces.pi_server.config.read_timeout / ALL_RUNNERS_PART;
-    ask_runners(hub, &client.asker, "runner.sessions", limit, on_answers);
+    ask_runners(hub, &client.asker, CommandName::RunnerSessions, limit, on_answers);
 }
 
 fn finish_list(hub: &Arc<Hub>, job: &Job, mut sessions: Vec<(i64, SessionInfo)>) {
@@ -268,7 +276,7 @@ fn finish_list(hub: &Arc<Hub>, job: &Job, mut sessions: Vec<(i64, SessionInfo)>)
 /// `list_stored_sessions`.
 pub(super) fn list_stored(hub: &Arc<Hub>, job: Job) {
     let client = Arc::clone(&job.client);
-    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Vec<(Arc<str>, Answered)>| {
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Answers| {
         let has_several = answers.len() > 1;
         let mut sessions = Vec::new();
         let mut errors = Vec::new();
@@ -297,16 +305,16 @@ pub(super) fn list_stored(hub: &Arc<Hub>, job: Job) {
     });
     // A first listing reads whole files.
     let limit = hub.faces.pi_server.config.read_timeout / STORED_PART;
-    ask_runners(hub, &client.asker, "runner.stored_sessions", limit, on_answers);
+    ask_runners(hub, &client.asker, CommandName::RunnerStoredSessions, limit, on_answers);
 }
 
 /// The canonical question how a session stands.
-pub(super) fn get_state_text(session_id: &str) -> String {
-    format!("{{\"cmd\":\"get_state\",\"session_id\":{}}}", lifecycle::string(session_id))
+pub(super) fn get_state(session_id: String) -> Command<'static> {
+    Command::new(CommandName::GetState).on(session_id)
 }
 
 /// The data of an answer, if it is what it should be.
-pub(super) fn read<T: DeserializeOwned>(answered: &Answered) -> Option<T> {
-    let text = answered.data.as_ref()?.get();
+pub(super) fn read<T: DeserializeOwned>(answer: &Answer) -> Option<T> {
+    let text = answer.data.as_ref()?.get();
     serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "an answer cannot be read")).ok()
 }

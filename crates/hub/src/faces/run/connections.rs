@@ -43,7 +43,7 @@ impl AppConnections {
     }
 
     pub(super) fn close_revoked(&self) {
-        for mailbox in self.lock().open.values().filter(|mailbox| mailbox.revoked.is_cancelled()) {
+        for mailbox in self.lock().open.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             let reason = "the access is revoked; log in again, or use another token".into();
             mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason });
         }

@@ -18,9 +18,10 @@ use tokio::time::{Duration, timeout};
 
 use super::lists;
 use super::messages::{self, MessagesQuery};
-use super::speaker::{AppSpeaker, HOST_OFFLINE, UNKNOWN_RUN, address};
+use super::speaker::{AppSpeaker, HOST_OFFLINE, UNKNOWN_RUN, prepare};
 use crate::access::Refusal;
-use crate::ask::{Asker, ask};
+use crate::ask::{Answer, Asker};
+use crate::command::send_ready;
 use crate::http::{check_known, has_token, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
@@ -221,16 +222,16 @@ async fn input(
         Err(error) => return plain(StatusCode::BAD_REQUEST, &error.message),
     };
     let asker = Asker::new(&principal, Arc::from("http"));
-    let runner_id = match address(&hub, &asker, &command) {
-        Ok(runner_id) => runner_id,
+    let ready = match prepare(&hub, &asker, &command) {
+        Ok((ready, _)) => ready,
         Err(error) => return plain(status_of(error.code), &error.message),
     };
     let (done, wait) = oneshot::channel();
-    let on_answer = Box::new(move |_: &Arc<Hub>, answered| {
+    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answer| {
         // Who asked may have gone; the input is written all the same.
         let _ = done.send(answered);
     });
-    ask(&hub, &asker, &command.text(&runner_id), on_answer);
+    send_ready(&hub, &asker, ready, on_answer);
     match wait.await {
         Ok(answered) if answered.success => StatusCode::NO_CONTENT.into_response(),
         Ok(answered) if answered.link_lost => plain(StatusCode::BAD_GATEWAY, HOST_OFFLINE),

@@ -2,18 +2,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use qd_core::view::run::answer::{self, Answer};
+use qd_core::view::run::answer as view;
 use qd_core::view::run::request::{self, Command, Refusal, Request, Subscribe, To};
 use qd_wire::command_table;
 use qd_wire::run_protocol::Way;
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, ErrorCode, JsonObject};
 use tokio::time::Duration;
 
 use super::catch_up::{Page, page};
 use super::feed::{Follower, Missing, SUBSCRIPTIONS_MAX};
-use crate::ask::{Answered, Asker, ask_service, cancel_asked};
+use crate::ask::{Answer, Asker, ask, cancel_asked};
 use crate::clock::now_ms;
-use crate::command::check_terminal;
+use crate::command::{self, Command as CanonicalCommand, Ready};
 use crate::connection::{JobDone, Mail, Mailbox, Parts, Speaker};
 use crate::frame;
 use crate::principals::Principal;
@@ -58,7 +58,7 @@ impl AppSpeaker {
     /// Follows all runs from now on. `None` when nobody is let in.
     pub(super) fn new(hub: &Arc<Hub>, principal: &Principal) -> Option<(Self, Arc<Mailbox>)> {
         let (number, mailbox) = hub.faces.run.connections.add(principal, &hub.config.limits)?;
-        let asker = Asker::new(principal, Arc::from(&*mailbox.connection_id));
+        let asker = mailbox.asker.clone();
         let calls = Calls { asker, mailbox: Arc::clone(&mailbox), state: Mutex::default() };
         let speaker = Self {
             hub: Arc::clone(hub),
@@ -109,13 +109,14 @@ impl AppSpeaker {
 
     fn command(&self, parts: &Parts<'_>, command: Command) -> Result<(), Refusal> {
         let hub = parts.hub;
-        let runner_id = address(hub, &self.calls.asker, &command).map_err(|error| command.refusal(error))?;
+        let (ready, runner_id) =
+            prepare(hub, &self.calls.asker, &command).map_err(|error| command.refusal(error))?;
         let in_flight_max = hub.config.limits.in_flight_max;
         if !parts.mailbox.try_begin(in_flight_max, false) {
             let error = format!("too many commands in flight on this connection (max {in_flight_max})");
             return Err(command.refusal(ErrorCode::TooManyInFlight.with(error)));
         }
-        send(hub, &self.calls, command, &runner_id);
+        send(hub, &self.calls, command, ready, runner_id);
         Ok(())
     }
 
@@ -184,12 +185,12 @@ impl Speaker for AppSpeaker {
 
     fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
         if let Err(refusal) = self.act(parts, text) {
-            parts.outgoing.push(text_frame(&answer::refused(now_ms(), &refusal)));
+            parts.outgoing.push(text_frame(&view::refused(now_ms(), &refusal)));
         }
     }
 
     fn complaint(&self, error: &str) -> Bytes {
-        text_frame(&answer::complaint(now_ms(), &CodedError::invalid(error)))
+        text_frame(&view::complaint(now_ms(), &CodedError::invalid(error)))
     }
 
     fn take_events(&mut self, parts: &mut Parts<'_>) -> bool {
@@ -242,55 +243,71 @@ impl Calls {
     }
 }
 
-/// The runner that is to do a command, if the asker may ask for it and the runner is there.
-pub(super) fn address(hub: &Hub, asker: &Asker, command: &Command) -> Result<Arc<str>, CodedError> {
+/// A command that its runner can be asked now; what speaks against it is told in the words of the document.
+pub(super) fn prepare(
+    hub: &Hub,
+    asker: &Asker,
+    command: &Command,
+) -> Result<(Ready<'static>, Arc<str>), CodedError> {
+    let canonical = canonical(hub, command, command.parameters.clone())?;
+    let ready = command::prepare(hub, asker, canonical).map_err(in_documents_words)?;
+    let runner_id = ready.runner_id().map(Arc::clone);
+    Ok((ready, runner_id.ok_or_else(|| ErrorCode::Unsupported.with("unknown type"))?))
+}
+
+/// The canonical command with these parameters and the address of `command`.
+fn canonical(
+    hub: &Hub,
+    command: &Command,
+    parameters: JsonObject,
+) -> Result<CanonicalCommand<'static>, CodedError> {
     let spec = command_table::spec(command.canonical())
         .ok_or_else(|| ErrorCode::UnknownCommand.with("unknown type"))?;
-    asker.check(command.spec.name, spec.permission)?;
+    let canonical = CanonicalCommand::of(spec).called(command.spec.name).with_all(parameters);
     let runner_id = match &command.to {
-        To::Run(run_id) | To::HostOfRun(run_id) => {
-            let session = hub.session(run_id).ok_or_else(unknown_run)?;
-            check_terminal(asker.rights, spec, &session)?;
-            Arc::clone(&session.runner_id)
-        }
-        To::Host(host_id) => {
-            let unknown = || ErrorCode::RunnerNotFound.with(UNKNOWN_HOST);
-            Arc::clone(&hub.runner(host_id).ok_or_else(unknown)?.id)
-        }
+        To::Run(run_id) => return Ok(canonical.on(run_id.clone())),
+        To::HostOfRun(run_id) => hub.session(run_id).ok_or_else(unknown_run)?.runner_id.to_string(),
+        To::Host(host_id) => host_id.clone(),
     };
-    if hub.is_away(&runner_id) { Err(ErrorCode::RunnerOffline.with(HOST_OFFLINE)) } else { Ok(runner_id) }
+    // A session that is to be is named by its runner.
+    let canonical = if command.creates_session() { canonical } else { canonical.on_system() };
+    Ok(canonical.at(runner_id))
 }
 
 fn unknown_run() -> CodedError {
     ErrorCode::SessionNotFound.with(UNKNOWN_RUN)
 }
 
+#[allow(clippy::wildcard_enum_match_arm)] // The document has no other words of its own.
+fn in_documents_words(error: CodedError) -> CodedError {
+    match error.code {
+        ErrorCode::SessionNotFound => unknown_run(),
+        ErrorCode::RunnerNotFound => ErrorCode::RunnerNotFound.with(UNKNOWN_HOST),
+        ErrorCode::RunnerOffline => ErrorCode::RunnerOffline.with(HOST_OFFLINE),
+        _ => error,
+    }
+}
+
 /// Asks the runner; what it answers goes to this app alone.
-fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, runner_id: &Arc<str>) {
+fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, ready: Ready<'_>, runner_id: Arc<str>) {
     let ticket = calls.begin();
-    let (text, is_gated) = (command.text(runner_id), command.spec.gated);
+    let is_gated = command.spec.gated;
     let on_answer = {
-        let (calls, runner_id) = (Arc::clone(calls), Arc::clone(runner_id));
-        Box::new(move |hub: &Arc<Hub>, answered: Answered| {
+        let calls = Arc::clone(calls);
+        Box::new(move |hub: &Arc<Hub>, answer: Answer| {
             calls.end(ticket);
-            on_answer(hub, &calls, &command, &runner_id, answered);
+            on_answer(hub, &calls, &command, &runner_id, answer);
         })
     };
-    let number = ask_service(hub, &calls.asker, &text, None, on_answer);
+    let number = command::send_ready(hub, &calls.asker, ready, on_answer);
     if let Some(place) = calls.lock().open.get_mut(&ticket) {
         *place = number.filter(|_| !is_gated);
     }
 }
 
-fn on_answer(
-    hub: &Arc<Hub>,
-    calls: &Arc<Calls>,
-    command: &Command,
-    runner_id: &Arc<str>,
-    answered: Answered,
-) {
+fn on_answer(hub: &Arc<Hub>, calls: &Arc<Calls>, command: &Command, runner_id: &Arc<str>, answered: Answer) {
     if command.spec.way == Way::Rpc {
-        let answer = Answer {
+        let answer = view::Answer {
             success: answered.success,
             data: answered.data.as_ref().map(|data| data.get()),
             error: if answered.link_lost { Some(HOST_LOST) } else { answered.error.as_deref() },
@@ -298,7 +315,7 @@ fn on_answer(
             session_id: answered.session_id.as_deref(),
             runner_id: Some(runner_id),
         };
-        return finish(calls, Some(answer::response(now_ms(), command, &answer)));
+        return finish(calls, Some(view::response(now_ms(), command, &answer)));
     }
     if answered.success {
         return finish(calls, None);
@@ -306,16 +323,16 @@ fn on_answer(
     let error = answered.failed().unwrap_or_else(|| ErrorCode::Failed.with(""));
     let error = if answered.link_lost { error.code.with(HOST_LOST) } else { error };
     let refused = text_of_refusal(command, error);
-    let Some(other) = command.other_text(runner_id) else { return finish(calls, Some(refused)) };
+    let other = command.otherwise.clone().and_then(|other| canonical(hub, command, other).ok());
+    let Some(other) = other else { return finish(calls, Some(refused)) };
     let last = Arc::clone(calls);
-    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answered| {
-        finish(&last, (!answered.success).then_some(refused));
+    ask(hub, &calls.asker, other, move |_, answer| {
+        finish(&last, (!answer.success).then_some(refused));
     });
-    ask_service(hub, &calls.asker, &other, None, on_answer);
 }
 
 fn text_of_refusal(command: &Command, error: CodedError) -> String {
-    answer::refused(now_ms(), &command.refusal(error))
+    view::refused(now_ms(), &command.refusal(error))
 }
 
 fn finish(calls: &Calls, text: Option<String>) {

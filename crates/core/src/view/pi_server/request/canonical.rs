@@ -14,26 +14,38 @@ use super::Request;
 /// The harness of sessions that name none.
 const HARNESS: &str = "pi";
 
-/// The text of the canonical command; empty for commands the hub answers by itself.
-///
-/// `session_id` takes the place of the one the client named (a minted one); `key` becomes the `idempotency_key`.
-pub fn canonical(request: &Request, session_id: Option<&str>, key: Option<&str>) -> String {
-    let cmd = request.spec.canonical;
-    if cmd.is_empty() {
-        return String::new();
+/// Takes the fields of a canonical command, one after the other, so that nothing is built only to be written.
+pub trait FieldWriter {
+    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T);
+
+    /// Leaves out what is not there.
+    fn maybe<T: Serialize>(&mut self, name: &'static str, value: Option<T>) {
+        if let Some(value) = value {
+            self.field(name, &value);
+        }
     }
-    let mut text = ObjectText::begin(cmd);
-    text.maybe("session_id", session_id.or(request.session_id.as_deref()));
-    text.maybe("idempotency_key", key);
-    text.maybe("if_session_version", request.envelope.if_session_version);
+}
+
+/// Writes what the canonical command that does the work of a request says, beside its name, its address and its
+/// conditions.
+pub fn write_parameters(request: &Request, fields: &mut impl FieldWriter) {
     if wants_native(&request.command) {
-        text.field("native", &true);
+        fields.field("native", &true);
     }
     if waits_for_agent(&request.command) {
-        text.field("when_idle", &true);
+        fields.field("when_idle", &true);
     }
-    parameters(&request.command, &mut text);
-    text.end()
+    parameters(&request.command, fields);
+}
+
+/// The runner that the client has named for a new session.
+#[allow(clippy::wildcard_enum_match_arm)] // Every other command is about a session, which has a runner.
+pub fn named_runner(request: &Request) -> Option<&str> {
+    match &request.command {
+        Command::CreateSession(fields) => fields.runner_id.as_deref(),
+        Command::LoadSession(fields) => fields.runner_id.as_deref(),
+        _ => None,
+    }
 }
 
 /// Whether the command would cut off a turn: the document has it wait for the turn's end.
@@ -76,7 +88,7 @@ pub(in super::super) fn wants_native(command: &Command) -> bool {
     )
 }
 
-fn parameters(command: &Command, text: &mut ObjectText) {
+fn parameters(command: &Command, text: &mut impl FieldWriter) {
     match command {
         Command::CreateSession(fields) => create_session(fields, text),
         Command::LoadSession(fields) => load_session(fields, text),
@@ -137,8 +149,7 @@ fn parameters(command: &Command, text: &mut ObjectText) {
     }
 }
 
-fn create_session(fields: &CreateSession, text: &mut ObjectText) {
-    text.maybe("runner_id", fields.runner_id.as_deref());
+fn create_session(fields: &CreateSession, text: &mut impl FieldWriter) {
     let config = SessionConfig {
         harness: fields.harness.clone().unwrap_or_else(|| HARNESS.to_owned()),
         cwd: fields.cwd.clone(),
@@ -151,8 +162,7 @@ fn create_session(fields: &CreateSession, text: &mut ObjectText) {
     text.field("config", &config);
 }
 
-fn load_session(fields: &LoadSession, text: &mut ObjectText) {
-    text.maybe("runner_id", fields.runner_id.as_deref());
+fn load_session(fields: &LoadSession, text: &mut impl FieldWriter) {
     let config = SessionConfig {
         harness: HARNESS.to_owned(),
         continue_session: Some(as_path(&fields.session_path).into_owned()),
@@ -169,7 +179,7 @@ fn as_path(path: &str) -> Cow<'_, str> {
 }
 
 /// Without a word about it a prompt waits for the end of the turn, so that prompts can be sent one after the other.
-fn prompt(fields: &Prompt, text: &mut ObjectText) {
+fn prompt(fields: &Prompt, text: &mut impl FieldWriter) {
     text.field("message", &fields.message);
     text.maybe("images", images(fields.images.as_deref()));
     let behavior = match fields.streaming_behavior {
@@ -179,7 +189,7 @@ fn prompt(fields: &Prompt, text: &mut ObjectText) {
     text.field("streaming_behavior", behavior);
 }
 
-fn steer(fields: &Steer, text: &mut ObjectText) {
+fn steer(fields: &Steer, text: &mut impl FieldWriter) {
     text.field("message", &fields.message);
     text.maybe("images", images(fields.images.as_deref()));
 }
@@ -203,7 +213,7 @@ fn thinking_level(level: &str) -> &str {
     if level == "none" { "off" } else { level }
 }
 
-fn navigate_tree(fields: &NavigateTree, text: &mut ObjectText) {
+fn navigate_tree(fields: &NavigateTree, text: &mut impl FieldWriter) {
     text.field("target_id", &fields.target_id);
     let Some(options) = &fields.options else { return };
     text.maybe("summarize", options.summarize);
@@ -212,7 +222,7 @@ fn navigate_tree(fields: &NavigateTree, text: &mut ObjectText) {
     text.maybe("label", options.label.as_deref());
 }
 
-fn ui_response(response: &UiResponse, text: &mut ObjectText) {
+fn ui_response(response: &UiResponse, text: &mut impl FieldWriter) {
     match response {
         UiResponse::Select { value } | UiResponse::Input { value } | UiResponse::Editor { value } => {
             text.field("value", value);
@@ -220,41 +230,5 @@ fn ui_response(response: &UiResponse, text: &mut ObjectText) {
         UiResponse::Confirm { confirmed } => text.field("confirmed", confirmed),
         UiResponse::Interview { responses } => text.field("responses", responses),
         UiResponse::Cancelled {} => text.field("cancelled", &true),
-    }
-}
-
-/// Writes a JSON object field by field, so that nothing is built only to be written.
-struct ObjectText(Vec<u8>);
-
-impl ObjectText {
-    fn begin(cmd: &str) -> Self {
-        let mut text = ObjectText(b"{\"cmd\":".to_vec());
-        text.value(cmd);
-        text
-    }
-
-    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
-        self.0.extend_from_slice(b",\"");
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b"\":");
-        self.value(value);
-    }
-
-    fn maybe<T: Serialize>(&mut self, name: &'static str, value: Option<T>) {
-        if let Some(value) = value {
-            self.field(name, &value);
-        }
-    }
-
-    fn value<T: Serialize + ?Sized>(&mut self, value: &T) {
-        // Writing to a vector cannot fail, and our types have string keys only.
-        if let Err(error) = serde_json::to_writer(&mut self.0, value) {
-            debug_assert!(false, "a wire type must serialise: {error}");
-        }
-    }
-
-    fn end(mut self) -> String {
-        self.0.push(b'}');
-        String::from_utf8(self.0).unwrap_or_default()
     }
 }

@@ -1,0 +1,253 @@
+//! Whether a command may be done, and by whom. Clients and faces come through here, so each rule is checked once, in one
+//! order: access, permission, conditions, dependencies, session, terminal, parameters.
+
+use std::sync::Arc;
+
+use qd_wire::command_table::{Answerer, BARRIER, CommandClass, CommandName, Lane};
+use qd_wire::{CodedError, ErrorCode, SYSTEM_SESSION};
+
+use super::permission::{check_permission, check_terminal};
+use super::route::{Destination, NoRoute, route};
+use super::{Command, Subject};
+use crate::ask::Asker;
+use crate::finished::Finished;
+use crate::pending::PendingKind;
+use crate::principals::check_revoked;
+use crate::reads::{HubCommand, Read};
+use crate::registry::{Hub, SessionEntry};
+use crate::reply::ReplyTo;
+
+/// Bytes of what is searched for.
+const SEARCH_QUERY_BYTES_MAX: usize = 4 << 10;
+
+/// Where a command comes from.
+pub(super) enum Origin<'a> {
+    /// A connection, which may name commands and follow sessions.
+    Client {
+        finished: &'a Finished,
+        /// The client's own name for the command.
+        name: Option<&'a str>,
+    },
+    /// A face of the hub, which is answered and follows nothing.
+    Face,
+}
+
+/// A command that may be done.
+pub(super) struct Admitted<'a> {
+    pub(super) command: Command<'a>,
+    pub(super) session: Option<Arc<SessionEntry>>,
+    pub(super) work: Work,
+}
+
+/// Who does it.
+pub(super) enum Work {
+    /// The connection stops following a session, which need not be there any more.
+    Detach,
+    /// The hub takes back another command of the connection.
+    Cancel,
+    /// The hub, from its copies.
+    Hub(Read),
+    /// A runner; and what is to be done with its answer.
+    Runner(PendingKind),
+}
+
+/// Says who does the command, or why it is refused.
+pub(super) fn admit<'a>(
+    hub: &Hub,
+    asker: &Asker,
+    origin: &Origin<'_>,
+    mut command: Command<'a>,
+) -> Result<Admitted<'a>, CodedError> {
+    let spec = command.spec;
+    check_revoked(&asker.revoked)?;
+    check_permission(asker.rights, &command)?;
+    command.fields.check_conditions()?;
+    if let Origin::Client { finished, name } = origin {
+        if let Some(name) = name {
+            finished.settle(name, &mut command.depends_on)?;
+        }
+        if spec.class == CommandClass::Detach && command.session_id().is_some() && !command.has_conditions() {
+            return Ok(Admitted { command, session: None, work: Work::Detach });
+        }
+        if spec.class == CommandClass::Cancel {
+            return Ok(Admitted { command, session: None, work: Work::Cancel });
+        }
+    }
+    let session = find_session(hub, &command)?;
+    if let Some(session) = &session {
+        check_terminal(asker.rights, &command, session)?;
+    }
+    let work = match spec.answerer {
+        Answerer::Hub => Work::Hub(hub_read(&command)?),
+        Answerer::Runner => Work::Runner(pending_kind(&command, origin)?),
+    };
+    Ok(Admitted { command, session, work })
+}
+
+/// The session a command is about, where it has to be there.
+fn find_session(hub: &Hub, command: &Command<'_>) -> Result<Option<Arc<SessionEntry>>, CodedError> {
+    let spec = command.spec;
+    let (session_id, session) = match &command.session {
+        Subject::Nothing if spec.needs_session => {
+            return Err(CodedError::invalid(format!("'{}' needs a session_id", spec.name)));
+        }
+        Subject::Nothing => return Ok(None),
+        Subject::Named(session_id) => (&**session_id, hub.session(session_id)),
+        Subject::Known(session) => (&*session.id, Some(Arc::clone(session))),
+    };
+    if spec.class == CommandClass::Create {
+        check_name(hub, session_id, session.as_deref(), command.runner_id.as_deref())?;
+    }
+    // A service may do without a session, but not with one that is not there.
+    let is_service = spec.lane == Lane::Service && session_id != SYSTEM_SESSION;
+    if !spec.needs_session && !is_service {
+        return Ok(session);
+    }
+    let session = session.ok_or_else(|| CodedError::session_not_found(session_id))?;
+    match &command.runner_id {
+        Some(named) if **named != *session.runner_id => Err(ErrorCode::WrongRunner
+            .with(format!("Session {session_id} is on runner {}, not on {named}", session.runner_id))),
+        _ => Ok(Some(session)),
+    }
+}
+
+/// A session never moves, so its name is not free on another runner; nor while its runner has yet to delete it.
+fn check_name(
+    hub: &Hub,
+    session_id: &str,
+    session: Option<&SessionEntry>,
+    runner_id: Option<&str>,
+) -> Result<(), CodedError> {
+    if let Some(session) = session
+        && let Some(named) = runner_id.filter(|named| *named != &*session.runner_id)
+    {
+        let owner = &session.runner_id;
+        return Err(ErrorCode::SessionExists.with(format!(
+            "Session {session_id} lives on runner {owner} and cannot be created on {named}; delete it first, or take another name"
+        )));
+    }
+    match hub.buried_at(session_id) {
+        Some(owner) => Err(ErrorCode::Conflict.with(format!(
+            "Session {session_id} was deleted while runner {owner} was away; its name is free when {owner} has come back"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What the hub looks up for a command that it answers itself.
+#[allow(clippy::wildcard_enum_match_arm)] // The hub answers these itself; any other is refused by its name.
+fn hub_read(command: &Command<'_>) -> Result<Read, CodedError> {
+    match command.spec.command {
+        Some(CommandName::GetMessages) => Ok(Read::Messages(command.parameters()?)),
+        Some(CommandName::ListSessions) => Ok(Read::Sessions),
+        Some(CommandName::SessionDetach) => Ok(Read::Detach),
+        Some(CommandName::GetRunners) => Ok(Read::Runners),
+        Some(CommandName::Search) => search(command),
+        _ => Err(ErrorCode::Unsupported.with(format!("'{}' is not served by this hub", command.spec.name))),
+    }
+}
+
+fn search(command: &Command<'_>) -> Result<Read, CodedError> {
+    let params: Box<qd_wire::command::SearchParams> = Box::new(command.parameters()?);
+    if params.query.len() > SEARCH_QUERY_BYTES_MAX {
+        return Err(
+            ErrorCode::TooLarge.with(format!("The query is longer than {SEARCH_QUERY_BYTES_MAX} bytes"))
+        );
+    }
+    let session_id = command.session_id().filter(|id| *id != SYSTEM_SESSION);
+    Ok(Read::Search { params, session_id: session_id.map(str::to_owned) })
+}
+
+/// What is to be done with the runner's answer.
+#[allow(clippy::wildcard_enum_match_arm)] // Answers to all other classes are passed on as they come.
+fn pending_kind(command: &Command<'_>, origin: &Origin<'_>) -> Result<PendingKind, CodedError> {
+    Ok(match (command.spec.class, origin) {
+        (CommandClass::Attach, _) => PendingKind::Attach { after: command.after()? },
+        (CommandClass::Create, _) if !command.is_check_only() => PendingKind::Create,
+        (CommandClass::Delete, _) => PendingKind::Delete,
+        // A face that asks where a session stands follows it already, or is about to: what came before is told before.
+        (CommandClass::State | CommandClass::Close, Origin::Face) => PendingKind::InOrder,
+        _ => PendingKind::Plain,
+    })
+}
+
+/// What the hub does with an admitted command.
+pub(super) enum Step {
+    /// It answers at once.
+    Answer(HubCommand),
+    /// It asks a runner to do `cmd`, which is not always what was asked for.
+    Ask { kind: PendingKind, cmd: &'static str },
+}
+
+impl Step {
+    /// `None` for what a connection does by itself.
+    pub(super) fn of(work: Work, command: &Command<'_>, reply: impl FnOnce() -> ReplyTo) -> Option<Self> {
+        match work {
+            Work::Detach | Work::Cancel => None,
+            Work::Hub(read) if !command.has_conditions() => {
+                Some(Step::Answer(HubCommand { reply: reply(), read }))
+            }
+            // Only the runner knows whether the conditions are met.
+            Work::Hub(read) => {
+                let kind = PendingKind::Barrier(Box::new(HubCommand { reply: reply(), read }));
+                Some(Step::Ask { kind, cmd: BARRIER })
+            }
+            Work::Runner(kind) => Some(Step::Ask { kind, cmd: command.spec.name }),
+        }
+    }
+}
+
+/// The way of a command that a runner is to be asked.
+pub(super) enum Way {
+    To(Destination),
+    Away {
+        error: CodedError,
+        /// The runner that it needs; `None` for any that will do.
+        wanted: Option<Arc<str>>,
+        /// What the hub can do meanwhile.
+        from_copies: Option<Read>,
+    },
+}
+
+/// Finds the runner of a command, or what can be done without it.
+pub(super) fn find_way(
+    hub: &Hub,
+    command: &Command<'_>,
+    session: Option<&Arc<SessionEntry>>,
+    kind: &PendingKind,
+) -> Result<Way, CodedError> {
+    match route(hub, command, session) {
+        Ok(destination) => Ok(Way::To(destination)),
+        Err(NoRoute::Never(error)) => Err(error),
+        Err(NoRoute::Away { error, wanted }) => {
+            let from_copies = from_copies(command, kind, session);
+            Ok(Way::Away { error, wanted, from_copies })
+        }
+    }
+}
+
+/// What the hub can do for a session whose runner is away.
+fn from_copies(
+    command: &Command<'_>,
+    kind: &PendingKind,
+    session: Option<&Arc<SessionEntry>>,
+) -> Option<Read> {
+    let session = Arc::clone(session.filter(|_| !command.has_conditions())?);
+    match *kind {
+        PendingKind::Attach { after } => Some(Read::AwayAttach { session, after }),
+        PendingKind::Delete => Some(Read::Bury(session)),
+        PendingKind::Plain | PendingKind::InOrder if command.spec.class == CommandClass::State => {
+            Some(Read::AwayState(session))
+        }
+        PendingKind::Plain
+        | PendingKind::InOrder
+        | PendingKind::Create
+        | PendingKind::Barrier(_)
+        | PendingKind::Resync { .. }
+        | PendingKind::ResyncAll => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "admission_tests.rs"]
+mod tests;
