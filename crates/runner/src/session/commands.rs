@@ -239,6 +239,9 @@ impl SessionActor {
         if let Err(error) = self.check_answer(&admitted, params) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
+        if self.is_answer_hidden() {
+            self.session.mark_secret(&params.request_id);
+        }
         let user = admitted.incoming.principal.clone();
         let answered = match self.session.answer(now_ms(), params, Some(&user), &mut self.out) {
             Ok(answered) => answered,
