@@ -259,7 +259,7 @@ impl SessionActor {
             return self.finish(admitted, Err(self.not_running().into()));
         };
         let request = AgentRequest::Answer { request_id: params.request_id.clone(), answer: answered.answer };
-        let result = handle.tell(request).map(|()| None).map_err(AgentFailure::refused);
+        let result = handle.tell(request).map(|()| None);
         self.finish(admitted, result);
     }
 
