@@ -75,7 +75,7 @@ test("a write is a diff in its session, and is denied with a reason @both", asyn
   await card.getByRole("textbox", { name: "Reason for denying" }).fill("Bob stays");
   await card.getByRole("button", { name: "Deny", exact: true }).click();
   await expect(card).toHaveCount(0);
-  await expect(app.getByTestId("notice").filter({ hasText: "denied by you" })).toBeVisible();
+  await expect(app.getByTestId("notice").filter({ hasText: "denied by you: Bob stays" })).toBeVisible();
   const outcome = await done;
   expect(outcome.success).toBe(false);
   expect(JSON.stringify(outcome)).toContain("Bob stays");
@@ -126,9 +126,11 @@ test("two sessions ask, and the inbox has both, the one that waits longest first
   await expect(app.getByTestId("session-questions")).toContainText([/elder/, /younger/]);
   await app.getByRole("region", { name: "elder" }).getByRole("button", { name: "green" }).click();
   await expect(app.getByText("1 question waits")).toBeVisible();
+  await expect(app.getByRole("region", { name: "elder" }).getByTestId("answered")).toContainText("answered by you: green");
   await app.getByRole("region", { name: "younger" }).getByRole("link", { name: /younger/ }).click();
   await app.getByTestId("question-card").getByRole("button", { name: "blue" }).click();
   await expect(app.getByTestId("question-card")).toHaveCount(0);
+  await expect(app.getByTestId("notice").filter({ hasText: "answered by you: blue" })).toBeVisible();
   await expect(app.locator('[data-testid="message"][data-role="assistant"]').last()).toContainText("blue");
 });
 

@@ -109,6 +109,7 @@ test("a question is there until it is answered", () => {
     asked = Math.max(asked, view.questions.length);
   }
   assert.equal(asked, 1);
+  assert.deepEqual(view.answered.map(({ outcome, userId, answer }) => ({ outcome, userId, answer })), [{ outcome: "answered", userId: "owner", answer: "green" }]);
 });
 
 test("an error of the agent is a notice after the message it belongs to", () => {

@@ -7,6 +7,7 @@ pub mod demo;
 pub mod lines;
 pub mod pi;
 
+use qd_wire::ErrorCode;
 use serde_json::Value;
 
 use crate::agent::{AgentEvent, AgentRequest};
@@ -31,7 +32,26 @@ pub struct Reply {
     pub id: Option<String>,
     /// The agent's own name of what it answers; empty where it does not say so.
     pub command: String,
-    pub result: Result<Value, String>,
+    pub result: Result<Value, AgentRefusal>,
+}
+
+/// The agent said no, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentRefusal {
+    /// This version of the agent has no such command.
+    #[error("{0}")]
+    UnknownCommand(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl AgentRefusal {
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            AgentRefusal::UnknownCommand(_) => ErrorCode::Unsupported,
+            AgentRefusal::Failed(_) => ErrorCode::AgentFailed,
+        }
+    }
 }
 
 /// The agent has no such request.

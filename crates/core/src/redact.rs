@@ -97,6 +97,11 @@ fn without_details(mut request: Value) -> String {
     request.to_string()
 }
 
+/// Whether a question in these words asks for a secret, such as a password or an API key.
+pub fn asks_for_secret(question: &str) -> bool {
+    rules::asks_for_secret(question)
+}
+
 /// Where secrets are in the text: in order, apart from each other, at edges of characters.
 pub fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut found = rules::find(text);

@@ -4,6 +4,7 @@
 //! questions and the message being generated. It never reads a clock; callers pass the time.
 
 mod accepted;
+mod answer_text;
 mod assembly;
 mod attach;
 mod conversation;
@@ -28,6 +29,7 @@ use qd_wire::{EventPayload, Message};
 use serde_json::Value;
 
 pub use accepted::{AcceptedPrompt, PromptTurn};
+pub use answer_text::ANSWER_CHARACTERS_MAX;
 pub use assembly::Assembly;
 pub use gate::GateError;
 pub use kept::KeptInput;

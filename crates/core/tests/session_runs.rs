@@ -237,3 +237,25 @@ fn an_answer_to_a_screen_is_one_line_of_text() {
     let typed = answer(&mut session, InputResponseParams { value: Some("日本 x".into()), ..to("q1") });
     assert_eq!(typed.text_to_type().as_deref(), Some("日本 x\r"));
 }
+
+#[test]
+fn what_is_typed_for_a_screen_is_recorded_unless_nobody_can_see_it() {
+    let mut session = running();
+    let mut answer_of = |secret: bool, is_echo_off: bool, id: &str| {
+        let request = ScreenRequest::Text { secret };
+        let question = ScreenQuestion { reason: AwaitingReason::Prompt, prompt: "Name:".into(), request };
+        ask(&mut session, question, id);
+        if is_echo_off {
+            session.mark_secret(id);
+        }
+        let params = InputResponseParams { value: Some("Ada".into()), ..to(id) };
+        let events = said(&mut session, |session, out| {
+            session.answer(6, &params, Some("alice"), out).unwrap();
+        });
+        assert_eq!(names(&events), ["agent.input_resolved"]);
+        events[0]["answer"].clone()
+    };
+    assert_eq!(answer_of(false, false, "q1"), "Ada");
+    assert_eq!(answer_of(true, false, "q2"), Value::Null);
+    assert_eq!(answer_of(false, true, "q3"), Value::Null);
+}

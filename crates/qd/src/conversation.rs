@@ -288,8 +288,8 @@ impl<'a> Conversation<'a> {
                 let text = self.questions.ask(request, self.attachment.session_id(), self.asking());
                 self.notice_text(&text);
             }
-            Event::AgentInputResolved { request_id, outcome, .. } => {
-                let text = self.questions.resolved(request_id, *outcome, self.asking());
+            Event::AgentInputResolved { request_id, outcome, answer, .. } => {
+                let text = self.questions.resolved(request_id, *outcome, answer.as_deref(), self.asking());
                 self.notice_text(&text);
             }
             Event::MessageEnd { message, .. } => self.count_read(message),

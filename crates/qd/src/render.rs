@@ -120,6 +120,18 @@ impl Renderer {
         self.end_line();
     }
 
+    /// What somebody answered to a question of the agent, whole.
+    pub(crate) fn question_answer(&mut self, user_id: Option<&str>, answer: &str) {
+        if self.quiet {
+            return;
+        }
+        self.note(&user_id.map_or_else(|| "answered:".to_owned(), |user| format!("answered by {user}:")));
+        for line in harmless(answer).lines() {
+            let line = self.style.bold(&format!("> {line}"));
+            self.push_line(&line);
+        }
+    }
+
     /// A line of its own that is neither answer nor error.
     pub(crate) fn note(&mut self, text: &str) {
         if self.quiet {

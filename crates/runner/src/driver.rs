@@ -13,6 +13,7 @@ mod table;
 use std::sync::Arc;
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
+use qd_core::harness::AgentRefusal;
 use qd_core::session::{AgentFacts, AgentUp, QueueFate, RunStart};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ProcessStats, QueueState};
@@ -132,6 +133,12 @@ impl AgentFailure {
 impl From<CodedError> for AgentFailure {
     fn from(error: CodedError) -> Self {
         AgentFailure { error: error.message, code: error.code, lost: false, is_reply: false }
+    }
+}
+
+impl From<AgentRefusal> for AgentFailure {
+    fn from(refusal: AgentRefusal) -> Self {
+        AgentFailure { is_reply: true, ..refusal.code().with(refusal.to_string()).into() }
     }
 }
 
@@ -289,12 +296,12 @@ impl DriverHandle {
     }
 
     /// Tells the agent something that has no answer.
-    pub fn tell(&self, request: AgentRequest) -> Result<(), String> {
+    pub fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
         self.0.tell(request)
     }
 
     /// Waits until the agent is ready and reads what it knows.
-    pub async fn prepare(&self) -> Result<AgentUp, String> {
+    pub async fn prepare(&self) -> Result<AgentUp, CodedError> {
         self.0.prepare().await
     }
 
@@ -343,6 +350,6 @@ pub fn session_name(name: &str) -> Result<String, CodedError> {
     Ok(name.to_owned())
 }
 
-fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, String> {
-    serde_json::to_value(value).map_err(|error| error.to_string())
+fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, CodedError> {
+    serde_json::to_value(value).map_err(|error| ErrorCode::Internal.with(error.to_string()))
 }

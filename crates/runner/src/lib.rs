@@ -34,4 +34,4 @@ pub use programs::{SHIM_MARKER, find_program, is_shim};
 pub use runner::{Runner, RunnerError};
 pub use services::ServiceConfig;
 pub use uplink::run_protocol::RunServer;
-pub use uplink::{KeyKeeper, Uplink, UplinkStatus};
+pub use uplink::{KeyError, KeyKeeper, Uplink, UplinkStatus};

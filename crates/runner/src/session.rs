@@ -66,7 +66,7 @@ pub(crate) enum SessionInput {
     /// The agent answers, or never will.
     Prepared {
         generation: u32,
-        result: Box<Result<AgentUp, String>>,
+        result: Box<Result<AgentUp, CodedError>>,
     },
     /// The session's worktree is there, or cannot be made.
     WorktreeMade(Box<Result<SessionWorktree, CodedError>>),

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use qd_wire::data::StoredSession;
+use qd_wire::{CodedError, ErrorCode};
 
 use super::*;
 use crate::driver::{BoxFuture, Driver, Harness, HarnessSettings, StartRequest, StoredConversations};
@@ -22,8 +23,8 @@ impl Harness for Files {
         _runner: &'a crate::RunnerConfig,
         _settings: &'a HarnessSettings,
         _request: StartRequest,
-    ) -> BoxFuture<'a, Result<Driver, String>> {
-        Box::pin(std::future::ready(Err("only files".to_owned())))
+    ) -> BoxFuture<'a, Result<Driver, CodedError>> {
+        Box::pin(std::future::ready(Err(ErrorCode::Unsupported.with("only files"))))
     }
 
     fn stored(&self) -> Option<&dyn StoredConversations> {
@@ -45,7 +46,7 @@ impl StoredConversations for Files {
         stored.collect()
     }
 
-    fn check(&self, _settings: &HarnessSettings, _named: &str) -> Result<(), String> {
+    fn check(&self, _settings: &HarnessSettings, _named: &str) -> Result<(), CodedError> {
         Ok(())
     }
 

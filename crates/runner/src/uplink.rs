@@ -54,12 +54,21 @@ pub enum Uplink {
     None,
 }
 
+/// Why the runner's key was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("{0}")]
+    NotMade(Box<dyn std::error::Error + Send + Sync>),
+    #[error("{0}")]
+    NotStored(Box<dyn std::error::Error + Send + Sync>),
+}
+
 /// Keeps the runner's key and its successor.
 pub trait KeyKeeper: Send + Sync {
     /// Makes and stores the next key; gives its SHA-256 in hex.
-    fn make_next(&self) -> Result<String, String>;
+    fn make_next(&self) -> Result<String, KeyError>;
     /// The hub has taken the next key of this SHA-256: it counts from now on.
-    fn promote(&self, key_hash: &str) -> Result<(), String>;
+    fn promote(&self, key_hash: &str) -> Result<(), KeyError>;
     /// The SHA-256 in hex of a next key the hub has not confirmed yet.
     fn pending(&self) -> Option<String> {
         None
@@ -313,7 +322,7 @@ impl UplinkTask {
         };
         match keys.make_next() {
             Ok(key_hash) => tell(&self.shared, origin, &LinkLine::Rekey { key_hash }),
-            Err(error) => tracing::error!(error, "a new key cannot be made; the old one stays"),
+            Err(error) => tracing::error!(%error, "a new key cannot be made; the old one stays"),
         }
     }
 
@@ -328,7 +337,7 @@ impl UplinkTask {
         let Some(keys) = &self.shared.config.keys else { return };
         match keys.promote(key_hash) {
             Ok(()) => tracing::info!("the hub has taken the new key"),
-            Err(error) => tracing::error!(error, "the new key cannot be stored; the old one stays"),
+            Err(error) => tracing::error!(%error, "the new key cannot be stored; the old one stays"),
         }
     }
 }

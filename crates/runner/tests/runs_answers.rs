@@ -86,6 +86,8 @@ async fn an_answer_to_a_screen_has_no_keys_in_it() {
     }
     bench.ok(answer(&request_id, json!({ "value": "only this" }))).await;
     until_output(&mut bench, "got ").await;
+    let resolved = ended(&mut bench, &request_id).await;
+    assert_eq!(resolved.get("answer"), None, "a password is in no record: {resolved}");
     stop(&mut bench, "kill").await;
     exited(&mut bench, "s").await;
     bench.stop().await;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use link_support::{Door, HubEnd, Local, PATIENCE, TestRunner, config, until};
-use qd_runner::{KeyKeeper, Runner, RunnerError, Uplink};
+use qd_runner::{KeyError, KeyKeeper, Runner, RunnerError, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -139,13 +139,13 @@ async fn commands_and_records_in_floods_both_arrive() {
 struct Keys(Mutex<Vec<String>>);
 
 impl KeyKeeper for Keys {
-    fn make_next(&self) -> Result<String, String> {
-        self.0.lock().map_err(|error| error.to_string())?.push("made".into());
+    fn make_next(&self) -> Result<String, KeyError> {
+        self.0.lock().map_err(|error| KeyError::NotMade(error.to_string().into()))?.push("made".into());
         Ok("abc".into())
     }
 
-    fn promote(&self, key_hash: &str) -> Result<(), String> {
-        self.0.lock().map_err(|error| error.to_string())?.push(key_hash.into());
+    fn promote(&self, key_hash: &str) -> Result<(), KeyError> {
+        self.0.lock().map_err(|error| KeyError::NotStored(error.to_string().into()))?.push(key_hash.into());
         Ok(())
     }
 

@@ -163,6 +163,9 @@ pub enum Event {
         /// The record of the question. From here on that record is kept without the secrets in it: who had to decide
         /// has seen them.
         asked_seq: Option<u64>,
+        /// What was answered: the text typed, the option chosen, `yes` or `no`, the reason given with a decision.
+        /// Recognised secrets are redacted. Absent where the question asks for a password or another secret.
+        answer: Option<String>,
     },
 
     // --- streaming ---

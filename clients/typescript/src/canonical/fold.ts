@@ -161,8 +161,8 @@ function foldQuestions(view: View, frame: EventEnvelope): ChangeKind | undefined
 }
 
 function answeredOf(view: View, request: InputRequest, frame: EventEnvelope & { event: "agent.input_resolved" }): Answered {
-  const { outcome, user_id: userId, actor, decision, ts: at } = frame;
-  const rest = defined({ outcome, userId, actor, decision });
+  const { outcome, user_id: userId, actor, decision, answer, ts: at } = frame;
+  const rest = defined({ outcome, userId, actor, decision, answer });
   return { ...rest, request, at, seq: view.seq, afterIdx: view.messages.at(-1)?.idx ?? -1 };
 }
 

@@ -123,6 +123,8 @@ export interface Answered {
   readonly userId?: string;
   readonly actor?: string;
   readonly decision?: Decision;
+  /** What was answered: the text typed, the option chosen, `yes` or `no`, the reason of a decision. Never a password. */
+  readonly answer?: string;
   /** Unix milliseconds. */
   readonly at: number;
   readonly seq: number;

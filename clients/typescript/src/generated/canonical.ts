@@ -1423,7 +1423,12 @@ actor?: string,
  * The record of the question. From here on that record is kept without the secrets in it: who had to decide
  * has seen them.
  */
-asked_seq?: number, }
+asked_seq?: number,
+/**
+ * What was answered: the text typed, the option chosen, `yes` or `no`, the reason given with a decision.
+ * Recognised secrets are redacted. Absent where the question asks for a password or another secret.
+ */
+answer?: string, }
   | { "event": "stream.message_start", message_id: string, role: string, }
   | { "event": "stream.text_delta", message_id: string, delta: string, content_index: number,
 /**

@@ -10,6 +10,10 @@ use super::REDACTED;
 /// Names whose values are secrets. `pwd` is not one: it is the working directory. Nor is a plural: `max_tokens` counts.
 const NAME: &str = r"(?:[A-Za-z0-9_.-]*(?:password|passwd|passphrase|_pass|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|auth[_-]?key|credential))";
 
+/// Words of a question whose answer is a secret. They stand alone or as parts of a name like `GITHUB_TOKEN`; a plural is
+/// none of them, nor is the verb `pin`.
+const ASKED: &str = r"(?:^|[^A-Za-z])(?:pass(?:word|wd|phrase|code)|(?-i:PIN)|pin code|otp|one-time code|verification code|secret|token|(?:api|access|private|secret|auth)[ _-]?key|credentials?)(?:$|[^A-Za-z])";
+
 /// Shapes that are secrets by themselves. A group `s` is the secret; without it all of the match is.
 const SHAPES: [&str; 20] = [
     // OpenAI, Anthropic, OpenRouter and who followed them; slugs of words have no digits (see `is_random`).
@@ -69,6 +73,7 @@ struct Rules {
     hints: Option<Regex>,
     all: Vec<Regex>,
     name: Option<Regex>,
+    asked: Option<Regex>,
 }
 
 fn rules() -> &'static Rules {
@@ -84,7 +89,8 @@ fn rules() -> &'static Rules {
         // Patterns are constants and a test compiles each of them.
         let all = patterns.filter_map(|pattern| Regex::new(pattern).ok()).collect();
         let name = Regex::new(&format!(r"(?i)^(?:{NAME}|authorization|cookie|set-cookie)$")).ok();
-        Rules { hints: Regex::new(HINTS).ok(), all, name }
+        let asked = Regex::new(&format!("(?i){ASKED}")).ok();
+        Rules { hints: Regex::new(HINTS).ok(), all, name, asked }
     })
 }
 
@@ -119,6 +125,11 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     rules().name.as_ref().is_some_and(|rule| rule.is_match(name))
 }
 
+/// Whether these words ask for a secret; in doubt they do.
+pub(super) fn asks_for_secret(question: &str) -> bool {
+    rules().asked.as_ref().is_none_or(|rule| rule.is_match(question))
+}
+
 /// A word that says nothing, the name of a variable, a place for a value.
 pub(super) fn is_no_secret(value: &str) -> bool {
     let is_reference = value.starts_with('$') || value.starts_with('%') || value.starts_with('<');
@@ -134,7 +145,7 @@ fn is_random(value: &str) -> bool {
 
 #[cfg(test)]
 pub(super) fn counts() -> (usize, usize, bool) {
-    let has_others = rules().name.is_some() && rules().hints.is_some();
+    let has_others = rules().name.is_some() && rules().hints.is_some() && rules().asked.is_some();
     (rules().all.len(), SHAPES.len() + PLACES.len() + 3, has_others)
 }
 

@@ -120,7 +120,7 @@ impl Session {
 fn open_gate(now: i64, request: InputRequest, details: PermissionDetails) -> OpenQuestion {
     let deadline = request.timeout_ms().and_then(|timeout| now.checked_add(i64::try_from(timeout).ok()?));
     let (source, details) = (PermissionSource::Gate, Some(details));
-    OpenQuestion { request, asked_at: now, deadline, source, details, asked_seq: None }
+    OpenQuestion { request, asked_at: now, deadline, source, details, asked_seq: None, is_secret: false }
 }
 
 /// The details of a permission that a gate asks for. What an agent asks never has them: see [`disown`].

@@ -184,6 +184,7 @@ impl Session {
                 decision: None,
                 actor: None,
                 asked_seq,
+                answer: None,
             };
             self.settled_records.extend(asked_seq);
             self.emit(now, &event, out);

@@ -8,7 +8,7 @@ use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
 use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 
-use super::{Session, gate, interview};
+use super::{Session, answer_text, gate, interview};
 use crate::agent::Answer;
 use crate::outbox::Outbox;
 
@@ -32,6 +32,8 @@ pub struct OpenQuestion {
     pub details: Option<PermissionDetails>,
     /// The record that asks; `None` where an older version stored the question.
     pub asked_seq: Option<u64>,
+    /// What is typed is not shown, so the answer is not recorded.
+    pub is_secret: bool,
 }
 
 /// A question as it is stored while it is open.
@@ -84,11 +86,12 @@ impl Answered {
 }
 
 /// Who settled a question, and how; all of it is for the record.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct By<'a> {
     pub(super) user_id: Option<&'a str>,
     pub(super) decision: Option<Decision>,
     pub(super) actor: Option<&'a str>,
+    pub(super) answer: Option<String>,
 }
 
 /// Why an answer was not taken.
@@ -150,6 +153,7 @@ impl Session {
             return Err(AnswerError::TimedOut(id.clone()));
         }
         let (answer, decision) = check_answer(question, response)?;
+        let kept_answer = answer_text::kept(question, &answer, response);
         let details = question.details.clone();
         if decision == Some(Decision::ApproveForSession)
             && let Some(op_tool) = details.as_ref().and_then(|details| details.op_tool.as_deref())
@@ -161,9 +165,19 @@ impl Session {
             Answer::TimedOut => InputOutcome::TimedOut,
             Answer::Value(_) | Answer::Confirmed(_) | Answer::Responses(_) => InputOutcome::Answered,
         };
-        let by = By { user_id, decision, actor: response.actor.as_deref() };
+        let by = By { user_id, decision, actor: response.actor.as_deref(), answer: kept_answer };
         self.settle_question(now, id, outcome, by, out);
         Ok(Answered { answer, decision, details, reason: response.reason.clone() })
+    }
+
+    /// The terminal shows nothing of what is typed now: what answers this question of its screen is not recorded.
+    pub fn mark_secret(&mut self, request_id: &str) {
+        let is_it = |open: &&mut OpenQuestion| {
+            open.source == PermissionSource::Screen && open.request.request_id() == request_id
+        };
+        if let Some(question) = self.questions.iter_mut().find(is_it) {
+            question.is_secret = true;
+        }
     }
 
     /// What this answer would let through: the details of an open question of a gate, where it is an approval.
@@ -257,7 +271,15 @@ impl Session {
         let source = PermissionSource::Agent;
         self.open_question(
             now,
-            OpenQuestion { request, asked_at: now, deadline, source, details: None, asked_seq: None },
+            OpenQuestion {
+                request,
+                asked_at: now,
+                deadline,
+                source,
+                details: None,
+                asked_seq: None,
+                is_secret: false,
+            },
             out,
         );
     }
@@ -268,12 +290,21 @@ impl Session {
         now: i64,
         request: InputRequest,
         details: PermissionDetails,
+        is_secret: bool,
         out: &mut Outbox,
     ) {
         let (source, details) = (PermissionSource::Screen, Some(details));
         self.open_question(
             now,
-            OpenQuestion { request, asked_at: now, deadline: None, source, details, asked_seq: None },
+            OpenQuestion {
+                request,
+                asked_at: now,
+                deadline: None,
+                source,
+                details,
+                asked_seq: None,
+                is_secret,
+            },
             out,
         );
     }
@@ -329,6 +360,7 @@ impl Session {
             decision: by.decision,
             actor: by.actor.map(str::to_owned),
             asked_seq,
+            answer: by.answer,
         };
         self.settled_records.extend(asked_seq);
         self.emit(now, &event, out);

@@ -124,7 +124,8 @@ impl Session {
         }
         let (reason, prompt) = (question.reason, Some(question.prompt.clone()));
         let (request, details) = question_request(&question, &request_id);
-        self.ask_screen(now, request, details, out);
+        let is_secret = question.request == ScreenRequest::Text { secret: true };
+        self.ask_screen(now, request, details, is_secret, out);
         self.screen_question = Some(question);
         let request_id = Some(request_id);
         if let Some(run) = self.memory.run.as_deref_mut() {

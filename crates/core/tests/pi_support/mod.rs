@@ -135,7 +135,7 @@ fn one(output: &PiOutput) -> String {
             let id = reply.id.as_deref().unwrap_or("-");
             match &reply.result {
                 Ok(data) => format!("reply {id} {} {}", reply.command, json(data)),
-                Err(error) => format!("reply {id} {} FAILED {}", reply.command, quoted(error)),
+                Err(error) => format!("reply {id} {} FAILED {}", reply.command, quoted(&error.to_string())),
             }
         }
         PiOutput::Event(event) => event_line(event),

@@ -137,9 +137,12 @@ impl View<'_> {
             Event::AgentInputNeeded { request } => {
                 self.questions(std::slice::from_ref(request), &event.session_id)
             }
-            Event::AgentInputResolved { request_id, .. } => {
+            Event::AgentInputResolved { request_id, user_id, answer, .. } => {
                 self.shown_questions.retain(|shown| shown != request_id);
-                Ok(())
+                if let Some(answer) = answer {
+                    self.renderer.question_answer(user_id.as_deref(), answer);
+                }
+                self.output.rendered(&mut self.renderer)
             }
             _ => Ok(()),
         }

@@ -86,6 +86,7 @@ impl Questions {
         &mut self,
         request_id: &str,
         outcome: Option<InputOutcome>,
+        answer: Option<&str>,
         asking: Asking,
     ) -> String {
         let was_first = self.open.front().is_some_and(|open| open.request_id() == request_id);
@@ -103,7 +104,9 @@ impl Questions {
             Some(InputOutcome::TimedOut) => "was not answered in time",
             Some(InputOutcome::Withdrawn) => "was withdrawn",
         };
-        let mut text = format!("{}\n", asking.style.dim(&format!("the question {how}")));
+        let answer = answer.map(|answer| format!(": {}", one_line(answer, ECHO_CHARACTERS_MAX)));
+        let news = format!("the question {how}{}", answer.unwrap_or_default());
+        let mut text = format!("{}\n", asking.style.dim(&news));
         if asking.interactive && was_first {
             self.overtaken = true;
             // The cursor stands behind the question.
@@ -195,11 +198,27 @@ mod tests {
         shown.push(questions.answer("what").unwrap_err());
         let Typed::Answer(answer) = questions.answer("y").unwrap() else { panic!("a question of its own") };
         assert_eq!(answer.confirmed, Some(true));
-        shown.push(questions.resolved("a", Some(InputOutcome::Answered), asking));
+        shown.push(questions.resolved("a", Some(InputOutcome::Answered), None, asking));
         shown.push(questions.ask(&confirm("c"), "s1", asking));
-        shown.push(questions.resolved("b", Some(InputOutcome::Answered), asking));
+        shown.push(questions.resolved("b", Some(InputOutcome::Answered), None, asking));
         insta::assert_snapshot!(shown.join("----\n"));
         assert!(questions.is_waiting());
+    }
+
+    #[test]
+    fn what_was_answered_elsewhere_is_shown() {
+        let asking = Asking { interactive: false, style: Style::PLAIN };
+        let mut questions = Questions::default();
+        questions.ask(&confirm("a"), "s1", asking);
+        let long = format!("{}\u{1b}[31m\nmore", "x".repeat(ECHO_CHARACTERS_MAX));
+        let text = questions.resolved("a", Some(InputOutcome::Answered), Some(&long), asking);
+        assert_eq!(
+            text,
+            format!("the question was answered elsewhere: {}…\n", "x".repeat(ECHO_CHARACTERS_MAX))
+        );
+        questions.ask(&confirm("b"), "s1", asking);
+        let text = questions.resolved("b", Some(InputOutcome::Answered), Some("yes"), asking);
+        assert_eq!(text, "the question was answered elsewhere: yes\n");
     }
 
     #[test]
@@ -219,7 +238,7 @@ mod tests {
         let answer = serde_json::to_value(answer).unwrap();
         assert_eq!(answer, json!({"request_id": "f", "responses": {"name": "Ada", "sure": true}}));
         insta::assert_snapshot!(shown.join("\n----\n"));
-        questions.resolved("f", Some(InputOutcome::Answered), asking);
+        questions.resolved("f", Some(InputOutcome::Answered), None, asking);
         questions.ask(&form, "s1", asking);
         let Typed::Answer(answer) = questions.answer("/cancel").unwrap() else {
             panic!("a refusal is an answer")
@@ -233,7 +252,7 @@ mod tests {
         let mut questions = Questions::default();
         questions.ask(&confirm("a"), "s1", asking);
         assert_eq!(questions.overtaken("green"), None, "the question still waits");
-        questions.resolved("a", Some(InputOutcome::Answered), asking);
+        questions.resolved("a", Some(InputOutcome::Answered), None, asking);
         let text = questions.overtaken("green").unwrap();
         assert_eq!(
             text,
@@ -249,12 +268,12 @@ mod tests {
         );
         assert!(questions.overtaken("y").unwrap().contains("answer the next one"));
         questions.answer("y").unwrap();
-        questions.resolved("c", Some(InputOutcome::Answered), asking);
+        questions.resolved("c", Some(InputOutcome::Answered), None, asking);
         assert_eq!(questions.overtaken("next"), None, "we answered it ourselves");
         let mut elsewhere = Questions::default();
         let piped = Asking { interactive: false, ..asking };
         elsewhere.ask(&confirm("d"), "s1", piped);
-        elsewhere.resolved("d", Some(InputOutcome::Answered), piped);
+        elsewhere.resolved("d", Some(InputOutcome::Answered), None, piped);
         assert_eq!(elsewhere.overtaken("next"), None, "a pipe begins no line early");
     }
 }

@@ -132,3 +132,11 @@ fn the_past_reads_like_the_present() {
     let Rendered { out, err } = renderer.take();
     insta::assert_snapshot!(format!("{out}[stderr] {err}"));
 }
+
+#[test]
+fn the_answer_to_a_question_is_shown_whole() {
+    let mut renderer = Renderer::new(Style::PLAIN);
+    renderer.question_answer(Some("ann"), "first\nsecond \u{1b}[31m");
+    renderer.question_answer(None, "yes");
+    assert_eq!(renderer.take().out, "answered by ann:\n> first\n> second \u{fffd}[31m\nanswered:\n> yes\n");
+}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_link::runner::Keys;
-use qd_runner::KeyKeeper;
+use qd_runner::{KeyError, KeyKeeper};
 
 use super::membership::{Membership, key_hash, new_key};
 
@@ -28,11 +28,11 @@ impl KeyFile {
         })
     }
 
-    fn change(&self, change: impl FnOnce(&mut Membership)) -> Result<(), String> {
+    fn change(&self, change: impl FnOnce(&mut Membership)) -> Result<(), KeyError> {
         let mut membership = self.lock();
         let mut changed = membership.clone();
         change(&mut changed);
-        changed.write(&self.data_dir).map_err(|error| error.to_string())?;
+        changed.write(&self.data_dir).map_err(|error| KeyError::NotStored(error.into()))?;
         *membership = changed;
         Ok(())
     }
@@ -43,18 +43,18 @@ impl KeyFile {
 }
 
 impl KeyKeeper for KeyFile {
-    fn make_next(&self) -> Result<String, String> {
+    fn make_next(&self) -> Result<String, KeyError> {
         // Asked twice, the runner tells the same key twice.
         if let Some(next) = &self.lock().next_key {
             return Ok(key_hash(next));
         }
-        let next = new_key().map_err(|error| error.to_string())?;
+        let next = new_key().map_err(|error| KeyError::NotMade(error.into()))?;
         let hash = key_hash(&next);
         self.change(|membership| membership.next_key = Some(next))?;
         Ok(hash)
     }
 
-    fn promote(&self, hash: &str) -> Result<(), String> {
+    fn promote(&self, hash: &str) -> Result<(), KeyError> {
         let next = self.lock().next_key.clone().filter(|next| key_hash(next).eq_ignore_ascii_case(hash));
         // Told twice, or of a key that is in use already: nothing to do.
         let Some(next) = next else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! What a person typed and was told to be accepted is in the conversation exactly once, whoever is killed and when.
+//! What a person typed and was told to be accepted is in the history exactly once, whoever is killed and when: a message
+//! in the conversation, an answer to a question in the record that settles the question.
 //!
 //! Each round sends one input, waits for `success: true`, and kills `qd` with SIGKILL a random moment later. A few rounds
 //! run in CI; `QD_KILLS=200 cargo nextest run -p qd --test e2e acknowledged` runs as many as are wanted.
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, short, text_of};
+use qd_testkit::pi::test_extension;
 use qd_testkit::qd::{Qd, World};
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// Kills in one run of CI: a few of each kind of input.
-const KILLS: usize = 12;
+const KILLS: usize = 14;
 
 /// The longest wait between an answer and the kill.
 const DELAY_MS_MAX: u64 = 250;
@@ -52,10 +54,12 @@ enum Way {
     FollowUp,
     PiServer,
     RunInput,
+    /// To a question of an extension.
+    Answer,
 }
 
-const WAYS: [Way; 6] =
-    [Way::Prompt, Way::Steer, Way::PromptWithImage, Way::PiServer, Way::FollowUp, Way::RunInput];
+const WAYS: [Way; 7] =
+    [Way::Prompt, Way::Answer, Way::Steer, Way::PromptWithImage, Way::PiServer, Way::FollowUp, Way::RunInput];
 
 /// Sends one input by its way, and returns when it is acknowledged.
 async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: Way, text: &str) {
@@ -82,6 +86,17 @@ async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: Way, text: &str) {
             let input = json!({"cmd": "run.input", "session_id": session, "input_id": text, "text": text});
             mux.ok(input).await;
         }
+        Way::Answer => {
+            mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+            let from = mux.frames().len();
+            // The prompt is done when its dialog is; it may be cut off, and nobody was told that it was accepted.
+            mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/dlg-input"})).await;
+            let is_question = |frame: &Value| frame["event"] == "agent.input_needed";
+            let asked = mux.wait_since(from, "the question", is_question).await;
+            let answer = json!({"cmd": "input_response", "session_id": session,
+                "request_id": asked["request"]["request_id"], "value": text});
+            mux.ok(answer).await;
+        }
     }
 }
 
@@ -89,19 +104,24 @@ async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: Way, text: &str) {
 struct Said {
     messages: Vec<Value>,
     queue: Vec<Value>,
+    /// The records of settled questions.
+    settled: Vec<Value>,
 }
 
 impl Said {
-    async fn to(mux: &mut Mux, session: &str) -> Said {
+    async fn to(qd: &Qd, mux: &mut Mux, session: &str) -> Said {
         let messages = mux.messages(session).await;
         let messages = messages.into_iter().filter(|message| message["role"] == "user").collect();
         let state = mux.state(session).await;
         let lane = |name: &str| state["queue"][name].as_array().cloned().unwrap_or_default();
-        Said { messages, queue: [lane("steering"), lane("follow_up")].concat() }
+        let settled = settled_questions(qd, session).await;
+        Said { messages, queue: [lane("steering"), lane("follow_up")].concat(), settled }
     }
 
+    /// The messages that say this, and the settled questions that were answered with it.
     fn shown(&self, text: &str) -> Vec<&Value> {
-        self.messages.iter().filter(|message| text_of(message) == text).collect()
+        let messages = self.messages.iter().filter(|message| text_of(message) == text);
+        messages.chain(self.settled.iter().filter(|record| record["answer"] == *text)).collect()
     }
 
     fn waiting(&self, text: &str) -> usize {
@@ -109,11 +129,23 @@ impl Said {
     }
 }
 
+/// The records of the questions that are over, read from the beginning of the session.
+async fn settled_questions(qd: &Qd, session: &str) -> Vec<Value> {
+    let mut reader = qd.connect().await;
+    let attach = reader.ok(json!({"cmd": "session.attach", "session_id": session, "after": 0})).await;
+    let last = attach["state"]["seq"].clone();
+    reader
+        .wait_since(0, "the last record", |frame| frame["seq"] == last && frame["event"] != "response")
+        .await;
+    let is_end = |frame: &&Value| frame["event"] == "agent.input_resolved";
+    reader.frames().iter().filter(is_end).cloned().collect()
+}
+
 /// Waits until the agent is up again and has read what waited: it may be on its way to it for a moment.
-async fn settle(mux: &mut Mux, session: &str, text: &str) -> Said {
+async fn settle(qd: &Qd, mux: &mut Mux, session: &str, text: &str) -> Said {
     let deadline = tokio::time::Instant::now() + qd_testkit::mux::WAIT_MAX;
     loop {
-        let said = Said::to(mux, session).await;
+        let said = Said::to(qd, mux, session).await;
         // Asked after the message is there, so that idle means that its turn is over.
         let state = mux.state(session).await;
         if state["status"] == "idle" && said.queue.is_empty() && !said.shown(text).is_empty() {
@@ -125,7 +157,7 @@ async fn settle(mux: &mut Mux, session: &str, text: &str) -> Said {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledged_input_is_in_the_conversation_once_after_a_kill_at_any_moment() {
+async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment() {
     let llm = LlmServer::start().await.unwrap();
     let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
     world.set("QD_RESUME", "at-start");
@@ -133,7 +165,7 @@ async fn an_acknowledged_input_is_in_the_conversation_once_after_a_kill_at_any_m
     let mut mux = qd.connect().await;
     let (seed, mut marked) = (seed(), 0);
     let mut chance = Chance(seed);
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let session = pi_session(&qd, &mut mux, json!({"extensions": [test_extension("dialogs.ts")]})).await;
     // From the first answer on pi writes its file.
     mux.prompt(&session, "@@text text=ready").await;
     let mut sent: Vec<(Way, String)> = Vec::new();
@@ -146,11 +178,11 @@ async fn an_acknowledged_input_is_in_the_conversation_once_after_a_kill_at_any_m
         tokio::time::sleep(Duration::from_millis(chance.below(longest))).await;
         qd = qd.restart().await;
         mux = qd.connect().await;
-        let said = Said::to(&mut mux, &session).await;
+        let said = Said::to(&qd, &mut mux, &session).await;
         let (shown, waiting) = (said.shown(&text).len(), said.waiting(&text));
         let round_name = format!("seed {seed}, round {round}, {way:?}");
         assert_eq!(shown + waiting, 1, "at once: {round_name}: {shown} shown, {waiting} waiting");
-        let said = settle(&mut mux, &session, &text).await;
+        let said = settle(&qd, &mut mux, &session, &text).await;
         sent.push((way, text));
         for (way, text) in &sent {
             let shown = said.shown(text);

@@ -42,7 +42,7 @@ impl Harness for Demo {
         _runner: &'a RunnerConfig,
         _settings: &'a HarnessSettings,
         _request: StartRequest,
-    ) -> BoxFuture<'a, Result<Driver, String>> {
+    ) -> BoxFuture<'a, Result<Driver, CodedError>> {
         Box::pin(std::future::ready(Ok(Driver::new(DemoDriver::default()))))
     }
 
@@ -130,13 +130,12 @@ impl DemoDriver {
             }
             AgentRequest::Abort => self.agent.abort(events),
             AgentRequest::ClearQueue => {
-                let cleared = to_value(&self.agent.clear_queue(events));
-                return cleared.map_err(|error| ErrorCode::Internal.with(error));
+                return to_value(&self.agent.clear_queue(events));
             }
             AgentRequest::Answer { request_id, answer } => self.agent.answer(now, &request_id, &answer),
             AgentRequest::GetState => {}
             AgentRequest::GetStats => {
-                return to_value(&self.stats()).map_err(|error| ErrorCode::Internal.with(error));
+                return to_value(&self.stats());
             }
             AgentRequest::GetLastAssistantText => return Ok(json!({ "text": self.agent.last_answer() })),
             other => {
@@ -179,11 +178,11 @@ impl AgentHandle for DemoHandle {
         }
     }
 
-    fn tell(&self, request: AgentRequest) -> Result<(), String> {
-        self.begin(request).map(drop).map_err(|failure| failure.error)
+    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+        self.begin(request).map(drop)
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
         Box::pin(std::future::ready(Ok(AgentUp { facts: facts(), conversation: Vec::new() })))
     }
 

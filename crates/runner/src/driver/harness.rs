@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
 use qd_core::session::{AgentUp, RunStart};
-use qd_wire::Command;
 use qd_wire::data::{ProcessStats, QueueState, StoredSession};
+use qd_wire::{CodedError, Command};
 use serde_json::Value;
 
 use super::{
@@ -38,7 +38,7 @@ pub trait Harness: Send + Sync {
         runner: &'a RunnerConfig,
         settings: &'a HarnessSettings,
         request: StartRequest,
-    ) -> BoxFuture<'a, Result<Driver, String>>;
+    ) -> BoxFuture<'a, Result<Driver, CodedError>>;
 
     /// Whether it can be started on this machine.
     fn is_installed(&self, _settings: &HarnessSettings) -> bool {
@@ -145,7 +145,7 @@ pub trait StoredConversations: Send + Sync {
     fn list(&self, settings: &HarnessSettings, workplaces: &[PathBuf]) -> Vec<StoredSession>;
 
     /// Whether a new session may continue what a client named, as far as can be known without starting it.
-    fn check(&self, settings: &HarnessSettings, named: &str) -> Result<(), String>;
+    fn check(&self, settings: &HarnessSettings, named: &str) -> Result<(), CodedError>;
 
     /// Where the conversation took place.
     fn cwd_of(&self, settings: &HarnessSettings, named: &str) -> Option<String>;
@@ -207,10 +207,10 @@ pub trait AgentHandle: Send + Sync {
     fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure>;
 
     /// Tells the agent something that has no answer.
-    fn tell(&self, request: AgentRequest) -> Result<(), String>;
+    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure>;
 
     /// Waits until the agent is ready and reads what it knows.
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>>;
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>>;
 
     /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it
     /// has some: `{"native": …}`.

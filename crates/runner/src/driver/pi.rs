@@ -2,6 +2,7 @@
 
 mod bridge;
 mod doctor;
+mod error;
 mod execute;
 mod export;
 mod files;
@@ -21,6 +22,7 @@ use std::task::{Context, Poll, ready};
 
 use qd_core::agent::AgentEvent;
 use qd_core::harness::pi::{PiCodec, PiOutput, pass_through, private_command};
+use qd_wire::CodedError;
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
 use tokio::process::ChildStdout;
@@ -34,6 +36,7 @@ use crate::config::RunnerConfig;
 use crate::process::lines::{LINE_BYTES_MAX, LineReader};
 use crate::process::{AgentProcess, Close, ExitStatus};
 
+use error::PiStartError;
 pub use handle::PiHandle;
 pub use home::session_directory;
 
@@ -72,8 +75,8 @@ impl Harness for Pi {
         runner: &'a RunnerConfig,
         settings: &'a HarnessSettings,
         request: StartRequest,
-    ) -> BoxFuture<'a, Result<Driver, String>> {
-        Box::pin(async { PiDriver::start(runner, settings, request).await.map(Driver::new) })
+    ) -> BoxFuture<'a, Result<Driver, CodedError>> {
+        Box::pin(async { Ok(Driver::new(PiDriver::start(runner, settings, request).await?)) })
     }
 
     fn is_installed(&self, settings: &HarnessSettings) -> bool {
@@ -147,11 +150,11 @@ impl PiDriver {
         runner: &RunnerConfig,
         settings: &HarnessSettings,
         request: StartRequest,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, PiStartError> {
         version::check(settings).await?;
         let launched = launch::launch(runner, settings, &request).await?;
         let mut process = launched.process;
-        let stdout = process.take_stdout().ok_or("The agent's output is already taken")?;
+        let stdout = process.take_stdout().ok_or(PiStartError::OutputTaken)?;
         let waiting = PendingRequests::default();
         let handle = PiHandle::new(process.stdin().clone(), waiting.clone(), launched.place);
         Ok(PiDriver {
@@ -203,7 +206,7 @@ impl PiDriver {
                     if let Some(request) = self.handle.bridge().hear(word)
                         && let Err(error) = self.handle.tell_pi(&request)
                     {
-                        tracing::warn!(error, "our extension could not be answered");
+                        tracing::warn!(%error, "our extension could not be answered");
                     }
                 }
                 PiOutput::Malformed { error, preview } => {

@@ -64,7 +64,7 @@ impl Harness for Programs {
         runner: &'a RunnerConfig,
         _settings: &'a HarnessSettings,
         request: StartRequest,
-    ) -> BoxFuture<'a, Result<Driver, String>> {
+    ) -> BoxFuture<'a, Result<Driver, CodedError>> {
         Box::pin(async { PtyDriver::start(runner, request).await.map(Driver::new) })
     }
 }
@@ -98,14 +98,16 @@ pub struct PtyHandle {
 
 impl PtyDriver {
     /// Starts the program of a session.
-    async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, String> {
+    async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, CodedError> {
         let mut environment = launch::environment(runner, &request);
         let Program { argv, tool, command } = launch::program(&request, &environment)?;
         environment.set.push(("QD_TOOL".into(), tool.clone().into()));
         let run = request.config.run.clone().unwrap_or_default();
         let (cols, rows) = (run.cols.unwrap_or(COLS), run.rows.unwrap_or(ROWS));
         check_size(cols, rows)?;
-        let cannot = |error: std::io::Error| format!("There is no terminal for {tool}: {error}");
+        let cannot = |error: std::io::Error| {
+            ErrorCode::AgentGone.with(format!("There is no terminal for {tool}: {error}"))
+        };
         let terminal = Terminal::open(cols, rows).map_err(cannot)?;
         let spawn = Spawn {
             program: argv,
@@ -114,7 +116,7 @@ impl PtyDriver {
             guard: runner.guard.clone(),
             config: runner.process.clone(),
         };
-        let process = spawn.start_in(&terminal).await.map_err(|error| error.to_string())?;
+        let process = spawn.start_in(&terminal).await?;
         let start = RunStart {
             tool: tool.clone(),
             command: redact(&command).into_owned(),
@@ -218,11 +220,11 @@ impl AgentHandle for PtyHandle {
         }
     }
 
-    fn tell(&self, _request: AgentRequest) -> Result<(), String> {
-        Err(NO_AGENT.to_owned())
+    fn tell(&self, _request: AgentRequest) -> Result<(), AgentFailure> {
+        Err(AgentFailure::refused(NO_AGENT))
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
         Box::pin(std::future::ready(Ok(AgentUp::default())))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_core::harness::AgentRefusal;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -51,9 +52,9 @@ impl PendingRequests {
     }
 
     /// The agent has answered. An answer that nobody waits for is dropped: the asker gave up, which is its right.
-    pub fn answer(&self, id: &str, result: Result<Value, String>) {
+    pub fn answer(&self, id: &str, result: Result<Value, AgentRefusal>) {
         if let Some(waiting) = self.forget(id) {
-            let _ = waiting.send(result.map_err(AgentFailure::replied));
+            let _ = waiting.send(result.map_err(AgentFailure::from));
         }
     }
 

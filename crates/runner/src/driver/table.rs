@@ -98,9 +98,7 @@ impl Harnesses {
     pub(crate) fn check_continued(&self, harness: &str, named: Option<&str>) -> Result<(), CodedError> {
         let stored = self.find(harness).and_then(|row| Some((row.harness.stored()?, &row.settings)));
         match (stored, named) {
-            (Some((stored, settings)), Some(named)) => {
-                stored.check(settings, named).map_err(CodedError::invalid)
-            }
+            (Some((stored, settings)), Some(named)) => stored.check(settings, named),
             _ => Ok(()),
         }
     }
@@ -142,10 +140,7 @@ impl Harnesses {
 pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Driver, CodedError> {
     let name = request.config.harness.clone();
     match runner.harnesses.find(&name) {
-        Some(row) => {
-            let started = row.harness.start(runner, &row.settings, request).await;
-            started.map_err(|error| ErrorCode::AgentGone.with(error))
-        }
+        Some(row) => row.harness.start(runner, &row.settings, request).await,
         None => {
             let has = runner.harnesses.installed().join(", ");
             Err(ErrorCode::HarnessNotFound.with(format!("Unknown harness '{name}'; this runner has: {has}")))

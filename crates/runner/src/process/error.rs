@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use qd_wire::{CodedError, ErrorCode};
 use rustix::io::Errno;
 
 /// Why an agent could not be started, with what to do about it.
@@ -29,6 +30,12 @@ pub enum SpawnError {
     GuardNotStarted { guard: PathBuf, source: io::Error },
     #[error("the guard {} ended or failed before it started the agent ({reason}); check the installation of qd", .guard.display())]
     GuardFailed { guard: PathBuf, reason: String },
+}
+
+impl From<SpawnError> for CodedError {
+    fn from(error: SpawnError) -> Self {
+        ErrorCode::AgentGone.with(error.to_string())
+    }
 }
 
 impl SpawnError {

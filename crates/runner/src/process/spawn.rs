@@ -158,8 +158,8 @@ impl Spawn {
                 config: self.config,
             }),
             Err(Failure::Exec(error)) => Err(error),
-            Err(Failure::Guard(reason)) => {
-                Err(self.guard_failed(with_last_words(reason, stderr_task, &tail).await))
+            Err(Failure::Guard(error)) => {
+                Err(self.guard_failed(with_last_words(error.to_string(), stderr_task, &tail).await))
             }
         }
     }
@@ -171,7 +171,7 @@ impl Spawn {
         match self.pid_of(&mut begun).await {
             Ok(pid) => Ok(TerminalProcess::new(begun.watch_over(pid, None))),
             Err(Failure::Exec(error)) => Err(error),
-            Err(Failure::Guard(reason)) => Err(self.guard_failed(reason)),
+            Err(Failure::Guard(error)) => Err(self.guard_failed(error.to_string())),
         }
     }
 
@@ -205,10 +205,10 @@ impl Spawn {
                 let name = self.program.first().map_or(OsStr::new(""), OsString::as_os_str);
                 Err(Failure::Exec(SpawnError::from_exec(name, errno, error, &place)))
             }
-            Ok(Report::Exit { .. }) => Err(Failure::Guard("it reported an exit first".to_owned())),
-            Err(reason) => {
+            Ok(Report::Exit { .. }) => Err(Failure::Guard(GuardError::ExitFirst)),
+            Err(error) => {
                 discard(begun.cgroup.take());
-                Err(Failure::Guard(reason))
+                Err(Failure::Guard(error))
             }
         }
     }
@@ -261,12 +261,12 @@ impl Spawn {
     }
 
     /// What the guard says first, or why it says nothing.
-    async fn first_report(&self, reports: &mut Reports) -> Result<Report, String> {
+    async fn first_report(&self, reports: &mut Reports) -> Result<Report, GuardError> {
         match tokio::time::timeout(self.config.start_timeout, reports.next()).await {
             Ok(Ok(Some(report))) => Ok(report),
-            Ok(Ok(None)) => Err("it ended without a report".to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("it did not report in time".to_owned()),
+            Ok(Ok(None)) => Err(GuardError::Ended),
+            Ok(Err(error)) => Err(GuardError::Unreadable(error)),
+            Err(_) => Err(GuardError::TooLate),
         }
     }
 
@@ -288,8 +288,20 @@ struct Begun {
 /// Why there is no process.
 enum Failure {
     Exec(SpawnError),
-    /// The guard failed; this says how.
-    Guard(String),
+    Guard(GuardError),
+}
+
+/// Why the guard did not say that the program runs.
+#[derive(Debug, thiserror::Error)]
+enum GuardError {
+    #[error("it ended without a report")]
+    Ended,
+    #[error("it reported an exit first")]
+    ExitFirst,
+    #[error("it did not report in time")]
+    TooLate,
+    #[error("{0}")]
+    Unreadable(io::Error),
 }
 
 impl Begun {

@@ -34,7 +34,7 @@ pub(super) async fn restore_sessions(shared: &Arc<Shared>) -> Result<(), RunnerE
                 shared.outlet.directory().insert(session_id, sender);
             }
             Err(error) => {
-                tracing::error!(session_id, error, "a stored session cannot be read; it is left alone")
+                tracing::error!(session_id, %error, "a stored session cannot be read; it is left alone")
             }
         }
     }

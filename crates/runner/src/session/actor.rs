@@ -334,8 +334,8 @@ impl SessionActor {
     /// Tells the agent what became of a question.
     pub(super) fn answer_agent(&self, request_id: String, answer: Answer) {
         let Some(handle) = self.handle() else { return };
-        if let Err(error) = handle.tell(AgentRequest::Answer { request_id, answer }) {
-            tracing::warn!(%error, "the agent could not be told what became of its question");
+        if let Err(failure) = handle.tell(AgentRequest::Answer { request_id, answer }) {
+            tracing::warn!(error = failure.error, "the agent could not be told what became of its question");
         }
     }
 

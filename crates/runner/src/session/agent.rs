@@ -122,7 +122,7 @@ impl SessionActor {
         }
     }
 
-    pub(super) async fn agent_prepared(&mut self, generation: u32, result: Result<AgentUp, String>) {
+    pub(super) async fn agent_prepared(&mut self, generation: u32, result: Result<AgentUp, CodedError>) {
         if generation != self.agent.generation || self.agent.state != AgentState::Starting {
             return;
         }
@@ -168,10 +168,10 @@ impl SessionActor {
     }
 
     /// Our own extension must never keep an agent from starting: once more without it.
-    async fn try_without_bridge(&mut self, error: String) {
-        let blame = self.shared.config.harnesses.blame_extension(&self.config.harness, &error);
+    async fn try_without_bridge(&mut self, error: CodedError) {
+        let blame = self.shared.config.harnesses.blame_extension(&self.config.harness, &error.message);
         let Some(message) = blame.filter(|_| self.agent.bridge) else {
-            return self.agent_failed(ErrorCode::AgentGone.with(error)).await;
+            return self.agent_failed(error).await;
         };
         self.agent.bridge = false;
         tracing::warn!(message);

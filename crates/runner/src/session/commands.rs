@@ -245,6 +245,9 @@ impl SessionActor {
         if let Err(error) = self.check_answer(&admitted, params) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
+        if self.is_answer_hidden() {
+            self.session.mark_secret(&params.request_id);
+        }
         let user = admitted.incoming.principal.clone();
         let answered = match self.session.answer(now_ms(), params, Some(&user), &mut self.out) {
             Ok(answered) => answered,
@@ -262,7 +265,7 @@ impl SessionActor {
             return self.finish(admitted, Err(self.not_running().into()));
         };
         let request = AgentRequest::Answer { request_id: params.request_id.clone(), answer: answered.answer };
-        let result = handle.tell(request).map(|()| None).map_err(AgentFailure::refused);
+        let result = handle.tell(request).map(|()| None);
         self.finish(admitted, result);
     }
 

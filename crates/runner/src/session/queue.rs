@@ -2,9 +2,9 @@
 
 use qd_core::command_queue::{AgentAnswer, AgentWork, QueueInput};
 use qd_core::session::QueueEdit;
-use qd_wire::Command;
 use qd_wire::command::QueueSetParams;
 use qd_wire::data::{QueueState, SessionStatus};
+use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::SessionInput;
 use super::actor::SessionActor;
@@ -60,29 +60,31 @@ impl SessionActor {
         self.shared.config.harnesses.refuse_input(&self.config.harness, text)
     }
 
-    fn check_queue(&self, command: &Command) -> Result<(), String> {
+    fn check_queue(&self, command: &Command) -> Result<(), CodedError> {
         if self.is_run() {
-            return Err("A program in a terminal has no queue".to_owned());
+            return Err(ErrorCode::Unsupported.with("A program in a terminal has no queue"));
         }
         if self.session.status() == SessionStatus::Closed {
             let session_id = &self.session.identity().session_id;
-            return Err(format!("Session '{session_id}' is closed; session.restart opens it again"));
+            let error = format!("Session '{session_id}' is closed; session.restart opens it again");
+            return Err(ErrorCode::SessionClosed.with(error));
         }
         if self.session.is_moving() {
-            return Err(
-                "The session moves to another conversation, and its queue with it. Please retry.".to_owned()
-            );
+            let error = "The session moves to another conversation, and its queue with it. Please retry.";
+            return Err(ErrorCode::Conflict.with(error));
         }
         let Command::QueueSet(QueueSetParams { steering, follow_up }) = command else { return Ok(()) };
         if steering.len() + follow_up.len() > MESSAGES_MAX {
-            return Err(format!("Too many messages for the queue (max {MESSAGES_MAX})"));
+            let error = format!("Too many messages for the queue (max {MESSAGES_MAX})");
+            return Err(ErrorCode::TooLarge.with(error));
         }
         for text in steering.iter().chain(follow_up) {
             if text.trim().is_empty() {
-                return Err("A message of the queue is empty; leave it out to remove it".to_owned());
+                let error = "A message of the queue is empty; leave it out to remove it";
+                return Err(CodedError::invalid(error));
             }
             if let Some(error) = self.refuse_input(text) {
-                return Err(error);
+                return Err(CodedError::invalid(error));
             }
         }
         Ok(())

@@ -167,14 +167,23 @@ pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool
         && stored.branch == *branch
 }
 
+/// Why a stored session cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    #[error("its configuration: {0}")]
+    Config(serde_json::Error),
+    #[error("what the agent said of itself: {0}")]
+    Native(serde_json::Error),
+}
+
 /// Rebuilds a session; its agent is not running.
 pub(crate) fn restore(
     runner: &RunnerConfig,
     row: RunnerSession,
     open_questions: Vec<StoredQuestion>,
-) -> Result<Restored, String> {
-    let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(|error| error.to_string())?;
-    let native: Native = serde_json::from_str(&row.native_json).map_err(|error| error.to_string())?;
+) -> Result<Restored, RestoreError> {
+    let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(RestoreError::Config)?;
+    let native: Native = serde_json::from_str(&row.native_json).map_err(RestoreError::Native)?;
     let stored = Memory {
         last_seq: row.next_seq.saturating_sub(1),
         next_idx: row.next_idx,

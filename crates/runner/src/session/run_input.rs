@@ -227,11 +227,15 @@ impl SessionActor {
         handle.input_mode().is_hidden || self.run.is_secret_asked
     }
 
+    /// Whether an answer to the screen would be typed without being shown.
+    pub(super) fn is_answer_hidden(&self) -> bool {
+        self.run_handle().is_ok_and(|handle| self.is_typing_hidden(&handle))
+    }
+
     /// The beginning of what a command says; of what is typed without echo, nothing.
     pub(super) fn beginning(&self, command: &Command) -> String {
         let beginning = beginning(command);
-        let is_hidden = || self.run_handle().is_ok_and(|handle| self.is_typing_hidden(&handle));
-        if !beginning.is_empty() && is_hidden() { HIDDEN.to_owned() } else { beginning }
+        if !beginning.is_empty() && self.is_answer_hidden() { HIDDEN.to_owned() } else { beginning }
     }
 
     fn record_input(

@@ -1,7 +1,7 @@
 //! The parrot's lines, pure: what would be `core/harness/parrot`.
 
 use qd_core::agent::{AgentEvent, AgentRequest, MessageHead, NativeMessage};
-use qd_core::harness::{Codec, Decoded, Reply, Unsupported};
+use qd_core::harness::{AgentRefusal, Codec, Decoded, Reply, Unsupported};
 use qd_wire::data::QueueState;
 use qd_wire::message::{KnownPart, Part, Role, StopReason};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ impl Codec for ParrotCodec {
         };
         let Some(event) = value["e"].as_str() else {
             let result = match value["error"].as_str() {
-                Some(error) => Err(error.to_owned()),
+                Some(error) => Err(AgentRefusal::Failed(error.to_owned())),
                 None => Ok(value.clone()),
             };
             let id = value["n"].as_str().map(str::to_owned);

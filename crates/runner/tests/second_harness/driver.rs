@@ -15,6 +15,7 @@ use qd_runner::driver::{
 };
 use qd_runner::process::lines::{LINE_BYTES_MAX, LineReader};
 use qd_runner::process::{AgentProcess, AgentStdin, Close, Environment, Spawn};
+use qd_wire::CodedError;
 use qd_wire::data::{ProcessStats, QueueState};
 use serde_json::Value;
 use tokio::process::ChildStdout;
@@ -38,7 +39,7 @@ impl Harness for Parrot {
         runner: &'a RunnerConfig,
         settings: &'a HarnessSettings,
         request: StartRequest,
-    ) -> BoxFuture<'a, Result<Driver, String>> {
+    ) -> BoxFuture<'a, Result<Driver, CodedError>> {
         Box::pin(async move {
             let spawn = Spawn {
                 program: settings.command.iter().map(Into::into).collect(),
@@ -47,8 +48,8 @@ impl Harness for Parrot {
                 guard: runner.guard.clone(),
                 config: runner.process.clone(),
             };
-            let mut process = spawn.start().await.map_err(|error| error.to_string())?;
-            let stdout = process.take_stdout().ok_or("its output is taken")?;
+            let mut process = spawn.start().await?;
+            let stdout = process.take_stdout().unwrap();
             let handle = ParrotHandle {
                 stdin: process.stdin().clone(),
                 requests: PendingRequests::default(),
@@ -152,17 +153,13 @@ impl AgentHandle for ParrotHandle {
         self.send(&request).map(|pending| Begun::new(pending.reply()))
     }
 
-    fn tell(&self, request: AgentRequest) -> Result<(), String> {
-        self.send(&request).map(drop).map_err(|failure| failure.error)
+    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+        self.send(&request).map(drop)
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
         Box::pin(async {
-            self.send(&AgentRequest::GetState)
-                .map_err(|failure| failure.error)?
-                .reply()
-                .await
-                .map_err(|failure| failure.error)?;
+            self.send(&AgentRequest::GetState)?.reply().await?;
             Ok(AgentUp::default())
         })
     }

@@ -235,6 +235,7 @@ pub(crate) fn settled(world: &World) {
         }
     }
     questions_are_answered(&hub);
+    answers_are_kept(world, &hub);
     submissions_ran_once(world, &hub, &messages);
 }
 
@@ -272,6 +273,23 @@ fn questions_are_answered(hub: &BTreeMap<String, BTreeMap<u64, String>>) {
         }
         if !open.is_empty() {
             trace::violate(HUB, "questions", &format!("session {session}: {open:?} were never resolved"));
+        }
+    }
+}
+
+/// What somebody answered and was acknowledged is in the history exactly once, and nothing else is there in its place.
+fn answers_are_kept(world: &World, hub: &BTreeMap<String, BTreeMap<u64, String>>) {
+    for ((session, request_id), value) in &world.oracle.borrow().answers {
+        let bodies = hub.get(session).into_iter().flat_map(BTreeMap::values);
+        let events = bodies.filter_map(|body| serde_json::from_str::<serde_json::Value>(body).ok());
+        let ends = events.filter(|event| {
+            event["event"] == "agent.input_resolved" && event["request_id"] == request_id.as_str()
+        });
+        let answers: Vec<serde_json::Value> = ends.map(|event| event["answer"].clone()).collect();
+        if answers != [serde_json::Value::from(value.as_str())] {
+            let detail =
+                format!("session {session}: {value:?} answered {request_id}, the history has {answers:?}");
+            trace::violate(HUB, "answers", &detail);
         }
     }
 }

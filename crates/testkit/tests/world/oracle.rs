@@ -77,6 +77,8 @@ pub(crate) struct Oracle {
     pub(crate) runners: BTreeMap<String, String>,
     /// The state of each session as a client was last told it.
     pub(crate) states: BTreeMap<String, String>,
+    /// What was answered to each question, by session and question, where the answer was acknowledged.
+    pub(crate) answers: BTreeMap<(String, String), String>,
 }
 
 impl Oracle {
@@ -119,6 +121,22 @@ impl Oracle {
             Some(_) => trace::count("outcomes asked again"),
         }
         Verdict::Settled
+    }
+
+    /// An answer to a question was acknowledged: there is one such answer at most.
+    pub(crate) fn question_answered(
+        &mut self,
+        who: &str,
+        session: String,
+        request_id: String,
+        value: String,
+    ) {
+        trace::count("questions answered");
+        let question = (session, request_id);
+        if let Some(before) = self.answers.get(&question) {
+            trace::violate(who, "answers", &format!("{question:?} took {before:?} and then {value:?}"));
+        }
+        self.answers.insert(question, value);
     }
 
     /// A client was shown a record: everybody must be shown the same.

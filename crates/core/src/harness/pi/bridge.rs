@@ -7,6 +7,8 @@ use qd_wire::input::InterviewQuestion;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::harness::AgentRefusal;
+
 /// The answer that the bridge turns into an error in the extension that asked.
 pub(super) const TIMED_OUT: &str = "\u{1}qd:timed-out";
 
@@ -32,7 +34,7 @@ pub enum BridgeWord {
     /// The tools the model may be given.
     Tools(Vec<PiTool>),
     /// What became of a [`navigate_prompt`], by its id.
-    Navigated { id: String, result: Result<PiNavigated, String> },
+    Navigated { id: String, result: Result<PiNavigated, AgentRefusal> },
     /// pi is at another entry of its session tree, whoever moved it.
     Moved,
     /// The bridge waits for the answer to this dialog and understands [`Answer::TimedOut`](crate::agent::Answer).
@@ -111,7 +113,7 @@ pub(super) fn word(key: &str, text: &str) -> Option<BridgeWord> {
         "qd_navigated" => {
             let navigated: Navigated = serde_json::from_str(text).ok()?;
             let result = match navigated.error {
-                Some(error) => Err(error),
+                Some(error) => Err(AgentRefusal::Failed(error)),
                 None => Ok(navigated.result.unwrap_or_default()),
             };
             Some(BridgeWord::Navigated { id: navigated.id, result })

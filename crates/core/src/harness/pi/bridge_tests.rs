@@ -102,7 +102,7 @@ fn a_navigation_is_ordered_and_its_result_read() {
         [PiOutput::Private(BridgeWord::Navigated { id: "n1".into(), result })]
     );
     let failed = json!({"id": "n1", "error": "Entry abcd not found"}).to_string();
-    let result = Err("Entry abcd not found".to_owned());
+    let result = Err(AgentRefusal::Failed("Entry abcd not found".to_owned()));
     assert_eq!(
         status("qd_navigated", &failed),
         [PiOutput::Private(BridgeWord::Navigated { id: "n1".into(), result })]

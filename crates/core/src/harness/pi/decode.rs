@@ -12,7 +12,7 @@ use super::extension::{self, ErrorTally};
 use super::{events, update};
 use crate::agent::{AgentEvent, AgentRequest, MessageHead};
 use crate::harness::lines::preview;
-use crate::harness::{Codec, Decoded, Reply, Unsupported};
+use crate::harness::{AgentRefusal, Codec, Decoded, Reply, Unsupported};
 
 /// Fields of an event nobody knows are passed on up to this size of the line; of a longer one only its size is told.
 pub const UNKNOWN_FIELDS_BYTES_MAX: usize = 64 * 1024;
@@ -127,6 +127,15 @@ fn kind_of(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
     serde_json::from_slice::<Head<'_>>(line).map(|head| head.kind)
 }
 
+/// pi has no codes for its errors. This is the only place that reads its sentences.
+fn refusal(error: String) -> AgentRefusal {
+    if error.to_ascii_lowercase().contains("unknown command") {
+        AgentRefusal::UnknownCommand(error)
+    } else {
+        AgentRefusal::Failed(error)
+    }
+}
+
 fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
     #[derive(Deserialize)]
     struct Response {
@@ -142,7 +151,7 @@ fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> 
     let result = if response.success {
         Ok(response.data)
     } else {
-        Err(response.error.map_or_else(|| "pi gave no reason".to_owned(), text_of))
+        Err(refusal(response.error.map_or_else(|| "pi gave no reason".to_owned(), text_of)))
     };
     let (id, command) = (response.id.map(text_of), response.command.map(text_of).unwrap_or_default());
     out.push(PiOutput::Reply(Reply { id, command, result }));

@@ -238,6 +238,7 @@ impl Adapter {
                     decision: Some(decision),
                     actor,
                     asked_seq,
+                    answer: None,
                 };
                 let line = self.event_line(run_id, now_ms(), None, EventPayload::Known(event));
                 self.note_decided(run_id, line.clone());

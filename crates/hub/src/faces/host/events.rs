@@ -290,6 +290,7 @@ impl Adapter {
             decision: None,
             actor: None,
             asked_seq,
+            answer: None,
         };
         self.event_line(run_id, now_ms(), None, EventPayload::Known(event))
     }

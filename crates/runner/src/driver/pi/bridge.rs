@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use qd_core::agent::{AgentRequest, Answer};
+use qd_core::harness::AgentRefusal;
 use qd_core::harness::pi::{BridgeWord, PiNavigated, PiTool};
 
 /// Dialogs remembered as the extension's own; more than may be open at once.
@@ -16,7 +17,7 @@ const ASKED_MAX: usize = 1024;
 pub(super) struct Bridge {
     tools: Mutex<Option<Vec<PiTool>>>,
     /// Navigations under way, and what became of them.
-    navigations: Mutex<BTreeMap<String, Option<Result<PiNavigated, String>>>>,
+    navigations: Mutex<BTreeMap<String, Option<Result<PiNavigated, AgentRefusal>>>>,
     /// Dialogs whose answer the extension waits for, oldest first.
     asked: Mutex<VecDeque<String>>,
     /// pi has moved in its session tree since somebody looked.
@@ -95,7 +96,7 @@ pub(super) struct Expected<'a> {
 
 impl Expected<'_> {
     /// What became of it, if the extension has said so.
-    pub(super) fn result(&self) -> Option<Result<PiNavigated, String>> {
+    pub(super) fn result(&self) -> Option<Result<PiNavigated, AgentRefusal>> {
         lock(&self.bridge.navigations).get_mut(&self.id)?.take()
     }
 }

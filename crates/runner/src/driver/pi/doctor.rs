@@ -1,7 +1,7 @@
 //! What `qd doctor` says about pi: the program, the Node.js it runs on, and its models.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use qd_core::harness::pi::{MINIMUM_VERSION, PiVersionError, check_version};
@@ -53,7 +53,9 @@ fn judge(command: &str, text: &str) -> HarnessCheck {
 async fn node() -> HarnessCheck {
     match version_of(&["node".to_owned()]).await {
         Ok(text) => ok("node", one_line(&text)),
-        Err(problem) => warning("node", problem, "pi runs on Node.js 22 or newer; the demo needs none"),
+        Err(problem) => {
+            warning("node", problem.to_string(), "pi runs on Node.js 22 or newer; the demo needs none")
+        }
     }
 }
 
@@ -86,9 +88,24 @@ fn names(path: &Path, field: Option<&str>) -> Vec<String> {
     value.as_object().map(|object| object.keys().cloned().collect()).unwrap_or_default()
 }
 
+/// Why a program did not say its version; the words follow its name.
+#[derive(Debug, thiserror::Error)]
+enum VersionError {
+    #[error("names no program")]
+    NoProgram,
+    #[error("is not installed")]
+    NotInstalled,
+    #[error("cannot be started: {0}")]
+    NotStarted(std::io::Error),
+    #[error("did not answer in {} s", ANSWER_TIME_MAX.as_secs())]
+    NoAnswer,
+    #[error("failed ({status}): {complaint}")]
+    Failed { status: ExitStatus, complaint: String },
+}
+
 /// What a program says to `--version`.
-async fn version_of(words: &[String]) -> Result<String, String> {
-    let Some((program, arguments)) = words.split_first() else { return Err("names no program".to_owned()) };
+async fn version_of(words: &[String]) -> Result<String, VersionError> {
+    let (program, arguments) = words.split_first().ok_or(VersionError::NoProgram)?;
     let run = Command::new(program)
         .args(arguments)
         .arg("--version")
@@ -99,15 +116,15 @@ async fn version_of(words: &[String]) -> Result<String, String> {
     let output = match tokio::time::timeout(ANSWER_TIME_MAX, run).await {
         Ok(Ok(output)) => output,
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err("is not installed".to_owned());
+            return Err(VersionError::NotInstalled);
         }
-        Ok(Err(error)) => return Err(format!("cannot be started: {error}")),
-        Err(_) => return Err(format!("did not answer in {} s", ANSWER_TIME_MAX.as_secs())),
+        Ok(Err(error)) => return Err(VersionError::NotStarted(error)),
+        Err(_) => return Err(VersionError::NoAnswer),
     };
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
-        return Err(format!("failed ({}): {}", output.status, one_line(&complained)));
+        return Err(VersionError::Failed { status: output.status, complaint: one_line(&complained) });
     }
     // Some versions of pi write theirs to stderr.
     Ok(if said.trim().is_empty() { complained.into_owned() } else { said.into_owned() })

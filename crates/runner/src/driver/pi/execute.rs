@@ -3,9 +3,9 @@
 use qd_core::agent::AgentRequest;
 use qd_core::harness::pi;
 use qd_core::session::AgentFacts;
-use qd_wire::Command;
 use qd_wire::command::{CycleModelParams, Direction};
 use qd_wire::data::{ModelInfo, ModelRef};
+use qd_wire::{CodedError, Command};
 use serde_json::{Value, json};
 
 use super::{PiHandle, export, moves, reads, shell};
@@ -76,8 +76,8 @@ pub(super) fn unsupported(command: &Command) -> AgentFailure {
 pub(super) fn said(
     native: bool,
     reply: Value,
-    canonical: impl FnOnce(&Value) -> Result<Value, String>,
-) -> Result<Value, String> {
+    canonical: impl FnOnce(&Value) -> Result<Value, CodedError>,
+) -> Result<Value, CodedError> {
     if native { Ok(json!({ "native": reply })) } else { canonical(&reply) }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use qd_core::agent::AgentRequest;
+use qd_wire::CodedError;
 use serde_json::json;
 
 use super::PiHandle;
@@ -18,7 +19,7 @@ use crate::driver::{AgentFailure, Executed};
 pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> Result<Executed, AgentFailure> {
     let place = handle.place();
     let target = match wanted {
-        Some(wanted) => below(&place.cwd, wanted)?,
+        Some(wanted) => below(&place.cwd, wanted).map_err(|error| CodedError::invalid(error.to_string()))?,
         None => default_name(
             handle.request(AgentRequest::GetState).await?.get("sessionFile").and_then(|f| f.as_str()),
         ),
@@ -42,14 +43,18 @@ pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> Result<Ex
     Ok(Executed::with_data(json!({ "path": path })))
 }
 
+/// Why a page cannot be written where a client wants it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum OutputPathError {
+    #[error("outputPath must be within the session's directory {}; give a path relative to it", .cwd.display())]
+    Outside { cwd: PathBuf },
+    #[error("outputPath must name a file")]
+    NoFile,
+}
+
 /// The path below the session's directory that a client means.
-fn below(cwd: &Path, wanted: &str) -> Result<PathBuf, String> {
-    let outside = || {
-        format!(
-            "outputPath must be within the session's directory {}; give a path relative to it",
-            cwd.display()
-        )
-    };
+fn below(cwd: &Path, wanted: &str) -> Result<PathBuf, OutputPathError> {
+    let outside = || OutputPathError::Outside { cwd: cwd.to_owned() };
     if wanted.contains('\0') || wanted.starts_with('~') {
         return Err(outside());
     }
@@ -69,7 +74,7 @@ fn below(cwd: &Path, wanted: &str) -> Result<PathBuf, String> {
         }
     }
     if target.as_os_str().is_empty() || wanted.ends_with('/') {
-        return Err("outputPath must name a file".to_owned());
+        return Err(OutputPathError::NoFile);
     }
     Ok(target)
 }

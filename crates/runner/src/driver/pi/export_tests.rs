@@ -17,7 +17,7 @@ fn a_path_stays_below_the_directory() {
     for wanted in
         ["../a", "b/../../a", "/etc/passwd", "/nowhere/work2/a", "~/a", "a\0b", "/nowhere/work/../a"]
     {
-        assert!(below(cwd, wanted).unwrap_err().contains("within the session's directory"), "{wanted:?}");
+        assert_eq!(below(cwd, wanted), Err(OutputPathError::Outside { cwd: cwd.to_owned() }), "{wanted:?}");
     }
     for wanted in ["", ".", "/nowhere/work", "b/"] {
         assert!(below(cwd, wanted).is_err(), "{wanted:?}");

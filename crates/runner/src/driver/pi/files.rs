@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use qd_wire::{CodedError, ErrorCode};
 use rustix::fs::{FlockOperation, flock};
 
 /// Files of this process, with the session that has each.
@@ -16,6 +17,21 @@ static NEXT_CLAIM: AtomicU64 = AtomicU64::new(0);
 struct Holder {
     session_id: String,
     claim: u64,
+}
+
+/// Another has the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ClaimError {
+    #[error("{} is open in session '{owner}'; close that session first", .path.display())]
+    OpenInSession { path: PathBuf, owner: String },
+    #[error("{} is open in another qd on this machine", .path.display())]
+    OpenElsewhere { path: PathBuf },
+}
+
+impl From<ClaimError> for CodedError {
+    fn from(error: ClaimError) -> Self {
+        ErrorCode::Conflict.with(error.to_string())
+    }
 }
 
 /// The right to run pi on a file; given back on drop.
@@ -30,19 +46,19 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Takes a file for a session, unless another has it.
-    pub(super) fn take(path: &Path, session_id: &str) -> Result<Claim, String> {
+    pub(super) fn take(path: &Path, session_id: &str) -> Result<Claim, ClaimError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut claimed = claimed();
         let files = claimed.get_or_insert_with(HashMap::new);
         if let Some(holder) = files.get(&path)
             && holder.session_id != session_id
         {
-            let owner = &holder.session_id;
-            return Err(format!("{} is open in session '{owner}'; close that session first", path.display()));
+            let owner = holder.session_id.clone();
+            return Err(ClaimError::OpenInSession { path, owner });
         }
         let lock = match lock_file(&path) {
             Locked::Elsewhere if !files.contains_key(&path) => {
-                return Err(format!("{} is open in another qd on this machine", path.display()));
+                return Err(ClaimError::OpenElsewhere { path });
             }
             Locked::Elsewhere | Locked::NoFile => None,
             Locked::Here(file) => Some(file),
@@ -106,7 +122,7 @@ mod tests {
         std::fs::write(&path, "{}").unwrap();
         let first = Claim::take(&path, "s1").unwrap();
         let error = Claim::take(&directory.path().join("./s.jsonl"), "s2").unwrap_err();
-        assert!(error.contains("open in session 's1'"), "{error}");
+        assert!(matches!(&error, ClaimError::OpenInSession { owner, .. } if owner == "s1"), "{error}");
         let again = Claim::take(&path, "s1").unwrap();
         drop(first);
         assert!(Claim::take(&path, "s2").is_err(), "the late end of an old claim changes nothing");

@@ -10,18 +10,19 @@ use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, AgentUp, QueueFate};
 use qd_wire::data::QueueState;
-use qd_wire::{Command, ErrorCode};
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
 use super::bridge::Bridge;
-use super::files::Claim;
+use super::error::ConversationError;
+use super::files::{Claim, ClaimError};
 use super::shell::Told;
 use super::stored::CheckedFile;
 use super::{execute, launch, moves, shell};
 use crate::driver::{
     AgentFailure, AgentHandle, Begun, BoxFuture, Disposition, Effect, Executed, PendingReply, PendingRequests,
 };
-use crate::process::AgentStdin;
+use crate::process::{AgentStdin, StdinError};
 
 /// How long pi may take from spawn to its first answer.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -90,7 +91,7 @@ impl PiHandle {
 
     /// Finds an existing session file and holds it for this session while pi moves there. The file pi is in now
     /// stays claimed until it has.
-    pub(super) fn claim_existing(&self, named: &str) -> Result<(CheckedFile, Claim), String> {
+    pub(super) fn claim_existing(&self, named: &str) -> Result<(CheckedFile, Claim), ConversationError> {
         let checked = launch::find_session(named, &self.place.user_dir, &self.place.sessions)?;
         let claim = Claim::take(checked.path(), &self.place.session_id)?;
         Ok((checked, claim))
@@ -106,7 +107,7 @@ impl PiHandle {
     }
 
     /// Takes the file pi is in now.
-    pub(super) fn claim_current(&self, file: Option<&str>) -> Result<(), String> {
+    pub(super) fn claim_current(&self, file: Option<&str>) -> Result<(), ClaimError> {
         let Some(path) = file.map(Path::new) else { return Ok(()) };
         let mut current = self.place.claim.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(claim) = current.as_mut().filter(|claim| claim.is_for(path)) {
@@ -122,7 +123,7 @@ impl PiHandle {
         let id = self.fresh_id("q");
         let line = Bytes::from(pi::encode(&id, request));
         let pending = self.waiting.expect(id)?;
-        self.stdin.try_send(line).map_err(|error| ErrorCode::AgentGone.with(error.to_string()))?;
+        self.stdin.try_send(line).map_err(unwritten)?;
         Ok(pending)
     }
 
@@ -132,13 +133,13 @@ impl PiHandle {
     }
 
     /// Sends something pi does not answer. It never waits: a pi that does not read must not stop its session.
-    pub(super) fn tell_pi(&self, request: &AgentRequest) -> Result<(), String> {
+    pub(super) fn tell_pi(&self, request: &AgentRequest) -> Result<(), StdinError> {
         let line = pi::encode("", &self.bridge.translate(request));
-        self.stdin.try_send(Bytes::from(line)).map_err(|error| error.to_string())
+        self.stdin.try_send(Bytes::from(line))
     }
 
     /// The first answer proves that pi is up; the entries are its conversation.
-    async fn first_answer(&self) -> Result<AgentUp, String> {
+    async fn first_answer(&self) -> Result<AgentUp, CodedError> {
         let prepared = async {
             let state = self.request(AgentRequest::GetState).await?;
             let mut conversation = self.conversation().await?;
@@ -148,18 +149,18 @@ impl PiHandle {
             Ok(AgentUp { facts: facts_of(&state), conversation })
         };
         let up = match tokio::time::timeout(READY_TIMEOUT, prepared).await {
-            Ok(prepared) => prepared.map_err(|failure: AgentFailure| failure.error)?,
+            Ok(prepared) => prepared.map_err(|failure: AgentFailure| CodedError::from(failure))?,
             Err(_) => {
-                return Err(format!(
+                return Err(ErrorCode::AgentGone.with(format!(
                     "pi did not answer within {} s of its start. An extension that asks a question in session_start \
                      blocks pi for good; check the session's extensions.",
                     READY_TIMEOUT.as_secs()
-                ));
+                )));
             }
         };
         let checked = self.place.checked.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(checked) = checked.filter(|checked| !checked.is_still_there()) {
-            return Err(self.give_up(checked.path()).error);
+            return Err(self.give_up(checked.path()).into());
         }
         self.claim_current(up.facts.native_session_file.as_deref())?;
         Ok(up)
@@ -182,7 +183,7 @@ impl PiHandle {
         let state = self.request(AgentRequest::GetState).await?;
         let facts = facts_of(&state);
         if let Err(error) = self.claim_current(facts.native_session_file.as_deref()) {
-            tracing::warn!(error, "a session file could not be claimed");
+            tracing::warn!(%error, "a session file could not be claimed");
         }
         Ok((facts, pi::state(&state).waiting))
     }
@@ -197,11 +198,11 @@ impl AgentHandle for PiHandle {
         self.send(&request).map(|receiver| Begun::new(receiver.reply()))
     }
 
-    fn tell(&self, request: AgentRequest) -> Result<(), String> {
-        self.tell_pi(&request)
+    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+        self.tell_pi(&request).map_err(unwritten)
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, String>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
         Box::pin(self.first_answer())
     }
 
@@ -259,14 +260,19 @@ impl AgentHandle for PiHandle {
     }
 }
 
+/// pi cannot be written to.
+fn unwritten(error: StdinError) -> AgentFailure {
+    ErrorCode::AgentGone.with(error.to_string()).into()
+}
+
 /// The oldest versions do not know how.
 fn not_given_back(failure: AgentFailure) -> AgentFailure {
-    if failure.is_reply && failure.error.to_ascii_lowercase().contains("unknown command") {
+    if failure.is_reply && failure.code == ErrorCode::Unsupported {
         let error = format!(
             "This version of pi cannot give back what is in its queue, so it stays as it is; {QUEUE_VERSION} or newer \
              can (npm install -g @earendil-works/pi-coding-agent)"
         );
-        return AgentFailure::replied(error);
+        return AgentFailure { error, ..failure };
     }
     failure
 }

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use qd_core::ids::{further_session_name, plain_session_name};
 
+use super::error::{ConversationError, PiStartError};
 use super::files::Claim;
 use super::handle::Place;
 use super::home;
@@ -40,36 +41,20 @@ pub(super) fn is_installed(command: &[String]) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-pub(super) fn missing_command() -> String {
-    "No command for pi is configured; set pi_command (QD_PI_COMMAND)".to_owned()
-}
-
-pub(super) fn cannot_run(program: &str, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::NotFound {
-        format!(
-            "pi is not installed: '{program}' was not found. Install it with \
-             'npm install -g @earendil-works/pi-coding-agent', or set pi_command (QD_PI_COMMAND) to where it is."
-        )
-    } else {
-        format!("'{program}' cannot be started: {error}")
-    }
-}
-
 /// Starts pi as the notes recommend: private directories, our own session id, explicit extensions only.
 pub(super) async fn launch(
     runner: &RunnerConfig,
     settings: &HarnessSettings,
     request: &StartRequest,
-) -> Result<Launched, String> {
+) -> Result<Launched, PiStartError> {
     let user_dir = &settings.user_dir;
-    let describe = |what: &str, error: io::Error| format!("{what}: {error}");
     let session_dir = runner.session_dir(&request.session_id);
-    let home = home::prepare(&session_dir, user_dir)
-        .map_err(|error| describe("The agent's private directory cannot be made", error))?;
+    let home = home::prepare(&session_dir, user_dir).map_err(PiStartError::PrivateDirectory)?;
     let sessions = home::session_directory(user_dir, &request.cwd);
-    fs::create_dir_all(&sessions).map_err(|error| describe("The session directory cannot be made", error))?;
+    fs::create_dir_all(&sessions).map_err(PiStartError::SessionDirectory)?;
     let conversation = conversation(user_dir, request, &sessions)?;
-    let claim = conversation.path().map(|path| Claim::take(path, &request.session_id)).transpose()?;
+    let claim = conversation.path().map(|path| Claim::take(path, &request.session_id)).transpose();
+    let claim = claim.map_err(ConversationError::from)?;
     let mut warnings = Vec::new();
     let bridge = match write_bridge(&runner.data_dir) {
         Ok(_) if !request.bridge => None,
@@ -105,7 +90,7 @@ pub(super) async fn launch(
         guard: runner.guard.clone(),
         config: runner.process.clone(),
     };
-    let process = spawn.start().await.map_err(|error| format!("pi cannot be started: {error}"))?;
+    let process = spawn.start().await?;
     let place = Place {
         session_id: request.session_id.clone(),
         cwd: request.cwd.clone(),
@@ -142,7 +127,11 @@ impl Conversation {
 }
 
 /// Which conversation: the one it had, the one the client named, or a new one under our id.
-fn conversation(user_dir: &Path, request: &StartRequest, sessions: &Path) -> Result<Conversation, String> {
+fn conversation(
+    user_dir: &Path,
+    request: &StartRequest,
+    sessions: &Path,
+) -> Result<Conversation, ConversationError> {
     if let Some(file) = &request.native_session_file
         && Path::new(file).is_file()
     {
@@ -150,10 +139,8 @@ fn conversation(user_dir: &Path, request: &StartRequest, sessions: &Path) -> Res
     }
     if request.is_native_file_written {
         // pi would begin an empty conversation under the old name.
-        return Err(format!(
-            "The session's conversation cannot go on: its file '{}' is gone. Put it back, or create a new session.",
-            request.native_session_file.as_deref().unwrap_or_default()
-        ));
+        let file = request.native_session_file.clone().unwrap_or_default();
+        return Err(ConversationError::FileGone { file });
     }
     if let Some(id) = &request.native_session_id {
         return Ok(Conversation::New(id.clone()));
@@ -166,9 +153,9 @@ fn conversation(user_dir: &Path, request: &StartRequest, sessions: &Path) -> Res
 
 /// Our id for pi to use. A deleted session leaves its file behind, and pi would go on with that one under the same id.
 /// No other session ever gets one of these names, so those that have no file yet need not be known.
-fn free_id(session_id: &str, sessions: &Path) -> Result<String, String> {
+fn free_id(session_id: &str, sessions: &Path) -> Result<String, ConversationError> {
     let name = plain_session_name(session_id);
-    let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
+    let entries = list(sessions)?;
     let taken: HashSet<String> = entries
         .flatten()
         .filter_map(|entry| {
@@ -180,22 +167,31 @@ fn free_id(session_id: &str, sessions: &Path) -> Result<String, String> {
     let is_free = |id: &String| !taken.contains(id);
     let further = (2_u64..).map(|number| further_session_name(&name, number));
     let mut names = std::iter::once(name.clone().into_owned()).chain(further);
-    names.find(is_free).ok_or_else(|| format!("There is no free name for '{session_id}'"))
+    names.find(is_free).ok_or_else(|| ConversationError::NoFreeName { session_id: session_id.to_owned() })
 }
 
 /// A session file by path, or by pi's own session id. pi itself would silently start an empty one.
-pub(super) fn find_session(named: &str, user_dir: &Path, sessions: &Path) -> Result<CheckedFile, String> {
+pub(super) fn find_session(
+    named: &str,
+    user_dir: &Path,
+    sessions: &Path,
+) -> Result<CheckedFile, ConversationError> {
     let is_path = named.contains(['/', '\0']) || named.starts_with('~');
     if is_path || named.ends_with(".jsonl") || named.ends_with(".json") {
-        return check_below(user_dir, named);
+        return Ok(check_below(user_dir, named)?);
     }
-    let entries = fs::read_dir(sessions).map_err(|error| format!("{}: {error}", sessions.display()))?;
+    let entries = list(sessions)?;
     for entry in entries.flatten() {
         if entry.file_name().to_str().and_then(id_of_file) == Some(named) {
-            return check_below(user_dir, &entry.path().to_string_lossy());
+            return Ok(check_below(user_dir, &entry.path().to_string_lossy())?);
         }
     }
-    Err(format!("There is no pi session '{named}' in {}", sessions.display()))
+    Err(ConversationError::NotFound { named: named.to_owned(), directory: sessions.to_owned() })
+}
+
+fn list(directory: &Path) -> Result<fs::ReadDir, ConversationError> {
+    let unlisted = |source| ConversationError::Unlisted { directory: directory.to_owned(), source };
+    fs::read_dir(directory).map_err(unlisted)
 }
 
 /// pi's own id of the conversation in a file of this name: all after the time in front.
@@ -273,7 +269,8 @@ mod tests {
         write("2026-01-01T00-00-00-000Z_my_chat.jsonl");
         let find = |named: &str| {
             let found = find_session(named, folder.path(), &sessions);
-            found.map(|file| file.path().file_name().unwrap().to_str().unwrap().to_owned())
+            let name = |file: CheckedFile| file.path().file_name().unwrap().to_str().unwrap().to_owned();
+            found.map(name).map_err(|error| error.to_string())
         };
         assert!(find("chat").unwrap_err().contains("There is no pi session 'chat'"));
         assert_eq!(find("my_chat").unwrap(), "2026-01-01T00-00-00-000Z_my_chat.jsonl");

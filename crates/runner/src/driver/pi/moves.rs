@@ -126,7 +126,7 @@ pub(super) async fn navigate(
     handle.request(AgentRequest::Prompt { message, images: Vec::new(), when_busy: None }).await?;
     let navigated = match expected.result() {
         Some(Ok(navigated)) => navigated,
-        Some(Err(error)) => return Err(AgentFailure::replied(error)),
+        Some(Err(refusal)) => return Err(refusal.into()),
         None => return Err(AgentFailure::replied("pi did not say what became of the navigation")),
     };
     // It was us.

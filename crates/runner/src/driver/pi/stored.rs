@@ -4,12 +4,13 @@ mod check;
 mod find;
 mod read;
 
-pub(super) use check::{CheckedFile, check_below};
+pub(super) use check::{CheckedFile, SessionFileError, check_below};
 
 use std::path::PathBuf;
 
 use qd_core::agent::NativeMessage;
 use qd_core::harness::pi::{conversation_from_file, has_stable_id};
+use qd_wire::CodedError;
 use qd_wire::data::StoredSession;
 
 use crate::driver::{HarnessSettings, StoredConversations};
@@ -31,8 +32,11 @@ impl StoredConversations for PiFiles {
     }
 
     /// A conversation may also be named by its id, which is looked for where the session works.
-    fn check(&self, settings: &HarnessSettings, named: &str) -> Result<(), String> {
-        if named.contains(['/', '.']) { check_below(&settings.user_dir, named).map(drop) } else { Ok(()) }
+    fn check(&self, settings: &HarnessSettings, named: &str) -> Result<(), CodedError> {
+        if named.contains(['/', '.']) {
+            check_below(&settings.user_dir, named)?;
+        }
+        Ok(())
     }
 
     fn cwd_of(&self, settings: &HarnessSettings, named: &str) -> Option<String> {

@@ -5,10 +5,10 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use qd_core::harness::pi::{MINIMUM_VERSION, check_version};
+use qd_core::harness::pi::check_version;
 use tokio::process::Command;
 
-use super::launch;
+use super::error::PiStartError;
 use crate::driver::HarnessSettings;
 
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,12 +17,12 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 static ACCEPTED: Mutex<Option<HashSet<Vec<String>>>> = Mutex::new(None);
 
 /// Refuses a pi that is missing or too old, by name and version, with what to do.
-pub(super) async fn check(settings: &HarnessSettings) -> Result<(), String> {
+pub(super) async fn check(settings: &HarnessSettings) -> Result<(), PiStartError> {
     let command = &settings.command;
     if accepted().get_or_insert_with(HashSet::new).contains(command) {
         return Ok(());
     }
-    let (program, arguments) = command.split_first().ok_or_else(launch::missing_command)?;
+    let (program, arguments) = command.split_first().ok_or(PiStartError::NoCommand)?;
     let run = Command::new(program)
         .args(arguments)
         .arg("--version")
@@ -33,21 +33,22 @@ pub(super) async fn check(settings: &HarnessSettings) -> Result<(), String> {
         .output();
     let output = match tokio::time::timeout(VERSION_TIMEOUT, run).await {
         Err(_) => {
-            return Err(format!("'{program} --version' did not answer in {} s", VERSION_TIMEOUT.as_secs()));
+            let (program, seconds) = (program.clone(), VERSION_TIMEOUT.as_secs());
+            return Err(PiStartError::NoVersion { program, seconds });
         }
-        Ok(Err(error)) => return Err(launch::cannot_run(program, &error)),
+        Ok(Err(error)) => return Err(PiStartError::cannot_run(program, error)),
         Ok(Ok(output)) => output,
     };
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "'{program} --version' failed ({}): {}. pi {MINIMUM_VERSION} needs Node 22.19 or newer.",
-            output.status,
-            error.trim().chars().take(2000).collect::<String>()
-        ));
+        return Err(PiStartError::VersionFailed {
+            program: program.clone(),
+            status: output.status,
+            complaint: error.trim().chars().take(2000).collect(),
+        });
     }
-    check_version(&text).map_err(|error| error.to_string())?;
+    check_version(&text)?;
     accepted().get_or_insert_with(HashSet::new).insert(command.clone());
     Ok(())
 }

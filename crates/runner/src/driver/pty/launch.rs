@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use qd_wire::run::{RunConfig, TERMINAL_HARNESS};
+use qd_wire::{CodedError, ErrorCode};
 
 use crate::config::RunnerConfig;
 use crate::driver::StartRequest;
@@ -23,8 +24,23 @@ pub(super) struct Program {
     pub(super) command: String,
 }
 
+/// There is no such program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ProgramNotFound {
+    #[error("{tool} binary not found: {path}; check the path, or name the program alone")]
+    AtPath { tool: String, path: String },
+    #[error("{tool} binary not found in PATH: {name}")]
+    InPath { tool: String, name: String },
+}
+
+impl From<ProgramNotFound> for CodedError {
+    fn from(error: ProgramNotFound) -> Self {
+        ErrorCode::AgentGone.with(error.to_string())
+    }
+}
+
 /// The program of a session: its arguments, its command line, or the person's shell.
-pub(super) fn program(request: &StartRequest, environment: &Environment) -> Result<Program, String> {
+pub(super) fn program(request: &StartRequest, environment: &Environment) -> Result<Program, ProgramNotFound> {
     let run = request.config.run.clone().unwrap_or_default();
     let is_terminal = request.config.harness == TERMINAL_HARNESS;
     let (argv, command) = words(&run, is_terminal);
@@ -37,9 +53,9 @@ pub(super) fn program(request: &StartRequest, environment: &Environment) -> Resu
     let found = find(&first, &request.cwd, environment.variable("PATH").as_deref());
     let Some(found) = found else {
         return Err(if first.contains('/') {
-            format!("{tool} binary not found: {first}; check the path, or name the program alone")
+            ProgramNotFound::AtPath { tool, path: first }
         } else {
-            format!("{tool} binary not found in PATH: {first}")
+            ProgramNotFound::InPath { tool, name: first }
         });
     };
     if let Some(name) = argv.first_mut() {

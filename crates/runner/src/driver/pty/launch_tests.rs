@@ -33,7 +33,7 @@ fn a_shim_is_never_what_it_stands_for() {
     let environment = Environment { inherit: Inherit::Nothing, remove: Vec::new(), set };
     let run = RunConfig { argv: vec!["codex".into(), "a b".into()], ..RunConfig::default() };
     let error = program(&request(run.clone()), &environment).unwrap_err();
-    assert_eq!(error, "codex binary not found in PATH: codex");
+    assert_eq!(error.to_string(), "codex binary not found in PATH: codex");
     script(&programs, "#!/bin/sh\n");
     let found = program(&request(run), &environment).unwrap();
     assert_eq!(found.argv, [programs.join("codex").into_os_string(), "a b".into()]);

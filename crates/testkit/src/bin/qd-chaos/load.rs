@@ -41,9 +41,23 @@ pub(crate) struct Submission {
     pub(crate) told: Told,
 }
 
+/// What a person answered to a question, where the answer was acknowledged.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) request_id: String,
+    pub(crate) value: &'static str,
+}
+
+/// All that one person did.
+#[derive(Default)]
+struct Deeds {
+    submissions: Vec<Submission>,
+    answers: Vec<Answer>,
+}
+
 pub(crate) struct Load {
     stop: CancellationToken,
-    people: Vec<(String, JoinHandle<Vec<Submission>>)>,
+    people: Vec<(String, JoinHandle<Deeds>)>,
     watchers: Vec<(String, Watcher)>,
 }
 
@@ -68,7 +82,7 @@ impl Load {
                 chance,
                 client: None,
                 stop: stop.clone(),
-                submissions: Vec::new(),
+                deeds: Deeds::default(),
             };
             load.people.push((session.to_owned(), tokio::spawn(person.work())));
         }
@@ -80,8 +94,8 @@ impl Load {
         self.stop.cancel();
         let mut report = Report::default();
         for (session, person) in self.people {
-            let submissions = person.await.expect("a person does not break");
-            report.sessions.push(SessionReport { session, submissions, ..SessionReport::default() });
+            let Deeds { submissions, answers } = person.await.expect("a person does not break");
+            report.sessions.push(SessionReport { session, submissions, answers, ..SessionReport::default() });
         }
         for line in &mut report.sessions {
             read_all(fleet, line).await;
@@ -111,31 +125,32 @@ struct Person {
     chance: Chance,
     client: Option<MuxClient>,
     stop: CancellationToken,
-    submissions: Vec<Submission>,
+    deeds: Deeds,
 }
 
 impl Person {
-    async fn work(mut self) -> Vec<Submission> {
+    async fn work(mut self) -> Deeds {
         let mut number = 0;
         while !self.stop.is_cancelled() {
             number += 1;
             let key = format!("{}-{number}", self.session);
             let told = self.submit(&key).await;
-            self.submissions.push(Submission { key, told });
+            self.deeds.submissions.push(Submission { key, told });
             let pause = self.chance.millis(0, 400);
             tokio::time::sleep(pause).await;
             self.wait_until_idle().await;
         }
-        self.submissions
+        self.deeds
     }
 
     fn message(&mut self, key: &str) -> String {
-        match (self.harness, self.chance.below(4)) {
+        match (self.harness, self.chance.below(5)) {
             ("pi", 0) => format!("@@tool name=bash command=\"sleep 0.2; echo {key}\"\n{key}"),
             ("pi", 1) => format!("@@text repeat=40\n{key}"),
             ("pi", _) => format!("@@text\n{key}"),
             (_, 0) => format!("/tools {key}"),
             (_, 1) => format!("/long 300 {key}"),
+            (_, 2) => format!("/question {key}"),
             (_, _) => format!("/thinking {key}"),
         }
     }
@@ -199,13 +214,29 @@ impl Person {
         }
     }
 
+    /// Answers the demo agent's question. An answer whose response is lost is sent no second time: the question may be
+    /// over, and then nobody was told that the answer counts.
+    async fn answer(&mut self, request_id: &str) {
+        let value = ["red", "green", "blue"][self.chance.below(3) as usize];
+        let answer = json!({"cmd": "input_response", "session_id": self.session, "request_id": request_id,
+            "value": value});
+        if self.call(answer).await.is_some_and(|response| response["success"] == true) {
+            self.deeds.answers.push(Answer { request_id: request_id.to_owned(), value });
+        }
+    }
+
     async fn wait_until_idle(&mut self) {
         for _ in 0..150 {
             if let Some(state) = self.call(json!({"cmd": "get_state", "session_id": self.session})).await
                 && state["success"] == true
-                && !["working", "starting"].contains(&state["data"]["status"].as_str().unwrap_or_default())
             {
-                return;
+                let state = &state["data"];
+                if !["working", "starting"].contains(&state["status"].as_str().unwrap_or_default()) {
+                    return;
+                }
+                if let Some(request_id) = state["pending_input"][0]["request_id"].as_str() {
+                    self.answer(request_id).await;
+                }
             }
             tokio::time::sleep(POLL).await;
         }

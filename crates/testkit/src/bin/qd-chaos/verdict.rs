@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::killer::Tally;
-use crate::load::{Submission, Told};
+use crate::load::{Answer, Submission, Told};
 use crate::watcher::Watched;
 
 #[derive(Default)]
@@ -17,6 +17,7 @@ pub(crate) struct Report {
 pub(crate) struct SessionReport {
     pub(crate) session: String,
     pub(crate) submissions: Vec<Submission>,
+    pub(crate) answers: Vec<Answer>,
     pub(crate) records: Vec<Value>,
     pub(crate) messages: Vec<Value>,
     pub(crate) watched: Vec<Watched>,
@@ -152,6 +153,7 @@ fn count(session: &SessionReport, problems: &mut Vec<String>) -> Counts {
     }
     messages(session, &mut counts, &mut say);
     submissions(session, &mut counts, &mut say);
+    answers(session, &mut counts, &mut say);
     counts
 }
 
@@ -201,6 +203,21 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
                 }
             }
             Told::Nothing => say(format!("{key} was never answered")),
+        }
+    }
+}
+
+/// Every acknowledged answer is in the record that settles its question, and there is one such record.
+fn answers(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
+    for Answer { request_id, value } in &session.answers {
+        let is_end = |record: &&Value| {
+            record["event"] == "agent.input_resolved" && record["request_id"] == request_id.as_str()
+        };
+        let found: Vec<&Value> =
+            session.records.iter().filter(is_end).map(|record| &record["answer"]).collect();
+        if found != [value] {
+            counts.lost += 1;
+            say(format!("{request_id} was answered with {value}, the records say {found:?}"));
         }
     }
 }

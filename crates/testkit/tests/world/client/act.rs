@@ -197,15 +197,20 @@ impl Actor<'_> {
             return;
         }
         let (session, request_id) = self.state.chance.borrow_mut().pick(&open).clone();
+        let value = (*self.state.chance.borrow_mut().pick(&["red", "green", "blue"])).to_owned();
         let params = InputResponseParams {
             request_id: request_id.clone(),
-            value: Some("green".to_owned()),
+            value: Some(value.clone()),
             ..InputResponseParams::default()
         };
-        let request = Request::session(session, Command::InputResponse(params));
+        let request = Request::session(session.clone(), Command::InputResponse(params));
         if let Some(response) = self.call(mux, &request, &request_id).await {
             let text = format!("answer to {request_id}: {} {:?}", response.success, response.error);
             trace::note(self.state.name, &text);
+            if response.success {
+                let mut oracle = self.world.oracle.borrow_mut();
+                oracle.question_answered(self.state.name, session, request_id, value);
+            }
         }
     }
 

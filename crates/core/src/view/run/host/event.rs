@@ -104,6 +104,7 @@ fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, MissingField> {
             decision: fields.decision(),
             actor: fields.text("actor"),
             asked_seq: None,
+            answer: None,
         },
         "tool.call" => Event::ServiceCall {
             request_id: fields.required("request_id")?,

@@ -10,16 +10,34 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use qd_core::harness::pi::session_header;
+use qd_wire::CodedError;
 use rustix::fs::OFlags;
 
 use super::{find, read};
 
-const DANGEROUS: &str = "sessionPath contains potentially dangerous path components";
-const RELATIVE: &str = "sessionPath must be an absolute path";
-const WRONG_NAME: &str = "sessionPath must point to a .jsonl or .json session file";
-const ELSEWHERE: &str = "sessionPath must be under an allowed session directory \
-                         (e.g. ~/.pi/agent/sessions/ or a project's .pi/sessions/)";
-const MISSING: &str = "sessionPath must point to an existing session file";
+/// Why a session file must not be opened; the words are those of the pi-server document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SessionFileError {
+    #[error("sessionPath contains potentially dangerous path components")]
+    Dangerous,
+    #[error("sessionPath must be an absolute path")]
+    Relative,
+    #[error("sessionPath must point to a .jsonl or .json session file")]
+    WrongName,
+    #[error(
+        "sessionPath must be under an allowed session directory \
+         (e.g. ~/.pi/agent/sessions/ or a project's .pi/sessions/)"
+    )]
+    Elsewhere,
+    #[error("sessionPath must point to an existing session file")]
+    Missing,
+}
+
+impl From<SessionFileError> for CodedError {
+    fn from(error: SessionFileError) -> Self {
+        CodedError::invalid(error.to_string())
+    }
+}
 
 /// A session file that is open.
 #[derive(Debug)]
@@ -65,22 +83,22 @@ impl CheckedFile {
 }
 
 /// Opens the session file at `path` if it lies below `<user_dir>/sessions` or some `.pi/sessions`.
-pub(crate) fn check_below(user_dir: &Path, path: &str) -> Result<CheckedFile, String> {
+pub(crate) fn check_below(user_dir: &Path, path: &str) -> Result<CheckedFile, SessionFileError> {
     let named = Path::new(path);
     let climbs = named.components().any(|component| component == Component::ParentDir);
     if climbs || path.contains('\0') || path.starts_with('~') {
-        return Err(DANGEROUS.to_owned());
+        return Err(SessionFileError::Dangerous);
     }
     if !named.is_absolute() {
-        return Err(RELATIVE.to_owned());
+        return Err(SessionFileError::Relative);
     }
     if !find::has_session_name(named) {
-        return Err(WRONG_NAME.to_owned());
+        return Err(SessionFileError::WrongName);
     }
-    let (root, below) = open_root(user_dir, named).ok_or(ELSEWHERE)?.map_err(refusal)?;
+    let (root, below) = open_root(user_dir, named).ok_or(SessionFileError::Elsewhere)?.map_err(refusal)?;
     let file = open(&root, &below).map_err(refusal)?;
     let line = read::first_line(&file).map_err(refusal)?;
-    let header = line.and_then(|line| session_header(&line)).ok_or(MISSING)?;
+    let header = line.and_then(|line| session_header(&line)).ok_or(SessionFileError::Missing)?;
     Ok(CheckedFile { path: named.to_owned(), cwd: header.cwd, file })
 }
 
@@ -131,9 +149,9 @@ fn open(root: &Dir, below: &Path) -> io::Result<File> {
 }
 
 /// What is not there is missing; what a link leads out to is elsewhere, whatever it is.
-fn refusal(error: io::Error) -> String {
+fn refusal(error: io::Error) -> SessionFileError {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => ELSEWHERE.to_owned(),
-        _ => MISSING.to_owned(),
+        io::ErrorKind::PermissionDenied => SessionFileError::Elsewhere,
+        _ => SessionFileError::Missing,
     }
 }

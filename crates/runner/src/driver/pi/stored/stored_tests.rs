@@ -36,12 +36,12 @@ impl World {
         self.root.path().join(below)
     }
 
-    fn check(&self, path: impl AsRef<Path>) -> Result<CheckedFile, String> {
+    fn check(&self, path: impl AsRef<Path>) -> Result<CheckedFile, SessionFileError> {
         check_below(&self.path("user"), path.as_ref().to_str().unwrap())
     }
 
     fn refused(&self, path: impl AsRef<Path>) -> String {
-        self.check(path).unwrap_err()
+        self.check(path).unwrap_err().to_string()
     }
 
     fn list(&self) -> Vec<StoredSession> {
