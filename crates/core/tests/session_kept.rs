@@ -219,6 +219,25 @@ fn what_was_taken_from_the_queue_and_not_shown_is_kept() {
 }
 
 #[test]
+fn what_was_read_before_the_agent_says_that_it_left_the_queue_counts_as_read() {
+    let reads = [AgentEvent::MessageEnded(user_message("one", 4)), AgentEvent::QueueChanged(queue(&[], &[]))];
+    for order in [[0, 1], [1, 0]] {
+        let (mut session, mut out) = (session(), Outbox::default());
+        session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+        expect(&mut session, 7, "one");
+        session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["one"])), &mut out);
+        for place in order {
+            session.agent_event(3, reads[place].clone(), &mut out);
+        }
+        session.agent_event(4, AgentEvent::TurnSettled { aborted: false }, &mut out);
+        assert_eq!(interrupted(&out), [""; 0]);
+        let edit = session.begin_queue_edit();
+        let data = session.set_queue(5, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, &mut out);
+        assert_eq!(data.taken, ["one"], "{order:?}");
+    }
+}
+
+#[test]
 fn what_was_taken_from_the_queue_in_a_turn_that_is_aborted_is_marked_at_once() {
     let (mut session, mut out) = (session(), Outbox::default());
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);

@@ -120,9 +120,13 @@ impl Session {
     pub(super) fn recognise_prompt(&mut self, message: &mut Message) {
         let text = message.flattened_text();
         let by_text = self.expected_prompts.iter().position(|prompt| prompt.text == text);
-        if by_text.is_none()
-            && (self.recognise_requeued(&text, message) || self.recognise_accepted(&text, message))
-        {
+        if by_text.is_none() && self.recognise_requeued(&text, message) {
+            if is_queued(&self.memory.queue, &text) {
+                self.reads.shown_early(text);
+            }
+            return;
+        }
+        if by_text.is_none() && self.recognise_accepted(&text, message) {
             return;
         }
         // What waits in the queue under this very text was not made from another.

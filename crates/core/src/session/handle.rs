@@ -423,7 +423,7 @@ impl Session {
             return;
         }
         if self.memory.queue != queue {
-            let left = self.reads.left(&self.memory.queue, &queue);
+            let left = self.reads.left(now, &self.memory.queue, &queue);
             self.name_expanded(&queue);
             self.left_queue(now, left);
             self.memory.queue = queue;

@@ -67,13 +67,15 @@ pub(super) struct QueueReads {
 
 impl QueueReads {
     /// The queue is another: what is in it no more, and whether that was for the agent's next step.
-    pub(super) fn left(&mut self, before: &QueueState, after: &QueueState) -> Vec<(String, bool)> {
+    pub(super) fn left(&mut self, now: i64, before: &QueueState, after: &QueueState) -> Vec<(String, bool)> {
         let mut still_there = texts_of(after);
         let mut left = Vec::new();
         for (texts, is_steering) in [(&before.steering, true), (&before.follow_up, false)] {
             for text in texts.iter().filter(|text| !remove_one(&mut still_there, text)) {
-                push_bounded(&mut self.left, text.clone());
-                if !remove_one(&mut self.shown, text) {
+                if remove_one(&mut self.shown, text) {
+                    push_bounded(&mut self.read, (now, text.clone()));
+                } else {
+                    push_bounded(&mut self.left, text.clone());
                     left.push((text.clone(), is_steering));
                 }
             }
