@@ -238,6 +238,26 @@ fn what_was_read_before_the_agent_says_that_it_left_the_queue_counts_as_read() {
 }
 
 #[test]
+fn what_waited_with_us_and_was_read_cannot_be_changed_any_more() {
+    for is_accepted_first in [true, false] {
+        let (mut session, mut out) = (session(), Outbox::default());
+        let edit = session.begin_queue_edit();
+        session.set_queue(1, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, &mut out);
+        // The agent is idle, so it gets it as a prompt, which is in no queue.
+        assert_eq!(session.take_kept(2, 7, &mut out).unwrap().text, "one");
+        expect(&mut session, 7, "one");
+        if is_accepted_first {
+            session.kept_accepted(3, 7, PromptTurn::After(0), &mut out);
+        }
+        session.agent_event(4, AgentEvent::TurnStarted, &mut out);
+        session.agent_event(5, AgentEvent::MessageEnded(user_message("one", 5)), &mut out);
+        let edit = session.begin_queue_edit();
+        let data = session.set_queue(6, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, &mut out);
+        assert_eq!((data.taken, data.follow_up), (vec!["one".to_owned()], vec![]), "{is_accepted_first}");
+    }
+}
+
+#[test]
 fn what_was_taken_from_the_queue_in_a_turn_that_is_aborted_is_marked_at_once() {
     let (mut session, mut out) = (session(), Outbox::default());
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);

@@ -252,8 +252,8 @@ impl Session {
         let is_input = message.role == Role::User;
         if is_input {
             self.read_before_move(&message);
-            self.reads.read(now, &message);
             self.recognise_prompt(&mut message);
+            self.reads.read(now, &message);
         }
         self.append_message(now, message, out);
         if is_input {

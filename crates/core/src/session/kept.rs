@@ -9,6 +9,7 @@ use qd_wire::data::QueueState;
 use qd_wire::event::{Event, NotifyLevel};
 use serde::{Deserialize, Serialize};
 
+use super::accepted::is_queued;
 use super::moving::remove_one;
 use super::{AcceptedPrompt, ExpectedPrompt, PromptTurn, Session};
 use crate::agent::Image;
@@ -145,9 +146,12 @@ impl Session {
 
     /// The agent has it.
     pub fn kept_delivered(&mut self) {
-        let delivered = self.memory.delivering.take();
-        self.is_queue_untold |= delivered.is_some_and(|kept| kept.is_requeued);
         self.delivering_token = None;
+        let Some(delivered) = self.memory.delivering.take() else { return };
+        self.is_queue_untold |= delivered.is_requeued;
+        if !is_queued(&self.memory.queue, &delivered.text) {
+            self.reads.delivered(delivered.text);
+        }
     }
 
     /// Tells what waits, if that is another than was told last.

@@ -84,6 +84,11 @@ impl QueueReads {
         left
     }
 
+    /// What waited with us went to the agent directly, not by way of its own queue.
+    pub(super) fn delivered(&mut self, text: String) {
+        push_bounded(&mut self.left, text);
+    }
+
     /// A message shows what the queue still has.
     pub(super) fn shown_early(&mut self, text: String) {
         self.shown.push(text);

@@ -98,8 +98,8 @@ async fn what_waited_in_a_dead_pi_is_read_by_the_next() {
     assert_eq!(mux.state(&session).await["queue"], both);
     mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     let from = mux.frames().len();
-    let answer = mux.ok(command("prompt", &session, "@@text text=asked")).await;
-    assert_eq!(answer["disposition"], "queued", "what waited goes first");
+    // What waited goes first; the agent may be through with it before it gets the prompt.
+    mux.ok(command("prompt", &session, "@@text text=asked")).await;
     until_idle_with_empty_queue(&mut mux, &session, from).await;
     let expected = ["@@hold name=never", "@@text text=steered", "@@text text=followed", "@@text text=asked"];
     assert_eq!(said(&mut mux, &session).await, expected);
