@@ -94,9 +94,13 @@ impl Scene {
     /// The processes of the scene that live now, by what they wrote and by their environment.
     pub(crate) fn survivors(&self) -> Vec<i32> {
         let mark = format!("QD_TEST_TAG={}", self.tag).into_bytes();
+        // What a process is comes first: a guard that ends meanwhile has neither a command line nor an environment.
         let marked = all_pids().into_iter().filter(|pid| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|entry| entry == mark) && !is_guard_of_any(*pid)
+            let is_marked = || {
+                let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                environment.split(|byte| *byte == 0).any(|entry| entry == mark)
+            };
+            !is_guard_of_any(*pid) && is_marked()
         });
         let mut survivors: Vec<i32> =
             self.pids().into_iter().chain(marked).filter(|pid| lives(*pid)).collect();
