@@ -34,12 +34,6 @@ const PRUNE: Duration = Duration::from_secs(60 * 60);
 /// Commands that may wait for the runner's task; those who read them wait when it is full.
 const COMMANDS_MAX: usize = 256;
 
-/// The hub asks whether a command of its own may run.
-pub(crate) const BARRIER: &str = "_barrier";
-
-/// The hub has answered for a command whose time was over; it names its key.
-pub(crate) const CANCEL: &str = "_cancel";
-
 /// Outcomes kept on disk.
 const OUTCOME_ROWS_MAX: u64 = 100_000;
 const OUTCOME_BYTES_MAX: u64 = 64 * 1024 * 1024;

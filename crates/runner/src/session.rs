@@ -7,6 +7,7 @@ mod actor;
 mod admit;
 mod agent;
 mod agent_process;
+mod alarm;
 mod breakers;
 mod cancel;
 mod commands;

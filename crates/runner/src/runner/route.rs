@@ -9,12 +9,12 @@ use qd_core::ids::{base36, check_session_id};
 use qd_core::ledger::{Submission, Verdict};
 use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_wire::command::SessionConfig;
-use qd_wire::command_table::{CommandClass, CommandHead, class_of};
+use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, TAKE_BACK, class_of};
 use qd_wire::people::Role;
 use qd_wire::{CodedError, Command, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{BARRIER, CANCEL, FromLink, Task};
+use super::{FromLink, Task};
 use crate::clock::now_ms;
 use crate::services::{self, SessionWorktree, is_service};
 use crate::session::{Ended, Incoming, SessionInput, Shared, check_cwd_of, spawn_new};
@@ -78,7 +78,7 @@ impl Task {
         if incoming.cmd == BARRIER && incoming.if_session_version.is_none() {
             return self.barrier(incoming);
         }
-        if incoming.cmd == CANCEL && self.cancel_service(&incoming) {
+        if incoming.cmd == TAKE_BACK.name && self.cancel_service(&incoming) {
             return self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Ok(()));
         }
         let class = class_of(&incoming.cmd);
@@ -93,7 +93,7 @@ impl Task {
         match sender {
             Some(sender) => self.forward(&sender, &session_id, incoming),
             // What is not there need not be ended.
-            None if incoming.cmd == CANCEL => self.respond(&session_id, &incoming, Ok(())),
+            None if incoming.cmd == TAKE_BACK.name => self.respond(&session_id, &incoming, Ok(())),
             None => {
                 let mut error = CodedError::session_not_found(&session_id);
                 if let Some(version) = incoming.if_session_version {

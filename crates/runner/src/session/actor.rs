@@ -2,7 +2,6 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::breaker::Breakers;
@@ -17,6 +16,7 @@ use qd_wire::command_table::{CommandClass, class_of};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::agent_process::{AgentProcess, AgentState};
+use super::alarm::Alarm;
 use super::breakers::ProviderCalls;
 use super::pending::PendingCommands;
 use super::publish::Publishing;
@@ -135,10 +135,11 @@ impl SessionActor {
     /// In a box, or the future would hold the session twice: as it was given and as it is used.
     pub(super) async fn run(mut self: Box<Self>) {
         let mut events = Vec::new();
+        let mut alarm = Alarm::default();
         self.publish().await;
         self.save().await;
         while !self.finished {
-            match self.wait(&mut events).await {
+            match self.wait(&mut events, &mut alarm).await {
                 Wake::Input(None) => break,
                 Wake::Input(Some(input)) => {
                     self.take_inputs(input).await;
@@ -193,7 +194,7 @@ impl SessionActor {
         creations
     }
 
-    async fn wait(&mut self, events: &mut Vec<AgentEvent>) -> Wake {
+    async fn wait(&mut self, events: &mut Vec<AgentEvent>, alarm: &mut Alarm) -> Wake {
         let deadline = self.next_deadline();
         let is_held_back = self.is_held_back();
         let driver = self.agent.driver.as_mut().filter(|_| !is_held_back);
@@ -203,19 +204,10 @@ impl SessionActor {
                 None => std::future::pending().await,
             }
         };
-        let timer = async {
-            match deadline {
-                Some(at) => {
-                    let wait = u64::try_from(at - now_ms()).unwrap_or(0);
-                    tokio::time::sleep(Duration::from_millis(wait)).await;
-                }
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             input = self.mailbox.recv() => Wake::Input(input),
             progress = agent => Wake::Agent(progress),
-            () = timer => Wake::Timer,
+            () = alarm.ring_at(deadline) => Wake::Timer,
         }
     }
 

@@ -7,7 +7,7 @@ use qd_core::command_queue::{QueueInput, QueuedCommand};
 use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
 use qd_core::outbox::Response;
 use qd_core::session::QueueEdit;
-use qd_wire::command_table::CommandClass;
+use qd_wire::command_table::{BARRIER, CommandClass, TAKE_BACK};
 use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::Incoming;
@@ -15,7 +15,6 @@ use super::actor::SessionActor;
 use super::commands::is_abort;
 use crate::clock::now_ms;
 use crate::driver::AgentFailure;
-use crate::runner::{BARRIER, CANCEL};
 use crate::submissions::{Owner, Release, in_flight_row, outcome_row};
 
 const DEPENDENCIES_MAX: usize = 32;
@@ -87,7 +86,7 @@ impl Admitted {
 impl SessionActor {
     /// Takes a command from the link.
     pub(super) async fn admit(&mut self, incoming: Box<Incoming>) {
-        if incoming.cmd == CANCEL {
+        if incoming.cmd == TAKE_BACK.name {
             return self.cancel(&incoming);
         }
         // A barrier is a read whose answer nobody looks at: its dependencies and its version are what counts.
