@@ -99,6 +99,8 @@ pub(crate) struct Push {
     lanes: Lanes,
     /// Whether somebody may want to know; while nobody does, nothing is looked into.
     has_subscribers: AtomicBool,
+    /// How often somebody has begun to want to. Who counts them in the store may have looked before the last did.
+    subscribed: Mutex<u64>,
 }
 
 /// How a turn, a program or a session has ended.
@@ -121,6 +123,7 @@ impl Push {
             lanes: Lanes::default(),
             // Until the store was asked.
             has_subscribers: AtomicBool::new(true),
+            subscribed: Mutex::default(),
         }
     }
 }
@@ -197,8 +200,23 @@ impl Face for Push {
 }
 
 impl Push {
-    fn note_subscribers(&self, are_some: bool) {
-        self.has_subscribers.store(are_some, Ordering::Relaxed);
+    /// Somebody wants to know from now on.
+    fn note_subscriber(&self) {
+        let mut subscribed = self.subscribed();
+        *subscribed += 1;
+        self.has_subscribers.store(true, Ordering::Relaxed);
+    }
+
+    /// The store had no subscribers when this many had subscribed.
+    fn note_no_subscribers(&self, subscribed: u64) {
+        let now = self.subscribed();
+        if *now == subscribed {
+            self.has_subscribers.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn subscribed(&self) -> MutexGuard<'_, u64> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_subscribers(&self) -> bool {

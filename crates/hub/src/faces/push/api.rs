@@ -80,7 +80,7 @@ async fn subscribe(State(server): State<Server>, uri: Uri, headers: HeaderMap, b
     };
     match hub.store.put_push_subscription(row).await {
         Ok(row) => {
-            hub.faces.push.note_subscribers(true);
+            hub.faces.push.note_subscriber();
             note(hub, &principal, format!("pushes to {}", row.label)).await;
             (StatusCode::CREATED, Json(info(row))).into_response()
         }

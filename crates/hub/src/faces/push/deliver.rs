@@ -101,8 +101,10 @@ pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
 
 /// Whether anybody wants pushes.
 pub(crate) async fn count_subscribers(hub: &Hub) {
+    let subscribed = *hub.faces.push.subscribed();
     match hub.store.push_subscriptions(alive_after(hub)).await {
-        Ok(rows) => hub.faces.push.note_subscribers(!rows.is_empty()),
+        Ok(rows) if rows.is_empty() => hub.faces.push.note_no_subscribers(subscribed),
+        Ok(_) => hub.faces.push.note_subscriber(),
         Err(error) => tracing::warn!(%error, "the subscriptions to pushes cannot be read"),
     }
 }

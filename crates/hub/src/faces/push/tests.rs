@@ -134,10 +134,13 @@ async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
 #[tokio::test]
 async fn nothing_is_looked_into_while_nobody_wants_to_know() {
     let mut world = World::start();
-    world.hub.faces.push.note_subscribers(false);
+    let subscribed = *world.hub.faces.push.subscribed();
+    world.hub.faces.push.note_no_subscribers(subscribed);
     world.observe(&[working(), needed(1, "q"), idle(2)]);
     assert!(world.jobs().is_empty());
-    world.hub.faces.push.note_subscribers(true);
+    world.hub.faces.push.note_subscriber();
+    // Who looked into the store before that has found nobody, and says so only now.
+    world.hub.faces.push.note_no_subscribers(subscribed);
     world.observe(&[needed(3, "q")]);
     assert_eq!(world.jobs(), ["question q"]);
     world.hub.faces.push.forget(&world.entry.id);
