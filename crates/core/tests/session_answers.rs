@@ -85,6 +85,23 @@ fn the_answers_to_a_form_are_lines() {
 }
 
 #[test]
+fn what_a_form_calls_secret_in_any_of_its_words_is_not_in_the_record() {
+    let forms = [
+        json!({"title": "Enter the database password", "questions": [{"id": "value", "question": "Value"}]}),
+        json!({"title": "Tell", "questions": [{"id": "value", "question": "Log in", "placeholder": "GitHub token"}]}),
+        json!({"title": "Tell", "questions": [{"id": "value", "question": "dbPassword"}]}),
+    ];
+    for mut form in forms {
+        form["type"] = "interview".into();
+        let answer = answer_to(form, json!({"responses": {"value": "hunter2"}}));
+        assert!(
+            !answer.to_string().contains("hunter2") && answer.to_string().contains("REDACTED"),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
 fn secrets_are_not_in_the_record() {
     let secret_titles = [
         "Password:",
@@ -93,11 +110,28 @@ fn secrets_are_not_in_the_record() {
         "passphrase for id_ed25519",
         "Enter PIN",
         "Client secret?",
+        "Your API keys",
+        "Passwords:",
+        "authToken",
+        "dbPassword",
+        "2FA code",
+        "Authenticator code",
+        "Encryption key",
+        "Recovery phrase",
+        "Enter your pin",
+        "pin",
     ];
     for title in secret_titles {
         assert_eq!(typed(title, "hunter2"), Value::Null, "{title}");
     }
-    for title in ["Pin which version?", "How many tokens?", "Secretary's name", "Keyboard layout"] {
+    for title in [
+        "Pin which version?",
+        "How many tokens?",
+        "Secretary's name",
+        "Keyboard layout",
+        "Primary key",
+        "Zip code",
+    ] {
         assert_eq!(typed(title, "hunter2"), "hunter2", "{title}");
     }
     let hinted = json!({"type": "input", "title": "Log in", "placeholder": "password"});
@@ -122,6 +156,16 @@ fn a_secret_at_the_limit_is_not_kept_in_part() {
     let cut = typed("Text", &format!("{before}{TOKEN} and more"));
     assert!(!cut.as_str().unwrap().contains("ghp_"), "the token begins before the limit and ends after it");
     assert!(cut.as_str().unwrap().contains("[cut: "), "it is still a long answer");
+}
+
+#[test]
+fn what_is_redacted_early_lets_nothing_in_from_beyond_the_limit() {
+    let long_secret = format!("password={} ", "x1".repeat(6_000));
+    let filler = "a ".repeat((ANSWER_CHARACTERS_MAX + 8 * 1024 - long_secret.len()) / 2 - 5);
+    let cut = typed("Text", &format!("{long_secret}{filler}{TOKEN} and more"));
+    let cut = cut.as_str().unwrap();
+    assert!(!cut.contains("ghp_") && !cut.contains("x1x1"), "the token ends where nobody looks any more");
+    assert!(cut.contains("[cut: "), "it is still a long answer");
 }
 
 #[test]

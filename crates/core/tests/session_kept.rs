@@ -257,6 +257,62 @@ fn what_waited_with_us_and_was_read_cannot_be_changed_any_more() {
     }
 }
 
+/// A session whose agent was idle and has read "one", which waited with us, at 5.
+fn one_was_read(out: &mut Outbox) -> Session {
+    let mut session = session();
+    let edit = session.begin_queue_edit();
+    session.set_queue(1, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, out);
+    session.take_kept(2, 7, out).unwrap();
+    expect(&mut session, 7, "one");
+    session.kept_accepted(3, 7, PromptTurn::After(0), out);
+    session.agent_event(4, AgentEvent::TurnStarted, out);
+    session.agent_event(5, AgentEvent::MessageEnded(user_message("one", 5)), out);
+    session
+}
+
+#[test]
+fn what_is_new_is_added_also_right_after_another_was_read() {
+    let mut out = Outbox::default();
+    let mut session = one_was_read(&mut out);
+    let edit = session.begin_queue_edit();
+    let data = session.set_queue(6, &edit, &queue(&[], &[]), queue(&[], &["two"]), None, &mut out);
+    assert_eq!((data.taken, data.follow_up), (vec![], vec!["two".to_owned()]));
+}
+
+#[test]
+fn what_is_read_while_the_queue_is_changed_counts_once() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+    expect(&mut session, 7, "one");
+    session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["one", "two"])), &mut out);
+    let edit = session.begin_queue_edit();
+    session.agent_event(3, AgentEvent::MessageEnded(user_message("one", 3)), &mut out);
+    let wanted = queue(&[], &["one", "two", "three"]);
+    let data = session.set_queue(4, &edit, &queue(&[], &["two"]), wanted, None, &mut out);
+    let added = vec!["two".to_owned(), "three".to_owned()];
+    assert_eq!((data.taken, data.follow_up), (vec!["one".to_owned()], added));
+}
+
+#[test]
+fn what_was_in_the_agents_queue_after_all_is_read_once() {
+    let (mut session, mut out) = (session(), Outbox::default());
+    let edit = session.begin_queue_edit();
+    session.set_queue(1, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, &mut out);
+    session.take_kept(2, 7, &mut out).unwrap();
+    expect(&mut session, 7, "one");
+    // The yes to it is handled before the agent's word that it is in its queue.
+    session.kept_accepted(3, 7, PromptTurn::Running, &mut out);
+    session.agent_event(4, AgentEvent::QueueChanged(queue(&[], &["one"])), &mut out);
+    session.agent_event(5, AgentEvent::QueueChanged(queue(&[], &[])), &mut out);
+    session.agent_event(6, AgentEvent::MessageEnded(user_message("one", 6)), &mut out);
+    // The same text again, sent directly and much later, is nothing that was read from the queue.
+    expect(&mut session, 8, "one");
+    session.agent_event(60_000, AgentEvent::MessageEnded(user_message("one", 60_000)), &mut out);
+    let edit = session.begin_queue_edit();
+    let data = session.set_queue(60_001, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, &mut out);
+    assert_eq!((data.taken, data.follow_up), (vec![], vec!["one".to_owned()]));
+}
+
 #[test]
 fn what_was_taken_from_the_queue_in_a_turn_that_is_aborted_is_marked_at_once() {
     let (mut session, mut out) = (session(), Outbox::default());

@@ -10,9 +10,9 @@ use super::REDACTED;
 /// Names whose values are secrets. `pwd` is not one: it is the working directory. Nor is a plural: `max_tokens` counts.
 const NAME: &str = r"(?:[A-Za-z0-9_.-]*(?:password|passwd|passphrase|_pass|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|auth[_-]?key|credential))";
 
-/// Words of a question whose answer is a secret. They stand alone or as parts of a name like `GITHUB_TOKEN`; a plural is
-/// none of them, nor is the verb `pin`.
-const ASKED: &str = r"(?:^|[^A-Za-z])(?:pass(?:word|wd|phrase|code)|(?-i:PIN)|pin code|otp|one-time code|verification code|secret|token|(?:api|access|private|secret|auth)[ _-]?key|credentials?)(?:$|[^A-Za-z])";
+/// Words of a question whose answer is a secret. They stand alone or as parts of a name like `GITHUB_TOKEN`; `tokens` by
+/// itself is none of them, since models count them, nor is the verb `pin`.
+const ASKED: &str = r"(?:^|[^A-Za-z])(?:pass(?:word|wd|phrase|code)s?|(?-i:PIN)|pin (?:code|number)|your pin|otp|(?:one-time|verification|security|authenticator|authentication|[2m]fa|recovery|backup|login) codes?|(?:seed|recovery|backup|mnemonic) phrases?|secrets?|token|(?:api|access|auth) tokens|(?:api|access|private|secret|auth|encryption|decryption|signing|ssh|deploy|licen[cs]e|recovery|master)[ _-]?keys?|credentials?)(?:$|[^A-Za-z])|^\W*pin\W*$";
 
 /// Shapes that are secrets by themselves. A group `s` is the secret; without it all of the match is.
 const SHAPES: [&str; 20] = [
@@ -127,7 +127,22 @@ pub(super) fn is_secret_name(name: &str) -> bool {
 
 /// Whether these words ask for a secret; in doubt they do.
 pub(super) fn asks_for_secret(question: &str) -> bool {
-    rules().asked.as_ref().is_none_or(|rule| rule.is_match(question))
+    let is_asked = |words: &str| rules().asked.as_ref().is_none_or(|rule| rule.is_match(words));
+    is_asked(question) || is_asked(&words_apart(question))
+}
+
+/// `dbPassword` as `db Password`.
+fn words_apart(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 8);
+    let mut was_lowercase = false;
+    for letter in name.chars() {
+        if was_lowercase && letter.is_uppercase() {
+            words.push(' ');
+        }
+        was_lowercase = letter.is_lowercase();
+        words.push(letter);
+    }
+    words
 }
 
 /// A word that says nothing, the name of a variable, a place for a value.

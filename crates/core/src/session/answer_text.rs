@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::OpenQuestion;
 use crate::agent::Answer;
-use crate::redact::{REDACTED, asks_for_secret, redact, redact_value};
+use crate::redact::{REDACTED, asks_for_secret, redact, redact_value, secrets};
 
 /// As long as a message of the pi-server protocol may be: a person types both.
 pub const ANSWER_CHARACTERS_MAX: usize = 200_000;
@@ -34,7 +34,9 @@ pub(super) fn kept(
         }
         Answer::Confirmed(confirmed) => Some(yes_or_no(*confirmed).to_owned()),
         Answer::Responses(responses) => match &question.request {
-            InputRequest::Interview { questions, .. } => Some(clean(&form(questions, responses))),
+            InputRequest::Interview { title, questions, .. } => {
+                Some(clean(&form(asks_for_secret(title), questions, responses)))
+            }
             InputRequest::Select { .. }
             | InputRequest::Confirm { .. }
             | InputRequest::Input { .. }
@@ -65,24 +67,30 @@ fn clean(text: &str) -> String {
         return redact(text).into_owned();
     };
     let searched = text.floor_char_boundary(end.saturating_add(SECRET_BYTES_MAX));
-    let clean = redact(&text[..searched]);
-    let kept: String = clean.chars().take(ANSWER_CHARACTERS_MAX).collect();
+    let cut_through =
+        secrets(&text[..searched]).into_iter().find(|secret| secret.start < end && end < secret.end);
+    let kept = match cut_through {
+        Some(secret) => format!("{}{REDACTED}", redact(&text[..secret.start])),
+        None => redact(&text[..end]).into_owned(),
+    };
     let count = text.chars().count();
     format!("{kept}… [cut: the first {ANSWER_CHARACTERS_MAX} of {count} characters are kept]")
 }
 
 /// A line for each answer of a form, in the order of its questions; then those nobody asked for.
-fn form(questions: &[InterviewQuestion], responses: &JsonObject) -> String {
+fn form(is_all_secret: bool, questions: &[InterviewQuestion], responses: &JsonObject) -> String {
     let asked = questions.iter().filter_map(|question| {
         let answer = responses.get(&question.id)?;
         let label = if question.question.is_empty() { &question.id } else { &question.question };
-        let is_secret = matches!(question.kind.as_str(), "password" | "secret")
+        let is_secret = is_all_secret
+            || matches!(question.kind.as_str(), "password" | "secret")
             || asks_for_secret(&question.id)
-            || asks_for_secret(label);
+            || asks_for_secret(label)
+            || question.placeholder.as_deref().is_some_and(asks_for_secret);
         line(label, answer, is_secret)
     });
     let others = responses.iter().filter(|(id, _)| !questions.iter().any(|question| question.id == **id));
-    let others = others.filter_map(|(id, answer)| line(id, answer, asks_for_secret(id)));
+    let others = others.filter_map(|(id, answer)| line(id, answer, is_all_secret || asks_for_secret(id)));
     asked.chain(others).collect::<Vec<_>>().join("\n")
 }
 

@@ -140,7 +140,6 @@ impl Block {
     }
 }
 
-/// Unicode scalar values, counted without decoding: every byte that does not continue a character.
 #[cfg(test)]
 mod tests {
     use super::*;

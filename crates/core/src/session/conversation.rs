@@ -147,7 +147,7 @@ impl Session {
         self.memory.accepted.retain(|accepted| accepted.token != prompt.token);
         self.images.forget(prompt.token);
         if self.delivering_token == Some(prompt.token) {
-            self.kept_delivered();
+            self.kept_is_read_next();
         }
         message.client_id = prompt.client_id;
         message.sender = prompt.user_id.map(sent_by);

@@ -141,17 +141,24 @@ impl Session {
     /// The agent has said yes to it; until the conversation shows it, it is looked after like any accepted prompt.
     pub fn kept_accepted(&mut self, now: i64, token: u64, turn: PromptTurn, out: &mut Outbox) {
         self.prompt_accepted(now, token, turn, out);
-        self.kept_delivered();
+        self.kept_is_read_next();
     }
 
-    /// The agent has it.
-    pub fn kept_delivered(&mut self) {
-        self.delivering_token = None;
-        let Some(delivered) = self.memory.delivering.take() else { return };
-        self.is_queue_untold |= delivered.is_requeued;
-        if !is_queued(&self.memory.queue, &delivered.text) {
+    /// The agent has it, and shows it as its next message unless it is in its queue.
+    pub(super) fn kept_is_read_next(&mut self) {
+        if let Some(delivered) = self.kept_delivered()
+            && !is_queued(&self.memory.queue, &delivered.text)
+        {
             self.reads.delivered(delivered.text);
         }
+    }
+
+    /// It is not on its way any more: the agent has it, has done what it says, or has given it back.
+    pub fn kept_delivered(&mut self) -> Option<KeptInput> {
+        self.delivering_token = None;
+        let delivered = self.memory.delivering.take()?;
+        self.is_queue_untold |= delivered.is_requeued;
+        Some(delivered)
     }
 
     /// Tells what waits, if that is another than was told last.

@@ -131,6 +131,14 @@ impl Session {
         self.questions.iter()
     }
 
+    /// What this answer says to whoever asked, if it is one to an open question. Nothing is settled yet.
+    pub fn answered_by(&self, now: i64, response: &InputResponseParams) -> Result<Answered, AnswerError> {
+        let question = self.find_question(now, &response.request_id)?;
+        let (answer, decision) = check_answer(question, response)?;
+        let (details, reason) = (question.details.clone(), response.reason.clone());
+        Ok(Answered { answer, decision, details, reason })
+    }
+
     /// Checks an answer and settles its question. What is returned is for whoever asked.
     pub fn answer(
         &mut self,
@@ -139,35 +147,39 @@ impl Session {
         user_id: Option<&str>,
         out: &mut Outbox,
     ) -> Result<Answered, AnswerError> {
+        let answered = self.answered_by(now, response)?;
         let id = &response.request_id;
-        let Some(question) = self.questions.iter().find(|question| question.request.request_id() == id)
-        else {
-            return Err(if self.settled_questions.contains(id) {
-                AnswerError::AlreadyAnswered(id.clone())
-            } else {
-                AnswerError::Unknown(id.clone())
-            });
-        };
-        if question.deadline.is_some_and(|at| at <= now) {
-            // Its timer is about to settle it; the agent may have given up already.
-            return Err(AnswerError::TimedOut(id.clone()));
-        }
-        let (answer, decision) = check_answer(question, response)?;
-        let kept_answer = answer_text::kept(question, &answer, response);
-        let details = question.details.clone();
-        if decision == Some(Decision::ApproveForSession)
-            && let Some(op_tool) = details.as_ref().and_then(|details| details.op_tool.as_deref())
+        let kept_answer = answer_text::kept(self.find_question(now, id)?, &answered.answer, response);
+        if answered.decision == Some(Decision::ApproveForSession)
+            && let Some(op_tool) = answered.details.as_ref().and_then(|details| details.op_tool.as_deref())
         {
             self.allow(op_tool);
         }
-        let outcome = match answer {
+        let outcome = match answered.answer {
             Answer::Cancelled => InputOutcome::Cancelled,
             Answer::TimedOut => InputOutcome::TimedOut,
             Answer::Value(_) | Answer::Confirmed(_) | Answer::Responses(_) => InputOutcome::Answered,
         };
-        let by = By { user_id, decision, actor: response.actor.as_deref(), answer: kept_answer };
+        let actor = response.actor.as_deref();
+        let by = By { user_id, decision: answered.decision, actor, answer: kept_answer };
         self.settle_question(now, id, outcome, by, out);
-        Ok(Answered { answer, decision, details, reason: response.reason.clone() })
+        Ok(answered)
+    }
+
+    fn find_question(&self, now: i64, id: &str) -> Result<&OpenQuestion, AnswerError> {
+        let Some(question) = self.questions.iter().find(|question| question.request.request_id() == id)
+        else {
+            return Err(if self.settled_questions.iter().any(|settled| settled == id) {
+                AnswerError::AlreadyAnswered(id.to_owned())
+            } else {
+                AnswerError::Unknown(id.to_owned())
+            });
+        };
+        if question.deadline.is_some_and(|at| at <= now) {
+            // Its timer is about to settle it; the agent may have given up already.
+            return Err(AnswerError::TimedOut(id.to_owned()));
+        }
+        Ok(question)
     }
 
     /// The terminal shows nothing of what is typed now: what answers this question of its screen is not recorded.

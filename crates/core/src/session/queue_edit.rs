@@ -81,6 +81,13 @@ impl QueueReads {
             }
         }
         self.shown.retain(|text| is_queued(after, text));
+        // What went to the agent directly, as it seemed, and is in its queue after all has not left it.
+        let mut were_there = texts_of(before);
+        for text in texts_of(after).iter().filter(|text| !remove_one(&mut were_there, text)) {
+            if let Some(place) = self.left.iter().rposition(|left| left == text) {
+                self.left.remove(place);
+            }
+        }
         left
     }
 
@@ -247,7 +254,11 @@ impl Session {
         for kept in &available {
             remove_one(&mut gone, &kept.text);
         }
-        gone.extend(self.reads.lately(now));
+        // Of those that were read before the change began nobody can say what was to replace them.
+        let mut read_before = self.reads.lately(now);
+        for text in &gone {
+            remove_one(&mut read_before, text);
+        }
 
         let mut wanted = wanted_of(wanted);
         find_same(&mut wanted, &mut available, &mut base);
@@ -256,7 +267,8 @@ impl Session {
             available.into_iter().partition(|kept| remove_one(&mut base, &kept.text));
         let mut replaceable = removed.len();
         for message in wanted.iter_mut().filter(|message| message.found.is_none()) {
-            message.is_taken = remove_one(&mut gone, &message.text);
+            message.is_taken =
+                remove_one(&mut gone, &message.text) || remove_one(&mut read_before, &message.text);
         }
         for message in wanted.iter_mut().filter(|message| message.found.is_none() && !message.is_taken) {
             if replaceable > 0 {

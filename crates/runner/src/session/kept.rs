@@ -83,7 +83,7 @@ impl SessionActor {
                 // Before the queue is told: what waits next goes before any prompt.
                 match turn {
                     Some(turn) => self.session.kept_accepted(now_ms(), token, turn, &mut self.out),
-                    None => self.session.kept_delivered(),
+                    None => drop(self.session.kept_delivered()),
                 }
                 self.session.tell_queue(now_ms(), &mut self.out);
                 if disposition == Some(Disposition::Handled) {
