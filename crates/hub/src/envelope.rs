@@ -97,16 +97,27 @@ pub(crate) fn read_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError>
         _ => return Err(ErrorCode::UnknownCommand.with(format!("Unknown channel '{channel}'"))),
     }
     let head = read_address(fields)?;
-    let dependencies: Option<Vec<String>> = fields
-        .typed("depends_on")
-        .map_err(|_| CodedError::invalid("The field 'depends_on' must be a list of command ids"))?;
-    Ok(Head { depends_on: dependencies.unwrap_or_default(), ..head })
+    Ok(Head { depends_on: read_dependencies(fields)?, ..head })
 }
 
 /// The same for a command that came over HTTP: it is on no channel and depends on nothing.
 pub(crate) fn read_body_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
     HEAD_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
-    read_address(fields)
+    let head = read_address(fields)?;
+    if read_dependencies(fields)?.is_empty() {
+        return Ok(head);
+    }
+    Err(ErrorCode::Unsupported.with(
+        "A command over HTTP cannot have 'depends_on', since it has no id others could name: wait for the answer before \
+         you send the next, or use /ws/mux",
+    ))
+}
+
+fn read_dependencies(fields: &Fields<'_>) -> Result<Vec<String>, CodedError> {
+    let dependencies: Option<Vec<String>> = fields
+        .typed("depends_on")
+        .map_err(|_| CodedError::invalid("The field 'depends_on' must be a list of command ids"))?;
+    Ok(dependencies.unwrap_or_default())
 }
 
 fn read_address<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
@@ -119,10 +130,18 @@ fn read_address<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
 fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, CodedError> {
     let text = fields.text(name);
     let text = text.map_err(|_| CodedError::invalid(format!("The field '{name}' must be a string")))?;
-    if text.as_ref().is_some_and(|text| text.len() > NAME_BYTES_MAX) {
-        return Err(CodedError::invalid(format!("The field '{name}' is longer than {NAME_BYTES_MAX} bytes")));
+    if let Some(text) = &text {
+        check_length(name, text)?;
     }
     Ok(text)
+}
+
+/// Names are short: they are kept, compared and told.
+pub(crate) fn check_length(field: &str, name: &str) -> Result<(), CodedError> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    Err(CodedError::invalid(format!("The field '{field}' is longer than {NAME_BYTES_MAX} bytes")))
 }
 
 fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), CodedError> {

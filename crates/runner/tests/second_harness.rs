@@ -81,6 +81,22 @@ async fn what_waits_can_be_seen_and_changed() {
 }
 
 #[tokio::test]
+async fn an_answer_that_cannot_be_passed_on_leaves_its_question_open() {
+    let mut bench = session().await;
+    let from = bench.lines.len();
+    bench.prompt("hold and ask who is a pretty boy").await;
+    bench.event(from, "agent.input_needed").await;
+    // It can ask, but there is no way to tell it what was answered.
+    for _ in 0..2 {
+        let answer = bench
+            .call(json!({"cmd": "input_response", "session_id": "s", "request_id": "q", "value": "me"}))
+            .await;
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("failed")), "{answer}");
+    }
+    assert!(!bench.lines[from..].iter().any(|line| line["event"] == "agent.input_resolved"));
+}
+
+#[tokio::test]
 async fn what_it_has_not_is_refused_by_name() {
     let mut bench = session().await;
     for (command, name) in [

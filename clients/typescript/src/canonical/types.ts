@@ -123,7 +123,7 @@ export interface Answered {
   readonly userId?: string;
   readonly actor?: string;
   readonly decision?: Decision;
-  /** What was answered: the text typed, the option chosen, `yes` or `no`, the reason of a decision. Never a password. */
+  /** What was answered: the text typed, the option chosen, `yes` or `no`, the reason of a decision. What looks like a secret is left out. */
   readonly answer?: string;
   /** Unix milliseconds. */
   readonly at: number;

@@ -10,6 +10,7 @@ use super::permission::{check_permission, check_terminal};
 use super::route::{Destination, NoRoute, route};
 use super::{Command, Subject};
 use crate::ask::Asker;
+use crate::envelope::check_length;
 use crate::finished::Finished;
 use crate::pending::PendingKind;
 use crate::principals::check_revoked;
@@ -62,6 +63,7 @@ pub(super) fn admit<'a>(
     check_revoked(&asker.revoked)?;
     check_permission(asker.rights, &command)?;
     command.fields.check_conditions()?;
+    check_names(&command)?;
     if let Origin::Client { finished, name } = origin {
         if let Some(name) = name {
             finished.settle(name, &mut command.depends_on)?;
@@ -82,6 +84,12 @@ pub(super) fn admit<'a>(
         Answerer::Runner => Work::Runner(pending_kind(&command, origin)?),
     };
     Ok(Admitted { command, session, work })
+}
+
+/// A client's names were measured when its frame was read; those a face has from elsewhere are no longer.
+fn check_names(command: &Command<'_>) -> Result<(), CodedError> {
+    command.session_id().map_or(Ok(()), |session_id| check_length("session_id", session_id))?;
+    command.runner_id.as_deref().map_or(Ok(()), |runner_id| check_length("runner_id", runner_id))
 }
 
 /// The session a command is about, where it has to be there.

@@ -174,3 +174,33 @@ async fn a_client_a_face_and_a_script_are_refused_for_the_same_reason() {
     }
     world.hub.store.close().await;
 }
+
+#[tokio::test]
+async fn a_name_from_a_face_is_no_longer_than_one_from_a_client() {
+    let world = World::start(None);
+    for (field, length, refusal) in [
+        ("session_id", 256, ErrorCode::SessionNotFound),
+        ("session_id", 257, ErrorCode::InvalidRequest),
+        ("runner_id", 257, ErrorCode::InvalidRequest),
+    ] {
+        let mut frame = json!({"cmd": "get_state", "session_id": "no"});
+        frame[field] = "x".repeat(length).into();
+        let case = case("a name at the limit", Role::Owner, frame, refusal);
+        assert_eq!(refused_to_face(&world.hub, &case), refusal.as_str(), "{field} of {length} bytes");
+    }
+    world.hub.store.close().await;
+}
+
+#[test]
+fn a_script_cannot_name_what_its_command_depends_on() {
+    for (body, refusal) in [
+        (json!({"cmd": "get_state", "session_id": "s", "depends_on": ["x"]}), Some(ErrorCode::Unsupported)),
+        (json!({"cmd": "get_state", "session_id": "s", "depends_on": 7}), Some(ErrorCode::InvalidRequest)),
+        (json!({"cmd": "get_state", "session_id": "s", "depends_on": []}), None),
+    ] {
+        let text = body.to_string();
+        let fields = crate::envelope::read_fields(&text).unwrap();
+        let refused = crate::envelope::read_body_head(&fields).err();
+        assert_eq!(refused.map(|error| error.code), refusal, "{text}");
+    }
+}

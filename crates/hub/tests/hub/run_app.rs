@@ -196,6 +196,9 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
             &json!({"request_id":"q","ok":false,"rpc_type":"rpc.fs.read","error":"unknown run_id","code":"session_not_found"})
         )
     );
+    // A host without a run has a name of its own; the system's is no run's.
+    app.say("rpc.bash", Some("_system"), json!({"request_id":"q","cmd":"ls"})).await;
+    assert_eq!(app.heard().await["data"]["error"], "unknown run_id");
     app.say("rpc.host.info", None, json!({"request_id":"q","host_id":"nobody"})).await;
     assert_eq!(app.heard().await["data"]["error"], "unknown host_id");
     drop(runner);

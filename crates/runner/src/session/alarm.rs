@@ -18,20 +18,23 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// Waits until that time, in milliseconds since 1970, or a moment if it is over; for ever where there is none.
+    /// Waits for as long as it is now until that time, in milliseconds since 1970; for ever where there is none.
+    ///
+    /// A clock that is set back meanwhile makes nobody wait longer: who is woken looks at the clock and waits again.
     pub(super) async fn ring_at(&mut self, deadline: Option<i64>) {
         let Some(deadline) = deadline else { return std::future::pending().await };
+        let rest = u64::try_from(deadline - now_ms()).unwrap_or(0);
+        let until = Instant::now() + Duration::from_millis(rest);
         loop {
-            let rest = u64::try_from(deadline - now_ms()).unwrap_or(0);
-            self.sleep_at_most(Duration::from_millis(rest)).await;
-            if now_ms() >= deadline {
+            self.sleep_at_most(until).await;
+            if Instant::now() >= until {
                 return;
             }
         }
     }
 
-    async fn sleep_at_most(&mut self, rest: Duration) {
-        let until = Instant::now() + rest;
+    /// Sleeps until then, or until what it was set to, if that is earlier.
+    async fn sleep_at_most(&mut self, until: Instant) {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
         if sleep.is_elapsed() || sleep.deadline() > until {
             sleep.as_mut().reset(until);
@@ -43,13 +46,22 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicI64, Ordering};
 
     use super::*;
+
+    static SET_BACK_MS: AtomicI64 = AtomicI64::new(0);
 
     /// The clock of the paused runtime, which is what the timers go by.
     fn paused_ms() -> i64 {
         static START: OnceLock<Instant> = OnceLock::new();
-        i64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(i64::MAX)
+        let passed = i64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(i64::MAX);
+        passed - SET_BACK_MS.load(Ordering::Relaxed)
+    }
+
+    async fn rings(alarm: &mut Alarm, deadline: i64, patience_ms: u64) -> bool {
+        let ringing = alarm.ring_at(Some(deadline));
+        tokio::time::timeout(Duration::from_millis(patience_ms), ringing).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
@@ -57,16 +69,22 @@ mod tests {
         qd_link::clock::simulate(Some(paused_ms));
         let mut alarm = Alarm::default();
         let start = now_ms();
-        let rings = async |alarm: &mut Alarm, after: i64, patience: u64| {
-            let ringing = alarm.ring_at(Some(start + after));
-            tokio::time::timeout(Duration::from_millis(patience), ringing).await.is_ok()
-        };
-        assert!(!rings(&mut alarm, 1_000, 10).await, "not due");
-        assert!(!rings(&mut alarm, 5_000, 2_000).await, "postponed, though it was set to ring by now");
-        assert!(rings(&mut alarm, 2_100, 200).await, "earlier than it was set to");
-        assert!(rings(&mut alarm, 0, 10).await, "over");
-        assert!(rings(&mut alarm, 9_000, 8_000).await, "after it rang");
+        assert!(!rings(&mut alarm, start + 1_000, 10).await, "not due");
+        assert!(
+            !rings(&mut alarm, start + 5_000, 2_000).await,
+            "postponed, though it was set to ring by now"
+        );
+        assert!(rings(&mut alarm, start + 2_100, 200).await, "earlier than it was set to");
+        assert!(rings(&mut alarm, start, 10).await, "over");
+        assert!(rings(&mut alarm, start + 9_000, 8_000).await, "after it rang");
         let never = alarm.ring_at(None);
         assert!(tokio::time::timeout(Duration::from_secs(60), never).await.is_err());
+        let set_back = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            SET_BACK_MS.store(3_600_000, Ordering::Relaxed);
+        };
+        let deadline = now_ms() + 100;
+        let (rang, ()) = tokio::join!(rings(&mut alarm, deadline, 200), set_back);
+        assert!(rang, "though the clock was set back by an hour meanwhile");
     }
 }

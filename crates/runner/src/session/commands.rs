@@ -6,7 +6,7 @@ use qd_core::agent::AgentRequest;
 use qd_core::command_queue::{AgentAnswer, AgentWork, QueueInput};
 use qd_core::ledger::Token;
 use qd_core::redact::redact;
-use qd_core::session::Gone;
+use qd_core::session::{Answered, Gone};
 use qd_core::view::run::host::outgoing::PRINCIPAL as FOREIGN_SERVER;
 use qd_wire::command::InputResponseParams;
 use qd_wire::data::{SessionState, SessionStatus};
@@ -248,25 +248,39 @@ impl SessionActor {
         if self.is_answer_hidden() {
             self.session.mark_secret(&params.request_id);
         }
+        let now = now_ms();
+        let told = match self.session.answered_by(now, params) {
+            Ok(answered) => self.tell_answer(params, answered),
+            Err(error) => Err(CodedError::from(error).into()),
+        };
+        if let Err(failure) = &told
+            && !failure.lost
+        {
+            // The agent does not have it: the question stays open.
+            return self.finish(admitted, told.map(|()| None));
+        }
         let user = admitted.incoming.principal.clone();
-        let answered = match self.session.answer(now_ms(), params, Some(&user), &mut self.out) {
+        let answered = match self.session.answer(now, params, Some(&user), &mut self.out) {
             Ok(answered) => answered,
             Err(error) => return self.finish(admitted, Err(CodedError::from(error).into())),
         };
         match answered.source() {
             PermissionSource::Gate => {
                 self.finish(admitted, Ok(None));
-                return self.gate_answered(&params.request_id, answered).await;
+                self.gate_answered(&params.request_id, answered).await;
             }
-            PermissionSource::Screen => return self.answer_screen(admitted, params, &answered),
-            PermissionSource::Agent => {}
+            PermissionSource::Screen => self.answer_screen(admitted, params, &answered),
+            PermissionSource::Agent => self.finish(admitted, told.map(|()| None)),
         }
-        let Some(handle) = self.handle() else {
-            return self.finish(admitted, Err(self.not_running().into()));
-        };
-        let request = AgentRequest::Answer { request_id: params.request_id.clone(), answer: answered.answer };
-        let result = handle.tell(request).map(|()| None);
-        self.finish(admitted, result);
+    }
+
+    /// Passes an answer on, if it is the agent that asked.
+    fn tell_answer(&self, params: &InputResponseParams, answered: Answered) -> Result<(), AgentFailure> {
+        if answered.source() != PermissionSource::Agent {
+            return Ok(());
+        }
+        let handle = self.handle().ok_or_else(|| self.not_running())?;
+        handle.tell(AgentRequest::Answer { request_id: params.request_id.clone(), answer: answered.answer })
     }
 
     /// Whether the question is still there, and this person may answer it so.

@@ -71,7 +71,7 @@ impl SessionActor {
         }
         if self.session.is_moving() {
             let error = "The session moves to another conversation, and its queue with it. Please retry.";
-            return Err(ErrorCode::Conflict.with(error));
+            return Err(ErrorCode::Busy.with(error));
         }
         let Command::QueueSet(QueueSetParams { steering, follow_up }) = command else { return Ok(()) };
         if steering.len() + follow_up.len() > MESSAGES_MAX {

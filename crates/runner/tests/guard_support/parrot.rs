@@ -1,7 +1,7 @@
 //! An agent program unlike pi: it repeats what it is told, word by word. It speaks lines of JSON of its own.
 //!
 //! Told `{"n":1,"do":"say","text":"…"}` it repeats the text; `hold …` begins a turn that lasts until it is told
-//! `stop`, and what is said meanwhile waits. `take_back` gives what waits back, `ping` is answered.
+//! `stop`, and what is said meanwhile waits; `hold and ask …` asks something too. `take_back` gives what waits back, `ping` is answered.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
@@ -62,6 +62,9 @@ impl Parrot {
         tell(&json!({"e": "heard", "at": self.turns * 10, "text": text}));
         if text.starts_with("hold") {
             self.is_holding = true;
+            if text.starts_with("hold and ask") {
+                tell(&json!({"e": "asks", "text": text}));
+            }
             return;
         }
         tell(&json!({"e": "speaks", "at": self.turns * 10 + 1}));

@@ -61,6 +61,10 @@ fn events(event: &str, value: &Value) -> Vec<AgentEvent> {
             AgentEvent::StreamDone { reason: StopReason::Stop },
             AgentEvent::MessageEnded(message(head(Role::Assistant), text)),
         ],
+        "asks" => {
+            let request = json!({"type": "input", "request_id": "q", "title": text});
+            serde_json::from_value(request).map(AgentEvent::InputNeeded).into_iter().collect()
+        }
         "queue" => vec![AgentEvent::QueueChanged(waiting(&value["waiting"]))],
         "end" => vec![AgentEvent::TurnSettled { aborted: value["stopped"] == true }],
         other => {

@@ -265,7 +265,9 @@ fn canonical(
         .ok_or_else(|| ErrorCode::UnknownCommand.with("unknown type"))?;
     let canonical = CanonicalCommand::of(spec).called(command.spec.name).with_all(parameters);
     let runner_id = match &command.to {
-        To::Run(run_id) => return Ok(canonical.on(run_id.clone())),
+        To::Run(run_id) => {
+            return Ok(canonical.on_session(&hub.session(run_id).ok_or_else(unknown_run)?));
+        }
         To::HostOfRun(run_id) => hub.session(run_id).ok_or_else(unknown_run)?.runner_id.to_string(),
         To::Host(host_id) => host_id.clone(),
     };

@@ -58,7 +58,9 @@ impl PiStartError {
 
 impl From<PiStartError> for CodedError {
     fn from(error: PiStartError) -> Self {
-        ErrorCode::AgentGone.with(error.to_string())
+        let code =
+            if let PiStartError::Conversation(error) = &error { error.code() } else { ErrorCode::AgentGone };
+        code.with(error.to_string())
     }
 }
 

@@ -262,7 +262,11 @@ impl AgentHandle for PiHandle {
 
 /// pi cannot be written to.
 fn unwritten(error: StdinError) -> AgentFailure {
-    ErrorCode::AgentGone.with(error.to_string()).into()
+    let code = match error {
+        StdinError::Full => ErrorCode::InputFull,
+        StdinError::Closed => ErrorCode::AgentGone,
+    };
+    code.with(error.to_string()).into()
 }
 
 /// The oldest versions do not know how.
