@@ -2,6 +2,8 @@
 //! of the original.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
 
+#[path = "runner_support/guard.rs"]
+mod guard;
 mod link_support;
 
 use std::collections::BTreeMap;
@@ -11,7 +13,6 @@ use futures_util::{SinkExt, StreamExt};
 use link_support::{PATIENCE, TestRunner, config, until};
 use qd_link::host::HostDialer;
 use qd_link::url::ServerUrl;
-use qd_runner::process::GuardCommand;
 use qd_runner::{RunServer, Runner, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
@@ -20,8 +21,6 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_util::sync::CancellationToken;
-
-const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
 
 /// The server: what it has stored, and the connection of the host.
 struct Server {
@@ -156,10 +155,7 @@ impl Server {
 }
 
 fn runner_config(directory: &std::path::Path) -> RunnerConfig {
-    RunnerConfig {
-        guard: GuardCommand { program: HELPER.into(), args: vec!["guard".into()] },
-        ..config(directory)
-    }
+    RunnerConfig { guard: guard::with_home(directory), ..config(directory) }
 }
 
 async fn start(directory: &std::path::Path, server: &Server) -> TestRunner {

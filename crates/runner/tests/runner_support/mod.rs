@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test support")]
 
+pub(crate) mod guard;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -10,14 +12,14 @@ use bytes::Bytes;
 use qd_core::health::HealthConfig;
 use qd_link::memory::{LinkEnd, pair};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
-use qd_runner::process::{GuardCommand, ProcessConfig};
+use qd_runner::process::ProcessConfig;
 use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
+pub(crate) use guard::HELPER;
 /// Far more than anything here takes, on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -58,7 +60,7 @@ impl Bench {
             }),
             default_cwd: Some(folder.path().to_owned()),
             max_sessions: 10,
-            guard: GuardCommand { program: HELPER.into(), args: vec!["guard".into()] },
+            guard: guard::with_home(folder.path()),
             process: ProcessConfig::default(),
             supervision: HealthConfig::default(),
             breakers: qd_core::breaker::BreakerConfig::default(),

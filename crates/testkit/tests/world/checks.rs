@@ -50,9 +50,15 @@ pub(crate) fn runner_sessions(path: &Path) -> Vec<RunnerSession> {
     let Some(connection) = open(path).filter(|connection| has_table(connection, "spool_sessions")) else {
         return Vec::new();
     };
-    let sql = "SELECT s.session_id, s.next_seq - 1, coalesce(p.acked_seq, 0) FROM sessions s
-               LEFT JOIN spool_sessions p USING (session_id) ORDER BY s.session_id";
-    rows(&connection, sql, |row| {
+    // A unit that only adds lines does not write the row, so the last number is that of the last line.
+    let sql = format!(
+        "SELECT s.session_id, max(s.next_seq - 1, coalesce((
+             SELECT max(l.spool_key) & {SEQ_MASK} FROM spool l
+             WHERE l.spool_key > p.session_key << 40 AND l.spool_key < (p.session_key + 1) << 40), 0)),
+             coalesce(p.acked_seq, 0)
+         FROM sessions s LEFT JOIN spool_sessions p USING (session_id) ORDER BY s.session_id"
+    );
+    rows(&connection, &sql, |row| {
         Ok(RunnerSession { session_id: row.get(0)?, last_seq: number(row, 1)?, acked: number(row, 2)? })
     })
 }
