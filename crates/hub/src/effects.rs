@@ -5,9 +5,9 @@ mod notes;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use qd_core::projection::{Change, Moment, is_telling, one_line, read};
+use qd_core::projection::{EventMoment, ProjectionChange, is_telling, one_line, read};
 use qd_core::redact::redact_question;
-use qd_store::{AuditRow, Effect, HubSession, MessageRow, RecordIn, SessionPatch};
+use qd_store::{AuditRow, HubSession, MessageRow, NewRecord, RecordEffect, SessionPatch};
 use qd_wire::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -27,7 +27,7 @@ const ERROR_CHARACTERS_MAX: usize = 500;
 #[derive(Default)]
 pub(crate) struct Digest {
     pub(crate) notes: Vec<Note>,
-    pub(crate) effect: Option<Effect>,
+    pub(crate) effect: Option<RecordEffect>,
     pub(crate) audit: Option<Box<AuditRow>>,
 }
 
@@ -41,7 +41,7 @@ struct Owner<'a> {
 pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> Digest {
     let EventHead { event, seq, ts, .. } = head;
     let Some(seq) = *seq else {
-        let note = |change| Note::new(Moment { ts: *ts, ..Moment::default() }, change);
+        let note = |change| Note::new(EventMoment { ts: *ts, ..EventMoment::default() }, change);
         // Deltas are nearly all there is; they end here.
         let changes = if is_telling(event) { read(event, None, text) } else { Vec::new() };
         return Digest { notes: changes.into_iter().map(note).collect(), ..Digest::default() };
@@ -50,25 +50,25 @@ pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> 
     let owner = Owner { session_id: &entry.id, runner_id: &entry.runner_id };
     let (changes, effect, audit) = of_record(&owner, seq, *ts, event, text);
     for change in &changes {
-        if let Change::Created { harness, .. } = change {
+        if let ProjectionChange::Created { harness, .. } = change {
             entry.learn_harness(harness);
         }
     }
     // A record from the spool may be older than what the runner said of the session in its hello.
-    let moment = Moment { seq: Some(seq), ts: *ts, now: 0, is_past: entry.is_described(seq) };
+    let moment = EventMoment { seq: Some(seq), ts: *ts, now: 0, is_past: entry.is_described(seq) };
     let notes = changes.into_iter().map(|change| Note::new(moment, change)).collect();
     Digest { notes, effect, audit }
 }
 
 /// Makes the effect of a record, and its row of the audit, again, from its body.
-pub(crate) fn restore(record: &mut RecordIn) {
+pub(crate) fn restore(record: &mut NewRecord) {
     let Ok(text) = std::str::from_utf8(&record.body) else { return };
     let owner = Owner { session_id: &record.session_id, runner_id: &record.runner_id };
     let (_, effect, audit) = of_record(&owner, record.seq, record.ts, &record.event, text);
     (record.effect, record.audit) = (effect, audit);
 }
 
-type OfRecord = (Vec<Change>, Option<Effect>, Option<Box<AuditRow>>);
+type OfRecord = (Vec<ProjectionChange>, Option<RecordEffect>, Option<Box<AuditRow>>);
 
 fn of_record(owner: &Owner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> OfRecord {
     match event {
@@ -80,13 +80,17 @@ fn of_record(owner: &Owner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> O
             let audit = audit::of_record(event, ts, text.as_bytes());
             let request_id = audit.as_ref().and_then(|row| row.request_id.clone());
             let acted = request_id.filter(|_| event != "tool.call");
-            (acted.map(|request_id| Change::Acted { request_id }).into_iter().collect(), None, audit)
+            (
+                acted.map(|request_id| ProjectionChange::Acted { request_id }).into_iter().collect(),
+                None,
+                audit,
+            )
         }
         _ => {
             let changes = read(event, Some(seq), text);
             let effect = changes.first().and_then(|change| effect(owner, seq, ts, change));
             let audit = match changes.first() {
-                Some(Change::Answered(answered)) => Some(audit::of_answer(ts, answered)),
+                Some(ProjectionChange::Answered(answered)) => Some(audit::of_answer(ts, answered)),
                 _ => audit::of_record(event, ts, text.as_bytes()),
             };
             (changes, effect, audit)
@@ -95,17 +99,17 @@ fn of_record(owner: &Owner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> O
 }
 
 /// What stored messages say for lists.
-fn said(effect: &Effect) -> Option<Change> {
+fn said(effect: &RecordEffect) -> Option<ProjectionChange> {
     match effect {
-        Effect::Message(message) => Some(Change::Said {
+        RecordEffect::Message(message) => Some(ProjectionChange::Said {
             text: message.last_text.clone(),
             count: u64::try_from(message.idx).map_or(0, |idx| idx + 1),
         }),
-        Effect::ReplaceMessages(list) => Some(Change::Said {
+        RecordEffect::ReplaceMessages(list) => Some(ProjectionChange::Said {
             text: Some(list.iter().rev().find_map(|message| message.last_text.clone()).unwrap_or_default()),
             count: list.len() as u64,
         }),
-        Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. } => None,
+        RecordEffect::UpsertSession(_) | RecordEffect::SessionPatch(_) | RecordEffect::Rewrite { .. } => None,
     }
 }
 
@@ -164,49 +168,55 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "a record's body is odd")).ok()
 }
 
-fn messages_effect(event: &str, text: &str) -> Option<Effect> {
+fn messages_effect(event: &str, text: &str) -> Option<RecordEffect> {
     if event == "messages" {
         let list: MessageList<'_> = parse(text)?;
-        return Some(Effect::ReplaceMessages(list.messages.into_iter().filter_map(message_row).collect()));
+        return Some(RecordEffect::ReplaceMessages(
+            list.messages.into_iter().filter_map(message_row).collect(),
+        ));
     }
     let end: MessageEnd<'_> = parse(text)?;
-    message_row(end.message).map(|row| Effect::Message(Box::new(row)))
+    message_row(end.message).map(|row| RecordEffect::Message(Box::new(row)))
 }
 
 /// What a change of a session changes in the store.
-fn effect(owner: &Owner<'_>, seq: u64, ts: i64, change: &Change) -> Option<Effect> {
+fn effect(owner: &Owner<'_>, seq: u64, ts: i64, change: &ProjectionChange) -> Option<RecordEffect> {
     let patch = match change {
-        Change::Created { harness, cwd } => {
+        ProjectionChange::Created { harness, cwd } => {
             return Some(created_effect(owner, (seq, ts), harness, cwd.as_deref()));
         }
-        Change::Answered(answered) => {
-            return Some(Effect::Rewrite { seq: answered.asked_seq?, with: redact_question });
+        ProjectionChange::Answered(answered) => {
+            return Some(RecordEffect::Rewrite { seq: answered.asked_seq?, with: redact_question });
         }
-        Change::Closed | Change::Exited { .. } => SessionPatch { closed: Some(true), ..state("closed") },
-        Change::Started { tool, .. } => {
+        ProjectionChange::Closed | ProjectionChange::Exited { .. } => {
+            SessionPatch { closed: Some(true), ..state("closed") }
+        }
+        ProjectionChange::Started { tool, .. } => {
             let error = Some(String::new());
             SessionPatch { closed: Some(false), run_tool: tool.clone(), error, ..state("working") }
         }
-        Change::BranchChanged(branch) => {
+        ProjectionChange::BranchChanged(branch) => {
             SessionPatch { branch: Some(branch.clone().unwrap_or_default()), ..SessionPatch::default() }
         }
-        Change::Titled(title) => SessionPatch { title: Some(title.clone()), ..SessionPatch::default() },
-        Change::ModelChanged { provider, model_id } => SessionPatch {
+        ProjectionChange::Titled(title) => {
+            SessionPatch { title: Some(title.clone()), ..SessionPatch::default() }
+        }
+        ProjectionChange::ModelChanged { provider, model_id } => SessionPatch {
             provider: Some(provider.clone()),
             model: Some(model_id.clone()),
             ..SessionPatch::default()
         },
-        Change::Idle { .. } => state("idle"),
-        Change::Failed { error } => {
+        ProjectionChange::Idle { .. } => state("idle"),
+        ProjectionChange::Failed { error } => {
             SessionPatch { error: Some(one_line(error, ERROR_CHARACTERS_MAX)), ..state("failed") }
         }
-        Change::Working(_)
-        | Change::Asked(_)
-        | Change::Acted { .. }
-        | Change::Said { .. }
-        | Change::Described(_) => return None,
+        ProjectionChange::Working(_)
+        | ProjectionChange::Asked(_)
+        | ProjectionChange::Acted { .. }
+        | ProjectionChange::Said { .. }
+        | ProjectionChange::Described(_) => return None,
     };
-    Some(Effect::SessionPatch(Box::new(patch)))
+    Some(RecordEffect::SessionPatch(Box::new(patch)))
 }
 
 fn state(word: &str) -> SessionPatch {
@@ -214,10 +224,15 @@ fn state(word: &str) -> SessionPatch {
 }
 
 /// The first record describes a session; later ones say that its agent runs again.
-fn created_effect(owner: &Owner<'_>, (seq, ts): (u64, i64), harness: &str, cwd: Option<&str>) -> Effect {
+fn created_effect(
+    owner: &Owner<'_>,
+    (seq, ts): (u64, i64),
+    harness: &str,
+    cwd: Option<&str>,
+) -> RecordEffect {
     let runner_id = owner.runner_id.to_owned();
     if seq > 1 {
-        return Effect::SessionPatch(Box::new(SessionPatch {
+        return RecordEffect::SessionPatch(Box::new(SessionPatch {
             runner_id: Some(runner_id),
             harness: Some(harness.to_owned()),
             cwd: cwd.map(str::to_owned),
@@ -226,7 +241,7 @@ fn created_effect(owner: &Owner<'_>, (seq, ts): (u64, i64), harness: &str, cwd: 
             ..state("idle")
         }));
     }
-    Effect::UpsertSession(Box::new(HubSession {
+    RecordEffect::UpsertSession(Box::new(HubSession {
         session_id: owner.session_id.to_owned(),
         runner_id,
         harness: harness.to_owned(),
@@ -328,10 +343,11 @@ mod tests {
     fn a_message_becomes_columns_and_keeps_its_text() {
         let message = r#"{"id":"m1","idx":3,"role":"assistant","parts":[{"type":"thinking","id":"p0","text":"hm"},{"type":"tool_call","id":"p1","tool_call_id":"t","name":"bash","status":"success"},{"type":"text","id":"p2","text":"a\nb"}],"created_at":5,"usage":{"input_tokens":2,"output_tokens":3,"cost_usd":0.5}}"#;
         let body = format!(r#"{{"channel":"agent","runner_id":"r","message":{message}}}"#);
-        let (changes, Some(Effect::Message(row)), None) = read_record(2, "stream.message_end", &body) else {
+        let (changes, Some(RecordEffect::Message(row)), None) = read_record(2, "stream.message_end", &body)
+        else {
             panic!("no message");
         };
-        assert_eq!(changes, [Change::Said { text: Some("a b".to_owned()), count: 4 }]);
+        assert_eq!(changes, [ProjectionChange::Said { text: Some("a b".to_owned()), count: 4 }]);
         let typed: qd_wire::Message = serde_json::from_str(message).unwrap();
         assert_eq!(row.content, typed.flattened_text());
         assert_eq!((row.idx, row.tokens, row.cost_usd), (3, Some(5), Some(0.5)));
@@ -357,7 +373,7 @@ mod tests {
     #[test]
     fn lists_learn_of_branches_programs_and_fatal_errors() {
         let patch = |event: &str, body: &str| match read_record(2, event, body).1 {
-            Some(Effect::SessionPatch(patch)) => *patch,
+            Some(RecordEffect::SessionPatch(patch)) => *patch,
             other => panic!("{other:?}"),
         };
         assert_eq!(patch("session.branch_changed", r#"{"branch":"main"}"#).branch.as_deref(), Some("main"));

@@ -74,7 +74,7 @@ impl Hub {
         let (sessions, runners) = (store.sessions().await?, store.runners().await?);
         let mut buried = Vec::new();
         for runner in &runners {
-            let of_runner = store.buried_sessions(&runner.runner_id).await?;
+            let of_runner = store.deleted_sessions_of(&runner.runner_id).await?;
             buried.extend(of_runner.into_iter().map(|session_id| (session_id, runner.runner_id.clone())));
         }
         let stored = Stored { sessions, runners, buried };

@@ -20,7 +20,7 @@ pub(crate) mod user;
 
 use std::io::Read;
 
-use qd_link::client::{CallError, MuxClient, Request};
+use qd_link::client::{CallError, ClientRequest, MuxClient};
 use qd_wire::mux::{Channel, ClientFrame};
 use qd_wire::{Command, CommandResponse};
 use serde::de::DeserializeOwned;
@@ -50,7 +50,7 @@ fn text_of(words: &[String]) -> Result<String, CliError> {
 }
 
 /// Calls, and makes an answer without success an error.
-async fn succeed(client: &MuxClient, request: &Request) -> Result<CommandResponse, CliError> {
+async fn succeed(client: &MuxClient, request: &ClientRequest) -> Result<CommandResponse, CliError> {
     let response = client.call(request).await?;
     if response.success { Ok(response) } else { Err(CallError::Refused(Box::new(response)).into()) }
 }

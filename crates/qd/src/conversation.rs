@@ -4,7 +4,7 @@
 mod input;
 mod questions;
 
-use qd_link::client::{Attachment, CallError, Request, Update};
+use qd_link::client::{Attachment, AttachmentUpdate, CallError, ClientRequest};
 use qd_wire::command::{NoParams, PromptParams, StreamingBehavior};
 use qd_wire::data::{AttachData, Resume, SessionStatus};
 use qd_wire::event::AgentPhase;
@@ -55,7 +55,7 @@ enum Purpose {
     Answer,
 }
 
-type Finished = (Purpose, Request, Result<CommandResponse, CallError>);
+type Finished = (Purpose, ClientRequest, Result<CommandResponse, CallError>);
 
 pub(crate) struct Conversation<'a> {
     output: &'a Output,
@@ -70,7 +70,7 @@ pub(crate) struct Conversation<'a> {
     /// Prompts of ours that the agent has not read yet: the end of a turn is not theirs.
     unread: usize,
     /// Prompts whose answer was lost with the connection; their key lets them run at most once.
-    unanswered: Vec<(Purpose, Request)>,
+    unanswered: Vec<(Purpose, ClientRequest)>,
     busy: bool,
     /// Something of the turn we wait for was seen, so the next idle is its end.
     turn_seen: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Conversation<'a> {
 }
 
 enum Wake {
-    Update(Box<Update>),
+    Update(Box<AttachmentUpdate>),
     Finished(Box<Finished>),
     Line(Option<String>),
     Interrupt,
@@ -133,8 +133,8 @@ impl<'a> Conversation<'a> {
             streaming_behavior: Some(StreamingBehavior::Steer),
             client_id: Some(key.clone()),
         };
-        let request =
-            Request::session(self.attachment.session_id(), Command::Prompt(params)).idempotency_key(key);
+        let request = ClientRequest::session(self.attachment.session_id(), Command::Prompt(params))
+            .idempotency_key(key);
         self.busy = true;
         self.unread += 1;
         self.send(Purpose::Prompt, request);
@@ -186,18 +186,18 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn take_update(&mut self, update: Update) -> Result<(), CliError> {
+    fn take_update(&mut self, update: AttachmentUpdate) -> Result<(), CliError> {
         match update {
-            Update::Attached(attach) => self.take_attach(&attach),
-            Update::Event { event, frame } => {
+            AttachmentUpdate::Attached(attach) => self.take_attach(&attach),
+            AttachmentUpdate::Event { event, frame } => {
                 if self.output.json {
                     self.output.event_line(&event, frame.as_ref())?;
                 }
                 self.take_event(&event);
                 Ok(())
             }
-            Update::System(_) => Ok(()),
-            Update::Disconnected { reason, .. } => {
+            AttachmentUpdate::System(_) => Ok(()),
+            AttachmentUpdate::Disconnected { reason, .. } => {
                 self.renderer.end_line();
                 // One line for each outage; the tries in between are no news.
                 if !std::mem::replace(&mut self.lost, true) {
@@ -372,7 +372,7 @@ impl<'a> Conversation<'a> {
             match self.questions.answer(&line) {
                 Ok(Typed::Answer(params)) => {
                     let request =
-                        Request::session(self.attachment.session_id(), Command::InputResponse(*params));
+                        ClientRequest::session(self.attachment.session_id(), Command::InputResponse(*params));
                     self.send(Purpose::Answer, request);
                 }
                 Ok(Typed::Next(text)) => self.notice_text(&text),
@@ -413,11 +413,11 @@ impl<'a> Conversation<'a> {
         }
         self.abort_asked = true;
         self.notice("aborting the turn; Ctrl-C again leaves the session running");
-        let request = Request::session(self.attachment.session_id(), Command::Abort(NoParams {}));
+        let request = ClientRequest::session(self.attachment.session_id(), Command::Abort(NoParams {}));
         self.send(Purpose::Abort, request);
     }
 
-    fn send(&mut self, purpose: Purpose, request: Request) {
+    fn send(&mut self, purpose: Purpose, request: ClientRequest) {
         let Some(client) = self.attachment.client().cloned() else {
             match purpose {
                 Purpose::Prompt => self.unanswered.push((purpose, request)),

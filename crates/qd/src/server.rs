@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_link::client::{ConnectOptions, FrameQueue, MuxClient, Request};
+use qd_link::client::{ClientRequest, ConnectOptions, FrameQueue, MuxClient};
 use qd_link::tls::{Fingerprint, Trust};
 use qd_runner::driver::first_try;
 use qd_wire::Command;
@@ -233,7 +233,7 @@ pub(crate) fn no_runner(settings: &Settings) -> CliError {
 
 /// All sessions, newest first.
 pub(crate) async fn sessions(client: &MuxClient) -> Result<Vec<SessionSummary>, CliError> {
-    let data: SessionsData = client.query(&Request::system(Command::ListSessions(NoParams {}))).await?;
+    let data: SessionsData = client.query(&ClientRequest::system(Command::ListSessions(NoParams {}))).await?;
     let mut sessions = data.sessions;
     sessions.sort_by(|left, right| {
         right.created_at.cmp(&left.created_at).then_with(|| right.session_id.cmp(&left.session_id))
@@ -243,13 +243,13 @@ pub(crate) async fn sessions(client: &MuxClient) -> Result<Vec<SessionSummary>, 
 
 /// All runners the server knows.
 pub(crate) async fn runners(client: &MuxClient) -> Result<Vec<RunnerInfo>, CliError> {
-    let data: RunnersData = client.query(&Request::system(Command::GetRunners(NoParams {}))).await?;
+    let data: RunnersData = client.query(&ClientRequest::system(Command::GetRunners(NoParams {}))).await?;
     Ok(data.runners)
 }
 
 /// What a session does at the moment, with its open questions.
 pub(crate) async fn state(client: &MuxClient, session_id: &str) -> Result<SessionState, CliError> {
-    Ok(client.query(&Request::session(session_id, Command::GetState(NoParams {}))).await?)
+    Ok(client.query(&ClientRequest::session(session_id, Command::GetState(NoParams {}))).await?)
 }
 
 /// The session a person means by `name`, or the newest one.

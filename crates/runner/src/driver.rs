@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
 use qd_core::harness::AgentRefusal;
-use qd_core::session::{AgentFacts, AgentUp, QueueFate, RunStart};
+use qd_core::session::{AgentFacts, QueueFate, ReadyAgent, RunStart};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ProcessStats, QueueState};
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -301,7 +301,7 @@ impl DriverHandle {
     }
 
     /// Waits until the agent is ready and reads what it knows.
-    pub async fn prepare(&self) -> Result<AgentUp, CodedError> {
+    pub async fn prepare(&self) -> Result<ReadyAgent, CodedError> {
         self.0.prepare().await
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::outbox::Round;
+use qd_core::event_writer::EventBatch;
 use qd_link::memory::LinkSender;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -76,7 +76,7 @@ impl Outlet {
 
     /// What a session said in one round, its records stored already. `block` holds the lines, `round` says where in
     /// it records and responses lie; its own `bytes` are not looked at.
-    pub(crate) async fn publish(&self, session_id: &str, block: Bytes, round: &Round) {
+    pub(crate) async fn publish(&self, session_id: &str, block: Bytes, round: &EventBatch) {
         if block.is_empty() {
             return;
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use qd_link::backoff::Backoff;
 use qd_link::memory::{LinkEnd, LinkReceiver};
-use qd_link::runner::Connect;
+use qd_link::runner::HubConnector;
 use qd_wire::ErrorCode;
 use qd_wire::link::LinkLine;
 use tokio::sync::mpsc;
@@ -49,7 +49,7 @@ pub enum Uplink {
     /// One link for life (`qd up`): the runner ends when it does.
     Memory(LinkEnd),
     /// Dialled again and again.
-    Dial(Arc<dyn Connect>),
+    Dial(Arc<dyn HubConnector>),
     /// There is no hub.
     None,
 }
@@ -166,7 +166,7 @@ impl UplinkTask {
     }
 
     /// Connects, and again whenever the link is lost, until the runner stops.
-    pub(crate) async fn run(self, connect: Arc<dyn Connect>) {
+    pub(crate) async fn run(self, connect: Arc<dyn HubConnector>) {
         let mut backoff = Backoff::new(RETRY_MAX);
         let mut last_reason = String::new();
         loop {
@@ -197,7 +197,7 @@ impl UplinkTask {
         }
     }
 
-    async fn one_link(&self, connect: &dyn Connect, backoff: &mut Backoff) -> LinkOver {
+    async fn one_link(&self, connect: &dyn HubConnector, backoff: &mut Backoff) -> LinkOver {
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect.connect());
         let connected = tokio::select! {
             () = self.stop.cancelled() => return LinkOver::Stopped,

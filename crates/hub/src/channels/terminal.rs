@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use qd_core::record::{Record, SessionKind};
-use qd_wire::channel::{Place, TerminalCommand, TerminalEvent};
+use qd_wire::channel::{ChannelScope, TerminalCommand, TerminalEvent};
 use qd_wire::command_table::CommandName;
 use qd_wire::data::AttachData;
 use qd_wire::data::SessionState;
@@ -177,7 +177,7 @@ impl Desk {
         });
     }
 
-    fn open(self, terminals: &Terminals, place: Place, terminal_id: Option<String>, size: (u16, u16)) {
+    fn open(self, terminals: &Terminals, place: ChannelScope, terminal_id: Option<String>, size: (u16, u16)) {
         if terminals.0.len() >= TERMINALS_MAX {
             let error = format!("This connection has {TERMINALS_MAX} terminals open, the most it may");
             return self.fail(terminal_id, ErrorCode::LimitReached.with(error));
@@ -199,7 +199,7 @@ impl Desk {
     }
 
     /// A run is a terminal too; of any other session the terminal is a new one beside it.
-    fn run_named(&self, place: &Place) -> Option<String> {
+    fn run_named(&self, place: &ChannelScope) -> Option<String> {
         let session = self.hub.session(place.session_id.as_deref()?)?;
         (session.kind() == SessionKind::Terminal).then(|| session.id.to_string())
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use tokio::time::{Duration, Instant, Sleep};
 use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error as SocketError};
@@ -77,7 +77,7 @@ impl<S: Speaker> Connection<S> {
         hub: Arc<Hub>,
         mailbox: Arc<Mailbox>,
         mut speaker: S,
-        stream: BoxedIo,
+        stream: BoxedStream,
         read_ahead: Vec<u8>,
     ) -> Self {
         let mut outgoing = Outgoing::default();

@@ -18,7 +18,7 @@ use axum::response::Response;
 use axum::routing::any;
 use axum::{Extension, Router};
 use http::StatusCode;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use qd_link::socket::{SocketOptions, over_websocket};
 use qd_store::{HostRow, HostTrust, StoreError};
 use serde::Deserialize;
@@ -137,7 +137,13 @@ async fn link(
     switching(accept)
 }
 
-async fn start(server: &Server, pass: Pass, identity: RunnerIdentity, stream: BoxedIo, read_ahead: Vec<u8>) {
+async fn start(
+    server: &Server,
+    pass: Pass,
+    identity: RunnerIdentity,
+    stream: BoxedStream,
+    read_ahead: Vec<u8>,
+) {
     let options = SocketOptions {
         message_bytes_max: MESSAGE_BYTES_MAX,
         takes_packed: false,

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
-use qd_core::view::pi_server::admission::{Outcome, Token};
+use qd_core::view::pi_server::admission::{PiServerOutcome, SubmissionToken};
 use qd_store::StoreError;
 use qd_wire::data::SessionStatus;
 use qd_wire::pi_server::ServerShutdown;
@@ -150,7 +150,7 @@ impl PiServer {
     }
 
     /// A command is done.
-    fn finish(&self, hub: &Arc<Hub>, token: Token, outcome: Outcome, after: After) {
+    fn finish(&self, hub: &Arc<Hub>, token: SubmissionToken, outcome: PiServerOutcome, after: After) {
         let todo = self.desk().finish(now_ms(), token, outcome, after);
         self.run(hub, todo);
     }

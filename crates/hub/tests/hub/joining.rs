@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use qd_hub::INVITES_MAX;
 use qd_link::clock;
-use qd_link::runner::{Connect, ConnectFailure, RunnerDialer};
+use qd_link::runner::{ConnectFailure, HubConnector, RunnerDialer};
 use qd_link::url::ServerUrl;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

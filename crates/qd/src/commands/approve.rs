@@ -1,6 +1,6 @@
 //! `qd approve` and `qd deny`.
 
-use qd_link::client::{MuxClient, Request};
+use qd_link::client::{ClientRequest, MuxClient};
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::Decision;
 use qd_wire::{Command, InputRequest};
@@ -67,7 +67,7 @@ async fn send(
     done: &str,
 ) -> Result<(), CliError> {
     let sentence = format!("{done} {} of {session_id}", answer.request_id);
-    let request = Request::session(session_id, Command::InputResponse(answer));
+    let request = ClientRequest::session(session_id, Command::InputResponse(answer));
     let response = super::succeed(client, &request).await?;
     if !output.json {
         output.out(&approval::show(question, output.style))?;

@@ -1,6 +1,6 @@
 //! `qd attach`.
 
-use qd_link::client::{Attachment, Start};
+use qd_link::client::{AttachStart, Attachment};
 use qd_wire::run::is_terminal;
 
 use crate::arguments::AttachArguments;
@@ -49,12 +49,12 @@ pub(crate) async fn run(
         if after.is_none() {
             terminal::fit(&client, &session_id).await?;
         }
-        let start = Start::Attach { session_id, after };
+        let start = AttachStart::Attach { session_id, after };
         let attachment =
             Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?;
         return show_run(output, attachment, AtInputEnd::Watch).await;
     }
-    let start = Start::Attach { session_id: session_id.clone(), after: None };
+    let start = AttachStart::Attach { session_id: session_id.clone(), after: None };
     let attachment =
         Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?;
     let interactive = stdin_is_terminal() && !output.json;

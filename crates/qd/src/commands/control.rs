@@ -1,6 +1,6 @@
 //! The commands that say one thing to one session: `send`, `steer`, `abort`, `stop`, `restart`, `rm`.
 
-use qd_link::client::{CallError, Request};
+use qd_link::client::{CallError, ClientRequest};
 use qd_wire::Command;
 use qd_wire::command::{NoParams, PromptParams, SteerParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
@@ -44,7 +44,7 @@ pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -
     let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(session)).await?;
     let before = server::state(&client, &session_id).await?;
-    let request = Request::session(&session_id, Command::Abort(NoParams {}));
+    let request = ClientRequest::session(&session_id, Command::Abort(NoParams {}));
     let response = client.call(&request).await?;
     let mut sentence = match runs(before.status) {
         true => format!("aborted {session_id}"),
@@ -85,7 +85,7 @@ pub(crate) async fn stop(settings: &Settings, output: &Output, session: &str) ->
     let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(session)).await?;
     let before = server::state(&client, &session_id).await?;
-    let request = Request::session(&session_id, Command::SessionClose(NoParams {}));
+    let request = ClientRequest::session(&session_id, Command::SessionClose(NoParams {}));
     let response = client.call(&request).await?;
     if before.status == SessionStatus::Closed {
         return super::report(output, &response, &format!("{session_id} is already closed"));
@@ -113,7 +113,7 @@ async fn say(
 ) -> Result<(), CliError> {
     let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, Some(session)).await?;
-    let response = super::succeed(&client, &Request::session(&session_id, command)).await?;
+    let response = super::succeed(&client, &ClientRequest::session(&session_id, command)).await?;
     super::report(output, &response, &format!("{done} {session_id}"))
 }
 

@@ -1,6 +1,6 @@
 //! `qd logs`.
 
-use qd_link::client::{Attachment, Frame, MuxClient, Request, Start, Update};
+use qd_link::client::{AttachStart, Attachment, AttachmentUpdate, ClientRequest, Frame, MuxClient};
 use qd_wire::command::GetMessagesParams;
 use qd_wire::data::MessagesData;
 use qd_wire::message::Message;
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     let Connection { options, client, frames } = server::connect(settings, output).await?;
     let session_id = server::resolve_session(&client, arguments.session.as_deref()).await?;
     if is_terminal(&server::state(&client, &session_id).await?.harness) {
-        let start = Start::Attach { session_id, after: Some(0) };
+        let start = AttachStart::Attach { session_id, after: Some(0) };
         let attachment =
             Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?;
         return terminal::print(output, attachment, arguments.follow).await;
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         }
         return Ok(());
     }
-    let start = Start::Attach { session_id, after: None };
+    let start = AttachStart::Attach { session_id, after: None };
     let attachment =
         Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?;
     view.follow(attachment, arguments.last).await
@@ -69,7 +69,7 @@ async fn history(
     while missing > 0 && before != Some(0) {
         let params = GetMessagesParams { before, limit: Some(PAGE_MESSAGES.min(missing)) };
         let page: MessagesData =
-            client.query(&Request::session(session_id, Command::GetMessages(params))).await?;
+            client.query(&ClientRequest::session(session_id, Command::GetMessages(params))).await?;
         missing = missing.saturating_sub(page.messages.len() as u64);
         let finished = page.messages.is_empty() || page.before.is_none();
         before = page.before;
@@ -98,7 +98,7 @@ impl View<'_> {
                 _ = interrupts.recv() => return Ok(()),
             };
             match update {
-                Update::Attached(attach) => {
+                AttachmentUpdate::Attached(attach) => {
                     let newest = attach.messages.unwrap_or_default();
                     if !attached_before {
                         self.older(&attachment, &newest, last).await?;
@@ -112,9 +112,9 @@ impl View<'_> {
                     }
                     self.questions(&attach.pending_input, attachment.session_id())?;
                 }
-                Update::Event { event, frame } => self.event(&event, frame.as_ref())?,
-                Update::System(_) => {}
-                Update::Disconnected { reason, .. } => {
+                AttachmentUpdate::Event { event, frame } => self.event(&event, frame.as_ref())?,
+                AttachmentUpdate::System(_) => {}
+                AttachmentUpdate::Disconnected { reason, .. } => {
                     self.renderer.end_line();
                     self.output.rendered(&mut self.renderer)?;
                     // One line for each outage; the tries in between are no news.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_link::client::{Attachment, Request, Start};
+use qd_link::client::{AttachStart, Attachment, ClientRequest};
 use qd_wire::Command;
 use qd_wire::command::{PromptParams, SessionConfig, SessionCreateParams};
 use qd_wire::data::{RunnerInfo, RunnerStatus, SessionCreatedData};
@@ -108,14 +108,16 @@ async fn create(
     // What a program writes is wanted from its first byte on, and not as a screen.
     let (is_program, after) = (config.run.is_some(), config.run.is_some().then_some(0));
     let start = match (place.runner_id, arguments.wait) {
-        (None, None) if !is_program => Start::Create { session_id: None, config, idempotency_key: Some(key) },
+        (None, None) if !is_program => {
+            AttachStart::Create { session_id: None, config, idempotency_key: Some(key) }
+        }
         (runner_id, wait) => {
             let create = Command::SessionCreate(SessionCreateParams { config, check_only: None });
             let mut frame = super::frame(None, create, wait);
             frame.runner_id = runner_id;
             frame.idempotency_key = Some(key);
             let created: SessionCreatedData = super::data(super::call_frame(&client, &frame).await?)?;
-            Start::Attach { session_id: created.session_id, after }
+            AttachStart::Attach { session_id: created.session_id, after }
         }
     };
     Ok(Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?)
@@ -171,7 +173,7 @@ async fn detach(
 ) -> Result<(), CliError> {
     let params = PromptParams { message: prompt, images: None, streaming_behavior: None, client_id: None };
     let client = attachment.client().ok_or_else(|| CliError::unreachable("the connection was lost"))?;
-    super::succeed(client, &Request::session(session_id, Command::Prompt(params))).await?;
+    super::succeed(client, &ClientRequest::session(session_id, Command::Prompt(params))).await?;
     said(output, session_id)
 }
 

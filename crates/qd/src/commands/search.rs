@@ -1,6 +1,6 @@
 //! `qd search`.
 
-use qd_link::client::Request;
+use qd_link::client::ClientRequest;
 use qd_wire::Command;
 use qd_wire::command::SearchParams;
 use qd_wire::data::{SearchData, SearchHit};
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let Connection { client, frames: _frames, .. } = server::connect_hub(settings).await?;
     let params =
         SearchParams { query, role: arguments.role, limit: Some(arguments.limit), ..SearchParams::default() };
-    let data: SearchData = client.query(&Request::system(Command::Search(params))).await?;
+    let data: SearchData = client.query(&ClientRequest::system(Command::Search(params))).await?;
     if output.json {
         return output.json_line(&data.hits);
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use qd_core::outbox::{EventFront, Outbox, Response};
+use qd_core::event_writer::{EventFront, EventWriter, ResponseLine};
 use qd_wire::Command;
 use qd_wire::command_table::{Answerer, CommandClass, CommandHead, Permission, class_of, spec};
 use qd_wire::data::{AttachData, Resume};
@@ -201,7 +201,7 @@ impl Client {
     }
 
     fn respond(&self, session_id: &str, id: &str, cmd: &str, result: Result<Option<&str>, &CodedError>) {
-        let response = Response {
+        let response = ResponseLine {
             origin: self.origin,
             id,
             cmd,
@@ -211,7 +211,7 @@ impl Client {
             indeterminate: false,
             timed_out: false,
         };
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         let front = EventFront::new(session_id, &self.shared.config.runner_id);
         out.response(&front, now_ms(), &response);
         self.shared.outlet.tell(self.origin, out.take().bytes.into());

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use qd_core::outbox::{EventFront, Outbox, RecordSpan, Response, ResponseSpan};
+use qd_core::event_writer::{EventFront, EventWriter, RecordSpan, ResponseLine, ResponseSpan};
 use qd_wire::command_table::class_of;
 
 /// How a line names its event, and the name of the one that says how a session stands.
@@ -96,8 +96,8 @@ pub(super) fn has_a_place(cmd: &str) -> bool {
 pub(super) fn refusal(session_id: &str, runner_id: &str, response: &ResponseSpan) -> Bytes {
     let error = qd_wire::ErrorCode::Busy
         .with("Too many clients attach while the runner catches up with the hub. Please retry.");
-    let mut out = Outbox::default();
-    let response = Response {
+    let mut out = EventWriter::default();
+    let response = ResponseLine {
         origin: response.origin,
         id: &response.id,
         cmd: &response.cmd,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use qd_core::event_writer::{EventFront, EventWriter, ResponseLine};
 use qd_core::ids::{base36, check_session_id};
-use qd_core::ledger::{Submission, Verdict};
-use qd_core::outbox::{EventFront, Outbox, Response};
+use qd_core::ledger::{LedgerVerdict, Submission};
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, TAKE_BACK, class_of};
 use qd_wire::people::Role;
@@ -192,9 +192,9 @@ impl Task {
         let verdict = self.shared.submissions.submit(now_ms(), submission, || Owner::Once(sender));
         let shared = Arc::clone(&self.shared);
         match verdict {
-            Verdict::Run => finish_barrier(&shared, &incoming, Ok(())),
-            Verdict::Reject(rejection) => respond(&shared, "", &incoming, Err(&rejection.into())),
-            Verdict::Wait | Verdict::Join | Verdict::Replay(_) => {
+            LedgerVerdict::Run => finish_barrier(&shared, &incoming, Ok(())),
+            LedgerVerdict::Reject(rejection) => respond(&shared, "", &incoming, Err(&rejection.into())),
+            LedgerVerdict::Wait | LedgerVerdict::Join | LedgerVerdict::Replay(_) => {
                 tokio::spawn(async move {
                     let waited = tokio::time::timeout(Duration::from_secs(30), receiver).await;
                     let result = match waited {
@@ -291,7 +291,7 @@ fn mint_session_id(incoming: &Incoming) -> String {
 }
 
 fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), CodedError>) {
-    let outcome = qd_core::ledger::Outcome {
+    let outcome = qd_core::ledger::CommandOutcome {
         cmd: incoming.cmd.clone(),
         result: result.clone().map(|()| None),
         session_version: None,
@@ -329,8 +329,8 @@ impl<'a> Answer<'a> {
 /// The same with all it can say.
 pub(crate) fn respond_with(shared: &Shared, session_id: &str, incoming: &Incoming, answer: &Answer<'_>) {
     let front = EventFront::new(session_id, &shared.config.runner_id);
-    let mut out = Outbox::default();
-    let response = Response {
+    let mut out = EventWriter::default();
+    let response = ResponseLine {
         origin: incoming.origin,
         id: &incoming.link_id,
         cmd: &incoming.cmd,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use qd_core::ids::base36;
-use qd_core::ledger::{Outcome, Submission};
+use qd_core::ledger::{CommandOutcome, Submission};
 use qd_wire::command::Command;
 use qd_wire::event::Event;
 use qd_wire::people::Role;
@@ -370,7 +370,7 @@ impl Call {
         respond(&self.shared, self.session_id(), &self.incoming, result_text);
     }
 
-    fn replay(&self, outcome: &Outcome) {
+    fn replay(&self, outcome: &CommandOutcome) {
         let answer = Answer {
             result: outcome.result.as_ref().map(Option::as_deref),
             replayed: true,

@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use qd_core::agent::{AgentEvent, AgentRequest, Answer};
+use qd_core::agent::{AgentEvent, AgentRequest, QuestionAnswer};
 use qd_core::breaker::Breakers;
 use qd_core::command_queue::QueueInput;
-use qd_core::ledger::IdName;
-use qd_core::outbox::Outbox;
+use qd_core::event_writer::EventWriter;
+use qd_core::ledger::CommandId;
 use qd_core::session::Session;
 use qd_store::{RunnerBatch, RunnerStore};
 use qd_wire::CodedError;
@@ -75,7 +75,7 @@ pub(crate) struct SessionActor {
     pub(super) agent: AgentProcess,
     pub(super) mailbox: mpsc::Receiver<SessionInput>,
     pub(super) sender: mpsc::Sender<SessionInput>,
-    pub(super) out: Outbox,
+    pub(super) out: EventWriter,
     pub(super) publishing: Publishing,
     /// Of a program in a terminal.
     pub(super) run: Run,
@@ -119,7 +119,7 @@ impl SessionActor {
             agent: AgentProcess::new(&shared.config.supervision),
             mailbox,
             sender,
-            out: Outbox::default(),
+            out: EventWriter::default(),
             publishing: Publishing::default(),
             run: Run::default(),
             commands: PendingCommands::default(),
@@ -270,7 +270,7 @@ impl SessionActor {
         self.agent.was_up_at_shutdown = self.agent.state != AgentState::None && !self.is_run();
         if self.exists {
             if self.agent.state != AgentState::None {
-                self.stop_agent(qd_core::session::Gone::Stopped).await;
+                self.stop_agent(qd_core::session::AgentEnd::Stopped).await;
             }
         } else if let Some(driver) = self.agent.driver.take() {
             self.forget_agent();
@@ -324,7 +324,7 @@ impl SessionActor {
     }
 
     /// Tells the agent what became of a question.
-    pub(super) fn answer_agent(&self, request_id: String, answer: Answer) {
+    pub(super) fn answer_agent(&self, request_id: String, answer: QuestionAnswer) {
         let Some(handle) = self.handle() else { return };
         if let Err(failure) = handle.tell(AgentRequest::Answer { request_id, answer }) {
             tracing::warn!(error = failure.error, "the agent could not be told what became of its question");
@@ -338,9 +338,9 @@ impl SessionActor {
 
 impl Incoming {
     /// The name other commands may depend on.
-    pub(crate) fn id_name(&self) -> Option<IdName> {
+    pub(crate) fn id_name(&self) -> Option<CommandId> {
         let id = self.client_command_id.clone()?;
-        Some(IdName { principal: self.principal.clone(), connection: self.connection.clone(), id })
+        Some(CommandId { principal: self.principal.clone(), connection: self.connection.clone(), id })
     }
 
     /// The command as text; the link carries UTF-8 only.

@@ -4,8 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use qd_core::command_queue::{QueueInput, QueuedCommand};
-use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
-use qd_core::outbox::Response;
+use qd_core::event_writer::ResponseLine;
+use qd_core::ledger::{
+    CommandOutcome, IdempotencyKey, LedgerVerdict, Submission, SubmissionToken, fingerprint,
+};
 use qd_core::session::QueueEdit;
 use qd_wire::command_table::{BARRIER, CommandClass, TAKE_BACK};
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -69,7 +71,7 @@ impl DerefMut for Admitted {
 }
 
 impl Admitted {
-    pub(super) fn token(&self) -> Token {
+    pub(super) fn token(&self) -> SubmissionToken {
         self.incoming.token
     }
 
@@ -113,11 +115,11 @@ impl SessionActor {
         let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
         let admitted = Admitted::new(incoming, command, Some(submission));
         match verdict {
-            Verdict::Run => self.enqueue(admitted).await,
-            Verdict::Wait => self.hold(admitted, false),
-            Verdict::Join => self.hold(admitted, true),
-            Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
-            Verdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
+            LedgerVerdict::Run => self.enqueue(admitted).await,
+            LedgerVerdict::Wait => self.hold(admitted, false),
+            LedgerVerdict::Join => self.hold(admitted, true),
+            LedgerVerdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
+            LedgerVerdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
         }
     }
 
@@ -156,7 +158,7 @@ impl SessionActor {
     }
 
     /// Those a command waited for have ended.
-    pub(super) async fn released(&mut self, token: Token, release: Release) {
+    pub(super) async fn released(&mut self, token: SubmissionToken, release: Release) {
         if !self.commands.queue().is_held(token) {
             return;
         }
@@ -254,7 +256,7 @@ impl SessionActor {
             let beginning = self.beginning(&admitted.command);
             self.session.cut_off(now, &admitted.incoming.cmd, &beginning, &mut self.out);
         }
-        let response = Response {
+        let response = ResponseLine {
             origin: admitted.incoming.origin,
             id: &admitted.incoming.link_id,
             cmd: &admitted.incoming.cmd,
@@ -267,7 +269,7 @@ impl SessionActor {
         self.out.response(self.session.front(), now, &response);
         if let Some(submission) = &admitted.submission {
             let cmd = admitted.incoming.cmd.clone();
-            let outcome = Outcome { cmd, result, session_version, indeterminate, timed_out };
+            let outcome = CommandOutcome { cmd, result, session_version, indeterminate, timed_out };
             if spec.mutating || submission.key.is_some() {
                 self.publishing.outcomes.push(outcome_row(submission, now, Some(&outcome)));
             }
@@ -291,7 +293,7 @@ impl SessionActor {
         result: Result<Option<&str>, &CodedError>,
         session_version: Option<u64>,
     ) {
-        let response = Response {
+        let response = ResponseLine {
             origin: incoming.origin,
             id: &incoming.link_id,
             cmd: &incoming.cmd,
@@ -304,8 +306,8 @@ impl SessionActor {
         self.out.response(self.session.front(), now_ms(), &response);
     }
 
-    fn replay(&mut self, incoming: &Incoming, outcome: &Outcome) {
-        let response = Response {
+    fn replay(&mut self, incoming: &Incoming, outcome: &CommandOutcome) {
+        let response = ResponseLine {
             origin: incoming.origin,
             id: &incoming.link_id,
             cmd: &incoming.cmd,
@@ -327,7 +329,7 @@ impl SessionActor {
             return None;
         }
         let principal = &incoming.principal;
-        let key = incoming.idempotency_key.as_ref().map(|key| KeyName {
+        let key = incoming.idempotency_key.as_ref().map(|key| IdempotencyKey {
             principal: principal.clone(),
             scope: self.session.identity().session_id.clone(),
             key: key.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use qd_core::agent::AgentEvent;
-use qd_core::health::{Health, HealthConfig};
+use qd_core::health::{AgentHealth, HealthConfig};
 use qd_wire::data::ProcessStats;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
@@ -56,7 +56,7 @@ pub(super) struct AgentProcess {
     pub(super) bridge: bool,
     /// What the agent did before the session was ready; told after `session.created`.
     pub(super) early: Vec<AgentEvent>,
-    pub(super) health: Health,
+    pub(super) health: AgentHealth,
     /// The figures of the last look at the process: reading them costs more than answering a command.
     pub(super) stats: Option<ProcessStats>,
     /// Since when there is nothing for the agent to do.
@@ -75,7 +75,7 @@ impl AgentProcess {
             generation: 0,
             bridge: true,
             early: Vec::new(),
-            health: Health::new(supervision),
+            health: AgentHealth::new(supervision),
             stats: None,
             idle_since: None,
             was_up_at_shutdown: false,

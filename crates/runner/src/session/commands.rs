@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use qd_core::agent::AgentRequest;
 use qd_core::command_queue::{AgentAnswer, AgentWork, QueueInput};
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 use qd_core::redact::redact;
-use qd_core::session::{Answered, Gone};
-use qd_core::view::run::host::outgoing::PRINCIPAL as FOREIGN_SERVER;
+use qd_core::session::{AgentEnd, SettledAnswer};
+use qd_core::view::run::host::server_connection::PRINCIPAL as FOREIGN_SERVER;
 use qd_wire::command::InputResponseParams;
 use qd_wire::data::{SessionState, SessionStatus};
 use qd_wire::event::NotifyLevel;
@@ -166,7 +166,7 @@ impl SessionActor {
     }
 
     /// The agent is done with a command.
-    pub(super) fn executed(&mut self, token: Token, result: Result<Executed, AgentFailure>) {
+    pub(super) fn executed(&mut self, token: SubmissionToken, result: Result<Executed, AgentFailure>) {
         // Our own refusals say nothing about the agent.
         if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
             self.agent.health.answered();
@@ -275,7 +275,7 @@ impl SessionActor {
     }
 
     /// Passes an answer on, if it is the agent that asked.
-    fn tell_answer(&self, params: &InputResponseParams, answered: Answered) -> Result<(), AgentFailure> {
+    fn tell_answer(&self, params: &InputResponseParams, answered: SettledAnswer) -> Result<(), AgentFailure> {
         if answered.source() != PermissionSource::Agent {
             return Ok(());
         }
@@ -320,14 +320,14 @@ impl SessionActor {
         let data = stopped(&admitted.command).as_ref().map(json_text).transpose();
         self.withdraw_gates().await;
         if self.session.status() != SessionStatus::Closed {
-            self.stop_agent(Gone::Closed { reason: "closed by a client".to_owned() }).await;
+            self.stop_agent(AgentEnd::Closed { reason: "closed by a client".to_owned() }).await;
             self.forget_bash_circuit();
         }
         self.finish(admitted, data);
     }
 
     async fn restart(&mut self, admitted: Admitted) {
-        self.stop_agent(Gone::Stopped).await;
+        self.stop_agent(AgentEnd::Stopped).await;
         self.await_start(admitted);
         self.start_agent();
     }
@@ -341,7 +341,7 @@ impl SessionActor {
 
     async fn delete(&mut self, admitted: Admitted) {
         self.withdraw_gates().await;
-        self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
+        self.stop_agent(AgentEnd::Closed { reason: "deleted by a client".to_owned() }).await;
         self.forget_bash_circuit();
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {

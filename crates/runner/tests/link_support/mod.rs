@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
-use qd_link::runner::{Connect, ConnectFailure, Connecting};
+use qd_link::runner::{ConnectFailure, ConnectFuture, HubConnector};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
 use qd_runner::process::{GuardCommand, ProcessConfig};
 use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
@@ -115,8 +115,8 @@ impl Door {
     }
 }
 
-impl Connect for Door {
-    fn connect(&self) -> Connecting {
+impl HubConnector for Door {
+    fn connect(&self) -> ConnectFuture {
         self.knocks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let answer = self.answer.lock().unwrap().clone();
         Box::pin(async move {

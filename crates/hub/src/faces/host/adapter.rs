@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use qd_core::view::run::host::arrivals::Arrivals;
-use qd_core::view::run::host::book::RunBook;
+use qd_core::view::run::host::foreign_run::ForeignRun;
+use qd_core::view::run::host::reorder_buffer::ReorderBuffer;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender};
 use qd_wire::CommandResponse;
 use qd_wire::data::SessionStatus;
@@ -58,9 +58,9 @@ pub(super) struct State {
 
 /// One run of the host.
 pub(super) struct Run {
-    pub(super) arrivals: Arrivals<Held>,
+    pub(super) arrivals: ReorderBuffer<Held>,
     /// Not read yet: of a run that ended before this connection.
-    pub(super) book: Option<RunBook>,
+    pub(super) book: Option<ForeignRun>,
     pub(super) gate: Gate,
 }
 
@@ -81,8 +81,8 @@ pub(super) enum Gate {
 }
 
 impl Run {
-    pub(super) fn new(seq: u64, book: Option<RunBook>, gate: Gate) -> Self {
-        Run { arrivals: Arrivals::after(seq), book, gate }
+    pub(super) fn new(seq: u64, book: Option<ForeignRun>, gate: Gate) -> Self {
+        Run { arrivals: ReorderBuffer::after(seq), book, gate }
     }
 }
 
@@ -186,9 +186,9 @@ impl Adapter {
         Ok(block.slice(length..))
     }
 
-    fn hello(&self, books: &HashMap<String, RunBook>) -> RunnerHello {
+    fn hello(&self, books: &HashMap<String, ForeignRun>) -> RunnerHello {
         let sessions = self.hub.sessions_of(&self.host_id).into_iter().map(|entry| {
-            let ended = RunBook::ended(entry.committed_seq());
+            let ended = ForeignRun::ended(entry.committed_seq());
             let book = books.get(&*entry.id).unwrap_or(&ended);
             HelloSession {
                 session_id: entry.id.to_string(),
@@ -215,7 +215,7 @@ impl Adapter {
         }
     }
 
-    fn open(&self, welcome: &RunnerWelcome, mut books: HashMap<String, RunBook>) {
+    fn open(&self, welcome: &RunnerWelcome, mut books: HashMap<String, ForeignRun>) {
         let mut state = self.lock();
         for session in &welcome.sessions {
             let run_id = &session.session_id;

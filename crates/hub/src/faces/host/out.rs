@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use qd_core::view::run::host::acks::Acks;
+use qd_core::view::run::host::acks::HostAcks;
 use qd_core::view::run::timestamp;
 use qd_link::memory::LinkSender;
 use qd_wire::run_protocol::Envelope;
@@ -34,7 +34,7 @@ pub(super) struct Out {
 struct OutState {
     messages: VecDeque<Bytes>,
     bytes: usize,
-    acks: Acks,
+    acks: HostAcks,
 }
 
 impl Out {
@@ -88,7 +88,7 @@ impl Out {
     }
 
     /// Changes what the host is to be told of its runs.
-    pub(super) fn acks(&self, change: impl FnOnce(&mut Acks, i64)) {
+    pub(super) fn acks(&self, change: impl FnOnce(&mut HostAcks, i64)) {
         change(&mut self.lock().acks, now_ms());
         self.filled.notify_one();
     }

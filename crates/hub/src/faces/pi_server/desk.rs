@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use qd_core::view::pi_server::admission::{
-    Admission, Effect, Limits, Outcome, SERVER_SCOPE, Submission, Token,
+    Admission, AdmissionEffect, AdmissionLimits, PiServerOutcome, PiServerSubmission, SERVER_SCOPE,
+    SubmissionToken,
 };
 use qd_core::view::pi_server::rate;
-use qd_core::view::pi_server::request::Request;
+use qd_core::view::pi_server::request::PiServerRequest;
 use qd_store::SubmissionRow;
 use qd_wire::pi_server::Command;
 
@@ -26,10 +27,10 @@ const BATCH_BYTES: usize = 512;
 pub(super) struct Desk {
     pub(super) admission: Admission,
     journal: Arc<Journal>,
-    live: HashMap<Token, Live>,
+    live: HashMap<SubmissionToken, Live>,
     order: Order,
     clients: Vec<Arc<Client>>,
-    last_token: Token,
+    last_token: SubmissionToken,
     /// Sessions that clients know to be there.
     told: HashSet<Arc<str>>,
     /// Sessions that commands of this face are creating or deleting; what others say of them meanwhile is not news.
@@ -62,12 +63,12 @@ struct Live {
 /// What is needed to do a command.
 #[derive(Clone)]
 pub(super) struct Job {
-    pub(super) token: Token,
+    pub(super) token: SubmissionToken,
     /// The name under which the runner does it at most once.
     pub(super) uid: Arc<str>,
     /// Whether a restart left it in doubt, so that the runner may have done it.
     pub(super) is_taken_up_again: bool,
-    pub(super) request: Arc<Request>,
+    pub(super) request: Arc<PiServerRequest>,
     /// The session it is about, a freshly minted one included.
     pub(super) session_id: Option<Arc<str>>,
     pub(super) client: Arc<Client>,
@@ -118,14 +119,14 @@ pub(super) enum Todo {
 impl Desk {
     pub(super) fn new(config: &PiServerConfig, journal: Arc<Journal>) -> Self {
         let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let limits = Limits {
+        let limits = AdmissionLimits {
             outcomes_max: config.outcomes_max,
             outcome_bytes_max: config.outcome_bytes_max,
             in_flight_max: config.in_flight_max,
             in_flight_per_principal_max: config.in_flight_per_principal_max,
             key_ttl_ms: i64::try_from(millis(config.key_life)).unwrap_or(i64::MAX),
             dependency_wait_ms: millis(config.dependency_wait),
-            rate: rate::Limits {
+            rate: rate::RateLimits {
                 per_minute: config.rate_per_minute,
                 global_per_minute: config.global_rate_per_minute,
                 ui_per_minute: config.ui_rate_per_minute,
@@ -149,7 +150,7 @@ impl Desk {
     }
 
     /// The next number of a submission.
-    pub(super) fn next_token(&mut self) -> Token {
+    pub(super) fn next_token(&mut self) -> SubmissionToken {
         self.last_token += 1;
         self.last_token
     }
@@ -196,7 +197,7 @@ impl Desk {
     pub(super) fn submit(
         &mut self,
         now: i64,
-        submission: Submission,
+        submission: PiServerSubmission,
         job: Job,
         heading: Heading,
     ) -> Vec<Todo> {
@@ -232,7 +233,7 @@ impl Desk {
 
     /// A command whose row was on its way was sent, or will not be: gives what waited for it, as long as there is
     /// something.
-    pub(super) fn pass(&mut self, course: &Course, token: Token) -> Option<Vec<Job>> {
+    pub(super) fn pass(&mut self, course: &Course, token: SubmissionToken) -> Option<Vec<Job>> {
         loop {
             let mut jobs = self.order.pass(course, token)?;
             // Those that have run out of time have their answers.
@@ -244,7 +245,13 @@ impl Desk {
     }
 
     /// A command is done. What follows its response is told when it is announced, and not when it is replayed.
-    pub(super) fn finish(&mut self, now: i64, token: Token, outcome: Outcome, after: After) -> Vec<Todo> {
+    pub(super) fn finish(
+        &mut self,
+        now: i64,
+        token: SubmissionToken,
+        outcome: PiServerOutcome,
+        after: After,
+    ) -> Vec<Todo> {
         if let Some(live) = self.live.get_mut(&token) {
             live.after = after;
         }
@@ -252,7 +259,11 @@ impl Desk {
     }
 
     /// Lets the machine do one thing, and does what it wants done at once.
-    pub(super) fn step(&mut self, now: i64, act: impl FnOnce(&mut Admission, &mut Vec<Effect>)) -> Vec<Todo> {
+    pub(super) fn step(
+        &mut self,
+        now: i64,
+        act: impl FnOnce(&mut Admission, &mut Vec<AdmissionEffect>),
+    ) -> Vec<Todo> {
         let mut effects = Vec::with_capacity(4);
         act(&mut self.admission, &mut effects);
         let mut todo = Vec::new();
@@ -275,16 +286,16 @@ impl Desk {
         todo
     }
 
-    fn carry_out(&mut self, now: i64, effect: Effect, todo: &mut Vec<Todo>) {
+    fn carry_out(&mut self, now: i64, effect: AdmissionEffect, todo: &mut Vec<Todo>) {
         match effect {
-            Effect::Accepted(token) => self.announce_phase(token, Phase::Accepted),
-            Effect::Started(token) => self.announce_phase(token, Phase::Started),
-            Effect::Journal(token) => {
+            AdmissionEffect::Accepted(token) => self.announce_phase(token, Phase::Accepted),
+            AdmissionEffect::Started(token) => self.announce_phase(token, Phase::Started),
+            AdmissionEffect::Journal(token) => {
                 let Some(live) = self.live.get(&token) else { return };
                 let course = self.order.begin(&live.job);
                 self.journal.push(Entry::Begin { token, row: live.row(), course });
             }
-            Effect::Execute { token, uid, session_id } => {
+            AdmissionEffect::Execute { token, uid, session_id } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
                 live.job.is_taken_up_again = live.job.uid != uid;
                 live.job.uid = Arc::clone(&uid);
@@ -294,11 +305,11 @@ impl Desk {
                 }
                 todo.extend(self.order.admit(live.job.clone()).map(Todo::Execute));
             }
-            Effect::Cancel { token, uid } => {
+            AdmissionEffect::Cancel { token, uid } => {
                 let job = self.live.get(&token).map(|live| Job { uid, ..live.job.clone() });
                 todo.extend(job.map(Todo::Cancel));
             }
-            Effect::Store { token, uid, outcome, wait } => {
+            AdmissionEffect::Store { token, uid, outcome, wait } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
                 live.uid = uid;
                 let row = || journal::finished_row(live.row(), &outcome, now);
@@ -312,11 +323,19 @@ impl Desk {
                     todo.push(Todo::StoreBehind(Box::new(row())));
                 }
             }
-            Effect::Announce { token, outcome, replayed } => self.announce(token, &outcome, replayed, todo),
+            AdmissionEffect::Announce { token, outcome, replayed } => {
+                self.announce(token, &outcome, replayed, todo)
+            }
         }
     }
 
-    fn announce(&mut self, token: Token, outcome: &Outcome, replayed: bool, todo: &mut Vec<Todo>) {
+    fn announce(
+        &mut self,
+        token: SubmissionToken,
+        outcome: &PiServerOutcome,
+        replayed: bool,
+        todo: &mut Vec<Todo>,
+    ) {
         self.announce_phase(token, Phase::Finished { outcome, replayed });
         // The response comes after what everybody gets.
         self.flush();
@@ -346,7 +365,7 @@ impl Desk {
     }
 
     /// Appends a frame of a command to this step's, or sends it at once if not everybody gets the same.
-    fn announce_phase(&mut self, token: Token, phase: Phase<'_>) {
+    fn announce_phase(&mut self, token: SubmissionToken, phase: Phase<'_>) {
         let Some(session_id) = self.live.get(&token).map(|live| live.job.session_id.clone()) else { return };
         if self.batch_session != session_id {
             self.flush();
@@ -388,7 +407,7 @@ impl Desk {
     }
 
     /// A command is about to create or delete its session.
-    pub(super) fn begin_under_way(&mut self, token: Token) {
+    pub(super) fn begin_under_way(&mut self, token: SubmissionToken) {
         let Some(live) = self.live.get_mut(&token) else { return };
         let Some(session_id) = live.job.session_id.clone() else { return };
         live.is_under_way = true;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qd_core::view::pi_server::admission::Outcome;
+use qd_core::view::pi_server::admission::PiServerOutcome;
 use qd_core::view::pi_server::request::FieldWriter;
 use qd_core::view::pi_server::{answer as view, request};
 use qd_wire::pi_server::{Command, Target};
@@ -151,12 +151,12 @@ pub(super) fn open_session(hub: &Hub, job: &Job) -> Result<Arc<SessionEntry>, Co
     })
 }
 
-pub(super) fn finish(hub: &Arc<Hub>, job: &Job, outcome: Outcome) {
+pub(super) fn finish(hub: &Arc<Hub>, job: &Job, outcome: PiServerOutcome) {
     hub.faces.pi_server.finish(hub, job.token, outcome, After::Nothing);
 }
 
 /// A canonical answer in the words of the document.
-pub(super) fn outcome(job: &Job, answer: Answer) -> Outcome {
+pub(super) fn outcome(job: &Job, answer: Answer) -> PiServerOutcome {
     if !answer.success {
         return failed(job, answer);
     }
@@ -170,9 +170,9 @@ pub(super) fn outcome(job: &Job, answer: Answer) -> Outcome {
 }
 
 /// A canonical failure in the words of the document.
-pub(super) fn failed(job: &Job, answer: Answer) -> Outcome {
+pub(super) fn failed(job: &Job, answer: Answer) -> PiServerOutcome {
     let error = answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner refused"));
-    Outcome {
+    PiServerOutcome {
         indeterminate: answer.indeterminate,
         timed_out: answer.timed_out,
         // The runner can still tell, when it is back and somebody asks again.
@@ -181,10 +181,19 @@ pub(super) fn failed(job: &Job, answer: Answer) -> Outcome {
     }
 }
 
-pub(super) fn success(data: Option<String>, session_version: Option<u64>) -> Outcome {
-    Outcome { success: true, data: data.map(Arc::from), session_version, ..Outcome::default() }
+pub(super) fn success(data: Option<String>, session_version: Option<u64>) -> PiServerOutcome {
+    PiServerOutcome {
+        success: true,
+        data: data.map(Arc::from),
+        session_version,
+        ..PiServerOutcome::default()
+    }
 }
 
-pub(super) fn failure(error: CodedError) -> Outcome {
-    Outcome { code: Some(error.code), error: Some(Arc::from(error.message)), ..Outcome::default() }
+pub(super) fn failure(error: CodedError) -> PiServerOutcome {
+    PiServerOutcome {
+        code: Some(error.code),
+        error: Some(Arc::from(error.message)),
+        ..PiServerOutcome::default()
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use qd_core::view::pi_server::admission::{Outcome, Restored, Token};
+use qd_core::view::pi_server::admission::{PiServerOutcome, RestoredSubmission, SubmissionToken};
 use qd_store::{StoreError, SubmissionRow};
 use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
@@ -77,9 +77,9 @@ pub(super) struct Journal {
 /// What is to be stored before something happens, in the order in which it happens.
 pub(super) enum Entry {
     /// A command is about to be done.
-    Begin { token: Token, row: SubmissionRow, course: Option<Course> },
+    Begin { token: SubmissionToken, row: SubmissionRow, course: Option<Course> },
     /// A command is done; without a row when nothing is kept of it.
-    End { token: Token, row: Option<SubmissionRow> },
+    End { token: SubmissionToken, row: Option<SubmissionRow> },
     /// Everything of a principal goes.
     Purge { principal: Arc<str>, done: oneshot::Sender<Result<(), StoreError>> },
 }
@@ -275,7 +275,7 @@ impl PiServer {
     }
 
     /// The row of a command that is about to be done is stored, or cannot be.
-    fn begun(&self, hub: &Arc<Hub>, token: Token, result: Result<(), StoreError>) {
+    fn begun(&self, hub: &Arc<Hub>, token: SubmissionToken, result: Result<(), StoreError>) {
         let refusal = result
             .as_ref()
             .err()
@@ -303,7 +303,7 @@ async fn store_rows(hub: &Hub, rows: &Arc<[SubmissionRow]>) -> Vec<Result<(), St
 }
 
 /// The row with what came of the command.
-pub(super) fn finished_row(row: SubmissionRow, outcome: &Outcome, now: i64) -> SubmissionRow {
+pub(super) fn finished_row(row: SubmissionRow, outcome: &PiServerOutcome, now: i64) -> SubmissionRow {
     let stored = StoredOutcome {
         success: outcome.success,
         error: outcome.error.as_deref().map(str::to_owned),
@@ -337,7 +337,7 @@ pub(super) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
     let mut journal = server.journal.lock();
     for row in rows {
         recovery.scanned += 1;
-        let outcome = stored_outcome(&row).map(|stored| Outcome {
+        let outcome = stored_outcome(&row).map(|stored| PiServerOutcome {
             success: stored.success,
             data: row.data_json.as_deref().and_then(|data| std::str::from_utf8(data).ok()).map(Arc::from),
             error: stored.error.map(Arc::from),
@@ -353,7 +353,7 @@ pub(super) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
         }
         journal.written.insert(Arc::clone(&row.uid));
         let token = desk.next_token();
-        desk.admission.restore(Restored {
+        desk.admission.restore(RestoredSubmission {
             token,
             principal: row.principal,
             id: row.command_id,

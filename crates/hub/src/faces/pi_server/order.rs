@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use qd_core::view::pi_server::admission::Token;
+use qd_core::view::pi_server::admission::SubmissionToken;
 
 use super::desk::Job;
 
@@ -29,7 +29,7 @@ impl Course {
 pub(super) struct Order(HashMap<Course, VecDeque<Place>>);
 
 struct Place {
-    token: Token,
+    token: SubmissionToken,
     behind: Vec<Job>,
 }
 
@@ -62,7 +62,7 @@ impl Order {
 
     /// The command was sent, or will not be. Gives those that waited for it, which are to be sent next; then this is
     /// to be called again, because others may have come behind them meanwhile. `None` when that is over.
-    pub(super) fn pass(&mut self, course: &Course, token: Token) -> Option<Vec<Job>> {
+    pub(super) fn pass(&mut self, course: &Course, token: SubmissionToken) -> Option<Vec<Job>> {
         let places = self.0.get_mut(course)?;
         let at = places.iter().position(|place| place.token == token)?;
         let behind = std::mem::take(&mut places.get_mut(at)?.behind);

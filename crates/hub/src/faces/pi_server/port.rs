@@ -9,7 +9,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, StatusCode};
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use qd_wire::people::Role;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -67,7 +67,7 @@ pub struct PiDoorEnd(mpsc::Receiver<Knock>);
 pub struct PiDoorClosed;
 
 enum Knock {
-    Stream { stream: BoxedIo, principal: Option<String> },
+    Stream { stream: BoxedStream, principal: Option<String> },
     Goodbye(oneshot::Sender<()>),
 }
 
@@ -80,7 +80,7 @@ impl PiDoor {
 
     /// Serves a stream that speaks WebSocket frames from the first byte, without a handshake. `principal` is who is at
     /// its other end; the owner unless said otherwise.
-    pub async fn serve(&self, stream: BoxedIo, principal: Option<String>) -> Result<(), PiDoorClosed> {
+    pub async fn serve(&self, stream: BoxedStream, principal: Option<String>) -> Result<(), PiDoorClosed> {
         self.0.send(Knock::Stream { stream, principal }).await.map_err(|_| PiDoorClosed)
     }
 
@@ -192,7 +192,7 @@ fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
 }
 
 /// Serves a stream whose handshake is over. `read_ahead` came with it.
-fn start_pi(hub: &Arc<Hub>, principal: &Principal, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
+fn start_pi(hub: &Arc<Hub>, principal: &Principal, stream: BoxedStream, read_ahead: Vec<u8>, is_stdio: bool) {
     match Place::take(hub, principal) {
         Some(place) => place.start(stream, read_ahead, is_stdio),
         None => tracing::warn!("a connection is dropped: there are too many, or the hub stops"),
@@ -220,7 +220,7 @@ impl Place {
     }
 
     /// A task of its own for the connection, no greater than the connection needs.
-    fn start(mut self, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
+    fn start(mut self, stream: BoxedStream, read_ahead: Vec<u8>, is_stdio: bool) {
         let hub = Arc::clone(&self.hub);
         let tasks = hub.tasks.clone();
         match self.seat.take() {

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_core::view::pi_server::admission::Submission;
-use qd_core::view::pi_server::request::{self, Request};
+use qd_core::view::pi_server::admission::PiServerSubmission;
+use qd_core::view::pi_server::request::{self, PiServerRequest};
 use qd_wire::command_table::Lane;
 use qd_wire::pi_server::{Command, PROTOCOL_VERSION, ServerReady};
 use qd_wire::{CodedError, ErrorCode};
@@ -152,7 +152,7 @@ impl PiServer {
         }
     }
 
-    fn admit(&self, hub: &Arc<Hub>, client: &Arc<Client>, request: Arc<Request>, bytes: usize) {
+    fn admit(&self, hub: &Arc<Hub>, client: &Arc<Client>, request: Arc<PiServerRequest>, bytes: usize) {
         let refuse = |error: &CodedError| {
             let id = request.envelope.id.as_deref().map(Value::from);
             client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
@@ -207,9 +207,14 @@ impl PiServer {
     }
 
     /// What the machine of admission looks at, without the names it gets at the desk.
-    fn submission(&self, client: &Client, request: &Request, session_id: Option<&str>) -> Submission {
+    fn submission(
+        &self,
+        client: &Client,
+        request: &PiServerRequest,
+        session_id: Option<&str>,
+    ) -> PiServerSubmission {
         let envelope = &request.envelope;
-        Submission {
+        PiServerSubmission {
             token: 0,
             principal: Arc::clone(client.identity()),
             spec: request.spec,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use qd_core::view::run::event::Class;
+use qd_core::view::run::event::EventClass;
 
 use crate::connection::{Mailbox, Outgoing};
 use crate::registry::SessionEntry;
@@ -27,7 +27,7 @@ pub(super) struct Chunk {
     pub(super) after: u64,
     /// 0 for what is no record: it comes when it comes, and who missed it does not find it in the log.
     pub(super) seq: u64,
-    pub(super) class: Class,
+    pub(super) class: EventClass,
     pub(super) frames: Bytes,
 }
 
@@ -110,12 +110,12 @@ pub(super) struct Follower {
 }
 
 impl Filter {
-    pub(super) fn wants(&self, session_id: &str, class: Class) -> bool {
+    pub(super) fn wants(&self, session_id: &str, class: EventClass) -> bool {
         let Some(runs) = &self.0 else { return true };
         match class {
-            Class::Other => true,
-            Class::Tool => runs.contains_key(session_id),
-            Class::Output => runs.get(session_id).is_some_and(|include_output| *include_output),
+            EventClass::Other => true,
+            EventClass::Tool => runs.contains_key(session_id),
+            EventClass::Output => runs.get(session_id).is_some_and(|include_output| *include_output),
         }
     }
 

@@ -3,9 +3,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use qd_core::view::run::answer as view;
-use qd_core::view::run::request::{self, Command, Refusal, Request, Subscribe, To};
+use qd_core::view::run::request::{self, AppRequest, CommandTarget, RunCommand, RunRefusal, RunSubscription};
 use qd_wire::command_table;
-use qd_wire::run_protocol::Way;
+use qd_wire::run_protocol::MessageDirection;
 use qd_wire::{CodedError, ErrorCode, JsonObject};
 use tokio::time::Duration;
 
@@ -72,20 +72,20 @@ impl AppSpeaker {
         Some((speaker, mailbox))
     }
 
-    fn act(&mut self, parts: &mut Parts<'_>, text: &str) -> Result<(), Refusal> {
+    fn act(&mut self, parts: &mut Parts<'_>, text: &str) -> Result<(), RunRefusal> {
         match request::read(text)? {
-            Request::Ignored => {}
-            Request::Subscribe(subscribe) => self.subscribe(parts.hub, &subscribe)?,
-            Request::Unsubscribe(run_id) => {
+            AppRequest::Ignored => {}
+            AppRequest::Subscribe(subscribe) => self.subscribe(parts.hub, &subscribe)?,
+            AppRequest::Unsubscribe(run_id) => {
                 self.follower.change_filter(|filter| filter.remove(run_id.as_deref()));
             }
-            Request::Command(command) => self.command(parts, *command)?,
+            AppRequest::Command(command) => self.command(parts, *command)?,
         }
         Ok(())
     }
 
-    fn subscribe(&self, hub: &Hub, subscribe: &Subscribe) -> Result<(), Refusal> {
-        let refusal = |error: CodedError| Refusal {
+    fn subscribe(&self, hub: &Hub, subscribe: &RunSubscription) -> Result<(), RunRefusal> {
+        let refusal = |error: CodedError| RunRefusal {
             error: Box::new(error),
             about: Some("run.subscribe".to_owned()),
             run_id: Some(subscribe.run_id.clone()),
@@ -93,7 +93,7 @@ impl AppSpeaker {
             input_id: None,
         };
         let entry = hub.session(&subscribe.run_id).ok_or_else(|| refusal(unknown_run()))?;
-        let Subscribe { include_output, replace, since_seq, .. } = *subscribe;
+        let RunSubscription { include_output, replace, since_seq, .. } = *subscribe;
         let added = self.follower.change_filter(|filter| filter.add(&entry.id, include_output, replace));
         if added == Some(false) {
             return Err(refusal(
@@ -107,7 +107,7 @@ impl AppSpeaker {
         Ok(())
     }
 
-    fn command(&self, parts: &Parts<'_>, command: Command) -> Result<(), Refusal> {
+    fn command(&self, parts: &Parts<'_>, command: RunCommand) -> Result<(), RunRefusal> {
         let hub = parts.hub;
         let (ready, runner_id) =
             prepare(hub, &self.calls.asker, &command).map_err(|error| command.refusal(error))?;
@@ -247,7 +247,7 @@ impl Calls {
 pub(super) fn prepare(
     hub: &Hub,
     asker: &Asker,
-    command: &Command,
+    command: &RunCommand,
 ) -> Result<(Ready<'static>, Arc<str>), CodedError> {
     let canonical = canonical(hub, command, command.parameters.clone())?;
     let ready = command::prepare(hub, asker, canonical).map_err(in_documents_words)?;
@@ -258,18 +258,20 @@ pub(super) fn prepare(
 /// The canonical command with these parameters and the address of `command`.
 fn canonical(
     hub: &Hub,
-    command: &Command,
+    command: &RunCommand,
     parameters: JsonObject,
 ) -> Result<CanonicalCommand<'static>, CodedError> {
     let spec = command_table::spec(command.canonical())
         .ok_or_else(|| ErrorCode::UnknownCommand.with("unknown type"))?;
     let canonical = CanonicalCommand::of(spec).called(command.spec.name).with_all(parameters);
     let runner_id = match &command.to {
-        To::Run(run_id) => {
+        CommandTarget::Run(run_id) => {
             return Ok(canonical.on_session(&hub.session(run_id).ok_or_else(unknown_run)?));
         }
-        To::HostOfRun(run_id) => hub.session(run_id).ok_or_else(unknown_run)?.runner_id.to_string(),
-        To::Host(host_id) => host_id.clone(),
+        CommandTarget::HostOfRun(run_id) => {
+            hub.session(run_id).ok_or_else(unknown_run)?.runner_id.to_string()
+        }
+        CommandTarget::Host(host_id) => host_id.clone(),
     };
     // A session that is to be is named by its runner.
     let canonical = if command.creates_session() { canonical } else { canonical.on_system() };
@@ -291,7 +293,7 @@ fn in_documents_words(error: CodedError) -> CodedError {
 }
 
 /// Asks the runner; what it answers goes to this app alone.
-fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, ready: Ready<'_>, runner_id: Arc<str>) {
+fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: RunCommand, ready: Ready<'_>, runner_id: Arc<str>) {
     let ticket = calls.begin();
     let is_gated = command.spec.gated;
     let on_answer = {
@@ -307,9 +309,15 @@ fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, ready: Ready<'_>, 
     }
 }
 
-fn on_answer(hub: &Arc<Hub>, calls: &Arc<Calls>, command: &Command, runner_id: &Arc<str>, answered: Answer) {
-    if command.spec.way == Way::Rpc {
-        let answer = view::Answer {
+fn on_answer(
+    hub: &Arc<Hub>,
+    calls: &Arc<Calls>,
+    command: &RunCommand,
+    runner_id: &Arc<str>,
+    answered: Answer,
+) {
+    if command.spec.way == MessageDirection::Rpc {
+        let answer = view::RunAnswer {
             success: answered.success,
             data: answered.data.as_ref().map(|data| data.get()),
             error: if answered.link_lost { Some(HOST_LOST) } else { answered.error.as_deref() },
@@ -333,7 +341,7 @@ fn on_answer(hub: &Arc<Hub>, calls: &Arc<Calls>, command: &Command, runner_id: &
     });
 }
 
-fn text_of_refusal(command: &Command, error: CodedError) -> String {
+fn text_of_refusal(command: &RunCommand, error: CodedError) -> String {
     view::refused(now_ms(), &command.refusal(error))
 }
 
