@@ -28,7 +28,7 @@ fn canonical(kind: &str, data: &Value) -> Value {
     assert!(!text.contains('\n'));
     let value: Value = serde_json::from_str(&text).unwrap();
     // The runner can read it.
-    command_table::RunCommand::parse(value["cmd"].as_str().unwrap(), &text).unwrap();
+    command_table::Command::parse(value["cmd"].as_str().unwrap(), &text).unwrap();
     value
 }
 
@@ -355,7 +355,7 @@ proptest! {
             Ok(AppRequest::Command(command)) => {
                 let text = command.text("h");
                 prop_assert!(!text.contains('\n'));
-                let parsed = command_table::RunCommand::parse(command.canonical(), &text);
+                let parsed = command_table::Command::parse(command.canonical(), &text);
                 prop_assert!(parsed.is_ok(), "{text}: {parsed:?}");
             }
             Ok(_) => {}
