@@ -1,7 +1,7 @@
 import type { CommandParams } from "@quarterdeck/client";
 import { toast } from "../lib/app.svelte.ts";
 import { errorText } from "../lib/format.ts";
-import { askText, confirm } from "../lib/questions.svelte.ts";
+import { askText, confirm } from "../lib/dialogs.svelte.ts";
 import { onMachine } from "./machine.ts";
 import { join, nameOf, parentOf, tidy } from "./paths.ts";
 

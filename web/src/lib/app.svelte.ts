@@ -3,8 +3,8 @@ import type { ConnectionInfo, Me, RunnerInfo, SessionSummary } from "@quarterdec
 import { onDestroy } from "svelte";
 import { coalesced } from "./coalesced.ts";
 import { errorText } from "./format.ts";
-import { groupOf } from "./groups.ts";
-import { recall, remember } from "./remembered.ts";
+import { groupOf } from "./session/groups.ts";
+import { recall, remember } from "./localStorage.ts";
 import { RestError, rest } from "./rest.ts";
 import { SessionView } from "./session/view.svelte.ts";
 import { type ToastOptions, toasts } from "./toasts.svelte.ts";

@@ -2,8 +2,8 @@ import { IndeterminateError, type TerminalSnapshot } from "@quarterdeck/client";
 import { app, toast } from "../lib/app.svelte.ts";
 import { errorText } from "../lib/format.ts";
 import type { SessionView } from "../lib/session/view.svelte.ts";
-import { TerminalScreen } from "./screen.svelte.ts";
-import { Typing } from "./typing.ts";
+import { TerminalScreen } from "./screen/screen.svelte.ts";
+import { Typing } from "./screen/typing.ts";
 
 type Signal = "int" | "term" | "kill";
 
