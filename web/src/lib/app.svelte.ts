@@ -120,6 +120,11 @@ export function can(permission: Permission): boolean {
   return app.me?.permissions.includes(permission) ?? false;
 }
 
+/** As `attempt`, for what has no result: whether it went well. */
+export async function succeeds(action: () => Promise<unknown>, failure: string): Promise<boolean> {
+  return (await attempt(() => action().then(() => true), failure)) === true;
+}
+
 /** Runs something that may fail and shows why it did: `attempt(() => …, "The session was not renamed")`. */
 export async function attempt<T>(action: () => Promise<T>, failure: string): Promise<T | undefined> {
   try {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { changesOf, commandOf, hitsOf, isShowable, kindOf, outputOf, partialInput, patchOf, placeOf, summaryOf } from "./tools.ts";
+import { changesOf, commandOf, hitsOf, kindOf, outputOf, partialInput, patchOf, placeOf, summaryOf } from "./tools.ts";
 
 describe("tool calls of different harnesses", () => {
   it("are known by what they do", () => {
@@ -57,10 +57,4 @@ describe("hitsOf", () => {
       { path: "", text: "src/b.rs" },
     ]);
   });
-});
-
-it("shows no drawings with scripts", () => {
-  expect(isShowable("image/png")).toBe(true);
-  expect(isShowable("image/svg+xml")).toBe(false);
-  expect(isShowable("text/html")).toBe(false);
 });

@@ -185,8 +185,3 @@ export function placeOf(found: string, base: string | undefined): string {
   if (start === "" || start === "." || found.startsWith("/") || found.startsWith(`${start}/`)) return found;
   return start === found || start.endsWith(`/${found}`) ? start : `${start}/${found}`;
 }
-
-/** The types of images a page may show; others, drawings with scripts among them, are not. */
-export function isShowable(mediaType: string): boolean {
-  return /^image\/(png|jpe?g|gif|webp|avif|bmp)$/i.test(mediaType);
-}

@@ -1,4 +1,4 @@
-import type { FsChanges, FsEntry } from "@quarterdeck/client";
+import type { CommandData, FsChanges, FsEntry } from "@quarterdeck/client";
 import { errorText } from "../../lib/format.ts";
 import { onMachine } from "../machine.ts";
 import { ancestorsOf, join, parentOf } from "../paths.ts";
@@ -110,31 +110,29 @@ export class FileTree {
   }
 
   async #readNow(node: TreeNode): Promise<void> {
-    node.isLoading = true;
-    try {
-      const limit = Math.min(PAGE_MAX, Math.max(PAGE, node.children?.length ?? 0));
-      const page = await this.#list(node, 0, limit);
+    const limit = Math.min(PAGE_MAX, Math.max(PAGE, node.children?.length ?? 0));
+    await this.#readPage(node, 0, limit, (page) => {
       const known = new Map(node.children?.map((child) => [child.name, child]));
       node.children = page.entries.map((entry) => this.#keep(known.get(entry.name), node, entry));
       node.total = page.total;
-      node.nextOffset = page.next_offset;
-      node.error = undefined;
-    } catch (error) {
-      node.error = errorText(error);
-    } finally {
-      node.isLoading = false;
-    }
+    });
   }
 
   /** The next entries of a large directory. */
   async readMore(node: TreeNode): Promise<void> {
     if (node.isLoading || node.nextOffset === undefined) return;
-    node.isLoading = true;
-    try {
-      const page = await this.#list(node, node.nextOffset, PAGE_MAX);
+    await this.#readPage(node, node.nextOffset, PAGE_MAX, (page) => {
       const known = new Set(node.children?.map((child) => child.name));
       const added = page.entries.filter((entry) => !known.has(entry.name));
       node.children = [...(node.children ?? []), ...added.map((entry) => this.#keep(undefined, node, entry))];
+    });
+  }
+
+  async #readPage(node: TreeNode, offset: number, limit: number, take: (page: CommandData["fs.list"]) => void): Promise<void> {
+    node.isLoading = true;
+    try {
+      const page = await this.#list(node, offset, limit);
+      take(page);
       node.nextOffset = page.next_offset;
       node.error = undefined;
     } catch (error) {

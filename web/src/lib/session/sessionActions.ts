@@ -1,5 +1,5 @@
 import type { SessionSummary } from "@quarterdeck/client";
-import { app, attempt, can, toast } from "../app.svelte.ts";
+import { app, attempt, can, succeeds, toast } from "../app.svelte.ts";
 import { titleOf } from "./groups.ts";
 import { askText, confirm } from "../dialogs.svelte.ts";
 import { go, route } from "../router.svelte.ts";
@@ -17,43 +17,32 @@ export async function renameSession(session: SessionSummary): Promise<void> {
 
 export async function closeSession(session: SessionSummary): Promise<void> {
   if (session.state === "working") {
-    const isSure = await confirm({
+    if (!(await confirm({
       title: "Close a working session?",
       text: `“${titleOf(session)}” is still working. Closing it ends its agent; what was said is kept, and it can be opened again.`,
       action: "Close session",
       danger: true,
-    });
-    if (!isSure) return;
+    }))) return;
   }
-  const done = await attempt(async () => {
-    await app.client.call("session.close", {}, { sessionId: session.session_id });
-    return true;
-  }, "The session was not closed");
+  const done = await succeeds(() => app.client.call("session.close", {}, { sessionId: session.session_id }), "The session was not closed");
   if (done) {
     toast(`Closed “${titleOf(session)}”`, { kind: "success", action: { label: "Open again", run: () => void restartSession(session) } });
   }
 }
 
 export async function restartSession(session: SessionSummary): Promise<void> {
-  const done = await attempt(async () => {
-    await app.client.call("session.restart", {}, { sessionId: session.session_id });
-    return true;
-  }, "The session was not restarted");
+  const done = await succeeds(() => app.client.call("session.restart", {}, { sessionId: session.session_id }), "The session was not restarted");
   if (done) toast(`“${titleOf(session)}” runs again`, { kind: "success" });
 }
 
 export async function deleteSession(session: SessionSummary): Promise<void> {
-  const isSure = await confirm({
+  if (!(await confirm({
     title: "Delete session?",
     text: `“${titleOf(session)}” and all that was said in it will be gone for everybody. Files it changed stay. This cannot be undone.`,
     action: "Delete session",
     danger: true,
-  });
-  if (!isSure) return;
-  const done = await attempt(async () => {
-    await app.client.call("session.delete", {}, { sessionId: session.session_id });
-    return true;
-  }, "The session was not deleted");
+  }))) return;
+  const done = await succeeds(() => app.client.call("session.delete", {}, { sessionId: session.session_id }), "The session was not deleted");
   if (!done) return;
   if (route.segments[0] === "s" && route.segments[1] === session.session_id) go("/", { replace: true });
   toast(`Deleted “${titleOf(session)}”`, { kind: "success" });

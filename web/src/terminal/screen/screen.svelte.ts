@@ -208,12 +208,11 @@ export class TerminalScreen {
     if (text === "" || !this.isWritable) return;
     const lines = text.trimEnd().split(/\r\n|\r|\n/).length;
     if (lines > 1 && !this.terminal.modes.bracketedPasteMode) {
-      const isWanted = await confirm({
+      if (!(await confirm({
         title: `Paste ${lines} lines?`,
         text: "This program takes each line as if you had typed it and pressed Enter.",
         action: "Paste",
-      });
-      if (!isWanted) return;
+      }))) return;
     }
     this.claim();
     this.terminal.paste(text);
