@@ -1,5 +1,5 @@
 /** What the answer to an attach, or a resync, makes of a view. */
-import type { AttachData } from "../generated/canonical.ts";
+import type { AttachData } from "../../generated/canonical.ts";
 import { startFrom } from "./conversation.ts";
 import * as tools from "./tools.ts";
 import type { View } from "./view.ts";

@@ -2,7 +2,7 @@
  * The message being written grows with deltas. A delta says how many characters (Unicode scalar values) of its block
  * come before it, so one that came twice is known, and one that is missing too.
  */
-import type { PartialBlock, PartialKind, PartialMessage } from "../generated/canonical.ts";
+import type { PartialBlock, PartialKind, PartialMessage } from "../../generated/canonical.ts";
 
 export interface Delta {
   message_id: string;

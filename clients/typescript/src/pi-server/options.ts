@@ -1,6 +1,6 @@
 /** What a client is told when it is made, what is told with a command, and what comes back. */
-import type { CommandData, Envelope, ServerMessage } from "./generated/pi-server.ts";
-import type { TransportFactory } from "./transport.ts";
+import type { CommandData, Envelope, ServerMessage } from "../generated/pi-server.ts";
+import type { TransportFactory } from "../shared/transport.ts";
 
 export interface ClientOptions {
   /** `ws://127.0.0.1:3141`, or the hub's address with `/ws/pi`. */

@@ -1,5 +1,5 @@
 /** The loaded messages of a conversation, by their place in it. Parts of it may be missing: the old ones, or a gap. */
-import type { Message } from "../generated/canonical.ts";
+import type { Message } from "../../generated/canonical.ts";
 
 /** Messages `from` to `to` (both included) are not loaded. */
 export interface Gap {

@@ -1,5 +1,5 @@
 /** Events of a program in a terminal. */
-import type { EventEnvelope, RunState } from "../generated/canonical.ts";
+import type { EventEnvelope, RunState } from "../../generated/canonical.ts";
 import { defined, patch, type ChangeKind, type View } from "./view.ts";
 
 /** Output is wanted whenever it comes; the rest is true only at its moment. */

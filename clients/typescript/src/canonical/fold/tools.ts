@@ -1,6 +1,6 @@
 /** Tool runs: what messages say of them, and what events say sooner. */
-import type { Message, Part, RunningTool } from "../generated/canonical.ts";
-import type { ToolRun } from "./types.ts";
+import type { Message, Part, RunningTool } from "../../generated/canonical.ts";
+import type { ToolRun } from "../types.ts";
 
 type Tools = Map<string, ToolRun>;
 

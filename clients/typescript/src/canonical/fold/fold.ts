@@ -4,12 +4,12 @@
  * Records change the conversation whenever they come, also as history; what is true only at a moment (status, questions,
  * tools that run) is changed by what came after the answer to the attach, which knew it better.
  */
-import type { EventEnvelope, InputRequest, Message, SessionState } from "../generated/canonical.ts";
+import type { EventEnvelope, InputRequest, Message, SessionState } from "../../generated/canonical.ts";
 import { put } from "./conversation.ts";
 import { begin, grow, type Delta } from "./deltas.ts";
 import { noticeOf } from "./notices.ts";
 import { foldRun } from "./fold-run.ts";
-import type { Answered } from "./types.ts";
+import type { Answered } from "../types.ts";
 import * as tools from "./tools.ts";
 import { ANSWERED_MAX, NOTICES_MAX, defined, patch, type ChangeKind, type Folded, type View } from "./view.ts";
 

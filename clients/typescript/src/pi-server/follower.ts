@@ -4,9 +4,10 @@
  * `get_messages`.
  */
 import type { PiServerClient } from "./client.ts";
-import { CommandError, ConnectionError, isSessionGone } from "./errors.ts";
-import type { FaceEvent, SessionInfo, UiResponse } from "./generated/pi-server.ts";
-import { callBack, pause, sleep } from "./pause.ts";
+import { ConnectionError } from "../shared/errors.ts";
+import { CommandError, isSessionGone } from "./errors.ts";
+import type { FaceEvent, SessionInfo, UiResponse } from "../generated/pi-server.ts";
+import { callBack, pause, sleep } from "../shared/pause.ts";
 import { begin, change, isSame, type AgentMessage } from "./streaming.ts";
 
 /** More messages than this are not kept while the conversation is read: it is read once more instead. */

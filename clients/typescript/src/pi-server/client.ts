@@ -5,16 +5,8 @@
  * when the connection is lost is sent again on the next one: the server replays what ran and runs what did not. What the
  * server refused without a trace (rate limit, busy, stopping) is sent again after a pause.
  */
-import {
-  CommandError,
-  ConnectionError,
-  IncompatibleError,
-  TooLargeError,
-  errorOf,
-  codeOf,
-  isPassing,
-  isSessionGone,
-} from "./errors.ts";
+import { CommandError, errorOf, isPassing, isSessionGone } from "./errors.ts";
+import { codeOf, ConnectionError, IncompatibleError, TooLargeError } from "../shared/errors.ts";
 import { SessionFollower } from "./follower.ts";
 import {
   COMMANDS,
@@ -25,13 +17,13 @@ import {
   type ServerMessage,
   type ServerReady,
   type SessionEvent,
-} from "./generated/pi-server.ts";
-import { limitOfWords } from "./older.ts";
+} from "../generated/pi-server.ts";
+import { limitOfWords } from "../shared/older.ts";
 import type { Answer, ClientOptions, SendOptions } from "./options.ts";
-import { Line } from "./line.ts";
-import { Outbox } from "./outbox.ts";
-import { callBack, pause, sleep } from "./pause.ts";
-import { webSocketTransport } from "./transport.ts";
+import { WatchedTransport } from "../shared/watched-transport.ts";
+import { PendingCommands } from "../shared/pending-commands.ts";
+import { callBack, pause, sleep } from "../shared/pause.ts";
+import { webSocketTransport } from "../shared/transport.ts";
 import { Versions } from "./versions.ts";
 
 /** What a server takes unless its setting `pi_message_bytes_max` says otherwise. */
@@ -71,8 +63,8 @@ export class PiServerClient {
   serverReady: ServerReady | undefined;
 
   readonly #options: ClientOptions;
-  readonly #line: Line;
-  readonly #outbox: Outbox<Response>;
+  readonly #transport: WatchedTransport;
+  readonly #pending: PendingCommands<Response>;
   readonly #versions = new Versions();
   readonly #followers = new Map<string, SessionFollower>();
   #closed: Error | undefined;
@@ -89,13 +81,13 @@ export class PiServerClient {
     const factory = options.transport ?? (options.url === undefined ? undefined : webSocketTransport(options.url, options.token));
     if (!factory) throw new TypeError("A client needs a url or a transport");
     const limits = { resendsMax: options.resendsMax ?? RESENDS_MAX, pendingMax: PENDING_MAX };
-    this.#outbox = new Outbox((text) => this.#line.send(text), limits);
-    this.#line = new Line({
+    this.#pending = new PendingCommands((text) => this.#transport.send(text), limits);
+    this.#transport = new WatchedTransport({
       factory,
       silenceMs: options.silenceMs ?? SILENCE_MS,
       freezeMs: 0,
       probe: () => PROBE,
-      isWanted: () => this.#outbox.size > 0 || this.#followers.size > 0,
+      isWanted: () => this.#pending.size > 0 || this.#followers.size > 0,
       message: (text) => this.#message(text),
       lost: (reason) => this.#lost(reason),
     });
@@ -159,7 +151,7 @@ export class PiServerClient {
       follower = new SessionFollower(this, sessionId);
       this.#followers.set(sessionId, follower);
       this.#open();
-      if (this.#line.isReady) void this.#attach(follower);
+      if (this.#transport.isReady) void this.#attach(follower);
     }
     await follower.ready;
     return follower;
@@ -190,19 +182,19 @@ export class PiServerClient {
     signal?: AbortSignal,
   ): Promise<Response> {
     if (this.#closed) throw this.#closed;
-    if (this.#outbox.has(command.id)) throw new TypeError(`The id ${command.id} is in use`);
+    if (this.#pending.has(command.id)) throw new TypeError(`The id ${command.id} is in use`);
     signal?.throwIfAborted();
     const bytes = new TextEncoder().encode(command.text).length;
     if (bytes > this.#bytesMax) throw new TooLargeError(bytes, this.#bytesMax, BYTES_SETTING);
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     const abort = () => {
-      if (this.#outbox.remove(command.id)) reject(signal?.reason);
+      if (this.#pending.remove(command.id)) reject(signal?.reason);
     };
     signal?.addEventListener("abort", abort);
     this.#open();
     const { id, type, sessionId, text } = command;
     const isFree = CONTROLS.has(type) || !COMMANDS[type].mutating;
-    this.#outbox.put({ id, sessionId, text, bytes, isFree }, resolve, reject);
+    this.#pending.put({ id, sessionId, text, bytes, isFree }, resolve, reject);
     try {
       return await promise;
     } finally {
@@ -211,7 +203,7 @@ export class PiServerClient {
   }
 
   #open(): void {
-    if (!this.#closed && !this.#timer) this.#line.open();
+    if (!this.#closed && !this.#timer) this.#transport.open();
   }
 
   #message(text: string): void {
@@ -219,7 +211,7 @@ export class PiServerClient {
     try {
       message = JSON.parse(text) as ServerMessage;
     } catch {
-      this.#line.drop("the server sent something that is not JSON: check that the address is a pi-server's");
+      this.#transport.drop("the server sent something that is not JSON: check that the address is a pi-server's");
       return;
     }
     switch (message.type) {
@@ -263,13 +255,13 @@ export class PiServerClient {
       return;
     }
     this.serverReady = ready;
-    this.#line.ready();
+    this.#transport.ready();
     this.#attempts = 0;
     this.#wasReady = true;
     this.#versions.connected();
     this.#ready.resolve();
     // First what was under way; then everything is followed again.
-    this.#outbox.open();
+    this.#pending.open();
     for (const follower of [...this.#followers.values()]) void this.#attach(follower);
     callBack(this.#options.onConnection, "connected");
   }
@@ -277,7 +269,7 @@ export class PiServerClient {
   /** Asks for a session's events on this connection until the server agrees, the connection ends or the session is gone. */
   async #attach(follower: SessionFollower): Promise<void> {
     const { sessionId } = follower;
-    const { signal } = this.#line;
+    const { signal } = this.#transport;
     for (let attempt = 1; !signal.aborted && !follower.isEnded; attempt += 1) {
       try {
         // A new command each time: a replayed one would not make this connection hear anything.
@@ -299,11 +291,11 @@ export class PiServerClient {
     const limit = response.success ? undefined : limitOfWords(response.error);
     if (limit !== undefined && codeOf(response) === "too_large") {
       this.#bytesMax = Math.min(this.#bytesMax, limit);
-      this.#outbox.limit(this.#bytesMax, BYTES_SETTING);
+      this.#pending.limit(this.#bytesMax, BYTES_SETTING);
     } else if (isPassing(response)) {
-      this.#outbox.refused(response.id, codeOf(response) === "too_many_in_flight" ? limit : undefined);
+      this.#pending.refused(response.id, codeOf(response) === "too_many_in_flight" ? limit : undefined);
     } else {
-      this.#outbox.answered(response);
+      this.#pending.answered(response);
     }
   }
 
@@ -311,7 +303,7 @@ export class PiServerClient {
     const wasReady = this.#wasReady;
     const neverConnected = this.serverReady === undefined && !this.#options.keepTrying;
     this.#wasReady = false;
-    this.#outbox.lost();
+    this.#pending.lost();
     for (const follower of this.#followers.values()) follower.lost();
     if (wasReady) this.#ready = unheard();
     const error = new ConnectionError(`${wasReady ? "The connection was lost" : "There is no connection"}: ${reason}`);
@@ -321,11 +313,11 @@ export class PiServerClient {
       // Whoever tries again finds everything as it was at first.
       this.#ready.reject(error);
       this.#ready = unheard();
-      this.#outbox.failAll(error);
+      this.#pending.failAll(error);
       for (const follower of [...this.#followers.values()]) this.drop(follower, error);
     } else {
       this.#attempts += 1;
-      const losses = this.#outbox.worstLosses;
+      const losses = this.#pending.worstLosses;
       const wait = Math.max(pause(this.#attempts), losses > 1 ? pause(losses, SUSPICION_PAUSE_MS) : 0);
       this.#timer = setTimeout(() => {
         this.#timer = undefined;
@@ -340,11 +332,11 @@ export class PiServerClient {
     this.#closed = error;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const wasOpen = this.#line.isOpen;
-    this.#line.end();
+    const wasOpen = this.#transport.isOpen;
+    this.#transport.end();
     this.#ready.reject(error);
-    this.#outbox.lost();
-    this.#outbox.failAll(error);
+    this.#pending.lost();
+    this.#pending.failAll(error);
     for (const follower of [...this.#followers.values()]) this.drop(follower, error);
     if (wasOpen) callBack(this.#options.onConnection, "disconnected", error.message);
   }

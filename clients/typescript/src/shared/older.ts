@@ -2,7 +2,7 @@
  * Answers of servers that know no codes: those older than the codes, and other servers of the pi-server document. This
  * is the only place that reads sentences; it is not extended.
  */
-import type { ErrorCode } from "./generated/canonical.ts";
+import type { ErrorCode } from "../generated/canonical.ts";
 
 const BEGINNINGS: readonly (readonly [string, ErrorCode])[] = [
   ["Rate limit exceeded", "rate_limited"],

@@ -5,8 +5,8 @@ import type {
   PartialMessage,
   SessionState,
   TerminalSnapshot,
-} from "../generated/canonical.ts";
-import type { Answered, Notice, SessionChanged, ToolRun } from "./types.ts";
+} from "../../generated/canonical.ts";
+import type { Answered, Notice, SessionChanged, ToolRun } from "../types.ts";
 
 export interface Output {
   readonly text: string;

@@ -1,5 +1,5 @@
 /** Who wants to hear of something. */
-import { callBack } from "../pause.ts";
+import { callBack } from "./pause.ts";
 
 export class Listeners<A extends unknown[]> {
   readonly #all = new Set<(...words: A) => void>();

@@ -1,6 +1,6 @@
 /** What is told between messages, in a line. */
-import type { EventEnvelope } from "../generated/canonical.ts";
-import type { Notice } from "./types.ts";
+import type { EventEnvelope } from "../../generated/canonical.ts";
+import type { Notice } from "../types.ts";
 
 /** The notice of an event; most have none. */
 export function noticeOf(frame: EventEnvelope, seq: number, afterIdx: number): Notice | undefined {

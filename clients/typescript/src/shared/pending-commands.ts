@@ -17,7 +17,7 @@ const SUSPECT_LOSSES = 3;
 const SUSPECT_MS = 500;
 
 /** A command on its way. */
-export interface Outgoing {
+export interface PendingCommand {
   readonly id: string;
   readonly text: string;
   /** What is sent after a connection was lost, if that is something else. */
@@ -29,7 +29,7 @@ export interface Outgoing {
   readonly isFree: boolean;
 }
 
-interface Waiting<R> extends Outgoing {
+interface Waiting<R> extends PendingCommand {
   readonly resolve: (response: R) => void;
   readonly reject: (error: Error) => void;
   /** When it was sent on this connection; 0 when it was not. */
@@ -45,7 +45,7 @@ interface Waiting<R> extends Outgoing {
 }
 
 /** `R` is a response as the server sends it. */
-export class Outbox<R extends { id?: string }> {
+export class PendingCommands<R extends { id?: string }> {
   /** In the order of sending; answered ones leave. */
   readonly #waiting = new Map<string, Waiting<R>>();
   readonly #send: (text: string) => void;
@@ -70,7 +70,7 @@ export class Outbox<R extends { id?: string }> {
   }
 
   /** `resolve` and `reject` are called at once when the answer is there, before anything that comes after it. */
-  put(command: Outgoing, resolve: (response: R) => void, reject: (error: Error) => void): void {
+  put(command: PendingCommand, resolve: (response: R) => void, reject: (error: Error) => void): void {
     const counters = { sentAt: 0, refusals: 0, notBefore: 0, losses: 0, isAgain: !this.#isOpen };
     this.#waiting.set(command.id, { ...command, resolve, reject, ...counters });
     this.pump();

@@ -11,7 +11,7 @@ const TICK_MS = 1_000;
 /** How long a server that may be gone has for a sign of life. */
 const CHECK_MS = 3_000;
 
-export interface LineOptions {
+export interface WatchOptions {
   factory: TransportFactory;
   /** A server that says nothing for so long is probed, and lost after as long again; 0 for never. */
   silenceMs: number;
@@ -26,8 +26,8 @@ export interface LineOptions {
   lost: (reason: string, code?: number) => void;
 }
 
-export class Line {
-  readonly #options: LineOptions;
+export class WatchedTransport {
+  readonly #options: WatchOptions;
   #transport: Transport | undefined;
   #connection = ended();
   #isReady = false;
@@ -38,7 +38,7 @@ export class Line {
   /** When the silence has lasted too long. */
   #dueAt = Infinity;
 
-  constructor(options: LineOptions) {
+  constructor(options: WatchOptions) {
     this.#options = options;
   }
 
