@@ -15,7 +15,7 @@ export const SECTION_TITLES: Record<Section, string> = {
   conflicted: "Conflicts",
   staged: "Staged",
   unstaged: "Not staged",
-  untracked: "New, not known to git",
+  untracked: "Untracked",
   base: "Since the commit",
 };
 

@@ -38,7 +38,7 @@ class App {
     client.fleet.onChange(coalesced(() => this.#readFleet()));
     client.onSystem((frame) => {
       if (frame.type === "notice") toast(frame.message);
-      if (frame.type === "shutdown") toast(`The hub stops: ${frame.reason}`);
+      if (frame.type === "shutdown") toast(`The hub is shutting down: ${frame.reason}`);
     });
     // What nobody caught is said at least, instead of lost.
     addEventListener("unhandledrejection", ({ reason }) => {

@@ -24,11 +24,11 @@ export async function readImages(files: Iterable<File>, already: number): Promis
 }
 
 function problemWith(file: File, already: number): string | undefined {
-  if (!isShowable(file.type)) return `${file.name || "The file"} is no image an agent can see. Upload other files under Files and name them with @.`;
+  if (!isShowable(file.type)) return `${file.name || "The file"} is not an image that agents can read. Upload other files under Files and name them with @.`;
   if (file.size > IMAGE_BYTES_MAX) {
-    return `${file.name || "The image"} has ${bytes(file.size)}; ${bytes(IMAGE_BYTES_MAX)} is the most. Make it smaller.`;
+    return `${file.name || "The image"} is ${bytes(file.size)}; the limit is ${bytes(IMAGE_BYTES_MAX)}. Make it smaller.`;
   }
-  return already >= IMAGES_MAX ? `${IMAGES_MAX} images are the most for one message.` : undefined;
+  return already >= IMAGES_MAX ? `A message can have at most ${IMAGES_MAX} images.` : undefined;
 }
 
 function base64(file: File): Promise<string> {

@@ -134,7 +134,7 @@ export class RunTerminal {
 
   #lost(error: unknown): void {
     const isUnknown = error instanceof IndeterminateError;
-    const what = isUnknown ? "It is not known whether your last keys arrived" : "Your last keys did not arrive";
+    const what = isUnknown ? "Your last keystrokes may not have arrived" : "Your last keystrokes did not arrive";
     toast(`${what}: ${errorText(error)}`, { kind: "error" });
   }
 }

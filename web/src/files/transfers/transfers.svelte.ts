@@ -138,12 +138,12 @@ class Transfers {
       const stat = await onMachine(sessionId, "fs.stat", { path });
       if (!stat.exists) return true;
       if (stat.is_dir) {
-        toast(`There is a folder named ${path} already, so the file was not uploaded.`, { kind: "error" });
+        toast(`A folder named ${path} already exists, so the file was not uploaded.`, { kind: "error" });
         return false;
       }
       return await confirm({
         title: `Replace ${nameOf(path)}?`,
-        text: `There is a file ${path} already. The upload takes its place.`,
+        text: `${path} already exists. The upload replaces it.`,
         action: "Replace",
         danger: true,
       });

@@ -19,26 +19,26 @@ export async function closeSession(session: SessionSummary): Promise<void> {
   if (session.state === "working") {
     if (!(await confirm({
       title: "Close a working session?",
-      text: `“${titleOf(session)}” is still working. Closing it ends its agent; what was said is kept, and it can be opened again.`,
+      text: `“${titleOf(session)}” is still working. Closing it stops its agent. The conversation is kept, and you can reopen the session.`,
       action: "Close session",
       danger: true,
     }))) return;
   }
   const done = await succeeds(() => app.client.call("session.close", {}, { sessionId: session.session_id }), "The session was not closed");
   if (done) {
-    toast(`Closed “${titleOf(session)}”`, { kind: "success", action: { label: "Open again", run: () => void restartSession(session) } });
+    toast(`Closed “${titleOf(session)}”`, { kind: "success", action: { label: "Reopen", run: () => void restartSession(session) } });
   }
 }
 
 export async function restartSession(session: SessionSummary): Promise<void> {
   const done = await succeeds(() => app.client.call("session.restart", {}, { sessionId: session.session_id }), "The session was not restarted");
-  if (done) toast(`“${titleOf(session)}” runs again`, { kind: "success" });
+  if (done) toast(`“${titleOf(session)}” is running again`, { kind: "success" });
 }
 
 export async function deleteSession(session: SessionSummary): Promise<void> {
   if (!(await confirm({
     title: "Delete session?",
-    text: `“${titleOf(session)}” and all that was said in it will be gone for everybody. Files it changed stay. This cannot be undone.`,
+    text: `“${titleOf(session)}” and all its messages will be deleted for everyone. Files it changed stay. This cannot be undone.`,
     action: "Delete session",
     danger: true,
   }))) return;
@@ -55,7 +55,7 @@ export function sessionMenu(session: SessionSummary): MenuItem[] {
   return [
     { label: "Rename", icon: "edit", onselect: () => void renameSession(session) },
     {
-      label: isClosed ? "Open again" : "Restart",
+      label: isClosed ? "Reopen" : "Restart",
       icon: "refresh",
       disabled: session.state === "offline",
       onselect: () => void restartSession(session),
