@@ -78,7 +78,7 @@ fn command_section(root: &Command, command: &Command) -> String {
     let mut text = format!("\n## {path}\n\n{}\n", description(command));
     let nested: Vec<&Command> = command.get_subcommands().filter(|nested| is_shown(nested)).collect();
     if nested.is_empty() {
-        text.push_str(&format!("\n```text\n{}\n```\n", usage(&path, command)));
+        text.push_str(&format!("\nUsage: `{}`\n", usage(&path, command)));
     }
     let own = options(command, |argument| argument.get_long().is_none_or(|long| !shared.contains(long)));
     if !own.is_empty() {
@@ -86,7 +86,7 @@ fn command_section(root: &Command, command: &Command) -> String {
     }
     for nested in nested {
         let line = usage(&format!("{path} {}", nested.get_name()), nested);
-        text.push_str(&format!("\n**`{line}`**\n\n{}\n", description(nested)));
+        text.push_str(&format!("\n**`{line}`**: {}\n", description(nested)));
         let own = options(nested, |argument| !argument.is_global_set());
         if !own.is_empty() {
             text.push_str(&format!("\n{own}"));
@@ -124,7 +124,10 @@ fn anchor(title: &str) -> String {
 /// `qd fs write [OPTIONS] PATH`.
 fn usage(path: &str, command: &Command) -> String {
     let mut words = vec![path.to_owned()];
-    if command.get_arguments().any(|argument| !argument.is_positional() && !argument.is_global_set()) {
+    let is_option = |argument: &Arg| {
+        !argument.is_positional() && !argument.is_global_set() && !is_of_clap(argument)
+    };
+    if command.get_arguments().any(is_option) {
         words.push("[OPTIONS]".to_owned());
     }
     for argument in command.get_positionals() {
@@ -140,6 +143,11 @@ fn usage(path: &str, command: &Command) -> String {
     words.join(" ")
 }
 
+/// `--help` and `--version`, which every command has.
+fn is_of_clap(argument: &Arg) -> bool {
+    ["help", "version"].contains(&argument.get_id().as_str())
+}
+
 fn value_name(argument: &Arg) -> String {
     match argument.get_value_names() {
         Some([name, ..]) => name.to_string(),
@@ -152,7 +160,6 @@ fn options(command: &Command, wanted: impl Fn(&Arg) -> bool) -> String {
     let settings: BTreeSet<String> =
         setting_groups().into_iter().skip(1).flat_map(|group| group.flags).collect();
     let is_setting = |argument: &Arg| argument.get_long().is_some_and(|long| settings.contains(long));
-    let is_of_clap = |argument: &Arg| ["help", "version"].contains(&argument.get_id().as_str());
     command
         .get_arguments()
         .filter(|argument| !is_of_clap(argument) && wanted(argument))
