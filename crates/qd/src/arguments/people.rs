@@ -23,6 +23,7 @@ pub(crate) enum UserCommand {
     /// Create an account. Asks for the password, or reads it from stdin.
     Add {
         name: String,
+        /// Give the person this role
         #[arg(long, default_value = "operator", value_parser = ["viewer", "operator", "owner"])]
         role: String,
     },
@@ -107,6 +108,7 @@ Examples:
         /// Show only entries of this kind, such as login or tool.result
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
+        /// Show at most this many entries
         #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
         limit: u64,
     },

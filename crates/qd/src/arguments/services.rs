@@ -52,8 +52,10 @@ pub(crate) enum FsCommand {
     Tree {
         #[arg(default_value = ".")]
         path: String,
+        /// Show this many levels
         #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
         depth: u32,
+        /// Also show files whose name starts with a dot
         #[arg(short, long)]
         all: bool,
     },
@@ -82,12 +84,14 @@ pub(crate) enum FsCommand {
         /// Search only matching files; `!*.log` excludes; can be repeated
         #[arg(short, long, value_name = "GLOB")]
         glob: Vec<String>,
+        /// Show at most this many lines
         #[arg(short = 'n', long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=2000))]
         limit: u64,
     },
     /// Create a directory.
     Mkdir {
         path: String,
+        /// Create missing parent directories
         #[arg(short, long)]
         parents: bool,
     },
@@ -103,6 +107,7 @@ pub(crate) enum FsCommand {
     Cp {
         from: String,
         to: String,
+        /// Replace an existing target
         #[arg(short, long)]
         force: bool,
     },
@@ -155,6 +160,7 @@ pub(crate) enum GitCommand {
     /// Show the changes.
     Diff {
         path: Option<String>,
+        /// Show staged changes instead of unstaged ones
         #[arg(long)]
         staged: bool,
         /// Include untracked files
@@ -167,6 +173,7 @@ pub(crate) enum GitCommand {
     /// Show the last commits.
     Log {
         path: Option<String>,
+        /// Show at most this many commits
         #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
         limit: u64,
     },
@@ -181,6 +188,7 @@ pub(crate) enum GitCommand {
         /// Create the branch, from the current commit or from --base
         #[arg(short, long, requires = "branch")]
         create: bool,
+        /// Start the branch at this commit
         #[arg(long, value_name = "COMMIT")]
         base: Option<String>,
     },
