@@ -22,7 +22,8 @@ struct SettingGroup {
 }
 
 fn setting_groups() -> [SettingGroup; 4] {
-    let group = |title, commands, command: Command| SettingGroup { title, commands, flags: flags_of(&command) };
+    let group =
+        |title, commands, command: Command| SettingGroup { title, commands, flags: flags_of(&command) };
     [
         group("Every command", "all commands", CommonFlags::augment_args(Command::new("qd"))),
         group("The hub", "`qd up`", UpFlags::augment_args(Command::new("qd"))),
@@ -124,9 +125,8 @@ fn anchor(title: &str) -> String {
 /// `qd fs write [OPTIONS] PATH`.
 fn usage(path: &str, command: &Command) -> String {
     let mut words = vec![path.to_owned()];
-    let is_option = |argument: &Arg| {
-        !argument.is_positional() && !argument.is_global_set() && !is_of_clap(argument)
-    };
+    let is_option =
+        |argument: &Arg| !argument.is_positional() && !argument.is_global_set() && !is_of_clap(argument);
     if command.get_arguments().any(is_option) {
         words.push("[OPTIONS]".to_owned());
     }
