@@ -5,10 +5,10 @@
 
 pub mod demo;
 mod harness;
+mod harness_table;
+mod pending_requests;
 pub mod pi;
 pub mod pty;
-mod requests;
-mod table;
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub use harness::{
     AgentDriver, AgentHandle, BoxFuture, CommandSetting, DirectorySetting, Harness, HarnessCheck,
     HarnessSettings, StoredConversations,
 };
+pub use harness_table::{DEFAULT, Harnesses, Registered, TABLE, first_try, start};
+pub use pending_requests::{PendingReply, PendingRequests};
 pub use pty::{PtyHandle as TerminalHandle, RunExit};
-pub use requests::{PendingReply, PendingRequests};
-pub use table::{DEFAULT, Harnesses, Registered, TABLE, first_try, start};
 
 use crate::process::Close;
 

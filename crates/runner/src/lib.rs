@@ -9,28 +9,24 @@
 //! descriptor to a child).
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod board;
-mod branch;
 mod clock;
 mod config;
 pub mod driver;
 pub mod guard;
-mod local;
-mod outlet;
+mod hub_delivery;
+mod local_socket;
 pub mod process;
-mod programs;
 mod runner;
 mod services;
 mod session;
-mod stored;
 mod submissions;
 mod uplink;
 
 #[doc(hidden)]
 pub use config::PlantedBug;
 pub use config::{RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT};
-pub use local::LocalError;
-pub use programs::{SHIM_MARKER, find_program, is_shim};
+pub use local_socket::LocalError;
+pub use process::program_lookup::{SHIM_MARKER, find_program, is_shim};
 pub use runner::{Runner, RunnerError};
 pub use services::ServiceConfig;
 pub use uplink::run_protocol::RunServer;

@@ -1,10 +1,12 @@
 //! The runner's own task: routing of commands to sessions, shutdown. It never waits for a link.
 
-mod answers;
-mod route;
-mod start;
+pub(crate) mod process_table;
+mod queries;
+mod restore;
+mod routing;
+mod stored_sessions;
 
-pub(crate) use route::{Answer, respond, respond_with};
+pub(crate) use routing::{Answer, respond, respond_with};
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::local::{LocalError, LocalServer};
-use crate::outlet::Outlet;
+use crate::hub_delivery::Outlet;
+use crate::local_socket::{LocalError, LocalServer};
 use crate::process;
 use crate::session::{Ended, InputKey, SessionInput, Shared};
 use crate::submissions::Submissions;
@@ -88,7 +90,7 @@ impl Runner {
             config,
             store,
             outlet,
-            board: crate::board::Board::default(),
+            board: self::process_table::Board::default(),
             submissions,
             breakers,
             agents: Arc::default(),
@@ -101,7 +103,7 @@ impl Runner {
             Some(path) => Some(LocalServer::bind(path)?),
             None => None,
         };
-        start::restore_sessions(&shared).await?;
+        restore::restore_sessions(&shared).await?;
         let status = SharedStatus::default();
         let stop = CancellationToken::new();
         let local = local.map(|server| server.start(&shared, &commands_sender, &stop));

@@ -4,26 +4,14 @@
 //! Calls in a session are recorded there, and some ask a person first. Nothing here waits for a session's agent.
 //! A call without a session leaves a line in the log, and no record: there is no session to keep it.
 
-mod audit;
-mod bash;
 mod call;
-mod calls;
 mod config;
 mod fs;
-mod gate;
-mod git;
+pub(crate) mod git;
 mod host;
-mod limits;
-mod once;
-mod own_data;
-mod place;
-mod progress;
 mod root;
 mod search;
-mod staging;
-mod task;
 mod watch;
-mod work;
 
 use std::sync::Arc;
 
@@ -37,9 +25,10 @@ pub(crate) use git::SessionWorktree;
 
 use crate::runner::respond;
 use crate::session::{GateAnswer, Incoming, Shared};
-use calls::Calls;
-use limits::Limits;
-use task::Call;
+use call::Call;
+use call::limits::Limits;
+use call::running_calls::Calls;
+use root::own_data;
 
 /// The service calls of a runner.
 #[derive(Default)]

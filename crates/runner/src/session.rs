@@ -4,29 +4,15 @@
 //! input leads to is collected, committed to the spool, and only then sent (persist, then announce).
 
 mod actor;
-mod admit;
 mod agent;
-mod agent_process;
-mod alarm;
-mod breakers;
-mod cancel;
 mod commands;
-mod hash;
-mod kept;
-mod pending;
-mod prompts;
+mod deadline_timer;
 mod publish;
-mod queue;
-mod queue_effects;
-mod row;
+mod recovery;
 mod run;
-mod run_end;
-mod run_input;
-mod service;
+mod service_gates;
+mod session_row;
 mod spawn;
-mod supervise;
-mod unshown;
-mod watching;
 mod worktree;
 
 use bytes::Bytes;
@@ -38,9 +24,9 @@ use qd_wire::people::Role;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) use actor::Shared;
-pub(crate) use hash::InputKey;
-pub(crate) use row::{check_cwd_of, restore};
-pub(crate) use service::{GateAnswer, ServiceFacts, ServiceInput};
+pub(crate) use run::input_hash::InputKey;
+pub(crate) use service_gates::{GateAnswer, ServiceFacts, ServiceInput};
+pub(crate) use session_row::{check_cwd_of, restore};
 pub(crate) use spawn::{spawn_new, spawn_restored};
 
 use crate::driver::{AgentFailure, Driver, Effect, Executed};

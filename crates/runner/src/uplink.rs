@@ -6,7 +6,7 @@
 
 mod handshake;
 mod heartbeat;
-mod pump;
+mod queue_sender;
 pub(crate) mod run_protocol;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -228,7 +228,7 @@ impl UplinkTask {
     async fn serve(&self, welcomed: Welcomed) -> LinkOver {
         let Welcomed { link, mut receiver, rest } = welcomed;
         let outlet = &self.shared.outlet;
-        let pump = pump::run(&self.shared, &link);
+        let pump = queue_sender::run(&self.shared, &link);
         tokio::pin!(pump);
         let over = tokio::select! {
             over = self.read(link.origin, &mut receiver, rest) => over,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use guard_support::*;
-use qd_runner::process::lines::{LINE_BYTES_MAX, LineReader};
+use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
 use qd_runner::process::{Close, ExitStatus, GuardCommand, SpawnError, StdinError};
 use tokio::time::Instant;
 

@@ -1,18 +1,18 @@
 //! pi in RPC mode, 0.84.3 and newer.
 
 mod bridge;
+mod conversation_moves;
 mod doctor;
 mod error;
 mod execute;
 mod export;
-mod files;
+mod file_claim;
 mod handle;
-mod home;
 mod launch;
-mod moves;
-mod reads;
-mod shell;
-mod stored;
+mod private_home;
+mod queries;
+mod session_files;
+mod shell_commands;
 mod version;
 
 use std::pin::Pin;
@@ -33,12 +33,12 @@ use super::{
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::process::lines::{LINE_BYTES_MAX, LineReader};
+use crate::process::line_reader::{LINE_BYTES_MAX, LineReader};
 use crate::process::{AgentProcess, Close, ExitStatus};
 
 use error::PiStartError;
 pub use handle::PiHandle;
-pub use home::session_directory;
+pub use private_home::session_directory;
 
 /// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
 const LINES_PER_BATCH_MAX: usize = 512;
@@ -106,7 +106,7 @@ impl Harness for Pi {
     }
 
     fn stored(&self) -> Option<&dyn StoredConversations> {
-        Some(&stored::PiFiles)
+        Some(&session_files::PiFiles)
     }
 
     fn refuse_input(&self, text: &str) -> Option<String> {

@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::key::Owner;
+use super::owner_key::Owner;
 
 /// How deep below an agent's cgroup directories are removed (an agent may run containers).
 const NESTING_MAX: usize = 16;

@@ -9,7 +9,7 @@ use rustix::process::Pid;
 
 use super::arguments::Arguments;
 use super::cgroup::AgentCgroup;
-use super::key::KEY_VARIABLE;
+use super::owner_key::KEY_VARIABLE;
 
 /// Spawns the program with the guard's own standard streams; returns after a successful exec.
 #[allow(unsafe_code)]

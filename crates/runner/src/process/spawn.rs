@@ -17,16 +17,16 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::agent::AgentProcess;
-use super::control::{Reports, Supervisor};
-use super::error::{LookupPlace, SpawnError};
-use super::guarded::Guarded;
-use super::stats::StatsReader;
-use super::stderr::{STDERR_LINES_MAX, StderrTail};
-use super::stdin::AgentStdin;
+use super::agent_process::AgentProcess;
+use super::agent_stdin::AgentStdin;
+use super::guard_control::{Reports, Supervisor};
+use super::guarded_process::Guarded;
+use super::process_stats::StatsReader;
+use super::spawn_error::{LookupPlace, SpawnError};
+use super::stderr_tail::{STDERR_LINES_MAX, StderrTail};
 use super::terminal::{Terminal, TerminalProcess};
 use crate::guard::cgroup::AgentCgroup;
-use crate::guard::key::Owner;
+use crate::guard::owner_key::Owner;
 use crate::guard::report::Report;
 
 /// How long a guard that failed may take to say why.

@@ -12,9 +12,9 @@ use rustix::termios::{
 
 use tokio::io::unix::AsyncFd;
 
-use super::exit::ExitStatus;
-use super::guarded::Guarded;
-use super::stats::ProcessStats;
+use super::exit_status::ExitStatus;
+use super::guarded_process::Guarded;
+use super::process_stats::ProcessStats;
 
 /// The outer side of a terminal. Reading and writing never block.
 #[derive(Debug)]

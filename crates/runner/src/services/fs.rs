@@ -24,7 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
-use super::call::{Cancel, ServiceError};
+use super::call::error::{Cancel, ServiceError};
 use super::root::failure;
 
 /// Bytes read, hashed or copied between two looks at whether the call was cancelled.
@@ -66,13 +66,13 @@ fn modified_ms(stat: &Stat) -> i64 {
 }
 
 #[cfg(test)]
-#[path = "fs_tests.rs"]
+#[path = "fs/fs_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "attack_tests.rs"]
+#[path = "fs/attack_tests.rs"]
 mod attack_tests;
 
 #[cfg(test)]
-#[path = "fixture_tests.rs"]
+#[path = "fs/fixture_tests.rs"]
 pub(super) mod fixture;

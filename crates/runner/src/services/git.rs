@@ -1,5 +1,6 @@
 //! Git by its own program. A repository is somebody else's: nothing in its configuration may run anything.
 
+pub(crate) mod branch;
 mod diff;
 mod log;
 mod program;
@@ -11,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use qd_wire::command::Command;
 
-use super::call::{Cancel, ServiceError};
-use super::own_data::OwnData;
-use super::work::Done;
+use super::call::dispatch::Done;
+use super::call::error::{Cancel, ServiceError};
+use super::root::own_data::OwnData;
 use program::Git;
 pub(crate) use session_worktree::SessionWorktree;
 
@@ -72,5 +73,5 @@ fn revision(name: &str) -> Result<&str, ServiceError> {
 }
 
 #[cfg(test)]
-#[path = "git_tests.rs"]
+#[path = "git/git_tests.rs"]
 mod tests;

@@ -1,5 +1,7 @@
 //! Facts about this machine: what runs here, what is installed, what the log says.
 
+pub(crate) mod bash;
+
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -9,9 +11,9 @@ use qd_wire::command::Command;
 use qd_wire::service::{HostDependency, HostInfoData, HostLogsData, HostLogsParams, HostTool};
 use serde_json::json;
 
-use super::call::ServiceError;
-use super::work::Done;
-use crate::programs::find_program;
+use super::call::dispatch::Done;
+use super::call::error::ServiceError;
+use crate::process::program_lookup::find_program;
 use crate::session::Shared;
 
 /// Programs the services need.
@@ -150,5 +152,5 @@ fn check(name: &str, value: u64, max: u64) -> Result<u64, ServiceError> {
 }
 
 #[cfg(test)]
-#[path = "host_tests.rs"]
+#[path = "host/host_tests.rs"]
 mod tests;

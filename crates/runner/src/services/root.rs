@@ -4,6 +4,8 @@
 //! by looking first and opening later; so neither `..` nor a link nor a directory exchanged at the wrong moment leads
 //! out. Where something is made, renamed or removed, its parent is opened so, and the last name is used in it as it is.
 
+pub(crate) mod own_data;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -15,9 +17,9 @@ use cap_std::fs::{Dir, Metadata};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::call::ServiceError;
+use self::own_data::{Identity, OwnData, identity};
+use super::call::error::ServiceError;
 use super::fs::DirEntry;
-use super::own_data::{Identity, OwnData, identity};
 
 /// Bytes of a path; no system opens a longer one.
 const PATH_BYTES_MAX: usize = 4096;
@@ -397,5 +399,5 @@ fn check_regular(is_file: bool, is_dir: bool) -> Result<(), ServiceError> {
 }
 
 #[cfg(test)]
-#[path = "root_tests.rs"]
+#[path = "root/root_tests.rs"]
 mod tests;

@@ -18,9 +18,9 @@ use qd_wire::service::{FsMatch, FsSearchData, FsSearchParams, SearchPlace};
 
 use self::hits::Hits;
 use self::walk::{Found, Walk};
-use super::call::{Cancel, ServiceError};
+use super::call::error::{Cancel, ServiceError};
 use super::root::{RelativePath, Root};
-use crate::process::clock;
+use crate::clock;
 
 const HITS_DEFAULT: u64 = 200;
 
@@ -69,7 +69,7 @@ fn search_within(
         cancel,
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         after,
-        deadline: clock::now() + time,
+        deadline: clock::monotonic_now() + time,
         data: FsSearchData::default(),
     };
     let mut walk = Walk::new(
@@ -109,7 +109,7 @@ impl Page<'_> {
         }
         // The file that the last page ended with does not count, so that every page gets further.
         let is_known = self.after.as_ref().is_some_and(|after| after.0 == found.path);
-        if is_known || clock::now() < self.deadline {
+        if is_known || clock::monotonic_now() < self.deadline {
             return Ok(true);
         }
         self.data.truncated = true;
@@ -222,5 +222,5 @@ fn shown(path: &Path) -> String {
 }
 
 #[cfg(test)]
-#[path = "search_tests.rs"]
+#[path = "search/search_tests.rs"]
 mod tests;

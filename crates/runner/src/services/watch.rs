@@ -18,9 +18,9 @@ use qd_wire::service::{FsChange, FsChanges, FsWatchParams};
 use rustix::fs::FileType;
 
 use self::directories::Directories;
-use super::call::{Cancel, ServiceError};
+use super::call::error::{Cancel, ServiceError};
 use super::root::{RelativePath, Root, file_type};
-use crate::process::clock;
+use crate::clock;
 
 /// Changes that come so close together are told together.
 const DEBOUNCE: Duration = Duration::from_millis(150);
@@ -101,7 +101,7 @@ fn collect(
         if cancel.is_cancelled() {
             return Ok(false);
         }
-        let now = clock::now();
+        let now = clock::monotonic_now();
         let wait = match until {
             Some(until) if now >= until => return Ok(true),
             Some(until) => CANCEL_CHECK.min(until - now),
@@ -110,7 +110,7 @@ fn collect(
         match events.recv_timeout(wait) {
             Ok(event) => {
                 pending.note(directories, event)?;
-                until.get_or_insert(clock::now() + DEBOUNCE);
+                until.get_or_insert(clock::monotonic_now() + DEBOUNCE);
             }
             // What was missed is told even if nothing else comes.
             Err(RecvTimeoutError::Timeout) => {
@@ -215,5 +215,5 @@ impl Pending {
 }
 
 #[cfg(test)]
-#[path = "watch_tests.rs"]
+#[path = "watch/watch_tests.rs"]
 mod tests;

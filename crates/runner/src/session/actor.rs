@@ -15,20 +15,20 @@ use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{CommandClass, class_of};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::agent_process::{AgentProcess, AgentState};
-use super::alarm::Alarm;
-use super::breakers::ProviderCalls;
-use super::pending::PendingCommands;
+use super::agent::agent_state::{AgentProcess, AgentState};
+use super::agent::provider_calls::ProviderCalls;
+use super::commands::pending_commands::PendingCommands;
+use super::deadline_timer::Alarm;
 use super::publish::Publishing;
 use super::run::Run;
-use super::service::Gates;
+use super::service_gates::Gates;
 use super::worktree::WorktreeProgress;
 use super::{Ended, Incoming, InputKey, SessionInput};
-use crate::board::Board;
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::driver::{Driver, DriverHandle, Progress};
-use crate::outlet::Outlet;
+use crate::hub_delivery::Outlet;
+use crate::runner::process_table::Board;
 use crate::services::Services;
 use crate::submissions::Submissions;
 
@@ -311,7 +311,7 @@ impl SessionActor {
         }
         let batch = RunnerBatch {
             session_id: self.session.identity().session_id.clone(),
-            session_row: Some(super::row::session_row(self, now)),
+            session_row: Some(super::session_row::session_row(self, now)),
             ..RunnerBatch::default()
         };
         match self.shared.store.commit(batch).await {

@@ -1,5 +1,10 @@
 //! The agent of a session: started when needed, listened to, stopped.
 
+pub(crate) mod agent_state;
+mod idle_stop;
+pub(crate) mod provider_calls;
+mod supervision;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -12,11 +17,11 @@ use qd_wire::event::NotifyLevel;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use self::agent_state::{AgentSlot, AgentState};
 use super::actor::SessionActor;
-use super::admit::Admitted;
-use super::agent_process::{AgentSlot, AgentState};
+use super::commands::admission::Admitted;
 use super::commands::json_text;
-use super::{SessionInput, row};
+use super::{SessionInput, session_row};
 use crate::clock::now_ms;
 use crate::driver::{self, Driver, Progress, StartRequest};
 
@@ -32,7 +37,7 @@ impl SessionActor {
         let request = match AgentSlot::take(&self.shared) {
             Ok(slot) => {
                 self.agent.slot = Some(slot);
-                row::start_request(&self.session, &self.config, self.agent.bridge)
+                session_row::start_request(&self.session, &self.config, self.agent.bridge)
             }
             Err(error) => Err(error),
         };
@@ -50,7 +55,7 @@ impl SessionActor {
                 return;
             }
         }
-        let request = row::start_request(&self.session, &self.config, self.agent.bridge);
+        let request = session_row::start_request(&self.session, &self.config, self.agent.bridge);
         let (go, hurry) = oneshot::channel();
         self.agent.resuming = Some(go);
         self.launch(request, Some(hurry));

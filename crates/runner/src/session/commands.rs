@@ -1,5 +1,13 @@
 //! What each command does.
 
+pub(crate) mod admission;
+pub(crate) mod pending_commands;
+pub(crate) mod prompts;
+mod queue_edit;
+mod queue_effects;
+mod timeouts;
+mod undelivered;
+
 use std::sync::Arc;
 
 use qd_core::agent::AgentRequest;
@@ -15,11 +23,11 @@ use qd_wire::run::{PermissionSource, RunSignal, RunStopData, RunStopParams};
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde::Serialize;
 
+use self::admission::Admitted;
+use self::prompts::prompt_text;
 use super::actor::SessionActor;
-use super::admit::Admitted;
-use super::agent_process::AgentState;
-use super::prompts::prompt_text;
-use super::{SessionInput, row};
+use super::agent::agent_state::AgentState;
+use super::{SessionInput, session_row};
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Effect, Executed};
 
@@ -230,7 +238,7 @@ impl SessionActor {
             ));
             return self.finish(admitted, Err(error.into()));
         }
-        if let Err(error) = row::check_cwd_of(&self.config) {
+        if let Err(error) = session_row::check_cwd_of(&self.config) {
             return self.finish(admitted, Err(error.into()));
         }
         self.await_start(admitted);
@@ -403,5 +411,5 @@ fn is_move(command: &Command) -> bool {
 }
 
 #[cfg(test)]
-#[path = "commands_tests.rs"]
+#[path = "commands/commands_tests.rs"]
 mod tests;

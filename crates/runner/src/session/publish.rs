@@ -12,7 +12,7 @@ use qd_store::{ApprovalRow, OutcomeRow, Rewrite, RunnerBatch, StoreError};
 use qd_wire::{ErrorCode, Event};
 
 use super::actor::SessionActor;
-use super::{SessionInput, row};
+use super::{SessionInput, session_row};
 use crate::clock::now_ms;
 
 /// The status text that says whether the session can be stored.
@@ -140,12 +140,15 @@ impl SessionActor {
     /// What of the session's row is to be written: all of it, its counters, or nothing, for a moment, when only lines
     /// were added. The number of the last line is known from the lines.
     fn row_changes(&mut self, batch: &mut RunnerBatch) {
-        let (now, state) = (now_ms(), row::state_word(self));
+        let (now, state) = (now_ms(), session_row::state_word(self));
         let memory = self.session.memory();
-        let stored =
-            self.publishing.stored.as_ref().filter(|stored| row::differs_in_counters_only(stored, memory));
+        let stored = self
+            .publishing
+            .stored
+            .as_ref()
+            .filter(|stored| session_row::differs_in_counters_only(stored, memory));
         let Some(stored) = stored else {
-            batch.session_row = Some(row::session_row(self, now));
+            batch.session_row = Some(session_row::session_row(self, now));
             self.publishing.stored = Some(memory.clone());
             self.publishing.row_stored = Some((now, state));
             return;
@@ -153,7 +156,7 @@ impl SessionActor {
         let is_fresh = |(at, word): (i64, &str)| word == state && (0..ROW_EVERY_MS).contains(&(now - at));
         let has_lines_only = stored.version == memory.version && stored.next_idx == memory.next_idx;
         if !has_lines_only || !self.publishing.row_stored.is_some_and(is_fresh) {
-            batch.counters = Some(row::counters(self, now));
+            batch.counters = Some(session_row::counters(self, now));
             self.publishing.row_stored = Some((now, state));
         }
         let (last_seq, next_idx, version) = (memory.last_seq, memory.next_idx, memory.version);

@@ -1,5 +1,9 @@
 //! A program in a terminal: what it writes, what is on its screen, and what its screen asks.
 
+mod ending;
+pub(crate) mod input;
+pub(crate) mod input_hash;
+
 use qd_core::command_queue::QueueInput;
 use qd_core::session::RunStart;
 use qd_core::terminal::{Rules, Screen, ScreenRequest};
@@ -9,10 +13,10 @@ use qd_wire::event::Event;
 use qd_wire::run::{PermissionSource, RunResizeParams, TERMINAL_HARNESS, TerminalSnapshot, is_terminal};
 use qd_wire::{CodedError, ErrorCode, EventEnvelope, EventPayload};
 
+use self::input::TypedLine;
 use super::actor::SessionActor;
-use super::admit::Admitted;
-use super::agent_process::AgentState;
-use super::run_input::TypedLine;
+use super::agent::agent_state::AgentState;
+use super::commands::admission::Admitted;
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, Driver, TerminalHandle};
 
@@ -292,7 +296,7 @@ impl SessionActor {
         let question = screen.question(Rules::for_tool(&run.tool), handle.input_mode().is_hidden);
         self.run.is_secret_asked =
             question.as_ref().is_some_and(|asked| asked.request == ScreenRequest::Text { secret: true });
-        let question = question.map(|question| (question, super::run_input::fresh_id("q")));
+        let question = question.map(|question| (question, self::input::fresh_id("q")));
         self.session.run_screen_question(now, question, &mut self.out);
     }
 }

@@ -6,7 +6,7 @@ use qd_wire::command::SessionConfig;
 use tokio::sync::mpsc;
 
 use super::actor::{SessionActor, Shared};
-use super::unshown::LastLife;
+use super::recovery::LastLife;
 use super::{MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 
@@ -23,7 +23,7 @@ pub(crate) fn spawn_new(
         if config.cwd.is_none() {
             config.cwd = cwd_of_stored(&shared, &config).await;
         }
-        let session = super::row::new_session(&shared.config, &session_id, &config, created_at);
+        let session = super::session_row::new_session(&shared.config, &session_id, &config, created_at);
         let actor = SessionActor::new(&shared, (door, mailbox), session, config, created_at, false);
         Box::new(actor).run().await;
     });
@@ -46,7 +46,7 @@ async fn cwd_of_stored(shared: &Arc<Shared>, config: &SessionConfig) -> Option<S
 /// Starts the task of a session known from before.
 pub(crate) fn spawn_restored(
     shared: &Arc<Shared>,
-    mut restored: super::row::Restored,
+    mut restored: super::session_row::Restored,
 ) -> mpsc::Sender<SessionInput> {
     let ends = mpsc::channel(MAILBOX_MAX);
     let last = LastLife::from(&mut restored);

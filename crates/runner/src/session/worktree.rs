@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::SessionInput;
 use super::actor::SessionActor;
-use crate::branch;
 use crate::clock::now_ms;
+use crate::services::git::branch;
 use qd_wire::CodedError;
 
 use crate::services::SessionWorktree;

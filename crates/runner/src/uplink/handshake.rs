@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{LinkOver, UplinkTask, refuse};
-use crate::outlet::HubLink;
+use crate::hub_delivery::HubLink;
 use crate::session::{SessionInput, Shared};
 
 /// How long the hub may take to say welcome.

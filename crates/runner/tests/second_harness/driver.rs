@@ -13,7 +13,7 @@ use qd_runner::driver::{
     AgentDriver, AgentFailure, AgentHandle, Begun, BoxFuture, CommandSetting, Disposition, Driver,
     DriverHandle, Harness, HarnessSettings, PendingReply, PendingRequests, Progress, StartRequest,
 };
-use qd_runner::process::lines::{LINE_BYTES_MAX, LineReader};
+use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
 use qd_runner::process::{AgentProcess, AgentStdin, Close, Environment, Spawn};
 use qd_wire::CodedError;
 use qd_wire::data::{ProcessStats, QueueState};

@@ -8,7 +8,7 @@ use qd_wire::data::{ModelInfo, ModelRef};
 use qd_wire::{CodedError, Command};
 use serde_json::{Value, json};
 
-use super::{PiHandle, export, moves, reads, shell};
+use super::{PiHandle, conversation_moves, export, queries, shell_commands};
 use crate::driver::{AgentFailure, Effect, Executed, session_name};
 
 /// Levels pi knows; it would turn any other word into `off` without saying so.
@@ -52,7 +52,7 @@ pub(super) async fn execute(
         }
         Command::AbortRetry(_) => done(handle, AgentRequest::AbortRetry).await,
         Command::AbortCompaction(_) => abort_compaction(handle).await,
-        Command::Bash(params) => shell::run(handle, params, native).await,
+        Command::Bash(params) => shell_commands::run(handle, params, native).await,
         Command::AbortBash(_) => done(handle, AgentRequest::AbortBash).await,
         Command::ExportHtml(params) => export::export(handle, params.output_path.as_deref()).await,
         Command::SetSessionName(params) => {
@@ -61,10 +61,10 @@ pub(super) async fn execute(
             Ok(Executed::with_effect(Effect::Title(name)))
         }
         Command::Fork(_) | Command::SessionNew(_) | Command::SessionSwitch(_) => {
-            moves::move_to(handle, command, native).await
+            conversation_moves::move_to(handle, command, native).await
         }
-        Command::NavigateTree(params) => moves::navigate(handle, params).await,
-        other => reads::read(handle, other, native).await,
+        Command::NavigateTree(params) => conversation_moves::navigate(handle, params).await,
+        other => queries::read(handle, other, native).await,
     }
 }
 

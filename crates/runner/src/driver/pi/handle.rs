@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use super::bridge::Bridge;
 use super::error::ConversationError;
-use super::files::{Claim, ClaimError};
-use super::shell::Told;
-use super::stored::CheckedFile;
-use super::{execute, launch, moves, shell};
+use super::file_claim::{Claim, ClaimError};
+use super::session_files::CheckedFile;
+use super::shell_commands::Told;
+use super::{conversation_moves, execute, launch, shell_commands};
 use crate::driver::{
     AgentFailure, AgentHandle, Begun, BoxFuture, Disposition, Effect, Executed, PendingReply, PendingRequests,
 };
@@ -241,12 +241,12 @@ impl AgentHandle for PiHandle {
             let facts = self.facts().await?;
             let has_moved = self.take_moved();
             if known.is_some() && facts.native_session_id.as_deref() != known {
-                return moves::where_now(self, None).await;
+                return conversation_moves::where_now(self, None).await;
             }
             if has_moved {
-                return moves::where_now(self, Some(QueueFate::Kept)).await;
+                return conversation_moves::where_now(self, Some(QueueFate::Kept)).await;
             }
-            let mut effects = shell::news(self).await?;
+            let mut effects = shell_commands::news(self).await?;
             effects.push(Effect::Facts(facts));
             Ok(effects)
         })

@@ -10,10 +10,10 @@ use std::sync::Mutex;
 use qd_core::ids::{further_session_name, plain_session_name};
 
 use super::error::{ConversationError, PiStartError};
-use super::files::Claim;
+use super::file_claim::Claim;
 use super::handle::Place;
-use super::home;
-use super::stored::{CheckedFile, check_below};
+use super::private_home;
+use super::session_files::{CheckedFile, check_below};
 use crate::config::RunnerConfig;
 use crate::driver::{HarnessSettings, StartRequest};
 use crate::process::{AgentProcess, Environment, Inherit, Spawn};
@@ -49,8 +49,8 @@ pub(super) async fn launch(
 ) -> Result<Launched, PiStartError> {
     let user_dir = &settings.user_dir;
     let session_dir = runner.session_dir(&request.session_id);
-    let home = home::prepare(&session_dir, user_dir).map_err(PiStartError::PrivateDirectory)?;
-    let sessions = home::session_directory(user_dir, &request.cwd);
+    let home = private_home::prepare(&session_dir, user_dir).map_err(PiStartError::PrivateDirectory)?;
+    let sessions = private_home::session_directory(user_dir, &request.cwd);
     fs::create_dir_all(&sessions).map_err(PiStartError::SessionDirectory)?;
     let conversation = conversation(user_dir, request, &sessions)?;
     let claim = conversation.path().map(|path| Claim::take(path, &request.session_id)).transpose();
@@ -214,7 +214,7 @@ fn model_arguments(request: &StartRequest) -> Vec<OsString> {
     arguments
 }
 
-fn environment(runner: &RunnerConfig, home: &home::PrivateHome) -> Environment {
+fn environment(runner: &RunnerConfig, home: &private_home::PrivateHome) -> Environment {
     let set = |name: &str, value: &Path| (OsString::from(name), value.as_os_str().to_owned());
     let compile_cache = runner.data_dir.join("cache").join("node");
     let mut set = vec![

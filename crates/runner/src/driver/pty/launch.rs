@@ -8,8 +8,8 @@ use qd_wire::{CodedError, ErrorCode};
 
 use crate::config::RunnerConfig;
 use crate::driver::StartRequest;
+use crate::process::program_lookup::find_program;
 use crate::process::{Environment, Inherit};
-use crate::programs::find_program;
 
 /// What there is where the person has no shell set.
 const SHELL: &str = "/bin/sh";

@@ -5,10 +5,10 @@ use qd_wire::service::{FsCreateDirectoryParams, FsDeleteParams, FsDoneData, FsMo
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{DIRECTORY_MODE, Place, RelativePath, Root, failure, file_type};
 use super::temp::{rename_new, sync_dir, temp_name};
 use super::tree_copy::TreeWork;
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::root::{DIRECTORY_MODE, Place, RelativePath, Root, failure, file_type};
 
 /// Makes a directory, and those it is in if asked.
 pub(crate) fn create_directory(
@@ -228,5 +228,5 @@ fn done(params: &FsMoveParams, count: u64) -> FsDoneData {
 }
 
 #[cfg(test)]
-#[path = "../change_tests.rs"]
+#[path = "change_tests.rs"]
 mod tests;

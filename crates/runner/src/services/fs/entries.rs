@@ -7,8 +7,8 @@ use cap_std::fs::Dir;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{failure, file_type, stat_in};
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::root::{failure, file_type, stat_in};
 
 /// Entries of one directory that fit into memory while they are sorted.
 const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;

@@ -7,11 +7,11 @@ use cap_std::fs::Dir;
 use qd_wire::service::{FsEntry, FsListData, FsListParams, FsTreeData, FsTreeNode, FsTreeParams};
 use rustix::fs::{FileType, Stat};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{RelativePath, Root, open_dir_in, stat_in};
 use super::entries::{DirEntry, entries};
 use super::modified_ms;
-use crate::process::clock;
+use crate::clock;
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::root::{RelativePath, Root, open_dir_in, stat_in};
 
 const LIST_ENTRIES_DEFAULT: u64 = 500;
 const TREE_ENTRIES_DEFAULT: u64 = 1000;
@@ -63,7 +63,7 @@ pub(crate) fn tree(root: &Root, params: &FsTreeParams, cancel: &Cancel) -> Resul
     let dir = root.open_dir(&path)?;
     let depth = params.depth.unwrap_or(TREE_DEPTH_DEFAULT).clamp(1, TREE_DEPTH_MAX);
     let include_hidden = params.include_hidden == Some(true);
-    let started = clock::now();
+    let started = clock::monotonic_now();
     let sorted = sorted(root, path.as_path(), &dir, include_hidden, cancel)?;
     let (page, next_offset) = page(&sorted, params.offset, params.limit.unwrap_or(TREE_ENTRIES_DEFAULT));
     let mut budget =

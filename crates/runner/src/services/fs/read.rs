@@ -8,9 +8,9 @@ use qd_wire::service::{Encoding, FsReadData, FsReadParams, FsStatData, FsStatPar
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{RelativePath, Root, failure, file_type};
 use super::{CHUNK_BYTES, hash_file, hex, modified_ms, to_base64};
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::root::{RelativePath, Root, failure, file_type};
 
 /// Bytes in one answer; a longer file is read in pages.
 const READ_BYTES_MAX: u64 = 1 << 20;

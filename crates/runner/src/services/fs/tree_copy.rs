@@ -8,11 +8,11 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 use super::CHUNK_BYTES;
 use super::entries::entries;
 use super::temp::kept_mode;
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 
 /// Directories in directories; each level holds a descriptor or two while it is worked on.
 const DEPTH_MAX: usize = 200;

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use qd_wire::service::{FsUploadData, FsUploadParams, FsWriteData};
 use sha2::{Digest, Sha256};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{Place, RelativePath, Root, failure};
 use super::temp::{TempFile, replaced};
 use super::write::{check_size, commit};
 use super::{CHUNK_BYTES, from_base64, hash_file, hex};
 use crate::clock::now_ms;
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::root::{Place, RelativePath, Root, failure};
 
 /// Uploads at a time; each holds two descriptors and a file on the disk.
 const UPLOADS_MAX: usize = 64;
@@ -477,5 +477,5 @@ pub(super) fn copy_near(
 }
 
 #[cfg(test)]
-#[path = "../upload_tests.rs"]
+#[path = "upload_tests.rs"]
 mod tests;

@@ -9,10 +9,10 @@ use qd_wire::service::{Encoding, FsWriteData, FsWriteParams};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{Place, RelativePath, Root, failure};
 use super::temp::{TempFile, replaced, sync_dir};
 use super::{CHUNK_BYTES, from_base64, hash_file, hex};
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::root::{Place, RelativePath, Root, failure};
 
 /// Bytes of one write, and of one piece of an upload; a larger file is uploaded in pieces.
 pub(super) const WRITE_BYTES_MAX: usize = 32 << 20;
@@ -121,5 +121,5 @@ fn lock(place: &Place) -> Result<MutexGuard<'static, ()>, ServiceError> {
 }
 
 #[cfg(test)]
-#[path = "../write_tests.rs"]
+#[path = "write_tests.rs"]
 mod tests;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use qd_wire::service::{GitDiffData, GitDiffFile, GitDiffParams};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::work::Done;
 use super::program::Git;
 use super::{relative, revision};
+use crate::services::call::dispatch::Done;
+use crate::services::call::error::ServiceError;
 
 /// Bytes of a page without a limit, and at most.
 const PAGE_BYTES: usize = 1 << 20;

@@ -3,10 +3,10 @@
 use qd_wire::service::{GitCommit, GitLogData, GitLogParams};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::work::Done;
 use super::program::Git;
 use super::relative;
+use crate::services::call::dispatch::Done;
+use crate::services::call::error::ServiceError;
 
 /// Commits of a page without a limit, and at most.
 const COMMITS: u64 = 50;

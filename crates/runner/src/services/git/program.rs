@@ -6,8 +6,8 @@ use std::process::Stdio;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
-use super::super::call::{Cancel, ServiceError};
 use super::Ground;
+use crate::services::call::error::{Cancel, ServiceError};
 
 /// What git says at once where the answer is no page of something longer; a list of a million files fits.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;

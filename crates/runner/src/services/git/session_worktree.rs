@@ -8,11 +8,11 @@ use qd_wire::CodedError;
 use qd_wire::command::WorktreeConfig;
 use qd_wire::data::WorktreeState;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::work::own_data;
 use super::diff::commit;
 use super::program::Git;
 use super::{Ground, revision, worktree};
+use crate::services::call::dispatch::own_data;
+use crate::services::call::error::{Cancel, ServiceError};
 use crate::session::Shared;
 
 /// As much of a session's id as its branch is named by.

@@ -3,9 +3,9 @@
 use qd_wire::service::{GitFile, GitStatusData};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::work::Done;
 use super::program::Git;
+use crate::services::call::dispatch::Done;
+use crate::services::call::error::ServiceError;
 
 /// Files of one answer; a repository with more has a directory that should be ignored.
 const FILES_MAX: usize = 20_000;

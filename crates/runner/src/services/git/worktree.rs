@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use qd_wire::service::{GitWorktree, GitWorktreeAddParams, GitWorktreeRemoveParams, GitWorktreesData};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::place::is_within;
-use super::super::work::Done;
 use super::diff::commit;
 use super::program::Git;
 use super::{Ground, OwnData, relative, revision};
+use crate::services::call::directory::is_within;
+use crate::services::call::dispatch::Done;
+use crate::services::call::error::ServiceError;
 
 pub(super) async fn list(git: &Git) -> Result<Done, ServiceError> {
     let data = all(git).await?;

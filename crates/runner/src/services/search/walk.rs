@@ -9,10 +9,10 @@ use cap_std::fs::Dir;
 use ignore::overrides::Override;
 use rustix::fs::FileType;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::fs::entries;
-use super::super::root::{RelativePath, Root, open_dir_in, open_file_in};
 use super::ignored::IgnoreLists;
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::fs::entries;
+use crate::services::root::{RelativePath, Root, open_dir_in, open_file_in};
 
 /// Directories in directories; each level holds a descriptor. What is deeper is not looked for.
 const DEPTH_MAX: usize = 200;

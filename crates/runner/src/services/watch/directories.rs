@@ -9,9 +9,9 @@ use cap_std::fs::Dir;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::fs::{FileType, Stat};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::fs::entries;
-use super::super::root::{RelativePath, Root, failure, open_dir_in};
+use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::fs::entries;
+use crate::services::root::{RelativePath, Root, failure, open_dir_in};
 
 /// Directories of one watch; the system has 8192 to give on small machines.
 const DIRECTORIES_MAX: usize = 8000;

@@ -1,0 +1,50 @@
+//! A process under its guard, whatever its streams are.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::watch;
+
+use super::exit_status::ExitStatus;
+use super::process_stats::{ProcessStats, StatsReader};
+
+/// The runner's hold on a process: dropping it makes the guard kill the process and everything it started.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    pub(super) pid: i32,
+    pub(super) stats: Mutex<StatsReader>,
+    pub(super) exit: watch::Receiver<Option<ExitStatus>>,
+    /// The guard takes the end of this for the order to kill everything.
+    pub(super) control: OwnedWriteHalf,
+}
+
+impl Guarded {
+    /// Resolves as soon as the process and all it started are gone. Independent of `self`.
+    pub(super) fn exited(&self) -> impl Future<Output = ExitStatus> + Send + 'static {
+        let mut exit = self.exit.clone();
+        async move {
+            match exit.wait_for(Option::is_some).await {
+                Ok(status) => status.unwrap_or(ExitStatus::Unknown),
+                // The supervisor is gone, with the runtime and so with the control socket.
+                Err(_) => ExitStatus::Unknown,
+            }
+        }
+    }
+
+    pub(super) fn exit_status(&self) -> Option<ExitStatus> {
+        *self.exit.borrow()
+    }
+
+    pub(super) fn stats(&self) -> ProcessStats {
+        let exited = self.exit_status().is_some();
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).read(exited)
+    }
+
+    /// Tells the guard what to do: one of its words, with its `\n`.
+    pub(super) fn order(&self, line: &[u8]) {
+        // The socket is empty but for such orders, so a few bytes never block.
+        if let Err(error) = self.control.try_write(line) {
+            tracing::debug!(%error, "the guard is gone already");
+        }
+    }
+}
