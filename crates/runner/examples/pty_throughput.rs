@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use qd_runner::driver::{Driver, Harnesses, Progress, StartRequest};
-use qd_runner::process::{Environment, GuardCommand, ProcessConfig, Spawn, Terminal};
+use qd_runner::driver::{Driver, Harnesses, AgentProgress, StartRequest};
+use qd_runner::process::{Environment, GuardCommand, ProcessConfig, SpawnSpec, Terminal};
 use qd_runner::{Runner, RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT, ServiceConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use qd_wire::command::SessionConfig;
@@ -60,7 +60,7 @@ fn rate(took: Duration) -> f64 {
 async fn plain_reader() -> Duration {
     let terminal = Terminal::open(80, 24).unwrap();
     let began = Instant::now();
-    let spawn = Spawn {
+    let spawn = SpawnSpec {
         program: FLOOD.map(Into::into).to_vec(),
         cwd: "/".into(),
         environment: Environment::default(),
@@ -96,13 +96,13 @@ async fn driver_flood() -> (Duration, usize) {
     let mut took = began.elapsed();
     loop {
         match driver.next(&mut Vec::new()).await {
-            Progress::Output(texts) => {
+            AgentProgress::Output(texts) => {
                 pieces += texts.len();
                 count += texts.iter().map(String::len).sum::<usize>();
                 took = began.elapsed();
             }
-            Progress::Exited(_) => break,
-            Progress::Events | Progress::Gone { .. } => {}
+            AgentProgress::Exited(_) => break,
+            AgentProgress::Events | AgentProgress::Gone { .. } => {}
         }
     }
     assert_eq!(count, FLOOD_BYTES);

@@ -24,15 +24,15 @@ pub use harness::{
     AgentDriver, AgentHandle, BoxFuture, CommandSetting, DirectorySetting, Harness, HarnessCheck,
     HarnessSettings, StoredConversations,
 };
-pub use harness_table::{DEFAULT, Harnesses, Registered, TABLE, first_try, start};
+pub use harness_table::{DEFAULT, Harnesses, RegisteredHarness, TABLE, first_try, start};
 pub use pending_requests::{PendingReply, PendingRequests};
 pub use pty::{PtyHandle as TerminalHandle, RunExit};
 
-use crate::process::Close;
+use crate::process::CloseMode;
 
 /// What a command did to the agent, for the session machine to learn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum CommandEffect {
     Facts(AgentFacts),
     AutoCompaction(bool),
     AutoRetry(bool),
@@ -52,24 +52,24 @@ pub enum Effect {
 
 /// A command that the agent has carried out.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Executed {
+pub struct ExecutedCommand {
     pub data: Option<Value>,
-    pub effects: Vec<Effect>,
+    pub effects: Vec<CommandEffect>,
     /// Of a prompt.
-    pub disposition: Option<Disposition>,
+    pub disposition: Option<PromptDisposition>,
     /// What the agent gave back of its queue.
     pub queue: Option<QueueState>,
 }
 
-impl Executed {
+impl ExecutedCommand {
     /// A command without data.
-    pub fn with_effect(effect: Effect) -> Self {
-        Executed { effects: vec![effect], ..Executed::default() }
+    pub fn with_effect(effect: CommandEffect) -> Self {
+        ExecutedCommand { effects: vec![effect], ..ExecutedCommand::default() }
     }
 
     /// A command that changes nothing.
     pub fn with_data(data: Value) -> Self {
-        Executed { data: Some(data), ..Executed::default() }
+        ExecutedCommand { data: Some(data), ..ExecutedCommand::default() }
     }
 }
 
@@ -90,7 +90,7 @@ pub struct StartRequest {
 
 /// What became of waiting for the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum AgentProgress {
     /// Zero or more events were added.
     Events,
     /// The agent is gone; the text says how, with its last words.
@@ -163,25 +163,25 @@ impl From<AgentFailure> for CodedError {
 
 /// What became of an accepted prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disposition {
+pub enum PromptDisposition {
     Started,
     Queued,
     /// A command of an extension that needed no turn.
     Handled,
 }
 
-impl Disposition {
+impl PromptDisposition {
     /// Of an agent that says no more than yes.
     pub fn accepted(busy: bool) -> Self {
-        if busy { Disposition::Queued } else { Disposition::Started }
+        if busy { PromptDisposition::Queued } else { PromptDisposition::Started }
     }
 
     /// The word in the response.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Disposition::Started => "started",
-            Disposition::Queued => "queued",
-            Disposition::Handled => "handled",
+            PromptDisposition::Started => "started",
+            PromptDisposition::Queued => "queued",
+            PromptDisposition::Handled => "handled",
         }
     }
 }
@@ -195,7 +195,7 @@ impl Driver {
     }
 
     /// Waits for the agent to do something. Cancelling it loses nothing.
-    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
+    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> AgentProgress {
         std::future::poll_fn(|context| self.0.poll_next(context, events)).await
     }
 
@@ -220,17 +220,17 @@ impl Driver {
 
     /// Ends the agent and everything it started.
     pub async fn close(self) {
-        self.0.close(Close::Graceful).await;
+        self.0.close(CloseMode::Graceful).await;
     }
 
     /// Kills the agent and everything it started: it hangs, so it is not asked.
     pub async fn kill(self) {
-        self.0.close(Close::Now).await;
+        self.0.close(CloseMode::Now).await;
     }
 
     /// Kills the agent without waiting; its end is told as any other, with this reason.
-    pub fn condemn(&mut self, reason: String) {
-        self.0.condemn(reason);
+    pub fn kill_with_reason(&mut self, reason: String) {
+        self.0.kill_with_reason(reason);
     }
 
     /// What was started, of a program in a terminal.
@@ -239,8 +239,8 @@ impl Driver {
     }
 
     /// What a program in a terminal has written already, without waiting for more.
-    pub fn take_written(&mut self) -> Vec<String> {
-        self.0.take_written()
+    pub fn take_available_output(&mut self) -> Vec<String> {
+        self.0.take_available_output()
     }
 }
 
@@ -249,17 +249,17 @@ impl Driver {
 pub struct DriverHandle(Arc<dyn AgentHandle>);
 
 /// A request that the agent has, in the order it was asked. Dropping it gives up on the answer only.
-pub struct Begun(BoxFuture<'static, Result<Value, AgentFailure>>);
+pub struct SentRequest(BoxFuture<'static, Result<Value, AgentFailure>>);
 
-impl Begun {
+impl SentRequest {
     /// The answer comes with this future.
     pub fn new(reply: impl Future<Output = Result<Value, AgentFailure>> + Send + 'static) -> Self {
-        Begun(Box::pin(reply))
+        SentRequest(Box::pin(reply))
     }
 
     /// It is done already.
     pub fn done() -> Self {
-        Begun::new(std::future::ready(Ok(Value::Null)))
+        SentRequest::new(std::future::ready(Ok(Value::Null)))
     }
 
     /// The agent's answer.
@@ -274,30 +274,30 @@ impl DriverHandle {
     }
 
     /// Gives the agent a request without waiting for anything.
-    pub fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
-        self.0.begin(request)
+    pub fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+        self.0.send_request(request)
     }
 
     /// Asks for a sign of life; any answer is one.
-    pub fn probe(&self) -> Result<Begun, AgentFailure> {
-        self.begin(AgentRequest::GetState)
+    pub fn probe(&self) -> Result<SentRequest, AgentFailure> {
+        self.send_request(AgentRequest::GetState)
     }
 
     /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.
-    pub async fn prompted(
+    pub async fn await_prompt_reply(
         &self,
-        begun: Begun,
+        begun: SentRequest,
         is_command: bool,
         busy: bool,
-    ) -> Result<Executed, AgentFailure> {
+    ) -> Result<ExecutedCommand, AgentFailure> {
         let reply = begun.reply().await?;
         let disposition = self.0.disposition(&reply, is_command, busy).await;
-        Ok(Executed { disposition: Some(disposition), ..Executed::default() })
+        Ok(ExecutedCommand { disposition: Some(disposition), ..ExecutedCommand::default() })
     }
 
     /// Tells the agent something that has no answer.
-    pub fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
-        self.0.tell(request)
+    pub fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+        self.0.send_without_reply(request)
     }
 
     /// Waits until the agent is ready and reads what it knows.
@@ -307,20 +307,20 @@ impl DriverHandle {
 
     /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it has
     /// some: `{"native": …}`.
-    pub async fn execute(&self, command: &Command, native: bool) -> Result<Executed, AgentFailure> {
+    pub async fn execute(&self, command: &Command, native: bool) -> Result<ExecutedCommand, AgentFailure> {
         self.0.execute(command, native).await
     }
 
     /// What may have changed without an event. `known` is the conversation we think the agent is in.
-    pub async fn changes(&self, known: Option<&str>) -> Result<Vec<Effect>, AgentFailure> {
-        self.0.changes(known).await
+    pub async fn unannounced_changes(&self, known: Option<&str>) -> Result<Vec<CommandEffect>, AgentFailure> {
+        self.0.unannounced_changes(known).await
     }
 
     /// Asks the agent for what is in its queue; the request is written when this returns.
-    pub fn give_back_queue(
+    pub fn reclaim_queue(
         &self,
     ) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
-        self.0.give_back_queue()
+        self.0.reclaim_queue()
     }
 
     /// The terminal, of a program in one.

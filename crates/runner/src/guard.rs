@@ -21,11 +21,11 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use arguments::Arguments;
+use arguments::GuardArguments;
 use cgroup::AgentCgroup;
-use process_tree::Reaper;
-use report::Report;
-use signals::Signals;
+use process_tree::ChildReaper;
+use report::GuardReport;
+use signals::SignalReceiver;
 
 /// The longest command line the runner may send; a longer one is a broken runner.
 const COMMAND_BYTES_MAX: usize = 64;
@@ -38,7 +38,7 @@ const EXIT_NOT_STARTED: u8 = 127;
 ///
 /// Call this first in `main`, before any thread or runtime exists.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments = match Arguments::parse(args) {
+    let arguments = match GuardArguments::parse(args) {
         Ok(arguments) => arguments,
         Err(error) => {
             // The usage error has nobody else to go to; a closed stderr leaves the exit code.
@@ -58,7 +58,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match Guard::start(&arguments, &mut control) {
         Ok(guard) => guard.run(control),
         Err(error) => {
-            let report = Report::Error { error: error.to_string(), errno: error.raw_os_error() };
+            let report = GuardReport::Error { error: error.to_string(), errno: error.raw_os_error() };
             report.send(&mut control);
             ExitCode::from(EXIT_NOT_STARTED)
         }
@@ -66,17 +66,17 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 struct Guard {
-    signals: Signals,
-    reaper: Reaper,
+    signals: SignalReceiver,
+    reaper: ChildReaper,
     child: Pid,
     cgroup: Option<AgentCgroup>,
     command: Vec<u8>,
 }
 
 impl Guard {
-    fn start(arguments: &Arguments, control: &mut UnixStream) -> io::Result<Self> {
+    fn start(arguments: &GuardArguments, control: &mut UnixStream) -> io::Result<Self> {
         detach_from_terminal();
-        let signals = Signals::install()?;
+        let signals = SignalReceiver::install()?;
         process_tree::become_reaper()?;
         let cgroup = arguments.cgroup.as_deref().map(AgentCgroup::existing);
         let child = match child::spawn(arguments, cgroup.as_ref()) {
@@ -88,10 +88,10 @@ impl Guard {
                 return Err(error);
             }
         };
-        let guard = Self { signals, reaper: Reaper::new(child), child, cgroup, command: Vec::new() };
+        let guard = Self { signals, reaper: ChildReaper::new(child), child, cgroup, command: Vec::new() };
         child::release_standard_streams();
         // A runner that is already gone shows as end of file in the first poll.
-        Report::Pid { pid: child.as_raw_nonzero().get() }.send(control);
+        GuardReport::Pid { pid: child.as_raw_nonzero().get() }.send(control);
         Ok(guard)
     }
 
@@ -107,7 +107,7 @@ impl Guard {
             }
             let control_ready = !ready[0].revents().is_empty();
             self.signals.drain();
-            if control_ready && self.obey(&mut control) == Verdict::KillEverything {
+            if control_ready && self.read_orders(&mut control) == ControlVerdict::KillEverything {
                 break;
             }
         }
@@ -115,24 +115,24 @@ impl Guard {
     }
 
     /// Reads what the runner sent and obeys it.
-    fn obey(&mut self, control: &mut UnixStream) -> Verdict {
+    fn read_orders(&mut self, control: &mut UnixStream) -> ControlVerdict {
         let mut buffer = [0_u8; COMMAND_BYTES_MAX];
         let length = match control.read(&mut buffer) {
-            Ok(0) => return Verdict::KillEverything,
+            Ok(0) => return ControlVerdict::KillEverything,
             Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Verdict::Continue,
-            Err(_) => return Verdict::KillEverything,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return ControlVerdict::Continue,
+            Err(_) => return ControlVerdict::KillEverything,
         };
         for &byte in &buffer[..length] {
             if byte != b'\n' {
                 self.command.push(byte);
                 if self.command.len() > COMMAND_BYTES_MAX {
-                    return Verdict::KillEverything;
+                    return ControlVerdict::KillEverything;
                 }
                 continue;
             }
             let signal = match std::mem::take(&mut self.command).as_slice() {
-                b"kill" => return Verdict::KillEverything,
+                b"kill" => return ControlVerdict::KillEverything,
                 b"term" => Signal::TERM,
                 b"int" => Signal::INT,
                 b"hup" => Signal::HUP,
@@ -144,7 +144,7 @@ impl Guard {
                 let _ = kill_process_group(self.child, signal);
             }
         }
-        Verdict::Continue
+        ControlVerdict::Continue
     }
 
     fn finish(mut self, mut control: UnixStream) -> ExitCode {
@@ -168,7 +168,7 @@ impl Guard {
 }
 
 #[derive(PartialEq, Eq)]
-enum Verdict {
+enum ControlVerdict {
     Continue,
     KillEverything,
 }

@@ -17,35 +17,35 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::session::SessionInput;
-use local_clients::Locals;
-pub(crate) use local_clients::{LocalPieces, LocalQueue, Piece, local_queue};
-use scheduler::{Flow, Verdict};
-pub(crate) use scheduler::{Step, Turn};
-use session_output::Said;
-use watched_sessions::Watched;
+use local_clients::LocalClients;
+pub(crate) use local_clients::{LocalMessage, LocalQueue, LocalQueueReceiver, local_queue};
+pub(crate) use scheduler::{CatchUpTurn, DeliveryStep};
+use scheduler::{DeliveryScheduler, PublishVerdict};
+use session_output::SessionOutput;
+use watched_sessions::WatchedSessions;
 
 /// How long a session waits for room in the link: long enough for a busy hub to hold back a fast agent, short
 /// enough that no agent waits for a network.
 const ROOM_WAIT: Duration = Duration::from_millis(200);
 
 /// How often it is looked whether the last answers are gone when the runner stops.
-const LOOSE_POLL: Duration = Duration::from_millis(5);
+const ANSWER_POLL: Duration = Duration::from_millis(5);
 
 /// The way out, shared by all sessions.
-pub(crate) struct Outlet {
-    state: Mutex<State>,
+pub(crate) struct HubDelivery {
+    state: Mutex<DeliveryState>,
     /// The pump has work.
     wake: Notify,
     next_origin: AtomicU64,
-    directory: Mutex<BTreeMap<String, mpsc::Sender<SessionInput>>>,
+    mailboxes: Mutex<BTreeMap<String, mpsc::Sender<SessionInput>>>,
     /// Sessions that the hub watches in pi's form.
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedSessions>,
 }
 
-struct State {
-    flow: Flow,
+struct DeliveryState {
+    scheduler: DeliveryScheduler,
     link: Option<HubLink>,
-    locals: Locals,
+    local_clients: LocalClients,
 }
 
 /// The link of now.
@@ -57,14 +57,18 @@ pub(crate) struct HubLink {
     pub(crate) cut: CancellationToken,
 }
 
-impl Outlet {
+impl HubDelivery {
     pub(crate) fn new(runner_id: &str) -> Self {
-        let state = State { flow: Flow::new(runner_id), link: None, locals: Locals::default() };
-        Outlet {
+        let state = DeliveryState {
+            scheduler: DeliveryScheduler::new(runner_id),
+            link: None,
+            local_clients: LocalClients::default(),
+        };
+        HubDelivery {
             state: Mutex::new(state),
             wake: Notify::new(),
             next_origin: AtomicU64::new(1),
-            directory: Mutex::default(),
+            mailboxes: Mutex::default(),
             watched: Mutex::default(),
         }
     }
@@ -80,7 +84,7 @@ impl Outlet {
         if block.is_empty() {
             return;
         }
-        let said = Said {
+        let output = SessionOutput {
             session_id,
             block: &block,
             records: &round.records,
@@ -89,16 +93,16 @@ impl Outlet {
         };
         let (link, block) = {
             let mut state = self.lock();
-            state.locals.deliver(&said);
-            let verdict = state.flow.publish(&said);
+            state.local_clients.deliver(&output);
+            let verdict = state.scheduler.publish(&output);
             // The end of a session releases answers that waited for their place.
-            if state.flow.has_loose() {
+            if state.scheduler.has_queued_answers() {
                 self.wake.notify_one();
             }
             match verdict {
-                Verdict::Send { block, .. } => (state.link.clone(), block),
-                Verdict::Wake => return self.woken(state),
-                Verdict::Nothing => return,
+                PublishVerdict::Send { block, .. } => (state.link.clone(), block),
+                PublishVerdict::Wake => return self.wake_sender(state),
+                PublishVerdict::Nothing => return,
             }
         };
         let Some(link) = link else { return };
@@ -108,37 +112,37 @@ impl Outlet {
             Err(_) => {
                 tracing::debug!(session_id, "the link to the hub is full; the session catches up later");
                 let mut state = self.lock();
-                state.flow.unsent(link.origin, &said);
-                self.woken(state);
+                state.scheduler.unsent(link.origin, &output);
+                self.wake_sender(state);
             }
         }
     }
 
     /// A line for one connection, bound to no place in a session's stream; never waits.
-    pub(crate) fn tell(&self, origin: u64, line: Bytes) {
+    pub(crate) fn send_line(&self, origin: u64, line: Bytes) {
         let mut state = self.lock();
-        if !state.locals.tell(origin, line.clone()) {
-            state.flow.tell(origin, line);
-            self.woken(state);
+        if !state.local_clients.send_line(origin, line.clone()) {
+            state.scheduler.send_line(origin, line);
+            self.wake_sender(state);
         }
     }
 
     /// A line that may be left out: false when the connection has enough to read, or is gone.
-    pub(crate) fn tell_if_room(&self, origin: u64, line: Bytes) -> bool {
+    pub(crate) fn send_line_if_room(&self, origin: u64, line: Bytes) -> bool {
         let mut state = self.lock();
-        if let Some(is_told) = state.locals.tell_if_room(origin, &line) {
+        if let Some(is_told) = state.local_clients.send_line_if_room(origin, &line) {
             return is_told;
         }
-        let is_told = state.flow.tell_if_room(origin, line);
+        let is_told = state.scheduler.send_line_if_room(origin, line);
         if is_told {
-            self.woken(state);
+            self.wake_sender(state);
         }
         is_told
     }
 
     /// Wakes the pump, and ends the link of a hub that takes no answers.
-    fn woken(&self, state: MutexGuard<'_, State>) {
-        if let Some(link) = state.link.as_ref().filter(|_| state.flow.is_overrun()) {
+    fn wake_sender(&self, state: MutexGuard<'_, DeliveryState>) {
+        if let Some(link) = state.link.as_ref().filter(|_| state.scheduler.is_overrun()) {
             tracing::warn!("the hub asks but takes no answers; the link is ended");
             link.cut.cancel();
         }
@@ -149,7 +153,7 @@ impl Outlet {
     /// Begins to use a link whose welcome has come.
     pub(crate) fn link_up(&self, link: HubLink, hub_seqs: &BTreeMap<String, u64>) {
         let mut state = self.lock();
-        state.flow.link_up(link.origin, hub_seqs);
+        state.scheduler.link_up(link.origin, hub_seqs);
         state.link = Some(link);
         drop(state);
         self.wake.notify_one();
@@ -160,39 +164,39 @@ impl Outlet {
         let is_current = state.link.as_ref().is_some_and(|link| link.origin == origin);
         if is_current {
             state.link = None;
-            state.flow.link_down();
+            state.scheduler.link_down();
         }
         drop(state);
         if is_current {
-            self.unwatch_all();
+            self.end_all_watches();
         }
         self.wake.notify_one();
     }
 
     /// The hub has committed records.
     pub(crate) fn ack(&self, origin: u64, session_id: &str, seq: u64) {
-        if self.lock().flow.ack(origin, session_id, seq) {
+        if self.lock().scheduler.ack(origin, session_id, seq) {
             self.wake.notify_one();
         }
     }
 
     /// The hub takes nothing of this session. False when that was known.
     pub(crate) fn refuse(&self, origin: u64, session_id: &str) -> bool {
-        let is_new = self.lock().flow.refuse(origin, session_id);
+        let is_new = self.lock().scheduler.refuse(origin, session_id);
         self.wake.notify_one();
         is_new
     }
 
     /// What the pump of a link does next; `None` when the link is over.
-    pub(crate) async fn next_step(&self, origin: u64) -> Option<Step> {
+    pub(crate) async fn next_step(&self, origin: u64) -> Option<DeliveryStep> {
         loop {
             {
                 let mut state = self.lock();
                 if state.link.as_ref().is_none_or(|link| link.origin != origin) {
                     return None;
                 }
-                match state.flow.next() {
-                    Step::Wait => {}
+                match state.scheduler.next() {
+                    DeliveryStep::Wait => {}
                     step => return Some(step),
                 }
             }
@@ -202,89 +206,89 @@ impl Outlet {
 
     /// The link of this number has room again.
     pub(crate) fn has_room(&self, origin: u64) {
-        self.lock().flow.has_room(origin);
+        self.lock().scheduler.has_room(origin);
     }
 
-    pub(crate) fn have_read(&self, turn: &Turn, rows: Vec<(u64, Bytes)>) -> Option<Bytes> {
-        self.lock().flow.have_read(turn, rows)
+    pub(crate) fn records_read(&self, turn: &CatchUpTurn, rows: Vec<(u64, Bytes)>) -> Option<Bytes> {
+        self.lock().scheduler.records_read(turn, rows)
     }
 
     /// Waits until no answer waits for the hub any more.
-    pub(crate) async fn without_loose(&self) {
-        while self.lock().flow.has_loose() {
-            tokio::time::sleep(LOOSE_POLL).await;
+    pub(crate) async fn wait_until_answers_sent(&self) {
+        while self.lock().scheduler.has_queued_answers() {
+            tokio::time::sleep(ANSWER_POLL).await;
         }
     }
 
     /// The session is deleted; another one of its name begins anew.
     pub(crate) fn forget(&self, session_id: &str) {
         let mut state = self.lock();
-        state.flow.forget(session_id);
-        state.locals.forget(session_id);
-        self.woken(state);
+        state.scheduler.forget(session_id);
+        state.local_clients.forget(session_id);
+        self.wake_sender(state);
         self.watched().forget(session_id);
     }
 
     /// The hub wants a session's events in pi's form too, or no more.
     pub(crate) fn watch(&self, session_id: &str, on: bool) {
         let number = self.watched().set(session_id, on);
-        self.inform(session_id, SessionInput::Watch { number, on });
+        self.post_to_session(session_id, SessionInput::Watch { number, on });
     }
 
     /// Tells a session that has just begun whether it is watched: the hub may have said so before it was there.
-    pub(crate) fn tell_watched(&self, session_id: &str) {
+    pub(crate) fn post_watch_state(&self, session_id: &str) {
         let number = self.watched().number_of(session_id);
         if let Some(number) = number {
-            self.inform(session_id, SessionInput::Watch { number, on: true });
+            self.post_to_session(session_id, SessionInput::Watch { number, on: true });
         }
     }
 
     /// Nobody watches without a link; the hub says it again on the next.
-    fn unwatch_all(&self) {
+    fn end_all_watches(&self) {
         let (number, sessions) = self.watched().clear();
         for session_id in sessions {
-            self.inform(&session_id, SessionInput::Watch { number, on: false });
+            self.post_to_session(&session_id, SessionInput::Watch { number, on: false });
         }
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
+    fn watched(&self) -> MutexGuard<'_, WatchedSessions> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A session of last time, known before its actor speaks.
     pub(crate) fn restore(&self, session_id: &str, last_seq: u64) {
-        self.lock().flow.restore(session_id, last_seq);
+        self.lock().scheduler.restore(session_id, last_seq);
     }
 
     /// All sessions that have records, and the last of each.
     pub(crate) fn sessions(&self) -> Vec<(String, u64)> {
-        self.lock().flow.sessions()
+        self.lock().scheduler.sessions()
     }
 
     pub(crate) fn add_local(&self, origin: u64, queue: LocalQueue) {
-        self.lock().locals.add(origin, queue);
+        self.lock().local_clients.add(origin, queue);
     }
 
     pub(crate) fn remove_local(&self, origin: u64) {
-        self.lock().locals.remove(origin);
+        self.lock().local_clients.remove(origin);
     }
 
     pub(crate) fn detach_local(&self, origin: u64, session_id: &str) {
-        self.lock().locals.detach(origin, session_id);
+        self.lock().local_clients.detach(origin, session_id);
     }
 
     pub(crate) fn follower_count(&self, session_id: &str) -> usize {
-        self.lock().locals.follower_count(session_id)
+        self.lock().local_clients.follower_count(session_id)
     }
 
     /// The mailboxes of all sessions.
-    pub(crate) fn directory(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::Sender<SessionInput>>> {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn mailboxes(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::Sender<SessionInput>>> {
+        self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts news into a session's mailbox, without waiting for room in it.
-    pub(crate) fn inform(&self, session_id: &str, input: SessionInput) {
-        let Some(sender) = self.directory().get(session_id).cloned() else { return };
+    pub(crate) fn post_to_session(&self, session_id: &str, input: SessionInput) {
+        let Some(sender) = self.mailboxes().get(session_id).cloned() else { return };
         if let Err(mpsc::error::TrySendError::Full(input)) = sender.try_send(input) {
             tokio::spawn(async move {
                 if sender.send(input).await.is_err() {
@@ -294,7 +298,7 @@ impl Outlet {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DeliveryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,8 +14,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::process::procfs;
-use crate::runner::FromLink;
-use crate::session::Shared;
+use crate::runner::LinkCommand;
+use crate::session::RunnerContext;
 use socket_file::SocketFile;
 
 /// Clients at once: more than one person's terminals need, few enough that all of them being slow fits in memory.
@@ -46,8 +46,8 @@ impl LocalServer {
     /// Serves until `stop`, then removes the socket.
     pub(crate) fn start(
         self,
-        shared: &Arc<Shared>,
-        commands: &mpsc::Sender<FromLink>,
+        shared: &Arc<RunnerContext>,
+        commands: &mpsc::Sender<LinkCommand>,
         stop: &CancellationToken,
     ) -> JoinHandle<()> {
         let (shared, commands, stop) = (Arc::clone(shared), commands.clone(), stop.clone());
@@ -85,7 +85,7 @@ impl LocalServer {
 
 /// Where a client runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ClientPlace {
+enum ClientOrigin {
     /// Anywhere on this machine: it is a person's.
     Outside,
     /// Below this runner, which starts nothing but sessions: what an agent or a program does is not a person's will.
@@ -93,12 +93,12 @@ enum ClientPlace {
 }
 
 /// Guards stay the parents of everything their agents start, so nothing gets out by ending its own parent.
-fn place_of(stream: &UnixStream) -> ClientPlace {
+fn place_of(stream: &UnixStream) -> ClientOrigin {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
     match peer {
-        Some(pid) if procfs::is_below(pid, own) => ClientPlace::InSession,
-        Some(_) | None => ClientPlace::Outside,
+        Some(pid) if procfs::is_below(pid, own) => ClientOrigin::InSession,
+        Some(_) | None => ClientOrigin::Outside,
     }
 }
 

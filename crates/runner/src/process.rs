@@ -16,13 +16,13 @@ mod spawn_error;
 mod stderr_tail;
 mod terminal;
 
-pub use agent_process::{AgentProcess, Close};
+pub use agent_process::{AgentProcess, CloseMode};
 pub use agent_stdin::{AgentStdin, STDIN_QUEUE_BYTES_MAX, STDIN_QUEUE_MAX, StdinError};
 pub use exit_status::ExitStatus;
 pub use memory_trim::give_back_memory;
 pub use orphan_sweep::sweep_abandoned;
 pub use process_stats::ProcessStats;
-pub use spawn::{Environment, GuardCommand, Inherit, ProcessConfig, Spawn};
+pub use spawn::{Environment, GuardCommand, InheritedVariables, ProcessConfig, SpawnSpec};
 pub use spawn_error::SpawnError;
 pub use stderr_tail::{STDERR_LINE_BYTES_MAX, STDERR_LINES_MAX, StderrTail};
 pub use terminal::{InputMode, LINE_BYTES_MAX, Terminal, TerminalProcess, TerminalSignal};

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::{Incoming, SessionInput};
+use crate::session::{IncomingCommand, SessionInput};
 
 /// Said of a command that was cut off by a crash.
 pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the command's result was known; look at the session, then send it again \
@@ -22,7 +22,7 @@ pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the com
 
 /// What a waiting command is told.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Release {
+pub(crate) enum WaitResult {
     /// The command it duplicates has finished.
     Joined(Outcome),
     /// Its dependencies have succeeded.
@@ -32,28 +32,28 @@ pub(crate) enum Release {
 }
 
 /// Whom to tell.
-pub(crate) enum Owner {
+pub(crate) enum WaitOwner {
     Session(mpsc::Sender<SessionInput>),
-    Once(oneshot::Sender<Release>),
+    Once(oneshot::Sender<WaitResult>),
 }
 
 /// All submissions of a runner.
 #[derive(Default)]
 pub(crate) struct Submissions {
-    inner: Mutex<Inner>,
+    inner: Mutex<LedgerState>,
     next_token: AtomicU64,
     /// By session, until the session has told of them.
-    cut_off: Mutex<BTreeMap<String, Vec<CutOff>>>,
+    cut_off: Mutex<BTreeMap<String, Vec<CutOffCommand>>>,
 }
 
 /// A submission that was under way when the runner died, and of which no one has been told.
-pub(crate) struct CutOff {
+pub(crate) struct CutOffCommand {
     pub(crate) row: OutcomeRow,
     /// The beginning of what it said.
     pub(crate) beginning: String,
 }
 
-impl CutOff {
+impl CutOffCommand {
     /// The row of a submission whose fate has been told.
     pub(crate) fn told(self) -> OutcomeRow {
         let stored = StoredResponse {
@@ -76,9 +76,9 @@ struct StoredBeginning {
 }
 
 #[derive(Default)]
-struct Inner {
+struct LedgerState {
     ledger: Ledger,
-    owners: HashMap<Token, Owner>,
+    owners: HashMap<Token, WaitOwner>,
 }
 
 /// What is stored of an answer.
@@ -103,13 +103,13 @@ impl Submissions {
     pub(crate) fn restore(rows: Vec<OutcomeRow>) -> Self {
         let mut ledger = Ledger::new(Limits::default());
         let mut next_token = 0;
-        let mut cut_off: BTreeMap<String, Vec<CutOff>> = BTreeMap::new();
+        let mut cut_off: BTreeMap<String, Vec<CutOffCommand>> = BTreeMap::new();
         for row in rows {
             if let Some(beginning) = beginning_of(&row) {
                 cut_off
                     .entry(row.session_id.clone())
                     .or_default()
-                    .push(CutOff { row: row.clone(), beginning });
+                    .push(CutOffCommand { row: row.clone(), beginning });
             }
             let Ok(fingerprint) = <[u8; 32]>::try_from(row.fingerprint.as_ref()) else { continue };
             let outcome = stored_outcome(&row);
@@ -128,13 +128,13 @@ impl Submissions {
                 Submission { token: next_token, cmd: row.cmd, key, id, fingerprint, depends_on: Vec::new() };
             ledger.restore(submission, row.created_at, outcome);
         }
-        let inner = Mutex::new(Inner { ledger, owners: HashMap::new() });
+        let inner = Mutex::new(LedgerState { ledger, owners: HashMap::new() });
         let next_token = AtomicU64::new(next_token + 1);
         Submissions { inner, next_token, cut_off: Mutex::new(cut_off) }
     }
 
     /// What was under way in a session when the runner died; given once.
-    pub(crate) fn take_cut_off(&self, session_id: &str) -> Vec<CutOff> {
+    pub(crate) fn take_cut_off(&self, session_id: &str) -> Vec<CutOffCommand> {
         let mut cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
         cut_off.remove(session_id).unwrap_or_default()
     }
@@ -149,7 +149,12 @@ impl Submissions {
     }
 
     /// Asks the ledger; a command that waits is told through `owner`.
-    pub(crate) fn submit(&self, now: i64, submission: Submission, owner: impl FnOnce() -> Owner) -> Verdict {
+    pub(crate) fn submit(
+        &self,
+        now: i64,
+        submission: Submission,
+        owner: impl FnOnce() -> WaitOwner,
+    ) -> Verdict {
         let token = submission.token;
         let mut inner = self.lock();
         let verdict = inner.ledger.submit(now, submission);
@@ -160,9 +165,9 @@ impl Submissions {
     }
 
     /// Notes a command that was answered as soon as it came.
-    pub(crate) fn answered_at_once(&self, incoming: &Incoming) {
+    pub(crate) fn answered_at_once(&self, incoming: &IncomingCommand) {
         if let Some(id) = &incoming.client_command_id {
-            let Incoming { token, principal, connection, .. } = incoming;
+            let IncomingCommand { token, principal, connection, .. } = incoming;
             self.lock().ledger.answered_at_once(*token, principal, connection, id);
         }
     }
@@ -176,9 +181,9 @@ impl Submissions {
         let Released { joined, ready, failed } = released;
         let releases = joined
             .into_iter()
-            .map(|token| (token, Release::Joined(outcome.clone())))
-            .chain(ready.into_iter().map(|token| (token, Release::Ready)))
-            .chain(failed.into_iter().map(|(token, error)| (token, Release::Failed(error))));
+            .map(|token| (token, WaitResult::Joined(outcome.clone())))
+            .chain(ready.into_iter().map(|token| (token, WaitResult::Ready)))
+            .chain(failed.into_iter().map(|(token, error)| (token, WaitResult::Failed(error))));
         for (token, release) in releases {
             if let Some(owner) = inner.owners.remove(&token) {
                 deliveries.push((token, release, owner));
@@ -195,16 +200,16 @@ impl Submissions {
         self.lock().ledger.missing(token)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LedgerState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn deliver(token: Token, release: Release, owner: Owner) {
+fn deliver(token: Token, release: WaitResult, owner: WaitOwner) {
     match owner {
         // A receiver that is gone has already answered for itself.
-        Owner::Once(sender) => drop(sender.send(release)),
-        Owner::Session(sender) => {
+        WaitOwner::Once(sender) => drop(sender.send(release)),
+        WaitOwner::Session(sender) => {
             // The mailbox may be full at this moment, and its owner may be waiting for us.
             tokio::spawn(async move {
                 let input = SessionInput::Released { token, release: Box::new(release) };

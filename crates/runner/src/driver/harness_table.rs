@@ -20,14 +20,14 @@ pub fn first_try() -> &'static str {
 
 /// A harness of a runner with what is set for it.
 #[derive(Debug, Clone)]
-pub struct Registered {
+pub struct RegisteredHarness {
     pub harness: &'static dyn Harness,
     pub settings: HarnessSettings,
 }
 
 /// The harnesses that a runner knows. Not all of them need be installed.
 #[derive(Debug, Clone)]
-pub struct Harnesses(Vec<Registered>);
+pub struct Harnesses(Vec<RegisteredHarness>);
 
 impl Default for Harnesses {
     fn default() -> Self {
@@ -41,15 +41,17 @@ impl Harnesses {
         table: &[&'static dyn Harness],
         mut settings: impl FnMut(&'static dyn Harness) -> HarnessSettings,
     ) -> Self {
-        let row =
-            |harness: &&'static dyn Harness| Registered { harness: *harness, settings: settings(*harness) };
+        let row = |harness: &&'static dyn Harness| RegisteredHarness {
+            harness: *harness,
+            settings: settings(*harness),
+        };
         Harnesses(table.iter().map(row).collect())
     }
 
     /// Adds one; one of the same name gives way.
     pub fn register(&mut self, harness: &'static dyn Harness, settings: HarnessSettings) {
         self.0.retain(|row| row.harness.name() != harness.name());
-        self.0.push(Registered { harness, settings });
+        self.0.push(RegisteredHarness { harness, settings });
     }
 
     /// What is set for one.
@@ -58,11 +60,11 @@ impl Harnesses {
         row.map(|row| &mut row.settings)
     }
 
-    pub fn find(&self, name: &str) -> Option<&Registered> {
+    pub fn find(&self, name: &str) -> Option<&RegisteredHarness> {
         self.0.iter().find(|row| row.harness.name() == name)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Registered> {
+    pub fn iter(&self) -> impl Iterator<Item = &RegisteredHarness> {
         self.0.iter()
     }
 
@@ -79,7 +81,7 @@ impl Harnesses {
     }
 
     /// Whether it can be started, and if not, why.
-    pub(crate) fn check(&self, name: &str) -> Result<&Registered, CodedError> {
+    pub(crate) fn check(&self, name: &str) -> Result<&RegisteredHarness, CodedError> {
         let row = self.find(name);
         if let Some(row) = row.filter(|row| row.harness.is_installed(&row.settings)) {
             return Ok(row);

@@ -14,22 +14,22 @@ const WAITING_MAX: usize = 1024;
 
 const GONE: &str = "The agent is gone; a prompt or session.restart starts it again";
 
-type Answer = oneshot::Sender<Result<Value, AgentFailure>>;
+type ReplySender = oneshot::Sender<Result<Value, AgentFailure>>;
 
 /// What an agent was asked and has not answered; clones share it.
 #[derive(Clone)]
-pub struct PendingRequests(Arc<Mutex<State>>);
+pub struct PendingRequests(Arc<Mutex<RequestTable>>);
 
-enum State {
+enum RequestTable {
     /// By the id we gave them.
-    Open(BTreeMap<String, Answer>),
+    Open(BTreeMap<String, ReplySender>),
     /// The agent is gone, for this reason: none waits in vain.
     Gone(String),
 }
 
 impl Default for PendingRequests {
     fn default() -> Self {
-        PendingRequests(Arc::new(Mutex::new(State::Open(BTreeMap::new()))))
+        PendingRequests(Arc::new(Mutex::new(RequestTable::Open(BTreeMap::new()))))
     }
 }
 
@@ -39,8 +39,8 @@ impl PendingRequests {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();
         let waiting = match &mut *state {
-            State::Open(waiting) => waiting,
-            State::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
+            RequestTable::Open(waiting) => waiting,
+            RequestTable::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
         };
         if waiting.len() >= WAITING_MAX {
             let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
@@ -60,8 +60,8 @@ impl PendingRequests {
 
     /// Whoever still waits for an answer gets this one; nobody waits after that.
     pub fn fail_all(&self, error: &str) {
-        let before = std::mem::replace(&mut *self.lock(), State::Gone(error.to_owned()));
-        if let State::Open(waiting) = before {
+        let before = std::mem::replace(&mut *self.lock(), RequestTable::Gone(error.to_owned()));
+        if let RequestTable::Open(waiting) = before {
             for (_, waiting) in waiting {
                 // The asker may have given up.
                 let _ = waiting.send(Err(AgentFailure::lost(error)));
@@ -69,14 +69,14 @@ impl PendingRequests {
         }
     }
 
-    fn forget(&self, id: &str) -> Option<Answer> {
+    fn forget(&self, id: &str) -> Option<ReplySender> {
         match &mut *self.lock() {
-            State::Open(waiting) => waiting.remove(id),
-            State::Gone(_) => None,
+            RequestTable::Open(waiting) => waiting.remove(id),
+            RequestTable::Gone(_) => None,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RequestTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

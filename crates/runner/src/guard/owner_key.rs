@@ -10,14 +10,14 @@ const PREFIX: &str = "qd-agent-";
 
 /// A runner process, told apart from later ones with the same process id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct KeyOwner {
     /// A process id means nothing outside its own namespace.
     namespace: u64,
     pid: i32,
     start_ticks: u64,
 }
 
-impl Owner {
+impl KeyOwner {
     /// This process; none where there is no /proc.
     pub(crate) fn current() -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
@@ -61,24 +61,24 @@ mod tests {
 
     #[test]
     fn a_key_names_its_owner() {
-        let owner = Owner { namespace: 4_026_531_836, pid: 42, start_ticks: 77 };
-        assert_eq!(Owner::of_key(&owner.new_key()), Some(owner));
+        let owner = KeyOwner { namespace: 4_026_531_836, pid: 42, start_ticks: 77 };
+        assert_eq!(KeyOwner::of_key(&owner.new_key()), Some(owner));
         for other in ["qd-agent-", "qd-agent-1-2-3", "qd-agent-1-2-3-4-5", "system.slice", "qd-agent-a-2-3-4"]
         {
-            assert_eq!(Owner::of_key(other), None, "{other}");
+            assert_eq!(KeyOwner::of_key(other), None, "{other}");
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn only_runners_that_are_gone_are_dead() {
-        let current = Owner::current().unwrap();
+        let current = KeyOwner::current().unwrap();
         assert!(!current.sees_dead(&current));
         let parent_pid = crate::process::procfs::read_stat(current.pid).unwrap().parent;
         let parent_ticks = crate::process::procfs::read_stat(parent_pid).unwrap().start_ticks;
-        let parent = Owner { pid: parent_pid, start_ticks: parent_ticks, ..current };
+        let parent = KeyOwner { pid: parent_pid, start_ticks: parent_ticks, ..current };
         assert!(!current.sees_dead(&parent));
-        assert!(current.sees_dead(&Owner { start_ticks: parent_ticks + 1, ..parent }));
-        assert!(!current.sees_dead(&Owner { namespace: 1, pid: i32::MAX, start_ticks: 1 }));
+        assert!(current.sees_dead(&KeyOwner { start_ticks: parent_ticks + 1, ..parent }));
+        assert!(!current.sees_dead(&KeyOwner { namespace: 1, pid: i32::MAX, start_ticks: 1 }));
     }
 }

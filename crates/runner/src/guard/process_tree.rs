@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
 
 use super::cgroup::AgentCgroup;
-use super::report::{Exit, LEFT_PIDS_MAX, Report};
-use super::signals::Signals;
+use super::report::{ExitReport, GuardReport, LEFT_PIDS_MAX};
+use super::signals::SignalReceiver;
 use crate::clock;
 
 /// After this long the guard reports what it could not kill yet, and goes on trying.
@@ -34,25 +34,25 @@ pub(super) fn become_reaper() -> io::Result<()> {
 }
 
 /// Collects the dead, and remembers how the agent ended.
-pub(super) struct Reaper {
+pub(super) struct ChildReaper {
     agent: Pid,
     agent_status: Option<WaitStatus>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reaped {
+pub(super) enum ReapResult {
     NoChildrenLeft,
     AgentEnded,
     AgentRuns,
 }
 
-impl Reaped {
+impl ReapResult {
     pub(super) fn agent_ended(self) -> bool {
         self != Self::AgentRuns
     }
 }
 
-impl Reaper {
+impl ChildReaper {
     pub(super) fn new(agent: Pid) -> Self {
         Self { agent, agent_status: None }
     }
@@ -62,53 +62,53 @@ impl Reaper {
     }
 
     /// Reaps every child that has ended, without waiting.
-    pub(super) fn reap(&mut self) -> Reaped {
+    pub(super) fn reap(&mut self) -> ReapResult {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.agent => self.agent_status = Some(status),
                 Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                Ok(None) if self.has_agent_ended() => return Reaped::AgentEnded,
-                Ok(None) => return Reaped::AgentRuns,
-                Err(_) => return Reaped::NoChildrenLeft,
+                Ok(None) if self.has_agent_ended() => return ReapResult::AgentEnded,
+                Ok(None) => return ReapResult::AgentRuns,
+                Err(_) => return ReapResult::NoChildrenLeft,
             }
         }
     }
 
-    pub(super) fn exit_report(&self, mut left: Vec<i32>) -> Report {
+    pub(super) fn exit_report(&self, mut left: Vec<i32>) -> GuardReport {
         left.truncate(LEFT_PIDS_MAX);
-        let exit = self.agent_status.map_or_else(Exit::default, |status| Exit {
+        let exit = self.agent_status.map_or_else(ExitReport::default, |status| ExitReport {
             code: status.exit_status(),
             signal: status.terminating_signal(),
         });
-        Report::Exit { exit, left }
+        GuardReport::Exit { exit, left }
     }
 }
 
 /// Kills all descendants; returns those that would not die within `KILL_WAIT_MAX`.
 pub(super) fn kill_everything(
-    reaper: &mut Reaper,
+    reaper: &mut ChildReaper,
     cgroup: Option<&AgentCgroup>,
-    signals: &Signals,
+    signals: &SignalReceiver,
 ) -> Vec<i32> {
     let deadline = clock::monotonic_now() + KILL_WAIT_MAX;
     loop {
         let seen = kill_round(reaper, cgroup);
-        if reaper.reap() == Reaped::NoChildrenLeft {
+        if reaper.reap() == ReapResult::NoChildrenLeft {
             return Vec::new();
         }
         if clock::monotonic_now() >= deadline {
             return seen;
         }
         signals.wait(ROUND_WAIT);
-        if reaper.reap() == Reaped::NoChildrenLeft {
+        if reaper.reap() == ReapResult::NoChildrenLeft {
             return Vec::new();
         }
     }
 }
 
 /// Goes on until the last descendant is gone, however long that takes.
-pub(super) fn linger(reaper: &mut Reaper, cgroup: Option<&AgentCgroup>, signals: &Signals) {
-    while reaper.reap() != Reaped::NoChildrenLeft {
+pub(super) fn linger(reaper: &mut ChildReaper, cgroup: Option<&AgentCgroup>, signals: &SignalReceiver) {
+    while reaper.reap() != ReapResult::NoChildrenLeft {
         kill_round(reaper, cgroup);
         signals.wait(LINGER_WAIT);
     }
@@ -116,11 +116,11 @@ pub(super) fn linger(reaper: &mut Reaper, cgroup: Option<&AgentCgroup>, signals:
 
 /// Stops all descendants before killing the first, so that none forks in answer to a death.
 #[cfg(target_os = "linux")]
-fn kill_round(_reaper: &Reaper, cgroup: Option<&AgentCgroup>) -> Vec<i32> {
+fn kill_round(_reaper: &ChildReaper, cgroup: Option<&AgentCgroup>) -> Vec<i32> {
     if let Some(cgroup) = cgroup {
         cgroup.kill();
     }
-    let mut seen = Seen::default();
+    let mut seen = StoppedProcesses::default();
     for _ in 0..STOP_PASSES_MAX {
         if !seen.stop_new() {
             break;
@@ -132,7 +132,7 @@ fn kill_round(_reaper: &Reaper, cgroup: Option<&AgentCgroup>) -> Vec<i32> {
 
 /// Elsewhere there is no subreaper: the process group is all that can be reached.
 #[cfg(not(target_os = "linux"))]
-fn kill_round(reaper: &Reaper, _cgroup: Option<&AgentCgroup>) -> Vec<i32> {
+fn kill_round(reaper: &ChildReaper, _cgroup: Option<&AgentCgroup>) -> Vec<i32> {
     // A group that is gone already is what was asked for.
     let _ = kill_process_group(reaper.agent, Signal::KILL);
     vec![reaper.agent.as_raw_nonzero().get()]
@@ -146,13 +146,13 @@ fn kill_round(reaper: &Reaper, _cgroup: Option<&AgentCgroup>) -> Vec<i32> {
 /// so none is reused in the milliseconds between reading and signalling.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
-struct Seen {
+struct StoppedProcesses {
     pids: HashSet<i32>,
     groups: HashSet<i32>,
 }
 
 #[cfg(target_os = "linux")]
-impl Seen {
+impl StoppedProcesses {
     /// Stops the descendants not seen before; false if there were none.
     fn stop_new(&mut self) -> bool {
         let guard = rustix::process::getpid().as_raw_nonzero().get();

@@ -11,7 +11,7 @@ use qd_wire::command_table::{CommandClass, class_of};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::session_output::Said;
+use super::session_output::SessionOutput;
 
 /// What may wait for a local client; one that is slower than that is closed.
 pub(crate) const LOCAL_BYTES_MAX: usize = 8 << 20;
@@ -24,7 +24,7 @@ const LOCAL_PIECES_MAX: usize = 4096;
 
 /// One piece for a local client.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum LocalMessage {
     /// Whole lines.
     Lines(Bytes),
     /// The answer to the attach with this id; stored records follow it, then the rest of the queue.
@@ -34,32 +34,32 @@ pub(crate) enum Piece {
 /// The way to one client.
 #[derive(Clone)]
 pub(crate) struct LocalQueue {
-    pieces: mpsc::Sender<Piece>,
+    pieces: mpsc::Sender<LocalMessage>,
     bytes: Arc<AtomicUsize>,
     /// Cancelled when the client is too slow.
     overflow: CancellationToken,
 }
 
 /// The client's end.
-pub(crate) struct LocalPieces {
-    pieces: mpsc::Receiver<Piece>,
+pub(crate) struct LocalQueueReceiver {
+    pieces: mpsc::Receiver<LocalMessage>,
     bytes: Arc<AtomicUsize>,
     pub(crate) overflow: CancellationToken,
 }
 
 /// A queue for a new client.
-pub(crate) fn local_queue() -> (LocalQueue, LocalPieces) {
+pub(crate) fn local_queue() -> (LocalQueue, LocalQueueReceiver) {
     let (sender, receiver) = mpsc::channel(LOCAL_PIECES_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
     let overflow = CancellationToken::new();
     (
         LocalQueue { pieces: sender, bytes: Arc::clone(&bytes), overflow: overflow.clone() },
-        LocalPieces { pieces: receiver, bytes, overflow },
+        LocalQueueReceiver { pieces: receiver, bytes, overflow },
     )
 }
 
 impl LocalQueue {
-    pub(crate) fn push(&self, piece: Piece) {
+    pub(crate) fn push(&self, piece: LocalMessage) {
         let size = piece.size();
         let waiting = self.bytes.fetch_add(size, Ordering::AcqRel);
         // A single piece greater than the bound goes to a client that has taken everything before it.
@@ -70,31 +70,31 @@ impl LocalQueue {
     }
 }
 
-impl LocalPieces {
-    pub(crate) async fn next(&mut self) -> Option<Piece> {
+impl LocalQueueReceiver {
+    pub(crate) async fn next(&mut self) -> Option<LocalMessage> {
         let piece = self.pieces.recv().await?;
         self.bytes.fetch_sub(piece.size(), Ordering::AcqRel);
         Some(piece)
     }
 }
 
-impl Piece {
+impl LocalMessage {
     fn size(&self) -> usize {
         match self {
-            Piece::Lines(lines) => lines.len(),
-            Piece::Attached { line, .. } => line.len(),
+            LocalMessage::Lines(lines) => lines.len(),
+            LocalMessage::Attached { line, .. } => line.len(),
         }
     }
 }
 
 /// All local clients.
 #[derive(Default)]
-pub(crate) struct Locals {
+pub(crate) struct LocalClients {
     clients: BTreeMap<u64, LocalQueue>,
     followers: BTreeMap<String, BTreeSet<u64>>,
 }
 
-impl Locals {
+impl LocalClients {
     pub(crate) fn add(&mut self, origin: u64, queue: LocalQueue) {
         self.clients.insert(origin, queue);
     }
@@ -118,45 +118,45 @@ impl Locals {
     }
 
     /// Lines for one client; false if there is none of this number.
-    pub(crate) fn tell(&self, origin: u64, lines: Bytes) -> bool {
+    pub(crate) fn send_line(&self, origin: u64, lines: Bytes) -> bool {
         let Some(client) = self.clients.get(&origin) else { return false };
-        client.push(Piece::Lines(lines));
+        client.push(LocalMessage::Lines(lines));
         true
     }
 
     /// The same for lines that may be left out: whether they were told. `None` if there is no such client.
-    pub(crate) fn tell_if_room(&self, origin: u64, lines: &Bytes) -> Option<bool> {
+    pub(crate) fn send_line_if_room(&self, origin: u64, lines: &Bytes) -> Option<bool> {
         let client = self.clients.get(&origin)?;
         let has_room = client.bytes.load(Ordering::Acquire) + lines.len() <= DROPPABLE_BYTES_MAX;
         if has_room {
-            client.push(Piece::Lines(lines.clone()));
+            client.push(LocalMessage::Lines(lines.clone()));
         }
         Some(has_room)
     }
 
     /// Gives everybody who follows the session what it said, and everybody who asked their answers.
-    pub(crate) fn deliver(&mut self, said: &Said<'_>) {
+    pub(crate) fn deliver(&mut self, output: &SessionOutput<'_>) {
         if self.clients.is_empty() {
             return;
         }
-        let asked = said.responses.iter().map(|response| response.origin);
+        let asked = output.responses.iter().map(|response| response.origin);
         let mut origins: BTreeSet<u64> = asked.filter(|origin| self.clients.contains_key(origin)).collect();
-        origins.extend(self.followers.get(said.session_id).into_iter().flatten());
+        origins.extend(self.followers.get(output.session_id).into_iter().flatten());
         for origin in origins {
             let Some(client) = self.clients.get(&origin) else { continue };
-            let follows = self.followers.get(said.session_id).is_some_and(|all| all.contains(&origin));
-            let (pieces, follows_now) = pieces_for(origin, follows, said);
+            let follows = self.followers.get(output.session_id).is_some_and(|all| all.contains(&origin));
+            let (pieces, follows_now) = pieces_for(origin, follows, output);
             pieces.into_iter().for_each(|piece| client.push(piece));
             if follows_now && !follows {
-                self.followers.entry(said.session_id.to_owned()).or_default().insert(origin);
+                self.followers.entry(output.session_id.to_owned()).or_default().insert(origin);
             }
         }
-        if said
+        if output
             .responses
             .iter()
             .any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete)
         {
-            self.forget(said.session_id);
+            self.forget(output.session_id);
         }
     }
 
@@ -167,39 +167,39 @@ impl Locals {
 }
 
 /// What one client gets of a block, and whether it follows the session afterwards.
-fn pieces_for(origin: u64, follows: bool, said: &Said<'_>) -> (Vec<Piece>, bool) {
+fn pieces_for(origin: u64, follows: bool, output: &SessionOutput<'_>) -> (Vec<LocalMessage>, bool) {
     let mut pieces = Vec::new();
     let mut follows = follows;
     let mut from = 0;
-    let responses = said.responses.iter().map(|response| (response.range.clone(), Some(response)));
-    let natives = said.natives.iter().map(|range| (range.clone(), None));
+    let responses = output.responses.iter().map(|response| (response.range.clone(), Some(response)));
+    let natives = output.natives.iter().map(|range| (range.clone(), None));
     let mut cuts: Vec<(Range<usize>, Option<&ResponseSpan>)> = responses.chain(natives).collect();
     cuts.sort_by_key(|(range, _)| range.start);
     for (range, response) in cuts {
-        push_lines(&mut pieces, follows, said.block.slice(from..range.start));
+        push_lines(&mut pieces, follows, output.block.slice(from..range.start));
         from = range.end;
         if let Some(response) = response.filter(|response| response.origin == origin) {
-            pieces.push(answer(said, response));
+            pieces.push(answer(output, response));
             follows |= response.took_effect && class_of(&response.cmd).follows_session();
         }
     }
-    push_lines(&mut pieces, follows, said.block.slice(from..));
+    push_lines(&mut pieces, follows, output.block.slice(from..));
     (pieces, follows)
 }
 
-fn push_lines(pieces: &mut Vec<Piece>, follows: bool, lines: Bytes) {
+fn push_lines(pieces: &mut Vec<LocalMessage>, follows: bool, lines: Bytes) {
     if follows && !lines.is_empty() {
-        pieces.push(Piece::Lines(lines));
+        pieces.push(LocalMessage::Lines(lines));
     }
 }
 
-fn answer(said: &Said<'_>, response: &ResponseSpan) -> Piece {
-    let line = said.block.slice(response.range.clone());
+fn answer(output: &SessionOutput<'_>, response: &ResponseSpan) -> LocalMessage {
+    let line = output.block.slice(response.range.clone());
     if response.took_effect && class_of(&response.cmd) == CommandClass::Attach {
-        let session_id = said.session_id.to_owned();
-        return Piece::Attached { session_id, id: response.id.clone(), line };
+        let session_id = output.session_id.to_owned();
+        return LocalMessage::Attached { session_id, id: response.id.clone(), line };
     }
-    Piece::Lines(line)
+    LocalMessage::Lines(line)
 }
 
 #[cfg(test)]
@@ -218,24 +218,24 @@ mod tests {
         out.known(&front, 4, Some(2), &idle);
         let mut round = out.take();
         let block = Bytes::from(std::mem::take(&mut round.bytes));
-        let said = Said {
+        let output = SessionOutput {
             session_id: "s1",
             block: &block,
             records: &round.records,
             responses: &round.responses,
             natives: &round.natives,
         };
-        let (pieces, _) = pieces_for(1, true, &said);
+        let (pieces, _) = pieces_for(1, true, &output);
         let lines: Vec<Bytes> = pieces
             .into_iter()
             .map(|piece| match piece {
-                Piece::Lines(lines) => lines,
-                Piece::Attached { .. } => panic!("nobody attached"),
+                LocalMessage::Lines(lines) => lines,
+                LocalMessage::Attached { .. } => panic!("nobody attached"),
             })
             .collect();
         let text = String::from_utf8(lines.concat()).unwrap();
         assert_eq!(text.lines().count(), 2);
         assert!(!text.contains("x-native"), "{text}");
-        assert!(pieces_for(1, false, &said).0.is_empty());
+        assert!(pieces_for(1, false, &output).0.is_empty());
     }
 }

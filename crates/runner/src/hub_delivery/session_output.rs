@@ -12,7 +12,7 @@ const SNAPSHOT_NAME: &[u8] = b"session.resync\"";
 
 /// What a session said in one round.
 #[derive(Clone, Copy)]
-pub(crate) struct Said<'a> {
+pub(crate) struct SessionOutput<'a> {
     pub(crate) session_id: &'a str,
     pub(crate) block: &'a Bytes,
     pub(crate) records: &'a [RecordSpan],
@@ -21,7 +21,7 @@ pub(crate) struct Said<'a> {
     pub(crate) natives: &'a [Range<usize>],
 }
 
-impl Said<'_> {
+impl SessionOutput<'_> {
     /// Whether there are lines that are neither records nor responses.
     pub(super) fn has_events(&self) -> bool {
         let records: usize = self.records.iter().map(|record| record.range.len()).sum();
@@ -36,7 +36,7 @@ impl Said<'_> {
     }
 
     /// The record after which a response stands; `published` is the last record so far, those of the block included.
-    pub(super) fn place_of(&self, response: &ResponseSpan, published: u64) -> u64 {
+    pub(super) fn record_before(&self, response: &ResponseSpan, published: u64) -> u64 {
         let before = self.records.iter().rfind(|record| record.range.end <= response.range.start);
         match (before, self.records.first()) {
             (Some(record), _) => record.seq,
@@ -88,7 +88,7 @@ impl Said<'_> {
 }
 
 /// Whether a response belongs to one place in the session's stream: it says what came before it.
-pub(super) fn has_a_place(cmd: &str) -> bool {
+pub(super) fn has_place_in_stream(cmd: &str) -> bool {
     class_of(cmd).has_place_in_stream()
 }
 

@@ -8,12 +8,12 @@ const WATCHED_MAX: usize = 65_536;
 /// The hub's word on each session. Words are numbered: a session that hears them in another order than they were said
 /// obeys the last.
 #[derive(Default)]
-pub(super) struct Watched {
+pub(super) struct WatchedSessions {
     sessions: BTreeMap<String, u64>,
     last: u64,
 }
 
-impl Watched {
+impl WatchedSessions {
     /// Takes the hub's word and numbers it.
     pub(super) fn set(&mut self, session_id: &str, on: bool) -> u64 {
         self.last += 1;

@@ -17,13 +17,13 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use super::ClientPlace;
+use super::ClientOrigin;
 use super::hub_queries;
-use super::record_tail::Tail;
+use super::record_tail::RecordTail;
 use crate::clock::now_ms;
-use crate::hub_delivery::{LocalPieces, Piece, local_queue};
-use crate::runner::FromLink;
-use crate::session::Shared;
+use crate::hub_delivery::{LocalMessage, LocalQueueReceiver, local_queue};
+use crate::runner::LinkCommand;
+use crate::session::RunnerContext;
 
 /// A client's longest line: a prompt with images.
 const LINE_BYTES_MAX: usize = 32 << 20;
@@ -51,30 +51,30 @@ fn is_a_persons(cmd: &str) -> bool {
 }
 
 /// The cursors of the attaches under way, by command id.
-type Cursors = Mutex<VecDeque<(String, Option<u64>)>>;
+type AttachCursors = Mutex<VecDeque<(String, Option<u64>)>>;
 
-struct Client {
-    shared: Arc<Shared>,
-    commands: mpsc::Sender<FromLink>,
+struct LocalClient {
+    shared: Arc<RunnerContext>,
+    commands: mpsc::Sender<LinkCommand>,
     origin: u64,
-    place: ClientPlace,
-    cursors: Cursors,
+    place: ClientOrigin,
+    cursors: AttachCursors,
 }
 
 /// Serves one client until it goes or is too slow.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
-    commands: mpsc::Sender<FromLink>,
+    shared: Arc<RunnerContext>,
+    commands: mpsc::Sender<LinkCommand>,
     stream: UnixStream,
-    place: ClientPlace,
+    place: ClientOrigin,
 ) {
     let (read, write) = stream.into_split();
     let (queue, pieces) = local_queue();
-    let origin = shared.outlet.new_origin();
-    shared.outlet.add_local(origin, queue);
+    let origin = shared.hub_delivery.new_origin();
+    shared.hub_delivery.add_local(origin, queue);
     // Also when this task is dropped in the middle.
-    let _entry = Entry { shared: Arc::clone(&shared), origin };
-    let client = Client { shared, commands, origin, place, cursors: Cursors::default() };
+    let _entry = ClientRegistration { shared: Arc::clone(&shared), origin };
+    let client = LocalClient { shared, commands, origin, place, cursors: AttachCursors::default() };
     tokio::select! {
         () = client.read(read) => {}
         result = client.write(write, pieces) => if let Err(error) = result {
@@ -83,19 +83,19 @@ pub(super) async fn serve(
     }
 }
 
-struct Entry {
-    shared: Arc<Shared>,
+struct ClientRegistration {
+    shared: Arc<RunnerContext>,
     origin: u64,
 }
 
-impl Drop for Entry {
+impl Drop for ClientRegistration {
     fn drop(&mut self) {
-        self.shared.outlet.remove_local(self.origin);
+        self.shared.hub_delivery.remove_local(self.origin);
         self.shared.services.origin_gone(self.origin);
     }
 }
 
-impl Client {
+impl LocalClient {
     async fn read(&self, mut read: OwnedReadHalf) {
         let mut buffer = BytesMut::new();
         let mut searched = 0;
@@ -114,7 +114,7 @@ impl Client {
                     "A line is longer than {LINE_BYTES_MAX} bytes; the connection is closed"
                 ));
                 // There is no way to find the next line: the writer tells what waits, and ends.
-                self.shared.outlet.remove_local(self.origin);
+                self.shared.hub_delivery.remove_local(self.origin);
                 return std::future::pending().await;
             }
             match read.read_buf(&mut buffer).await {
@@ -126,13 +126,13 @@ impl Client {
 
     async fn take_line(&self, line: Bytes) {
         #[derive(serde::Deserialize)]
-        struct Kind<'a> {
+        struct LineType<'a> {
             #[serde(borrow, rename = "type")]
             kind: Option<Cow<'a, str>>,
         }
         let Ok(text) = std::str::from_utf8(&line) else { return self.complain("The line is not UTF-8") };
-        match serde_json::from_str::<Kind<'_>>(text) {
-            Ok(Kind { kind: Some(kind) }) if kind != "command" => {
+        match serde_json::from_str::<LineType<'_>>(text) {
+            Ok(LineType { kind: Some(kind) }) if kind != "command" => {
                 return self.complain(&format!("A client sends lines of type 'command', not '{kind}'"));
             }
             Ok(_) => {}
@@ -149,7 +149,7 @@ impl Client {
             Err(_) => return self.complain("The field 'id' must be a string"),
         };
         let session_id = head.session_id.as_deref().unwrap_or_default();
-        if self.place == ClientPlace::InSession && is_a_persons(cmd) {
+        if self.place == ClientOrigin::InSession && is_a_persons(cmd) {
             return self.respond(
                 session_id,
                 &id,
@@ -174,7 +174,7 @@ impl Client {
     }
 
     async fn forward(&self, line: Bytes) {
-        let command = FromLink { origin: self.origin, is_local: true, line };
+        let command = LinkCommand { origin: self.origin, is_local: true, line };
         if self.commands.send(command).await.is_err() {
             self.complain("The runner stops");
         }
@@ -214,14 +214,14 @@ impl Client {
         let mut out = Outbox::default();
         let front = EventFront::new(session_id, &self.shared.config.runner_id);
         out.response(&front, now_ms(), &response);
-        self.shared.outlet.tell(self.origin, out.take().bytes.into());
+        self.shared.hub_delivery.send_line(self.origin, out.take().bytes.into());
     }
 
     fn complain(&self, error: &str) {
-        self.shared.outlet.tell(self.origin, error_line(error));
+        self.shared.hub_delivery.send_line(self.origin, error_line(error));
     }
 
-    async fn write(&self, mut write: OwnedWriteHalf, mut pieces: LocalPieces) -> std::io::Result<()> {
+    async fn write(&self, mut write: OwnedWriteHalf, mut pieces: LocalQueueReceiver) -> std::io::Result<()> {
         let overflow = pieces.overflow.clone();
         loop {
             let piece = tokio::select! {
@@ -231,8 +231,10 @@ impl Client {
             };
             let Some(piece) = piece else { return Ok(()) };
             let lines = match piece {
-                Piece::Lines(lines) => lines,
-                Piece::Attached { session_id, id, line } => self.attached(&session_id, &id, line).await,
+                LocalMessage::Lines(lines) => lines,
+                LocalMessage::Attached { session_id, id, line } => {
+                    self.attached(&session_id, &id, line).await
+                }
             };
             let writing = write.write_all(&lines);
             tokio::pin!(writing);
@@ -249,7 +251,7 @@ impl Client {
     /// The answer to an attach, and the stored records that come before what is new.
     async fn attached(&self, session_id: &str, id: &str, line: Bytes) -> Bytes {
         let after = self.take_cursor(id);
-        let tail = match Tail::read(&self.shared.store, session_id).await {
+        let tail = match RecordTail::read(&self.shared.store, session_id).await {
             Ok(tail) => tail,
             Err(error) => {
                 tracing::error!(%error, session_id, "records cannot be replayed");
@@ -261,7 +263,7 @@ impl Client {
 }
 
 /// The attach's answer with what follows it; `None` if it cannot be read.
-fn replayed(line: &[u8], after: Option<u64>, tail: &Tail) -> Option<Bytes> {
+fn replayed(line: &[u8], after: Option<u64>, tail: &RecordTail) -> Option<Bytes> {
     let mut response: Value = serde_json::from_slice(line).ok()?;
     let mut data: AttachData = serde_json::from_value(response.get("data")?.clone()).ok()?;
     let until = data.seq;

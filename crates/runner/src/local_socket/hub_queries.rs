@@ -8,14 +8,14 @@ use qd_wire::data::{
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde::Serialize;
 
-use super::record_tail::Tail;
+use super::record_tail::RecordTail;
 use crate::clock::now_ms;
-use crate::session::Shared;
+use crate::session::RunnerContext;
 use crate::uplink::{describe_all, load};
 
 /// The `data` of a read, or why there is none.
 pub(super) async fn answer(
-    shared: &Shared,
+    shared: &RunnerContext,
     origin: u64,
     session_id: &str,
     command: &Command,
@@ -25,7 +25,7 @@ pub(super) async fn answer(
         Command::GetRunners(_) => Ok(json(&runners(shared))),
         Command::GetMessages(params) => messages(shared, session_id, params).await.map(|data| json(&data)),
         Command::SessionDetach(_) => {
-            shared.outlet.detach_local(origin, session_id);
+            shared.hub_delivery.detach_local(origin, session_id);
             Ok(None)
         }
         Command::Cancel(params) if shared.services.cancel(origin, &params.target, true) => Ok(None),
@@ -48,7 +48,7 @@ fn json(data: &impl Serialize) -> Option<String> {
 }
 
 /// All sessions, most recently active first.
-async fn sessions(shared: &Shared) -> Result<SessionsData, CodedError> {
+async fn sessions(shared: &RunnerContext) -> Result<SessionsData, CodedError> {
     let rows = shared.store.sessions().await.map_err(unreadable)?;
     let mut states = describe_all(shared).await;
     let mut sessions: Vec<SessionSummary> = rows
@@ -62,10 +62,15 @@ async fn sessions(shared: &Shared) -> Result<SessionsData, CodedError> {
     Ok(SessionsData { sessions })
 }
 
-fn summary(shared: &Shared, state: SessionState, created_at: i64, last_activity: i64) -> SessionSummary {
+fn summary(
+    shared: &RunnerContext,
+    state: SessionState,
+    created_at: i64,
+    last_activity: i64,
+) -> SessionSummary {
     let (provider, model) = state.model.map(|model| (model.provider, model.model_id)).unzip();
     SessionSummary {
-        subscriber_count: shared.outlet.follower_count(&state.session_id) as u64,
+        subscriber_count: shared.hub_delivery.follower_count(&state.session_id) as u64,
         session_id: state.session_id,
         runner_id: state.runner_id,
         harness: state.harness,
@@ -89,7 +94,7 @@ fn summary(shared: &Shared, state: SessionState, created_at: i64, last_activity:
 }
 
 /// This runner; it knows of no other.
-fn runners(shared: &Shared) -> RunnersData {
+fn runners(shared: &RunnerContext) -> RunnersData {
     let config = &shared.config;
     let runner = RunnerInfo {
         runner_id: config.runner_id.clone(),
@@ -99,24 +104,24 @@ fn runners(shared: &Shared) -> RunnersData {
         status: RunnerStatus::Online,
         harnesses: config.harnesses.installed(),
         max_sessions: config.max_sessions as u64,
-        session_count: shared.outlet.sessions().len() as u64,
+        session_count: shared.hub_delivery.sessions().len() as u64,
         last_seen: Some(now_ms()),
         joined_at: None,
         rotated_at: None,
         revoked_at: None,
         load: Some(load(shared)),
-        sessions: shared.board.sessions(),
+        sessions: shared.process_table.sessions(),
     };
     RunnersData { runners: vec![runner] }
 }
 
 async fn messages(
-    shared: &Shared,
+    shared: &RunnerContext,
     session_id: &str,
     params: &GetMessagesParams,
 ) -> Result<MessagesData, CodedError> {
     let row = shared.store.session(session_id).await.map_err(unreadable)?;
     let row = row.ok_or_else(|| CodedError::session_not_found(session_id))?;
-    let tail = Tail::read(&shared.store, session_id).await.map_err(unreadable)?;
+    let tail = RecordTail::read(&shared.store, session_id).await.map_err(unreadable)?;
     Ok(tail.page(params.before, params.limit, row.next_idx))
 }

@@ -16,7 +16,7 @@ const SNAPSHOT_MESSAGES: usize = 200;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// The records the runner has of a session, in order.
-pub(super) struct Tail(Vec<(u64, Bytes)>);
+pub(super) struct RecordTail(Vec<(u64, Bytes)>);
 
 /// A record as far as messages need it.
 #[derive(Deserialize)]
@@ -26,14 +26,14 @@ struct MessageRecord {
     messages: Option<Vec<Message>>,
 }
 
-impl Tail {
-    pub(super) async fn read(store: &RunnerStore, session_id: &str) -> Result<Tail, StoreError> {
-        store.tail(session_id, TAIL_ROWS_MAX).await.map(Tail)
+impl RecordTail {
+    pub(super) async fn read(store: &RunnerStore, session_id: &str) -> Result<RecordTail, StoreError> {
+        store.tail(session_id, TAIL_ROWS_MAX).await.map(RecordTail)
     }
 
     #[cfg(test)]
-    fn of(rows: Vec<(u64, Bytes)>) -> Tail {
-        Tail(rows)
+    fn of(rows: Vec<(u64, Bytes)>) -> RecordTail {
+        RecordTail(rows)
     }
 
     /// Whether everything after `after` up to `until` is here.
@@ -111,10 +111,10 @@ mod tests {
         format!("{{\"id\":\"m{idx}\",\"idx\":{idx},\"role\":\"user\",\"parts\":[],\"created_at\":1}}")
     }
 
-    fn tail() -> Tail {
+    fn tail() -> RecordTail {
         let end = |idx| format!("\"event\":\"stream.message_end\",\"message\":{}", message(idx));
         let replaced = format!("\"event\":\"messages\",\"messages\":[{},{}]", message(0), message(1));
-        Tail::of(vec![
+        RecordTail::of(vec![
             record(5, &end(7)),
             record(6, "\"event\":\"agent.idle\""),
             record(7, &replaced),
@@ -143,7 +143,7 @@ mod tests {
     fn a_cursor_before_the_tail_is_a_gap() {
         assert!(tail().reaches(4, 8));
         assert!(!tail().reaches(3, 8));
-        assert!(Tail::of(Vec::new()).reaches(8, 8));
+        assert!(RecordTail::of(Vec::new()).reaches(8, 8));
         assert_eq!(tail().lines(5, 7).iter().filter(|byte| **byte == b'\n').count(), 2);
     }
 }

@@ -6,14 +6,14 @@ use tokio::process::ChildStdout;
 
 use super::agent_stdin::AgentStdin;
 use super::exit_status::ExitStatus;
-use super::guarded_process::Guarded;
+use super::guarded_process::GuardedProcess;
 use super::process_stats::ProcessStats;
 use super::spawn::ProcessConfig;
 use super::stderr_tail::StderrTail;
 
 /// How to end an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Close {
+pub enum CloseMode {
     /// End its input, then ask with SIGTERM, then kill; each step only if the one before failed.
     Graceful,
     /// Kill at once.
@@ -23,7 +23,7 @@ pub enum Close {
 /// A running agent under its guard. Dropping it kills the agent and everything it started.
 #[derive(Debug)]
 pub struct AgentProcess {
-    pub(super) guarded: Guarded,
+    pub(super) guarded: GuardedProcess,
     pub(super) stdin: AgentStdin,
     pub(super) stdout: Option<ChildStdout>,
     pub(super) stderr: StderrTail,
@@ -68,18 +68,18 @@ impl AgentProcess {
 
     /// Sends SIGTERM to the agent's process group.
     pub fn terminate(&self) {
-        self.guarded.order(b"term\n");
+        self.guarded.send_order(b"term\n");
     }
 
     /// Kills the agent and everything it started.
     pub fn kill(&self) {
-        self.guarded.order(b"kill\n");
+        self.guarded.send_order(b"kill\n");
     }
 
     /// Ends the agent. Cancelling this kills it.
-    pub async fn close(self, how: Close) -> ExitStatus {
+    pub async fn close(self, how: CloseMode) -> ExitStatus {
         self.stdin.close();
-        if how == Close::Graceful {
+        if how == CloseMode::Graceful {
             if let Some(status) = self.exited_within(self.config.stdin_grace).await {
                 return status;
             }

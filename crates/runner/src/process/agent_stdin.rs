@@ -24,18 +24,18 @@ pub enum StdinError {
 /// Sends whole messages to the agent, in order. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct AgentStdin {
-    shared: Arc<Shared>,
+    shared: Arc<StdinQueue>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct StdinQueue {
     /// None once closed.
-    queue: Mutex<Option<mpsc::Sender<Message>>>,
+    queue: Mutex<Option<mpsc::Sender<QueuedMessage>>>,
     bytes: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
-struct Message {
+struct QueuedMessage {
     bytes: Bytes,
     /// Held until the message is written.
     _room: OwnedSemaphorePermit,
@@ -46,7 +46,7 @@ impl AgentStdin {
         let (sender, receiver) = mpsc::channel(STDIN_QUEUE_MAX);
         tokio::spawn(write_all(stdin, receiver));
         let bytes = Arc::new(Semaphore::new(STDIN_QUEUE_BYTES_MAX as usize));
-        Self { shared: Arc::new(Shared { queue: Mutex::new(Some(sender)), bytes }) }
+        Self { shared: Arc::new(StdinQueue { queue: Mutex::new(Some(sender)), bytes }) }
     }
 
     /// Queues a message, which includes its `\n`; waits while the queue is full.
@@ -56,7 +56,7 @@ impl AgentStdin {
             room = Arc::clone(&self.shared.bytes).acquire_many_owned(weight(&bytes)) => room,
             () = queue.closed() => return Err(StdinError::Closed),
         };
-        let message = Message { bytes, _room: room.map_err(|_| StdinError::Closed)? };
+        let message = QueuedMessage { bytes, _room: room.map_err(|_| StdinError::Closed)? };
         queue.send(message).await.map_err(|_| StdinError::Closed)
     }
 
@@ -69,7 +69,7 @@ impl AgentStdin {
         let room = Arc::clone(&self.shared.bytes)
             .try_acquire_many_owned(weight(&bytes))
             .map_err(|_| StdinError::Full)?;
-        queue.try_send(Message { bytes, _room: room }).map_err(|error| match error {
+        queue.try_send(QueuedMessage { bytes, _room: room }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StdinError::Full,
             mpsc::error::TrySendError::Closed(_) => StdinError::Closed,
         })
@@ -80,11 +80,11 @@ impl AgentStdin {
         self.lock().take();
     }
 
-    fn queue(&self) -> Option<mpsc::Sender<Message>> {
+    fn queue(&self) -> Option<mpsc::Sender<QueuedMessage>> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<mpsc::Sender<Message>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<mpsc::Sender<QueuedMessage>>> {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,7 +94,7 @@ fn weight(bytes: &Bytes) -> u32 {
 }
 
 /// Ends when the queue is closed, or the agent has closed its end.
-async fn write_all(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Message>) {
+async fn write_all(mut stdin: ChildStdin, mut queue: mpsc::Receiver<QueuedMessage>) {
     while let Some(message) = queue.recv().await {
         if let Err(error) = stdin.write_all(&message.bytes).await {
             // Senders see the closed queue; how the agent ended is told by its exit.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::guard::report::Exit;
+use crate::guard::report::ExitReport;
 
 /// How an agent ended, in words by `Display`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,8 @@ impl ExitStatus {
     }
 }
 
-impl From<&Exit> for ExitStatus {
-    fn from(exit: &Exit) -> Self {
+impl From<&ExitReport> for ExitStatus {
+    fn from(exit: &ExitReport) -> Self {
         match (exit.code, exit.signal) {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),

@@ -12,23 +12,23 @@ use super::exit_status::ExitStatus;
 use super::line_reader::LineReader;
 use super::orphan_sweep;
 use crate::guard::cgroup::AgentCgroup;
-use crate::guard::report::{REPORT_BYTES_MAX, Report};
+use crate::guard::report::{GuardReport, REPORT_BYTES_MAX};
 
 /// How long the exit waits for the rest of stderr. All its writers are dead then, so it is short.
 const STDERR_DRAIN_MAX: Duration = Duration::from_millis(500);
 
 /// Reads the guard's reports one by one.
-pub(super) struct Reports {
+pub(super) struct GuardReports {
     lines: LineReader<OwnedReadHalf>,
 }
 
-impl Reports {
+impl GuardReports {
     pub(super) fn new(control: OwnedReadHalf) -> Self {
         Self { lines: LineReader::new(control, REPORT_BYTES_MAX) }
     }
 
     /// The next report; none when the guard has closed its end.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Report>> {
+    pub(super) async fn next(&mut self) -> io::Result<Option<GuardReport>> {
         loop {
             if let Some(line) = self.lines.next_line() {
                 let line = line.map_err(io::Error::other)?;
@@ -42,9 +42,9 @@ impl Reports {
 }
 
 /// Everything needed to see one guard through to its end.
-pub(super) struct Supervisor {
+pub(super) struct GuardSupervisor {
     pub(super) guard: Child,
-    pub(super) reports: Reports,
+    pub(super) reports: GuardReports,
     /// Reads the rest of stderr; a terminal has none of its own.
     pub(super) stderr: Option<JoinHandle<()>>,
     pub(super) exit: watch::Sender<Option<ExitStatus>>,
@@ -52,7 +52,7 @@ pub(super) struct Supervisor {
     pub(super) cgroup: Option<AgentCgroup>,
 }
 
-impl Supervisor {
+impl GuardSupervisor {
     /// Publishes how the agent ended, once nothing of it is left.
     pub(super) async fn run(mut self) {
         let status = match self.exit_report().await {
@@ -78,7 +78,7 @@ impl Supervisor {
     async fn exit_report(&mut self) -> Option<ExitStatus> {
         loop {
             match self.reports.next().await {
-                Ok(Some(Report::Exit { exit, left })) => {
+                Ok(Some(GuardReport::Exit { exit, left })) => {
                     if !left.is_empty() {
                         tracing::error!(
                             ?left,

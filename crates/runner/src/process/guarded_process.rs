@@ -10,7 +10,7 @@ use super::process_stats::{ProcessStats, StatsReader};
 
 /// The runner's hold on a process: dropping it makes the guard kill the process and everything it started.
 #[derive(Debug)]
-pub(super) struct Guarded {
+pub(super) struct GuardedProcess {
     pub(super) pid: i32,
     pub(super) stats: Mutex<StatsReader>,
     pub(super) exit: watch::Receiver<Option<ExitStatus>>,
@@ -18,7 +18,7 @@ pub(super) struct Guarded {
     pub(super) control: OwnedWriteHalf,
 }
 
-impl Guarded {
+impl GuardedProcess {
     /// Resolves as soon as the process and all it started are gone. Independent of `self`.
     pub(super) fn exited(&self) -> impl Future<Output = ExitStatus> + Send + 'static {
         let mut exit = self.exit.clone();
@@ -41,7 +41,7 @@ impl Guarded {
     }
 
     /// Tells the guard what to do: one of its words, with its `\n`.
-    pub(super) fn order(&self, line: &[u8]) {
+    pub(super) fn send_order(&self, line: &[u8]) {
         // The socket is empty but for such orders, so a few bytes never block.
         if let Err(error) = self.control.try_write(line) {
             tracing::debug!(%error, "the guard is gone already");

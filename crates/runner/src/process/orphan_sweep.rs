@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::procfs;
 use crate::guard::cgroup::{self, AgentCgroup};
-use crate::guard::owner_key::{KEY_VARIABLE, Owner};
+use crate::guard::owner_key::{KEY_VARIABLE, KeyOwner};
 
 /// How often the scan is repeated for processes that were forked meanwhile.
 const SWEEP_PASSES_MAX: usize = 64;
@@ -20,9 +20,9 @@ const SWEEP_PASSES_MAX: usize = 64;
 /// Only a runner and its guards killed within the same moment leave any. Reads /proc, so call it
 /// off the async threads, once when the runner starts.
 pub fn sweep_abandoned() -> usize {
-    let Some(current) = Owner::current() else { return 0 };
+    let Some(current) = KeyOwner::current() else { return 0 };
     cgroup::sweep_abandoned();
-    kill_marked(|key| Owner::of_key(key).is_some_and(|owner| current.sees_dead(&owner)))
+    kill_marked(|key| KeyOwner::of_key(key).is_some_and(|owner| current.sees_dead(&owner)))
 }
 
 /// Ends what one dead guard has left behind.

@@ -52,7 +52,7 @@ impl SpawnError {
         program: &OsStr,
         errno: Option<i32>,
         message: String,
-        place: &LookupPlace<'_>,
+        place: &ProgramLookup<'_>,
     ) -> Self {
         let name = program.to_owned();
         match errno.map(Errno::from_raw_os_error) {
@@ -66,12 +66,12 @@ impl SpawnError {
 }
 
 /// Where a program name is looked up.
-pub(super) struct LookupPlace<'a> {
+pub(super) struct ProgramLookup<'a> {
     pub(super) cwd: &'a Path,
     pub(super) path_variable: Option<&'a OsStr>,
 }
 
-impl LookupPlace<'_> {
+impl ProgramLookup<'_> {
     fn exists(&self, program: &OsStr) -> bool {
         let program = Path::new(program);
         if program.components().count() > 1 || program.is_absolute() {

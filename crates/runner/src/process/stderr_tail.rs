@@ -23,12 +23,12 @@ const TAP_BYTES: usize = 64 * 1024;
 /// The last lines of stderr, as they come in. Clones share them.
 #[derive(Debug, Clone)]
 pub struct StderrTail {
-    ring: Arc<Mutex<Ring>>,
+    ring: Arc<Mutex<LineRing>>,
 }
 
 impl StderrTail {
     pub(super) fn new(lines_max: usize) -> Self {
-        Self { ring: Arc::new(Mutex::new(Ring::new(lines_max))) }
+        Self { ring: Arc::new(Mutex::new(LineRing::new(lines_max))) }
     }
 
     /// The lines kept now, oldest first; a line not yet ended is the last.
@@ -70,20 +70,20 @@ impl StderrTail {
         }
     }
 
-    fn with<T>(&self, action: impl FnOnce(&mut Ring) -> T) -> T {
+    fn with<T>(&self, action: impl FnOnce(&mut LineRing) -> T) -> T {
         action(&mut self.ring.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Pure: bytes in, the last lines out.
 #[derive(Debug)]
-struct Ring {
+struct LineRing {
     lines_max: usize,
     lines: VecDeque<String>,
     partial: Vec<u8>,
 }
 
-impl Ring {
+impl LineRing {
     fn new(lines_max: usize) -> Self {
         Self { lines_max, lines: VecDeque::new(), partial: Vec::new() }
     }
@@ -130,7 +130,7 @@ mod tests {
     fn keeps_the_last_lines_whatever_the_chunks() {
         let stream: &[u8] = b"one\r\ntwo\n\nbad \xff byte\nopen";
         for chunk_size in 1..stream.len() {
-            let mut ring = Ring::new(3);
+            let mut ring = LineRing::new(3);
             stream.chunks(chunk_size).for_each(|chunk| ring.push(chunk));
             assert_eq!(ring.lines(), ["", "bad \u{fffd} byte", "open"]);
         }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn long_lines_are_cut_and_the_next_is_intact() {
-        let mut ring = Ring::new(50);
+        let mut ring = LineRing::new(50);
         for _ in 0..100 {
             ring.push(&[b'x'; 1000]);
         }

@@ -13,7 +13,7 @@ use rustix::termios::{
 use tokio::io::unix::AsyncFd;
 
 use super::exit_status::ExitStatus;
-use super::guarded_process::Guarded;
+use super::guarded_process::GuardedProcess;
 use super::process_stats::ProcessStats;
 
 /// The outer side of a terminal. Reading and writing never block.
@@ -118,7 +118,7 @@ impl std::os::fd::AsRawFd for Terminal {
 /// A program in a terminal, under its guard. Dropping it kills the program and everything it started.
 #[derive(Debug)]
 pub struct TerminalProcess {
-    guarded: Guarded,
+    guarded: GuardedProcess,
 }
 
 /// What a program in a terminal can be told.
@@ -132,7 +132,7 @@ pub enum TerminalSignal {
 }
 
 impl TerminalProcess {
-    pub(super) fn new(guarded: Guarded) -> Self {
+    pub(super) fn new(guarded: GuardedProcess) -> Self {
         TerminalProcess { guarded }
     }
 
@@ -169,12 +169,12 @@ impl TerminalProcess {
             let _ = kill_process_group(group, number);
         }
         if front.is_none() || signal != TerminalSignal::Interrupt {
-            self.guarded.order(word);
+            self.guarded.send_order(word);
         }
     }
 
     /// Kills the program and everything it started.
     pub fn kill(&self) {
-        self.guarded.order(b"kill\n");
+        self.guarded.send_order(b"kill\n");
     }
 }

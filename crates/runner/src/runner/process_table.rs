@@ -8,9 +8,9 @@ use qd_wire::link::HeartbeatSession;
 
 /// The figures of all agents that run.
 #[derive(Default)]
-pub(crate) struct Board(Mutex<BTreeMap<String, (String, ProcessStats)>>);
+pub(crate) struct ProcessTable(Mutex<BTreeMap<String, (String, ProcessStats)>>);
 
-impl Board {
+impl ProcessTable {
     pub(crate) fn put(&self, session_id: &str, harness: &str, process: ProcessStats) {
         self.lock().insert(session_id.to_owned(), (harness.to_owned(), process));
     }

@@ -7,16 +7,16 @@ use qd_wire::data::{RunnerHealthData, RunnerSessionsData, SessionState, StoredSe
 use qd_wire::{Command, ErrorCode};
 use serde::Serialize;
 
-use super::Task;
+use super::RunnerTask;
 use super::routing::respond;
 use super::stored_sessions;
 use crate::clock::now_ms;
-use crate::session::{Incoming, Shared};
+use crate::session::{IncomingCommand, RunnerContext};
 use crate::uplink::describe_all;
 
-impl Task {
+impl RunnerTask {
     /// Answers without waiting: sessions and disks have their own pace.
-    pub(super) fn answer_for_runner(&self, incoming: Incoming) {
+    pub(super) fn answer_for_runner(&self, incoming: IncomingCommand) {
         let command = match Command::parse(&incoming.cmd, incoming.text()) {
             Ok(command) => command,
             Err(error) => return respond(&self.shared, "", &incoming, Err(&error.into())),
@@ -37,7 +37,7 @@ impl Task {
     }
 }
 
-fn health(shared: &Shared) -> RunnerHealthData {
+fn health(shared: &RunnerContext) -> RunnerHealthData {
     let now = now_ms();
     let breakers = shared.breakers();
     RunnerHealthData {
@@ -48,7 +48,7 @@ fn health(shared: &Shared) -> RunnerHealthData {
     }
 }
 
-fn answer<T: Serialize>(shared: &Shared, incoming: &Incoming, data: &T) {
+fn answer<T: Serialize>(shared: &RunnerContext, incoming: &IncomingCommand, data: &T) {
     match serde_json::to_string(data) {
         Ok(data) => respond(shared, "", incoming, Ok(Some(&data))),
         Err(error) => {

@@ -8,10 +8,10 @@ use qd_store::ApprovalRow;
 use qd_wire::InputRequest;
 
 use super::RunnerError;
-use crate::session::{Shared, restore, spawn_restored};
+use crate::session::{RunnerContext, restore, spawn_restored};
 
 /// Brings back every session the store knows.
-pub(super) async fn restore_sessions(shared: &Arc<Shared>) -> Result<(), RunnerError> {
+pub(super) async fn restore_sessions(shared: &Arc<RunnerContext>) -> Result<(), RunnerError> {
     let mut questions: BTreeMap<String, Vec<StoredQuestion>> = BTreeMap::new();
     for approval in shared.store.approvals().await? {
         let ApprovalRow { session_id, request_id, body_json } = approval;
@@ -27,11 +27,11 @@ pub(super) async fn restore_sessions(shared: &Arc<Shared>) -> Result<(), RunnerE
         let session_id = row.session_id.clone();
         let open = questions.remove(&session_id).unwrap_or_default();
         // Known to the outlet before its actor says the first word.
-        shared.outlet.restore(&session_id, row.next_seq.saturating_sub(1));
+        shared.hub_delivery.restore(&session_id, row.next_seq.saturating_sub(1));
         match restore(&shared.config, row, open) {
             Ok(restored) => {
                 let sender = spawn_restored(shared, restored);
-                shared.outlet.directory().insert(session_id, sender);
+                shared.hub_delivery.mailboxes().insert(session_id, sender);
             }
             Err(error) => {
                 tracing::error!(session_id, %error, "a stored session cannot be read; it is left alone")

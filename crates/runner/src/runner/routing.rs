@@ -14,20 +14,20 @@ use qd_wire::people::Role;
 use qd_wire::{CodedError, Command, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{FromLink, Task};
+use super::{LinkCommand, RunnerTask};
 use crate::clock::now_ms;
 use crate::services::{self, SessionWorktree, is_service};
-use crate::session::{Ended, Incoming, SessionInput, Shared, check_cwd_of, spawn_new};
-use crate::submissions::{Owner, Release};
+use crate::session::{IncomingCommand, RunnerContext, SessionEnded, SessionInput, check_cwd_of, spawn_new};
+use crate::submissions::{WaitOwner, WaitResult};
 
 /// Who speaks at the runner's own socket.
 pub(crate) const OWNER: &str = "owner";
 
-impl Task {
-    pub(super) fn session_ended(&self, ended: Ended) {
-        let Ended { session_id, creations } = ended;
+impl RunnerTask {
+    pub(super) fn session_ended(&self, ended: SessionEnded) {
+        let SessionEnded { session_id, creations } = ended;
         // A new session may have taken the name already.
-        let mut sessions = self.shared.outlet.directory();
+        let mut sessions = self.shared.hub_delivery.mailboxes();
         if sessions.get(&session_id).is_some_and(mpsc::Sender::is_closed) {
             sessions.remove(&session_id);
         }
@@ -37,7 +37,7 @@ impl Task {
         }
     }
 
-    pub(super) fn take_command(&self, command: &FromLink) {
+    pub(super) fn take_command(&self, command: &LinkCommand) {
         let Ok(text) = std::str::from_utf8(&command.line) else { return };
         match serde_json::from_str::<CommandHead<'_>>(text) {
             Ok(head) => {
@@ -54,9 +54,9 @@ impl Task {
     }
 
     /// Every command gets an answer, also one whose envelope has wrong types.
-    fn refuse_unreadable(&self, text: &str, command: &FromLink, error: &str) {
+    fn refuse_unreadable(&self, text: &str, command: &LinkCommand, error: &str) {
         #[derive(serde::Deserialize)]
-        struct Address<'a> {
+        struct CommandAddress<'a> {
             #[serde(borrow)]
             cmd: Option<Cow<'a, str>>,
             #[serde(borrow)]
@@ -64,7 +64,8 @@ impl Task {
             #[serde(borrow)]
             session_id: Option<Cow<'a, str>>,
         }
-        let Ok(Address { cmd, id, session_id }) = serde_json::from_str::<Address<'_>>(text) else {
+        let Ok(CommandAddress { cmd, id, session_id }) = serde_json::from_str::<CommandAddress<'_>>(text)
+        else {
             tracing::warn!(error, "a command came that cannot be answered");
             return;
         };
@@ -74,7 +75,7 @@ impl Task {
         self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Err(&error));
     }
 
-    fn route(&self, session_id: Option<String>, incoming: Incoming) {
+    fn route(&self, session_id: Option<String>, incoming: IncomingCommand) {
         if incoming.cmd == BARRIER && incoming.if_session_version.is_none() {
             return self.barrier(incoming);
         }
@@ -89,7 +90,7 @@ impl Task {
             return self.create(session_id, incoming);
         }
         let session_id = session_id.unwrap_or_default();
-        let sender = self.shared.outlet.directory().get(&session_id).cloned();
+        let sender = self.shared.hub_delivery.mailboxes().get(&session_id).cloned();
         match sender {
             Some(sender) => self.forward(&sender, &session_id, incoming),
             // What is not there need not be ended.
@@ -104,7 +105,7 @@ impl Task {
         }
     }
 
-    fn create(&self, session_id: Option<String>, incoming: Incoming) {
+    fn create(&self, session_id: Option<String>, incoming: IncomingCommand) {
         let session_id = match session_id.filter(|id| !id.is_empty() && id != qd_wire::SYSTEM_SESSION) {
             Some(id) => id,
             None => mint_session_id(&incoming),
@@ -123,7 +124,7 @@ impl Task {
             });
             return;
         }
-        let known = self.shared.outlet.directory().get(&session_id).cloned();
+        let known = self.shared.hub_delivery.mailboxes().get(&session_id).cloned();
         if let Some(sender) = known {
             match sender.try_send(SessionInput::Command(Box::new(incoming))) {
                 Ok(()) => return,
@@ -138,13 +139,13 @@ impl Task {
             Err(error) => return self.respond(&session_id, &incoming, Err(&error.into())),
         };
         let sender = spawn_new(&self.shared, &session_id, config);
-        self.shared.outlet.directory().insert(session_id.clone(), sender.clone());
+        self.shared.hub_delivery.mailboxes().insert(session_id.clone(), sender.clone());
         // First of all its creation: a session that has none is over at once.
         self.forward(&sender, &session_id, incoming);
-        self.shared.outlet.tell_watched(&session_id);
+        self.shared.hub_delivery.post_watch_state(&session_id);
     }
 
-    fn forward(&self, sender: &mpsc::Sender<SessionInput>, session_id: &str, incoming: Incoming) {
+    fn forward(&self, sender: &mpsc::Sender<SessionInput>, session_id: &str, incoming: IncomingCommand) {
         if let Err(error) = sender.try_send(SessionInput::Command(Box::new(incoming))) {
             self.unsent(session_id, error);
         }
@@ -164,21 +165,23 @@ impl Task {
     }
 
     /// Ends a service call by the id of its command; false if that is not what is wanted, or there is none.
-    fn cancel_service(&self, incoming: &Incoming) -> bool {
+    fn cancel_service(&self, incoming: &IncomingCommand) -> bool {
         #[derive(serde::Deserialize)]
-        struct Parameters {
+        struct TakeBackParameters {
             target: String,
             /// Whoever asked wants it gone, also a question that waits for a person. Without it the asker may only
             /// have lost its connection, and the question stays.
             #[serde(default)]
             withdraw: bool,
         }
-        let Ok(Parameters { target, withdraw }) = serde_json::from_str(incoming.text()) else { return false };
+        let Ok(TakeBackParameters { target, withdraw }) = serde_json::from_str(incoming.text()) else {
+            return false;
+        };
         self.shared.services.cancel(incoming.origin, &target, withdraw)
     }
 
     /// Succeeds when everything the command depends on has.
-    fn barrier(&self, incoming: Incoming) {
+    fn barrier(&self, incoming: IncomingCommand) {
         let own = incoming.id_name();
         let submission = Submission {
             token: incoming.token,
@@ -189,7 +192,7 @@ impl Task {
             depends_on: incoming.depends_on.clone(),
         };
         let (sender, receiver) = oneshot::channel();
-        let verdict = self.shared.submissions.submit(now_ms(), submission, || Owner::Once(sender));
+        let verdict = self.shared.submissions.submit(now_ms(), submission, || WaitOwner::Once(sender));
         let shared = Arc::clone(&self.shared);
         match verdict {
             Verdict::Run => finish_barrier(&shared, &incoming, Ok(())),
@@ -198,8 +201,8 @@ impl Task {
                 tokio::spawn(async move {
                     let waited = tokio::time::timeout(Duration::from_secs(30), receiver).await;
                     let result = match waited {
-                        Ok(Ok(Release::Ready | Release::Joined(_))) => Ok(()),
-                        Ok(Ok(Release::Failed(rejection))) => Err(rejection.into()),
+                        Ok(Ok(WaitResult::Ready | WaitResult::Joined(_))) => Ok(()),
+                        Ok(Ok(WaitResult::Failed(rejection))) => Err(rejection.into()),
                         Ok(Err(_)) | Err(_) => {
                             Err(ErrorCode::TimedOut.with("Dependencies timed out after 30000ms"))
                         }
@@ -210,13 +213,17 @@ impl Task {
         }
     }
 
-    fn respond(&self, session_id: &str, incoming: &Incoming, result: Result<(), &CodedError>) {
+    fn respond(&self, session_id: &str, incoming: &IncomingCommand, result: Result<(), &CodedError>) {
         respond(&self.shared, session_id, incoming, result.map(|()| None));
     }
 }
 
 /// The same on threads that may block: it looks at files, which must not hold up the commands of other sessions.
-async fn check_only(shared: &Arc<Shared>, session_id: &str, config: SessionConfig) -> Result<(), CodedError> {
+async fn check_only(
+    shared: &Arc<RunnerContext>,
+    session_id: &str,
+    config: SessionConfig,
+) -> Result<(), CodedError> {
     let (checked, of_config) = (Arc::clone(shared), config.clone());
     let checking = tokio::task::spawn_blocking(move || check_create(&checked, &of_config));
     checking.await.map_err(|error| ErrorCode::Internal.with(error.to_string()))??;
@@ -227,7 +234,7 @@ async fn check_only(shared: &Arc<Shared>, session_id: &str, config: SessionConfi
 }
 
 /// Whether a session with this configuration could be created now, by all that can be known without starting it.
-fn check_create(shared: &Shared, config: &SessionConfig) -> Result<(), CodedError> {
+fn check_create(shared: &RunnerContext, config: &SessionConfig) -> Result<(), CodedError> {
     let runner = &shared.config;
     runner.harnesses.check(&config.harness)?;
     check_cwd_of(config)?;
@@ -243,7 +250,7 @@ fn check_create(shared: &Shared, config: &SessionConfig) -> Result<(), CodedErro
     Ok(())
 }
 
-fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Incoming {
+fn incoming(shared: &RunnerContext, command: &LinkCommand, head: &CommandHead<'_>) -> IncomingCommand {
     let owned = |text: &Option<Cow<'_, str>>| text.as_ref().map(|text| text.to_string());
     let link_id: String = head.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
     let (principal, connection, client_command_id) = if command.is_local {
@@ -253,7 +260,7 @@ fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Inco
         let connection = owned(&head.connection_id).unwrap_or_default();
         (owned(&head.user_id).unwrap_or_default(), connection, owned(&head.client_command_id))
     };
-    Incoming {
+    IncomingCommand {
         token: shared.submissions.token(),
         origin: command.origin,
         is_local: command.is_local,
@@ -273,7 +280,7 @@ fn incoming(shared: &Shared, command: &FromLink, head: &CommandHead<'_>) -> Inco
 }
 
 /// A new id; with a key it is made from the key, so that a repeated create finds its session.
-fn mint_session_id(incoming: &Incoming) -> String {
+fn mint_session_id(incoming: &IncomingCommand) -> String {
     let mut seed = [0u8; 8];
     match &incoming.idempotency_key {
         Some(key) => {
@@ -290,7 +297,7 @@ fn mint_session_id(incoming: &Incoming) -> String {
     format!("s{}", base36(u64::from_le_bytes(seed) >> 12))
 }
 
-fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), CodedError>) {
+fn finish_barrier(shared: &RunnerContext, incoming: &IncomingCommand, result: Result<(), CodedError>) {
     let outcome = qd_core::ledger::Outcome {
         cmd: incoming.cmd.clone(),
         result: result.clone().map(|()| None),
@@ -304,30 +311,35 @@ fn finish_barrier(shared: &Shared, incoming: &Incoming, result: Result<(), Coded
 
 /// An answer of the runner itself.
 pub(crate) fn respond(
-    shared: &Shared,
+    shared: &RunnerContext,
     session_id: &str,
-    incoming: &Incoming,
+    incoming: &IncomingCommand,
     result: Result<Option<&str>, &CodedError>,
 ) {
-    respond_with(shared, session_id, incoming, &Answer::new(result));
+    respond_with(shared, session_id, incoming, &CommandAnswer::new(result));
 }
 
 /// An answer with all it can say.
-pub(crate) struct Answer<'a> {
+pub(crate) struct CommandAnswer<'a> {
     pub(crate) result: Result<Option<&'a str>, &'a CodedError>,
     pub(crate) replayed: bool,
     pub(crate) indeterminate: bool,
     pub(crate) timed_out: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> CommandAnswer<'a> {
     pub(crate) fn new(result: Result<Option<&'a str>, &'a CodedError>) -> Self {
-        Answer { result, replayed: false, indeterminate: false, timed_out: false }
+        CommandAnswer { result, replayed: false, indeterminate: false, timed_out: false }
     }
 }
 
 /// The same with all it can say.
-pub(crate) fn respond_with(shared: &Shared, session_id: &str, incoming: &Incoming, answer: &Answer<'_>) {
+pub(crate) fn respond_with(
+    shared: &RunnerContext,
+    session_id: &str,
+    incoming: &IncomingCommand,
+    answer: &CommandAnswer<'_>,
+) {
     let front = EventFront::new(session_id, &shared.config.runner_id);
     let mut out = Outbox::default();
     let response = Response {
@@ -341,5 +353,5 @@ pub(crate) fn respond_with(shared: &Shared, session_id: &str, incoming: &Incomin
         timed_out: answer.timed_out,
     };
     out.response(&front, now_ms(), &response);
-    shared.outlet.tell(incoming.origin, out.take().bytes.into());
+    shared.hub_delivery.send_line(incoming.origin, out.take().bytes.into());
 }

@@ -19,13 +19,13 @@ pub(crate) async fn list(harnesses: &Harnesses, sessions: &[SessionState]) -> Ve
 }
 
 /// A session of this runner, as far as its file matters.
-struct Known {
+struct KnownSession {
     file: Option<PathBuf>,
     stored: StoredSession,
 }
 
-fn known_of(sessions: &[SessionState]) -> Vec<Known> {
-    let known = sessions.iter().map(|state| Known {
+fn known_of(sessions: &[SessionState]) -> Vec<KnownSession> {
+    let known = sessions.iter().map(|state| KnownSession {
         file: state.native_session_file.as_deref().map(PathBuf::from),
         stored: StoredSession {
             session_id: state.session_id.clone(),
@@ -45,7 +45,7 @@ fn known_of(sessions: &[SessionState]) -> Vec<Known> {
     known.collect()
 }
 
-fn list_now(harnesses: &Harnesses, known: Vec<Known>) -> Vec<StoredSession> {
+fn list_now(harnesses: &Harnesses, known: Vec<KnownSession>) -> Vec<StoredSession> {
     let workplaces = known.iter().map(|known| PathBuf::from(&known.stored.cwd));
     let workplaces: BTreeSet<PathBuf> = workplaces.filter(|cwd| cwd.is_absolute()).collect();
     let workplaces: Vec<PathBuf> = workplaces.into_iter().collect();
@@ -66,7 +66,7 @@ fn list_now(harnesses: &Harnesses, known: Vec<Known>) -> Vec<StoredSession> {
         }
     }
     // A file may be written with the first answer; until then only we know of the conversation.
-    for Known { file, stored: session } in known {
+    for KnownSession { file, stored: session } in known {
         if let Some(file) = file
             && session.loaded
             && !found.contains(&file)

@@ -7,9 +7,9 @@ use super::*;
 use crate::driver::{BoxFuture, Driver, Harness, HarnessSettings, StartRequest, StoredConversations};
 
 /// A harness that keeps its conversations as empty files in one directory.
-struct Files;
+struct FileHarness;
 
-impl Harness for Files {
+impl Harness for FileHarness {
     fn name(&self) -> &'static str {
         "files"
     }
@@ -32,7 +32,7 @@ impl Harness for Files {
     }
 }
 
-impl StoredConversations for Files {
+impl StoredConversations for FileHarness {
     fn list(&self, settings: &HarnessSettings, workplaces: &[PathBuf]) -> Vec<StoredSession> {
         let directories = std::iter::once(&settings.user_dir).chain(workplaces);
         let files = directories.flat_map(|path| std::fs::read_dir(path).into_iter().flatten().flatten());
@@ -73,10 +73,10 @@ fn sessions_of_this_runner_are_known_by_their_names() {
             loaded,
             ..StoredSession::default()
         };
-        Known { file: Some(path), stored }
+        KnownSession { file: Some(path), stored }
     };
     let settings = HarnessSettings { user_dir: world.path().join("user"), ..HarnessSettings::default() };
-    let harnesses = Harnesses::new(&[&Files], |_| settings.clone());
+    let harnesses = Harnesses::new(&[&FileHarness], |_| settings.clone());
     let sessions = list_now(
         &harnesses,
         vec![

@@ -1,10 +1,10 @@
 //! One call from its command to its answer: where it works, its record, the gate, the work, its record, the answer.
 
 mod audit;
-pub(crate) mod cancellation;
+mod cancellation;
 pub(crate) mod directory;
 pub(crate) mod dispatch;
-pub(crate) mod error;
+mod error;
 mod gate;
 mod idempotency;
 pub(crate) mod limits;
@@ -27,19 +27,19 @@ use qd_wire::{CodedError, ErrorCode, InputRequest};
 use tokio::sync::{mpsc, oneshot};
 
 use self::audit::{is_recorded, record, recorded_args, recorded_error, tool_name};
-use self::directory::{self, Ground};
-use self::dispatch::{self, Done};
-use self::error::ServiceError;
-use self::gate::{Applicant, Question, is_gated, must_ask, op_tool, question};
-use self::idempotency::{self, Admission};
-use self::limits::Kind;
-use self::running_calls::Entry;
-use self::upload_approval::{self, Frozen, Kept};
-use super::fs::Approved;
-use crate::clock::monotonic_now;
-use crate::clock::now_ms;
-use crate::runner::{Answer, respond, respond_with};
-use crate::session::{GateAnswer, Incoming, ServiceInput, SessionInput, Shared};
+pub(crate) use self::cancellation::Cancellation;
+use self::directory::CallDirectory;
+pub(crate) use self::dispatch::CallOutput;
+pub(crate) use self::error::ServiceError;
+use self::gate::{GateQuestion, GateRequest, is_gated, must_ask, op_tool, question};
+use self::idempotency::CallAdmission;
+use self::limits::CallKind;
+use self::running_calls::CallRegistration;
+use self::upload_approval::{ApprovalStage, FrozenUpload};
+use super::fs::ApprovedUpload;
+use crate::clock::{monotonic_now, now_ms};
+use crate::runner::{CommandAnswer, respond, respond_with};
+use crate::session::{GateAnswer, IncomingCommand, RunnerContext, ServiceInput, SessionInput};
 
 /// Bytes of the name a sender gives a call.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -52,46 +52,46 @@ const NOBODY: u64 = 0;
 
 /// One call.
 pub(crate) struct Call {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) incoming: Incoming,
+    pub(crate) shared: Arc<RunnerContext>,
+    pub(crate) incoming: IncomingCommand,
     pub(crate) command: Arc<Command>,
     scope: ServiceScope,
     role: Option<Role>,
-    session: Option<Target>,
+    session: Option<TargetSession>,
     request_id: String,
     actor: String,
     began: Instant,
     /// What a person has approved before the runner was restarted.
-    approved: Option<Approved>,
+    approved: Option<ApprovedUpload>,
 }
 
 /// What the gate says.
-enum Passed {
+enum GateOutcome {
     /// It may be done; what it is about is kept as it is until then.
-    Go(Option<Frozen>),
+    Go(Option<FrozenUpload>),
     /// There was nothing to do.
-    Answered(Done),
+    Answered(CallOutput),
 }
 
 /// The session a call is for.
-struct Target {
+struct TargetSession {
     session_id: String,
     sender: mpsc::Sender<SessionInput>,
 }
 
 impl Call {
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<RunnerContext>,
         session_id: Option<String>,
-        incoming: Incoming,
+        incoming: IncomingCommand,
         command: Command,
         role: Option<Role>,
-    ) -> Result<Call, Box<(Incoming, CodedError)>> {
+    ) -> Result<Call, Box<(IncomingCommand, CodedError)>> {
         let session = match session_id.map(|id| find(shared, id)).transpose() {
             Ok(session) => session,
             Err(error) => return Err(Box::new((incoming, error))),
         };
-        let scope = work::scope_of(&command).cloned().unwrap_or_default();
+        let scope = dispatch::scope_of(&command).cloned().unwrap_or_default();
         if let Err(error) = check_scope(&scope) {
             return Err(Box::new((incoming, error)));
         }
@@ -103,23 +103,23 @@ impl Call {
 
     /// A call that waited for a person when the runner stopped, as its question has kept it.
     pub(crate) fn resumed(
-        shared: &Arc<Shared>,
+        shared: &Arc<RunnerContext>,
         session_id: &str,
         request_id: &str,
         details: PermissionDetails,
     ) -> Result<Call, CodedError> {
         let text = details.command.unwrap_or_default();
         #[derive(serde::Deserialize)]
-        struct Named {
+        struct NamedCommand {
             cmd: String,
         }
-        let Named { cmd } =
+        let NamedCommand { cmd } =
             serde_json::from_str(&text).map_err(|error| CodedError::invalid(error.to_string()))?;
         let command = Command::parse(&cmd, &text)?;
         if !is_gated(&command) {
             return Err(ErrorCode::Unsupported.with(format!("'{cmd}' needs no approval")));
         }
-        let incoming = Incoming {
+        let incoming = IncomingCommand {
             token: shared.submissions.token(),
             is_local: false,
             origin: NOBODY,
@@ -143,20 +143,21 @@ impl Call {
         if matches!(*call.command, Command::FsUpload(_)) {
             // Its pieces are gone, and what has come under its name since may be something else.
             let sha256 = details.op_args.as_ref().and_then(|args| args["sha256"].as_str());
-            call.approved = Some(Approved { ticket: None, sha256: sha256.unwrap_or_default().to_owned() });
+            call.approved =
+                Some(ApprovedUpload { ticket: None, sha256: sha256.unwrap_or_default().to_owned() });
         }
         Ok(call)
     }
 
-    pub(crate) async fn run(self, entry: Entry) {
-        let submission = match once::admit(&self.shared, self.session_id(), &self.incoming).await {
-            Admission::Go(submission) => submission,
-            Admission::Replay(outcome) => return self.replay(&outcome),
-            Admission::Refused(error) => return self.respond(&Err(ServiceError::Other(error))),
+    pub(crate) async fn run(self, registration: CallRegistration) {
+        let submission = match idempotency::admit(&self.shared, self.session_id(), &self.incoming).await {
+            CallAdmission::Go(submission) => submission,
+            CallAdmission::Replay(outcome) => return self.replay(&outcome),
+            CallAdmission::Refused(error) => return self.respond(&Err(ServiceError::Other(error))),
         };
-        let result = self.go(&entry, submission.as_deref()).await;
+        let result = self.run_admitted(&registration, submission.as_deref()).await;
         if let Some(submission) = &submission {
-            once::finish(&self.shared, submission, &result).await;
+            idempotency::finish(&self.shared, submission, &result).await;
         }
         self.respond(&result);
     }
@@ -167,70 +168,78 @@ impl Call {
         self.record_result(&worked).await;
     }
 
-    async fn decided(&self, answer: GateAnswer) -> Result<Done, ServiceError> {
-        passed(answer)?;
-        let begun = self.shared.services.calls.begin(&self.shared, &self.incoming, &self.command);
-        let entry = begun?;
-        let ground = self.ground().await?;
-        self.work(&entry, &ground, None, self.approved.clone()).await
+    async fn decided(&self, answer: GateAnswer) -> Result<CallOutput, ServiceError> {
+        require_approval(answer)?;
+        let begun = self.shared.services.calls.register(&self.shared, &self.incoming, &self.command);
+        let registration = begun?;
+        let directory = self.directory().await?;
+        self.work(&registration, &directory, None, self.approved.clone()).await
     }
 
-    async fn go(&self, entry: &Entry, submission: Option<&Submission>) -> Result<Arc<str>, ServiceError> {
-        let ground = self.ground().await?;
+    async fn run_admitted(
+        &self,
+        registration: &CallRegistration,
+        submission: Option<&Submission>,
+    ) -> Result<Arc<str>, ServiceError> {
+        let directory = self.directory().await?;
         self.record_call().await?;
-        let worked = match self.pass(entry, &ground).await {
-            Ok(Passed::Go(frozen)) => {
-                let approved = frozen.as_ref().map(Frozen::approved);
-                self.work(entry, &ground, submission, approved).await
+        let worked = match self.pass(registration, &directory).await {
+            Ok(GateOutcome::Go(frozen)) => {
+                let approved = frozen.as_ref().map(FrozenUpload::approved);
+                self.work(registration, &directory, submission, approved).await
             }
-            Ok(Passed::Answered(done)) => Ok(done),
+            Ok(GateOutcome::Answered(done)) => Ok(done),
             Err(error) => Err(error),
         };
         self.record_result(&worked).await;
         worked.map(|done| done.data)
     }
 
-    async fn ground(&self) -> Result<Ground, ServiceError> {
-        let Some(Target { session_id, sender }) = &self.session else {
-            if work::needs_directory(&self.command) {
-                return place::without_session(&self.shared, &self.scope, self.role).await;
+    async fn directory(&self) -> Result<CallDirectory, ServiceError> {
+        let Some(TargetSession { session_id, sender }) = &self.session else {
+            if dispatch::needs_directory(&self.command) {
+                return directory::without_session(&self.shared, &self.scope, self.role).await;
             }
-            return Ok(Ground { path: "/".into(), facts: None });
+            return Ok(CallDirectory { path: "/".into(), facts: None });
         };
         if let Some(error) = self.shared.spool_is_full() {
             return Err(ErrorCode::StorageFull.with(error).into());
         }
-        let ground = place::in_session(sender, session_id, &self.scope).await?;
-        let version = ground.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
+        let directory = directory::in_session(sender, session_id, &self.scope).await?;
+        let version = directory.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
         match self.incoming.if_session_version {
             Some(expected) if expected != version => {
                 let error = format!("Session version mismatch: expected {expected}, got {version}");
                 Err(ErrorCode::VersionMismatch.with(error).into())
             }
-            _ => Ok(ground),
+            _ => Ok(directory),
         }
     }
 
     /// Returns when the call may be done.
-    async fn pass(&self, entry: &Entry, ground: &Ground) -> Result<Passed, ServiceError> {
+    async fn pass(
+        &self,
+        registration: &CallRegistration,
+        directory: &CallDirectory,
+    ) -> Result<GateOutcome, ServiceError> {
         if !is_gated(&self.command) {
-            return Ok(Passed::Go(None));
+            return Ok(GateOutcome::Go(None));
         }
         let config = &self.shared.config.services;
         let op_tool = op_tool(&self.incoming.cmd);
         let ask = self.scope.ask == Some(true);
-        let applicant = Applicant { op_tool: &op_tool, role: self.role, ask };
-        if !must_ask(config, ground.facts.as_ref(), applicant)? {
-            return Ok(Passed::Go(None));
+        let applicant = GateRequest { op_tool: &op_tool, role: self.role, ask };
+        if !must_ask(config, directory.facts.as_ref(), applicant)? {
+            return Ok(GateOutcome::Go(None));
         }
         // Without a session there was nobody to ask, which is an error above.
-        let Some(Target { sender, .. }) = &self.session else { return Err(ServiceError::Denied) };
-        let frozen = match self.freeze(entry, ground).await? {
-            Some(Kept::Answered(done)) => return Ok(Passed::Answered(done)),
-            Some(Kept::Frozen(frozen)) => Some(frozen),
+        let Some(TargetSession { sender, .. }) = &self.session else { return Err(ServiceError::Denied) };
+        let frozen = match self.freeze(registration, directory).await? {
+            Some(ApprovalStage::Answered(done)) => return Ok(GateOutcome::Answered(done)),
+            Some(ApprovalStage::Frozen(frozen)) => Some(frozen),
             None => None,
         };
-        let asked = Question {
+        let asked = GateQuestion {
             request_id: &self.request_id,
             cmd: &self.incoming.cmd,
             command: &self.command,
@@ -240,33 +249,38 @@ impl Call {
             staged: frozen.as_ref().map(|frozen| &frozen.staged),
         };
         let request = question(config, &asked)?;
-        self.ask(sender, entry, request).await?;
-        Ok(Passed::Go(frozen))
+        self.ask(sender, registration, request).await?;
+        Ok(GateOutcome::Go(frozen))
     }
 
     /// The last piece of an upload is taken before a person is asked, who decides about the whole.
-    async fn freeze(&self, entry: &Entry, ground: &Ground) -> Result<Option<Kept>, ServiceError> {
+    async fn freeze(
+        &self,
+        registration: &CallRegistration,
+        directory: &CallDirectory,
+    ) -> Result<Option<ApprovalStage>, ServiceError> {
         let Command::FsUpload(params) = &*self.command else { return Ok(None) };
         let limits = &self.shared.services.limits;
-        let place = limits.take(Kind::of(&self.command), self.session_id(), entry.cancel()).await?;
-        staging::freeze(self, params, &ground.path, place).await.map(Some)
+        let permit =
+            limits.take(CallKind::of(&self.command), self.session_id(), registration.cancel()).await?;
+        upload_approval::freeze(self, params, &directory.path, permit).await.map(Some)
     }
 
     /// Returns when a person has said yes.
     async fn ask(
         &self,
         sender: &mpsc::Sender<SessionInput>,
-        entry: &Entry,
+        registration: &CallRegistration,
         request: InputRequest,
     ) -> Result<(), ServiceError> {
         let request = Box::new(request);
         let (answer, answered) = oneshot::channel();
         let input = SessionInput::Service(ServiceInput::Ask { request, answer });
-        entry.set_waiting(true);
+        registration.set_waiting(true);
         let is_asked = sender.send(input).await.is_ok();
         let answer = tokio::select! {
             answer = answered => answer.ok().filter(|_| is_asked),
-            () = entry.cancel().cancelled() => {
+            () = registration.cancel().cancelled() => {
                 let request_id = self.request_id.clone();
                 let input = SessionInput::Service(ServiceInput::Withdraw { request_id });
                 // A session that is gone has no question.
@@ -274,9 +288,9 @@ impl Call {
                 return Err(ServiceError::Cancelled);
             }
         };
-        entry.set_waiting(false);
+        registration.set_waiting(false);
         match answer {
-            Some(answer) => passed(answer),
+            Some(answer) => require_approval(answer),
             None => Err(ServiceError::other(
                 "The runner stopped before anybody decided; it is done when it is approved after the restart",
             )),
@@ -285,23 +299,24 @@ impl Call {
 
     async fn work(
         &self,
-        entry: &Entry,
-        ground: &Ground,
+        registration: &CallRegistration,
+        directory: &CallDirectory,
         submission: Option<&Submission>,
-        approved: Option<Approved>,
-    ) -> Result<Done, ServiceError> {
-        entry.cancel().check()?;
+        approved: Option<ApprovedUpload>,
+    ) -> Result<CallOutput, ServiceError> {
+        registration.cancel().check()?;
         let limits = &self.shared.services.limits;
-        let place = limits.take(Kind::of(&self.command), self.session_id(), entry.cancel()).await?;
+        let permit =
+            limits.take(CallKind::of(&self.command), self.session_id(), registration.cancel()).await?;
         if let Some(submission) = submission {
-            once::about_to_run(&self.shared, submission, &self.incoming.cmd).await?;
+            idempotency::store_in_flight(&self.shared, submission, &self.incoming.cmd).await?;
         }
-        work::work(self, &ground.path, entry.cancel(), place, approved).await
+        dispatch::work(self, &directory.path, registration.cancel(), permit, approved).await
     }
 
     async fn record_call(&self) -> Result<(), ServiceError> {
         let tool = tool_name(&self.incoming.cmd);
-        let Some(Target { session_id, sender }) = self.recorder() else {
+        let Some(TargetSession { session_id, sender }) = self.recorder() else {
             if self.session.is_none() {
                 let (user, actor) = (&self.incoming.principal, &self.actor);
                 tracing::info!(
@@ -330,7 +345,7 @@ impl Call {
         Err(ErrorCode::Busy.with(error).into())
     }
 
-    async fn record_result(&self, worked: &Result<Done, ServiceError>) {
+    async fn record_result(&self, worked: &Result<CallOutput, ServiceError>) {
         let tool = tool_name(&self.incoming.cmd);
         let duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let error = match worked {
@@ -338,7 +353,7 @@ impl Call {
             Err(error) => Some(error.to_string()),
         };
         let error = error.map(|error| recorded_error(&error));
-        let Some(Target { session_id, sender }) = self.recorder() else {
+        let Some(TargetSession { session_id, sender }) = self.recorder() else {
             if self.session.is_none() {
                 let (user, request_id) = (&self.incoming.principal, &self.request_id);
                 tracing::info!(tool, request_id, user, duration_ms, error, "tool.result");
@@ -364,7 +379,7 @@ impl Call {
         }
     }
 
-    fn recorder(&self) -> Option<&Target> {
+    fn recorder(&self) -> Option<&TargetSession> {
         self.session.as_ref().filter(|_| is_recorded(&self.command))
     }
 
@@ -376,14 +391,14 @@ impl Call {
         let coded = result.clone().map_err(CodedError::from);
         let result_text = coded.as_ref().map(|data| Some(&**data));
         if matches!(result, Err(ServiceError::Timeout)) {
-            let answer = Answer { timed_out: true, ..Answer::new(result_text) };
+            let answer = CommandAnswer { timed_out: true, ..CommandAnswer::new(result_text) };
             return respond_with(&self.shared, self.session_id(), &self.incoming, &answer);
         }
         respond(&self.shared, self.session_id(), &self.incoming, result_text);
     }
 
     fn replay(&self, outcome: &Outcome) {
-        let answer = Answer {
+        let answer = CommandAnswer {
             result: outcome.result.as_ref().map(Option::as_deref),
             replayed: true,
             indeterminate: outcome.indeterminate,
@@ -394,7 +409,7 @@ impl Call {
 }
 
 /// What an answer means for the call that waited for it.
-fn passed(answer: GateAnswer) -> Result<(), ServiceError> {
+fn require_approval(answer: GateAnswer) -> Result<(), ServiceError> {
     match answer {
         GateAnswer::Approved => Ok(()),
         GateAnswer::Denied(None) => Err(ServiceError::Denied),
@@ -407,9 +422,9 @@ fn passed(answer: GateAnswer) -> Result<(), ServiceError> {
     }
 }
 
-fn find(shared: &Shared, session_id: String) -> Result<Target, CodedError> {
-    match shared.outlet.directory().get(&session_id).cloned() {
-        Some(sender) => Ok(Target { session_id, sender }),
+fn find(shared: &RunnerContext, session_id: String) -> Result<TargetSession, CodedError> {
+    match shared.hub_delivery.mailboxes().get(&session_id).cloned() {
+        Some(sender) => Ok(TargetSession { session_id, sender }),
         None => Err(CodedError::session_not_found(&session_id)),
     }
 }
@@ -428,7 +443,7 @@ fn check_scope(scope: &ServiceScope) -> Result<(), CodedError> {
 }
 
 /// A new name for a call; also that of its question.
-fn mint_request_id(incoming: &Incoming) -> String {
+fn mint_request_id(incoming: &IncomingCommand) -> String {
     let mut seed = [0u8; 8];
     // Without randomness the token still makes the id unique within this run.
     if getrandom::fill(&mut seed).is_err() {

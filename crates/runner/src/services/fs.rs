@@ -13,7 +13,9 @@ pub(crate) use change::{copy, create_directory, delete, move_, rename};
 pub(crate) use entries::{DirEntry, entries};
 pub(crate) use list::{list, tree};
 pub(crate) use read::{read, stat};
-pub(crate) use upload::{Approved, Key as UploadKey, Sender, Stage, Staged, Uploads, stage, upload};
+pub(crate) use upload::{
+    ApprovedUpload, StageResult, StagedUpload, UploadKey, UploadSender, UploadTable, stage, upload,
+};
 pub(crate) use write::write;
 
 use std::fs::File;
@@ -24,7 +26,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
-use super::call::error::{Cancel, ServiceError};
+use super::call::{Cancellation, ServiceError};
 use super::root::failure;
 
 /// Bytes read, hashed or copied between two looks at whether the call was cancelled.
@@ -36,7 +38,7 @@ fn hex(digest: &[u8]) -> String {
 }
 
 /// The hash of all that can be read from here on.
-fn hash_file(mut file: File, cancel: &Cancel) -> Result<String, ServiceError> {
+fn hash_file(mut file: File, cancel: &Cancellation) -> Result<String, ServiceError> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {

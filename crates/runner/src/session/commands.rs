@@ -23,17 +23,17 @@ use qd_wire::run::{PermissionSource, RunSignal, RunStopData, RunStopParams};
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde::Serialize;
 
-use self::admission::Admitted;
+use self::admission::AdmittedCommand;
 use self::prompts::prompt_text;
 use super::actor::SessionActor;
 use super::agent::agent_state::AgentState;
 use super::{SessionInput, session_row};
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Effect, Executed};
+use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
 
 impl SessionActor {
     /// Carries out a command whose turn it is and whose version was checked.
-    pub(super) async fn execute_checked(&mut self, admitted: Admitted) {
+    pub(super) async fn execute_checked(&mut self, admitted: AdmittedCommand) {
         match &admitted.command {
             Command::SessionCreate(_) => self.create(admitted),
             Command::SessionAttach(params) => {
@@ -93,7 +93,7 @@ impl SessionActor {
     }
 
     /// What only programs in terminals can do; an agent can at least be stopped.
-    async fn run_command(&mut self, admitted: Admitted) {
+    async fn run_command(&mut self, admitted: AdmittedCommand) {
         let command = admitted.command.clone();
         match &command {
             Command::RunStdin(params) => self.run_stdin(admitted, params),
@@ -106,7 +106,7 @@ impl SessionActor {
     }
 
     /// Commands that need a living agent; it is started for them where that makes sense.
-    pub(super) fn execute_on_agent(&mut self, admitted: Admitted) {
+    pub(super) fn execute_on_agent(&mut self, admitted: AdmittedCommand) {
         if let Some(error) = prompt_text(&admitted.command).and_then(|text| self.refuse_input(text)) {
             return self.finish(admitted, Err(ErrorCode::Unsupported.with(error).into()));
         }
@@ -122,9 +122,9 @@ impl SessionActor {
             (AgentState::None, _) if is_abort(&admitted.command) => {
                 return self.finish(admitted, Err(self.not_running().into()));
             }
-            _ => return self.park(admitted),
+            _ => return self.park_until_ready(admitted),
         }
-        if let Err(error) = self.admit_call(admitted.token(), &admitted.command) {
+        if let Err(error) = self.admit_provider_call(admitted.token(), &admitted.command) {
             return self.finish(admitted, Err(error.into()));
         }
         if admitted.command.spec().is_input() {
@@ -143,14 +143,14 @@ impl SessionActor {
     }
 
     /// Gives the agent a command that is no prompt; the result comes back as an input.
-    fn write_request_to_agent(&mut self, admitted: Admitted, request: Option<AgentRequest>) {
+    fn write_request_to_agent(&mut self, admitted: AdmittedCommand, request: Option<AgentRequest>) {
         let Some(handle) = self.handle() else {
             let error = self.not_running();
             return self.finish(admitted, Err(error.into()));
         };
         let is_abort = request.as_ref().is_some_and(|request| matches!(request, AgentRequest::Abort));
         // Written here and not in the task, so that commands reach the agent in the order they came.
-        let begun = match request.map(|request| handle.begin(request)).transpose() {
+        let begun = match request.map(|request| handle.send_request(request)).transpose() {
             Ok(begun) => begun,
             Err(failure) => return self.finish(admitted, Err(failure)),
         };
@@ -161,10 +161,10 @@ impl SessionActor {
         }
         self.commands.put(admitted);
         let work = if is_abort { AgentWork::Abort } else { AgentWork::Request };
-        self.tell_queue(QueueInput::Running { token, work });
+        self.notify_queue(QueueInput::Running { token, work });
         tokio::spawn(async move {
             let result = match begun {
-                Some(begun) => begun.reply().await.map(|_| Executed::default()),
+                Some(begun) => begun.reply().await.map(|_| ExecutedCommand::default()),
                 None => handle.execute(&command, native).await,
             };
             if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
@@ -174,7 +174,7 @@ impl SessionActor {
     }
 
     /// The agent is done with a command.
-    pub(super) fn executed(&mut self, token: Token, result: Result<Executed, AgentFailure>) {
+    pub(super) fn executed(&mut self, token: Token, result: Result<ExecutedCommand, AgentFailure>) {
         // Our own refusals say nothing about the agent.
         if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
             self.agent.health.answered();
@@ -193,9 +193,9 @@ impl SessionActor {
         }
     }
 
-    fn request_answered(&mut self, admitted: Admitted, result: Result<Executed, AgentFailure>) {
+    fn request_answered(&mut self, admitted: AdmittedCommand, result: Result<ExecutedCommand, AgentFailure>) {
         let token = admitted.token();
-        self.tell_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
+        self.notify_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
         if result.is_ok() {
             self.call_succeeded(token, &admitted.command);
         }
@@ -211,18 +211,18 @@ impl SessionActor {
         self.finish(admitted, result);
     }
 
-    pub(super) fn apply(&mut self, effect: Effect) {
+    pub(super) fn apply(&mut self, effect: CommandEffect) {
         let now = now_ms();
         match effect {
-            Effect::Facts(facts) => self.session.learn(now, facts, &mut self.out),
-            Effect::AutoCompaction(enabled) => self.session.set_auto_compaction(enabled),
-            Effect::AutoRetry(enabled) => self.session.set_auto_retry(enabled),
-            Effect::Title(title) => self.session.title_changed(now, title, &mut self.out),
-            Effect::Added(messages) => self.session.add_messages(now, messages, &mut self.out),
-            Effect::Warning(message) => {
+            CommandEffect::Facts(facts) => self.session.learn(now, facts, &mut self.out),
+            CommandEffect::AutoCompaction(enabled) => self.session.set_auto_compaction(enabled),
+            CommandEffect::AutoRetry(enabled) => self.session.set_auto_retry(enabled),
+            CommandEffect::Title(title) => self.session.title_changed(now, title, &mut self.out),
+            CommandEffect::Added(messages) => self.session.add_messages(now, messages, &mut self.out),
+            CommandEffect::Warning(message) => {
                 self.session.notify(now, NotifyLevel::Warning, message, &mut self.out)
             }
-            Effect::Conversation { native_session_id, native_session_file, messages, queue } => {
+            CommandEffect::Conversation { native_session_id, native_session_file, messages, queue } => {
                 let (session, out) = (&mut self.session, &mut self.out);
                 session.replace_conversation(now, native_session_id, native_session_file, messages, out);
                 session.leave_queue_behind(now, queue, out);
@@ -230,7 +230,7 @@ impl SessionActor {
         }
     }
 
-    fn create(&mut self, admitted: Admitted) {
+    fn create(&mut self, admitted: AdmittedCommand) {
         if self.exists || self.commands.queue().is_agent_awaited() {
             let error = ErrorCode::SessionExists.with(format!(
                 "Session '{}' already exists; session.attach joins it",
@@ -249,7 +249,7 @@ impl SessionActor {
         }
     }
 
-    async fn input_response(&mut self, admitted: Admitted, params: &InputResponseParams) {
+    async fn input_response(&mut self, admitted: AdmittedCommand, params: &InputResponseParams) {
         if let Err(error) = self.check_answer(&admitted, params) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
@@ -258,7 +258,7 @@ impl SessionActor {
         }
         let now = now_ms();
         let told = match self.session.answered_by(now, params) {
-            Ok(answered) => self.tell_answer(params, answered),
+            Ok(answered) => self.pass_answer_to_agent(params, answered),
             Err(error) => Err(CodedError::from(error).into()),
         };
         if let Err(failure) = &told
@@ -283,20 +283,31 @@ impl SessionActor {
     }
 
     /// Passes an answer on, if it is the agent that asked.
-    fn tell_answer(&self, params: &InputResponseParams, answered: Answered) -> Result<(), AgentFailure> {
+    fn pass_answer_to_agent(
+        &self,
+        params: &InputResponseParams,
+        answered: Answered,
+    ) -> Result<(), AgentFailure> {
         if answered.source() != PermissionSource::Agent {
             return Ok(());
         }
         let handle = self.handle().ok_or_else(|| self.not_running())?;
-        handle.tell(AgentRequest::Answer { request_id: params.request_id.clone(), answer: answered.answer })
+        handle.send_without_reply(AgentRequest::Answer {
+            request_id: params.request_id.clone(),
+            answer: answered.answer,
+        })
     }
 
     /// Whether the question is still there, and this person may answer it so.
-    fn check_answer(&mut self, admitted: &Admitted, params: &InputResponseParams) -> Result<(), CodedError> {
-        self.take_written();
+    fn check_answer(
+        &mut self,
+        admitted: &AdmittedCommand,
+        params: &InputResponseParams,
+    ) -> Result<(), CodedError> {
+        self.take_available_output();
         if self.is_screen_stale(&params.request_id) {
             // What is typed goes to whatever asks by now, so it must be what the person has read.
-            self.look_at_screen(now_ms());
+            self.update_screen_question(now_ms());
             if !self.session.is_open_question(&params.request_id) {
                 let error = "the question is gone from the screen; look again";
                 return Err(ErrorCode::QuestionNotFound.with(error));
@@ -315,7 +326,7 @@ impl SessionActor {
         Ok(())
     }
 
-    fn abort(&mut self, admitted: Admitted) {
+    fn abort(&mut self, admitted: AdmittedCommand) {
         if self.agent.state != AgentState::Ready {
             return self.finish(admitted, Err(self.not_running().into()));
         }
@@ -324,7 +335,7 @@ impl SessionActor {
         self.write_request_to_agent(admitted, Some(AgentRequest::Abort));
     }
 
-    async fn close(&mut self, admitted: Admitted) {
+    async fn close(&mut self, admitted: AdmittedCommand) {
         let data = stopped(&admitted.command).as_ref().map(json_text).transpose();
         self.withdraw_gates().await;
         if self.session.status() != SessionStatus::Closed {
@@ -334,20 +345,20 @@ impl SessionActor {
         self.finish(admitted, data);
     }
 
-    async fn restart(&mut self, admitted: Admitted) {
+    async fn restart(&mut self, admitted: AdmittedCommand) {
         self.stop_agent(Gone::Stopped).await;
         self.await_start(admitted);
         self.start_agent();
     }
 
     /// Lets a command wait for the agent to be ready, which then is its answer.
-    fn await_start(&mut self, admitted: Admitted) {
+    fn await_start(&mut self, admitted: AdmittedCommand) {
         let token = admitted.token();
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::Running { token, work: AgentWork::Start });
+        self.notify_queue(QueueInput::Running { token, work: AgentWork::Start });
     }
 
-    async fn delete(&mut self, admitted: Admitted) {
+    async fn delete(&mut self, admitted: AdmittedCommand) {
         self.withdraw_gates().await;
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
         self.forget_bash_circuit();
@@ -361,15 +372,15 @@ impl SessionActor {
         // Told but not stored: nothing of this session is kept.
         let last_words = std::mem::take(&mut self.out);
         self.send(last_words).await;
-        self.shared.outlet.forget(&session_id);
+        self.shared.hub_delivery.forget(&session_id);
         // Gone from the store before it is confirmed; what still waits is refused without a trace.
         self.exists = false;
         self.finished = true;
-        self.forget_directory();
+        self.remove_private_directory();
         self.finish(admitted, Ok(None));
     }
 
-    pub(super) fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {
+    pub(super) fn answer_with<T: Serialize>(&mut self, admitted: AdmittedCommand, data: &T) {
         self.finish(admitted, json_text(data).map(Some));
     }
 }

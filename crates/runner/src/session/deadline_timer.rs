@@ -13,15 +13,15 @@ use crate::clock::now_ms;
 /// would be entered in the runtime's wheel each time, and wake it from its sleep for that; this one is left as it is
 /// while it rings early enough, and set again when it rings.
 #[derive(Default)]
-pub(super) struct Alarm {
+pub(super) struct DeadlineTimer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Alarm {
+impl DeadlineTimer {
     /// Waits for as long as it is now until that time, in milliseconds since 1970; for ever where there is none.
     ///
     /// A clock that is set back meanwhile makes nobody wait longer: who is woken looks at the clock and waits again.
-    pub(super) async fn ring_at(&mut self, deadline: Option<i64>) {
+    pub(super) async fn wait_until(&mut self, deadline: Option<i64>) {
         let Some(deadline) = deadline else { return std::future::pending().await };
         let rest = u64::try_from(deadline - now_ms()).unwrap_or(0);
         let until = Instant::now() + Duration::from_millis(rest);
@@ -59,32 +59,32 @@ mod tests {
         passed - SET_BACK_MS.load(Ordering::Relaxed)
     }
 
-    async fn rings(alarm: &mut Alarm, deadline: i64, patience_ms: u64) -> bool {
-        let ringing = alarm.ring_at(Some(deadline));
+    async fn rings(timer: &mut DeadlineTimer, deadline: i64, patience_ms: u64) -> bool {
+        let ringing = timer.wait_until(Some(deadline));
         tokio::time::timeout(Duration::from_millis(patience_ms), ringing).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_rings_at_the_last_deadline_it_was_set_to() {
         qd_link::clock::simulate(Some(paused_ms));
-        let mut alarm = Alarm::default();
+        let mut timer = DeadlineTimer::default();
         let start = now_ms();
-        assert!(!rings(&mut alarm, start + 1_000, 10).await, "not due");
+        assert!(!rings(&mut timer, start + 1_000, 10).await, "not due");
         assert!(
-            !rings(&mut alarm, start + 5_000, 2_000).await,
+            !rings(&mut timer, start + 5_000, 2_000).await,
             "postponed, though it was set to ring by now"
         );
-        assert!(rings(&mut alarm, start + 2_100, 200).await, "earlier than it was set to");
-        assert!(rings(&mut alarm, start, 10).await, "over");
-        assert!(rings(&mut alarm, start + 9_000, 8_000).await, "after it rang");
-        let never = alarm.ring_at(None);
+        assert!(rings(&mut timer, start + 2_100, 200).await, "earlier than it was set to");
+        assert!(rings(&mut timer, start, 10).await, "over");
+        assert!(rings(&mut timer, start + 9_000, 8_000).await, "after it rang");
+        let never = timer.wait_until(None);
         assert!(tokio::time::timeout(Duration::from_secs(60), never).await.is_err());
         let set_back = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             SET_BACK_MS.store(3_600_000, Ordering::Relaxed);
         };
         let deadline = now_ms() + 100;
-        let (rang, ()) = tokio::join!(rings(&mut alarm, deadline, 200), set_back);
+        let (rang, ()) = tokio::join!(rings(&mut timer, deadline, 200), set_back);
         assert!(rang, "though the clock was set back by an hour meanwhile");
     }
 }

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use qd_core::agent::Image;
 
 use super::actor::SessionActor;
-use super::session_row::Restored;
+use super::session_row::RestoredSession;
 use crate::clock::now_ms;
 
 /// What is known of a session's last life besides the session itself.
-pub(super) struct LastLife {
+pub(super) struct RecoveryFacts {
     pub(super) was_working: bool,
     pub(super) may_resume: bool,
     pub(super) open_questions: Vec<qd_core::session::StoredQuestion>,
 }
 
-impl From<&mut Restored> for LastLife {
-    fn from(restored: &mut Restored) -> Self {
-        LastLife {
+impl From<&mut RestoredSession> for RecoveryFacts {
+    fn from(restored: &mut RestoredSession) -> Self {
+        RecoveryFacts {
             was_working: restored.was_working,
             may_resume: restored.may_resume,
             open_questions: std::mem::take(&mut restored.open_questions),
@@ -30,7 +30,7 @@ impl From<&mut Restored> for LastLife {
 impl SessionActor {
     /// The runner is back: tells what became of everything that was under way when it ended, and starts the agent again
     /// where it should run.
-    pub(super) async fn come_back(&mut self, last: LastLife) {
+    pub(super) async fn recover(&mut self, last: RecoveryFacts) {
         self.load_images().await;
         self.complete_from_file().await;
         let (now, stored) = (now_ms(), last.open_questions);

@@ -61,7 +61,7 @@ pub(crate) struct ServiceFacts {
 
 /// The calls that wait for a person.
 #[derive(Default)]
-pub(super) struct Gates {
+pub(super) struct PendingGates {
     /// By the id of their question.
     waiting: BTreeMap<String, oneshot::Sender<GateAnswer>>,
     /// What is decided and not stored yet.
@@ -155,7 +155,7 @@ impl SessionActor {
     }
 
     /// Tells the calls what was decided, once that is stored: what is done is never asked about again.
-    pub(super) fn tell_gates(&mut self) {
+    pub(super) fn deliver_gate_answers(&mut self) {
         for (request_id, details, answer) in std::mem::take(&mut self.gates.decided) {
             match self.gates.waiting.remove(&request_id) {
                 // A call that was taken back at this moment is not done: whoever asked has heard that.

@@ -15,7 +15,7 @@ use crate::config::{PlantedBug, RunnerConfig};
 use crate::driver::StartRequest;
 
 /// A session read back from the store.
-pub(crate) struct Restored {
+pub(crate) struct RestoredSession {
     pub(super) session: Session,
     pub(super) config: SessionConfig,
     pub(super) created_at: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Restored {
 
 /// What only the harness understands, and what it last said of itself.
 #[derive(Default, Serialize, Deserialize)]
-struct Native {
+struct NativeState {
     #[serde(default)]
     session_id: Option<String>,
     #[serde(default)]
@@ -76,7 +76,7 @@ pub(super) fn new_session(
 
 pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
     let memory = actor.session.memory();
-    let native = Native {
+    let native = NativeState {
         session_id: memory.native_session_id.clone(),
         session_file: memory.native_session_file.clone(),
         model: memory.model.clone(),
@@ -181,9 +181,9 @@ pub(crate) fn restore(
     runner: &RunnerConfig,
     row: RunnerSession,
     open_questions: Vec<StoredQuestion>,
-) -> Result<Restored, RestoreError> {
+) -> Result<RestoredSession, RestoreError> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(RestoreError::Config)?;
-    let native: Native = serde_json::from_str(&row.native_json).map_err(RestoreError::Native)?;
+    let native: NativeState = serde_json::from_str(&row.native_json).map_err(RestoreError::Native)?;
     let stored = Memory {
         last_seq: row.next_seq.saturating_sub(1),
         next_idx: row.next_idx,
@@ -219,7 +219,7 @@ pub(crate) fn restore(
     identity.worktree = native.worktree;
     let session = Session::new(identity, memory, status);
     let created_at = row.created_at;
-    Ok(Restored { session, config, created_at, stored, was_working, may_resume, open_questions })
+    Ok(RestoredSession { session, config, created_at, stored, was_working, may_resume, open_questions })
 }
 
 /// Whether a client may name this directory for a new session; the words are those of the pi-server document.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use qd_wire::command::SessionConfig;
 use tokio::sync::mpsc;
 
-use super::actor::{SessionActor, Shared};
-use super::recovery::LastLife;
+use super::actor::{RunnerContext, SessionActor};
+use super::recovery::RecoveryFacts;
 use super::{MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 
 /// Starts the task of a session that is being created; `first` is its `session.create`.
 pub(crate) fn spawn_new(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerContext>,
     session_id: &str,
     mut config: SessionConfig,
 ) -> mpsc::Sender<SessionInput> {
@@ -32,7 +32,7 @@ pub(crate) fn spawn_new(
 
 /// A conversation goes on where it was. Its file is read here and not by whoever hands out the commands of all
 /// sessions.
-async fn cwd_of_stored(shared: &Arc<Shared>, config: &SessionConfig) -> Option<String> {
+async fn cwd_of_stored(shared: &Arc<RunnerContext>, config: &SessionConfig) -> Option<String> {
     let (named, harness) = (config.continue_session.clone()?, config.harness.clone());
     let shared = Arc::clone(shared);
     let reading =
@@ -45,17 +45,17 @@ async fn cwd_of_stored(shared: &Arc<Shared>, config: &SessionConfig) -> Option<S
 
 /// Starts the task of a session known from before.
 pub(crate) fn spawn_restored(
-    shared: &Arc<Shared>,
-    mut restored: super::session_row::Restored,
+    shared: &Arc<RunnerContext>,
+    mut restored: super::session_row::RestoredSession,
 ) -> mpsc::Sender<SessionInput> {
     let ends = mpsc::channel(MAILBOX_MAX);
-    let last = LastLife::from(&mut restored);
+    let last = RecoveryFacts::from(&mut restored);
     let (config, created_at) = (restored.config, restored.created_at);
     let mut actor = Box::new(SessionActor::new(shared, ends, restored.session, config, created_at, true));
     actor.publishing.stored = Some(restored.stored);
     let sender = actor.sender.clone();
     tokio::spawn(async move {
-        actor.come_back(last).await;
+        actor.recover(last).await;
         actor.run().await;
     });
     sender

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use qd_link::memory::BLOCKS_MAX;
 
-use crate::hub_delivery::{HubLink, Step, Turn};
-use crate::session::{SessionInput, Shared};
+use crate::hub_delivery::{CatchUpTurn, DeliveryStep, HubLink};
+use crate::session::{RunnerContext, SessionInput};
 
 /// A spool that cannot be read is tried again after this.
 const READ_RETRY: Duration = Duration::from_secs(1);
@@ -17,20 +17,20 @@ const ROOM_POLL: Duration = Duration::from_millis(20);
 const REASON_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs until the link takes nothing any more.
-pub(super) async fn run(shared: &Shared, link: &HubLink) {
-    while let Some(step) = shared.outlet.next_step(link.origin).await {
+pub(super) async fn send_queued(shared: &RunnerContext, link: &HubLink) {
+    while let Some(step) = shared.hub_delivery.next_step(link.origin).await {
         let block = match step {
-            Step::Send(block) => Some(block),
-            Step::Read(turn) => read(shared, &turn).await,
-            Step::Snapshot(session_id) => {
-                shared.outlet.inform(&session_id, SessionInput::Snapshot);
+            DeliveryStep::Send(block) => Some(block),
+            DeliveryStep::Read(turn) => read(shared, &turn).await,
+            DeliveryStep::Snapshot(session_id) => {
+                shared.hub_delivery.post_to_session(&session_id, SessionInput::Snapshot);
                 None
             }
-            Step::Room => {
-                look_for_room(shared, link).await;
+            DeliveryStep::Room => {
+                check_room(shared, link).await;
                 None
             }
-            Step::Wait => None,
+            DeliveryStep::Wait => None,
         };
         if let Some(block) = block
             && link.sender.send(block).await.is_err()
@@ -42,17 +42,17 @@ pub(super) async fn run(shared: &Shared, link: &HubLink) {
 }
 
 /// Half of the queue must be free: a link that takes a block now and then is no place for live events.
-async fn look_for_room(shared: &Shared, link: &HubLink) {
+async fn check_room(shared: &RunnerContext, link: &HubLink) {
     if link.sender.room() >= BLOCKS_MAX / 2 {
-        shared.outlet.has_room(link.origin);
+        shared.hub_delivery.has_room(link.origin);
     } else {
         tokio::time::sleep(ROOM_POLL).await;
     }
 }
 
-async fn read(shared: &Shared, turn: &Turn) -> Option<bytes::Bytes> {
+async fn read(shared: &RunnerContext, turn: &CatchUpTurn) -> Option<bytes::Bytes> {
     match shared.store.spool_after(&turn.session_id, turn.after, turn.rows_max).await {
-        Ok(rows) => shared.outlet.have_read(turn, rows),
+        Ok(rows) => shared.hub_delivery.records_read(turn, rows),
         Err(error) => {
             tracing::error!(%error, session_id = turn.session_id, "the spool cannot be read; tried again");
             tokio::time::sleep(READ_RETRY).await;

@@ -66,7 +66,7 @@ impl RunServer {
         let LinkEnd { sender: to_runner, receiver: mut from_runner } = runner;
         let LinkEnd { sender: to_server, receiver: from_server } = server;
         let Some(outgoing) = self.introduce(&to_runner, &mut from_runner).await else { return };
-        let bridge = Bridge { outgoing: Mutex::new(outgoing), server: self, to_runner, to_server };
+        let bridge = RunServerBridge { outgoing: Mutex::new(outgoing), server: self, to_runner, to_server };
         let (replies, answers) = mpsc::channel(REPLIES_MAX);
         tokio::select! {
             () = bridge.read_runner(from_runner, answers) => {}
@@ -98,14 +98,14 @@ impl RunServer {
 }
 
 /// One connection.
-struct Bridge {
+struct RunServerBridge {
     outgoing: Mutex<Outgoing>,
     server: RunServer,
     to_runner: LinkSender,
     to_server: LinkSender,
 }
 
-impl Bridge {
+impl RunServerBridge {
     /// Sends the server what the runner says, and what it is answered beside.
     async fn read_runner(&self, mut runner: LinkReceiver, mut answers: mpsc::Receiver<String>) {
         loop {

@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use guard::HELPER;
 /// Far more than anything here takes, on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
-pub(crate) struct Bench {
+pub(crate) struct RunnerFixture {
     folder: TempDir,
     pub(crate) config: RunnerConfig,
     runner: Option<(Runner, CancellationToken)>,
@@ -46,8 +46,8 @@ pub(crate) fn quick(restart_after: Option<u64>) -> HealthConfig {
     }
 }
 
-impl Bench {
-    pub(crate) async fn start(change: impl FnOnce(&mut RunnerConfig)) -> Bench {
+impl RunnerFixture {
+    pub(crate) async fn start(change: impl FnOnce(&mut RunnerConfig)) -> RunnerFixture {
         let folder = tempfile::tempdir().unwrap();
         let mut config = RunnerConfig {
             runner_id: "r1".into(),
@@ -77,7 +77,7 @@ impl Bench {
         };
         change(&mut config);
         let (runner, link) = run(folder.path(), &config, 0).await;
-        Bench { folder, config, runner: Some(runner), link, lines: Vec::new(), next_id: 0 }
+        RunnerFixture { folder, config, runner: Some(runner), link, lines: Vec::new(), next_id: 0 }
     }
 
     /// A planned stop and a new start; the hub has records up to `hub_has`.
@@ -97,7 +97,7 @@ impl Bench {
         shutdown.cancel();
         let drain = async { while self.link.receiver.recv().await.is_some() {} };
         let stopped = async { tokio::join!(runner.join(), drain) };
-        tokio::time::timeout(PATIENCE, stopped).await.expect("the runner stops");
+        tokio::time::timeout(WAIT_MAX, stopped).await.expect("the runner stops");
     }
 
     pub(crate) async fn send(&mut self, mut command: Value) -> String {
@@ -165,7 +165,7 @@ impl Bench {
                 }
             }
         };
-        match tokio::time::timeout(PATIENCE, search).await {
+        match tokio::time::timeout(WAIT_MAX, search).await {
             Ok(found) => found,
             Err(_) => panic!("waited in vain for {what}; the last lines: {:#?}", tail(&self.lines)),
         }
@@ -194,7 +194,7 @@ impl Bench {
     }
 
     /// What people said, in the order of the records. A hub that acks nothing gets them again after a restart.
-    pub(crate) fn said(&self) -> Vec<String> {
+    pub(crate) fn user_messages(&self) -> Vec<String> {
         let ends = self
             .lines
             .iter()
@@ -209,7 +209,7 @@ impl Bench {
     }
 
     /// Waits for the record of a message a person sent.
-    pub(crate) async fn until_said(&mut self, text: &str) {
+    pub(crate) async fn until_user_message(&mut self, text: &str) {
         let is_it = |line: &Value| {
             line["event"] == "stream.message_end"
                 && line["message"]["role"] == "user"
@@ -225,7 +225,7 @@ impl Bench {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, poll).await.is_ok(), "never {status}");
+        assert!(tokio::time::timeout(WAIT_MAX, poll).await.is_ok(), "never {status}");
     }
 }
 

@@ -14,7 +14,7 @@ const ASKED_MAX: usize = 1024;
 
 /// Kept for whoever asks; the words themselves go to no session.
 #[derive(Default)]
-pub(super) struct Bridge {
+pub(super) struct ExtensionBridge {
     tools: Mutex<Option<Vec<PiTool>>>,
     /// Navigations under way, and what became of them.
     navigations: Mutex<BTreeMap<String, Option<Result<PiNavigated, AgentRefusal>>>>,
@@ -24,9 +24,9 @@ pub(super) struct Bridge {
     has_moved: AtomicBool,
 }
 
-impl Bridge {
+impl ExtensionBridge {
     /// Takes a word of the extension. Returns what it must be told at once, if anything.
-    pub(super) fn hear(&self, word: BridgeWord) -> Option<AgentRequest> {
+    pub(super) fn handle_word(&self, word: BridgeWord) -> Option<AgentRequest> {
         match word {
             BridgeWord::Tools(tools) => *lock(&self.tools) = Some(tools),
             BridgeWord::Navigated { id, result } => {
@@ -82,26 +82,26 @@ impl Bridge {
     }
 
     /// Makes room for the result of a navigation; it is forgotten with the returned value.
-    pub(super) fn expect(&self, id: String) -> Expected<'_> {
+    pub(super) fn expect(&self, id: String) -> ExpectedNavigation<'_> {
         lock(&self.navigations).insert(id.clone(), None);
-        Expected { bridge: self, id }
+        ExpectedNavigation { bridge: self, id }
     }
 }
 
 /// A navigation under way.
-pub(super) struct Expected<'a> {
-    bridge: &'a Bridge,
+pub(super) struct ExpectedNavigation<'a> {
+    bridge: &'a ExtensionBridge,
     id: String,
 }
 
-impl Expected<'_> {
+impl ExpectedNavigation<'_> {
     /// What became of it, if the extension has said so.
     pub(super) fn result(&self) -> Option<Result<PiNavigated, AgentRefusal>> {
         lock(&self.bridge.navigations).get_mut(&self.id)?.take()
     }
 }
 
-impl Drop for Expected<'_> {
+impl Drop for ExpectedNavigation<'_> {
     fn drop(&mut self) {
         lock(&self.bridge.navigations).remove(&self.id);
     }
@@ -117,24 +117,24 @@ mod tests {
 
     #[test]
     fn only_a_dialog_the_extension_waits_for_hears_that_nobody_answered() {
-        let bridge = Bridge::default();
-        bridge.hear(BridgeWord::Tools(Vec::new()));
+        let bridge = ExtensionBridge::default();
+        bridge.handle_word(BridgeWord::Tools(Vec::new()));
         let over = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::TimedOut };
         let cancelled = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::Cancelled };
         assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "that it is loaded is not enough");
-        bridge.hear(BridgeWord::Asks { request_id: "a".into() });
+        bridge.handle_word(BridgeWord::Asks { request_id: "a".into() });
         assert_eq!(*bridge.translate(&over("b")), cancelled("b"));
         assert_eq!(*bridge.translate(&over("a")), over("a"));
         assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "it is answered once");
         let form = BridgeWord::UnreadableInterview { request_id: "c".into() };
-        assert_eq!(bridge.hear(form), Some(cancelled("c")));
+        assert_eq!(bridge.handle_word(form), Some(cancelled("c")));
     }
 
     #[test]
     fn a_move_is_told_once() {
-        let bridge = Bridge::default();
+        let bridge = ExtensionBridge::default();
         assert!(!bridge.take_moved());
-        bridge.hear(BridgeWord::Moved);
+        bridge.handle_word(BridgeWord::Moved);
         assert!(bridge.take_moved());
         assert!(!bridge.take_moved());
     }

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::PiHandle;
 use super::execute::unsupported;
-use crate::driver::{AgentFailure, Effect, Executed};
+use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
 
 /// Commands that take pi to another conversation.
 pub(super) async fn move_to(
     handle: &PiHandle,
     command: &Command,
     native: bool,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     match command {
         Command::Fork(params) => {
             let request = AgentRequest::Fork { entry_id: params.entry_id.clone() };
@@ -33,7 +33,7 @@ pub(super) async fn move_to(
             let warnings =
                 if pi::is_cancelled(&reply) { Vec::new() } else { set_again(handle, &before).await };
             let mut executed = moved(handle, reply, data, native).await?;
-            executed.effects.extend(warnings.into_iter().map(Effect::Warning));
+            executed.effects.extend(warnings.into_iter().map(CommandEffect::Warning));
             Ok(executed)
         }
         Command::SessionSwitch(params) => switch(handle, &params.session_path, native).await,
@@ -75,7 +75,7 @@ async fn set_again(handle: &PiHandle, before: &AgentFacts) -> Vec<String> {
     warnings
 }
 
-async fn switch(handle: &PiHandle, named: &str, native: bool) -> Result<Executed, AgentFailure> {
+async fn switch(handle: &PiHandle, named: &str, native: bool) -> Result<ExecutedCommand, AgentFailure> {
     let (checked, claim) = handle.claim_existing(named)?;
     let session_path = checked.path().to_string_lossy().into_owned();
     let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
@@ -94,9 +94,10 @@ async fn moved(
     mut reply: Value,
     mut data: Value,
     native: bool,
-) -> Result<Executed, AgentFailure> {
-    let effects = if pi::is_cancelled(&reply) { Vec::new() } else { where_now(handle, None).await? };
-    if let Some(Effect::Conversation { native_session_id, native_session_file, .. }) = effects.first() {
+) -> Result<ExecutedCommand, AgentFailure> {
+    let effects = if pi::is_cancelled(&reply) { Vec::new() } else { read_conversation(handle, None).await? };
+    if let Some(CommandEffect::Conversation { native_session_id, native_session_file, .. }) = effects.first()
+    {
         if let Some(data) = data.as_object_mut() {
             data.insert("native_session_id".to_owned(), native_session_id.clone().into());
             data.insert("native_session_file".to_owned(), native_session_file.clone().into());
@@ -107,14 +108,14 @@ async fn moved(
         }
     }
     let data = if native { json!({ "native": reply }) } else { data };
-    Ok(Executed { data: Some(data), effects, ..Executed::default() })
+    Ok(ExecutedCommand { data: Some(data), effects, ..ExecutedCommand::default() })
 }
 
 /// Moves to another entry of the session tree. pi's RPC cannot, so our extension does.
 pub(super) async fn navigate(
     handle: &PiHandle,
     params: &NavigateTreeParams,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     if !handle.bridge().is_loaded() {
         let error = "The session tree cannot be navigated: Quarterdeck's extension does not run in this pi. \
                      session.restart tries it again.";
@@ -135,7 +136,7 @@ pub(super) async fn navigate(
         Vec::new()
     } else {
         let queue = clear_queue(handle).await;
-        where_now(handle, Some(queue)).await?
+        read_conversation(handle, Some(queue)).await?
     };
     let mut data = json!({ "cancelled": navigated.cancelled });
     if let Some(aborted) = navigated.aborted {
@@ -144,7 +145,7 @@ pub(super) async fn navigate(
     if let Some(text) = navigated.editor_text {
         data["editor_text"] = text.into();
     }
-    Ok(Executed { data: Some(data), effects, ..Executed::default() })
+    Ok(ExecutedCommand { data: Some(data), effects, ..ExecutedCommand::default() })
 }
 
 /// pi keeps its queue when it moves within its tree; what is in it was meant for where it was.
@@ -161,17 +162,17 @@ async fn clear_queue(handle: &PiHandle) -> QueueFate {
 
 /// The conversation pi is in, whole. With another conversation pi begins another queue; what became of it in the same
 /// one must be said.
-pub(super) async fn where_now(
+pub(super) async fn read_conversation(
     handle: &PiHandle,
     queue: Option<QueueFate>,
-) -> Result<Vec<Effect>, AgentFailure> {
+) -> Result<Vec<CommandEffect>, AgentFailure> {
     let (facts, waiting) = handle.facts_and_waiting().await?;
     let messages = handle.conversation().await?;
-    let conversation = Effect::Conversation {
+    let conversation = CommandEffect::Conversation {
         native_session_id: facts.native_session_id.clone().unwrap_or_default(),
         native_session_file: facts.native_session_file.clone(),
         messages,
         queue: queue.unwrap_or(QueueFate::LeftBehind { waiting }),
     };
-    Ok(vec![conversation, Effect::Facts(facts)])
+    Ok(vec![conversation, CommandEffect::Facts(facts)])
 }

@@ -10,11 +10,11 @@ use qd_wire::{CodedError, ErrorCode};
 use rustix::fs::{FlockOperation, flock};
 
 /// Files of this process, with the session that has each.
-static CLAIMED: Mutex<Option<HashMap<PathBuf, Holder>>> = Mutex::new(None);
+static CLAIMED: Mutex<Option<HashMap<PathBuf, ClaimHolder>>> = Mutex::new(None);
 
 static NEXT_CLAIM: AtomicU64 = AtomicU64::new(0);
 
-struct Holder {
+struct ClaimHolder {
     session_id: String,
     claim: u64,
 }
@@ -36,7 +36,7 @@ impl From<ClaimError> for CodedError {
 
 /// The right to run pi on a file; given back on drop.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct FileClaim {
     path: PathBuf,
     /// A session that starts again takes its file before the old claim is dropped.
     number: u64,
@@ -44,9 +44,9 @@ pub(super) struct Claim {
     lock: Option<File>,
 }
 
-impl Claim {
+impl FileClaim {
     /// Takes a file for a session, unless another has it.
-    pub(super) fn take(path: &Path, session_id: &str) -> Result<Claim, ClaimError> {
+    pub(super) fn take(path: &Path, session_id: &str) -> Result<FileClaim, ClaimError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut claimed = claimed();
         let files = claimed.get_or_insert_with(HashMap::new);
@@ -57,21 +57,21 @@ impl Claim {
             return Err(ClaimError::OpenInSession { path, owner });
         }
         let lock = match lock_file(&path) {
-            Locked::Elsewhere if !files.contains_key(&path) => {
+            LockResult::Elsewhere if !files.contains_key(&path) => {
                 return Err(ClaimError::OpenElsewhere { path });
             }
-            Locked::Elsewhere | Locked::NoFile => None,
-            Locked::Here(file) => Some(file),
+            LockResult::Elsewhere | LockResult::NoFile => None,
+            LockResult::Here(file) => Some(file),
         };
         let number = NEXT_CLAIM.fetch_add(1, Ordering::Relaxed);
-        files.insert(path.clone(), Holder { session_id: session_id.to_owned(), claim: number });
-        Ok(Claim { path, number, lock })
+        files.insert(path.clone(), ClaimHolder { session_id: session_id.to_owned(), claim: number });
+        Ok(FileClaim { path, number, lock })
     }
 
     /// Locks the file if that was not possible before: pi writes it with the first message.
     pub(super) fn lock_when_written(&mut self) {
         if self.lock.is_none()
-            && let Locked::Here(file) = lock_file(&self.path)
+            && let LockResult::Here(file) = lock_file(&self.path)
         {
             self.lock = Some(file);
         }
@@ -82,22 +82,22 @@ impl Claim {
     }
 }
 
-enum Locked {
+enum LockResult {
     Here(File),
     Elsewhere,
     NoFile,
 }
 
-fn lock_file(path: &Path) -> Locked {
-    let Ok(file) = File::open(path) else { return Locked::NoFile };
+fn lock_file(path: &Path) -> LockResult {
+    let Ok(file) = File::open(path) else { return LockResult::NoFile };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => Locked::Elsewhere,
+        Err(rustix::io::Errno::WOULDBLOCK) => LockResult::Elsewhere,
         // Some file systems have no locks; the list of claims still guards this process.
-        _ => Locked::Here(file),
+        _ => LockResult::Here(file),
     }
 }
 
-impl Drop for Claim {
+impl Drop for FileClaim {
     fn drop(&mut self) {
         let mut claimed = claimed();
         let Some(files) = claimed.as_mut() else { return };
@@ -107,7 +107,7 @@ impl Drop for Claim {
     }
 }
 
-fn claimed() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, Holder>>> {
+fn claimed() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, ClaimHolder>>> {
     CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -120,13 +120,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.jsonl");
         std::fs::write(&path, "{}").unwrap();
-        let first = Claim::take(&path, "s1").unwrap();
-        let error = Claim::take(&directory.path().join("./s.jsonl"), "s2").unwrap_err();
+        let first = FileClaim::take(&path, "s1").unwrap();
+        let error = FileClaim::take(&directory.path().join("./s.jsonl"), "s2").unwrap_err();
         assert!(matches!(&error, ClaimError::OpenInSession { owner, .. } if owner == "s1"), "{error}");
-        let again = Claim::take(&path, "s1").unwrap();
+        let again = FileClaim::take(&path, "s1").unwrap();
         drop(first);
-        assert!(Claim::take(&path, "s2").is_err(), "the late end of an old claim changes nothing");
+        assert!(FileClaim::take(&path, "s2").is_err(), "the late end of an old claim changes nothing");
         drop(again);
-        Claim::take(&path, "s2").unwrap();
+        FileClaim::take(&path, "s2").unwrap();
     }
 }

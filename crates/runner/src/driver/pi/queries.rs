@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::PiHandle;
 use super::execute::{said, unsupported};
-use crate::driver::{AgentFailure, Executed, to_value};
+use crate::driver::{AgentFailure, ExecutedCommand, to_value};
 
 /// Session files told of one working directory; the newest.
 const FILES_MAX: usize = 10_000;
@@ -20,7 +20,7 @@ pub(super) async fn read(
     handle: &PiHandle,
     command: &Command,
     native: bool,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     let data = match command {
         Command::GetStats(_) => {
             let reply = handle.request(AgentRequest::GetStats).await?;
@@ -57,7 +57,7 @@ pub(super) async fn read(
         Command::ListSessionFiles(_) => session_files(&handle.place().sessions).await?,
         other => return Err(unsupported(other)),
     };
-    Ok(Executed::with_data(data))
+    Ok(ExecutedCommand::with_data(data))
 }
 
 fn tools(handle: &PiHandle) -> Result<Value, AgentFailure> {

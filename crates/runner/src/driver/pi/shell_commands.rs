@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::PiHandle;
 use super::execute::said;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Effect, Executed};
+use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
 
 /// Which shell commands the session has been told of.
-pub(super) struct Told {
+pub(super) struct ReportedShellCommands {
     /// Commands that are in no message of ours yet.
     missing: AtomicUsize,
     /// The time of the last one told; later ones are new.
@@ -22,9 +22,9 @@ pub(super) struct Told {
     looking: tokio::sync::Mutex<()>,
 }
 
-impl Default for Told {
+impl Default for ReportedShellCommands {
     fn default() -> Self {
-        Told {
+        ReportedShellCommands {
             missing: AtomicUsize::new(0),
             // What this pi has not run itself is not its news.
             until: AtomicI64::new(now_ms() - 1),
@@ -38,11 +38,11 @@ pub(super) async fn run(
     handle: &PiHandle,
     params: &BashParams,
     native: bool,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     let exclude_from_context = params.exclude_from_context.unwrap_or(false);
     let request = AgentRequest::Bash { command: params.command.clone(), exclude_from_context };
     let reply = handle.request(request).await?;
-    handle.told().missing.fetch_add(1, Ordering::Relaxed);
+    handle.reported_shell_commands().missing.fetch_add(1, Ordering::Relaxed);
     let effects = news(handle).await?;
     let data = said(native, reply, |reply| {
         Ok(json!({
@@ -53,30 +53,30 @@ pub(super) async fn run(
             "full_output_path": reply.get("fullOutputPath"),
         }))
     })?;
-    Ok(Executed { data: Some(data), effects, ..Executed::default() })
+    Ok(ExecutedCommand { data: Some(data), effects, ..ExecutedCommand::default() })
 }
 
 /// Shell commands that are in pi's history and not in ours yet.
-pub(super) async fn news(handle: &PiHandle) -> Result<Vec<Effect>, AgentFailure> {
-    let told = handle.told();
-    let _looking = told.looking.lock().await;
-    if told.missing.load(Ordering::Relaxed) == 0 {
+pub(super) async fn news(handle: &PiHandle) -> Result<Vec<CommandEffect>, AgentFailure> {
+    let reported_shell_commands = handle.reported_shell_commands();
+    let _looking = reported_shell_commands.looking.lock().await;
+    if reported_shell_commands.missing.load(Ordering::Relaxed) == 0 {
         return Ok(Vec::new());
     }
-    let until = told.until.load(Ordering::Relaxed);
+    let until = reported_shell_commands.until.load(Ordering::Relaxed);
     let mut messages = handle.conversation().await?;
     messages.retain(|message| is_shell(message) && message.head.created_at > until);
     let Some(last) = messages.iter().map(|message| message.head.created_at).max() else {
         // pi works, and writes them down when it has finished.
         return Ok(Vec::new());
     };
-    told.until.store(last, Ordering::Relaxed);
+    reported_shell_commands.until.store(last, Ordering::Relaxed);
     let found = messages.len();
     // Cannot fail: the closure always gives a value.
-    let _ = told
+    let _ = reported_shell_commands
         .missing
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |missing| Some(missing.saturating_sub(found)));
-    Ok(vec![Effect::Added(messages)])
+    Ok(vec![CommandEffect::Added(messages)])
 }
 
 fn is_shell(message: &NativeMessage) -> bool {

@@ -22,21 +22,21 @@ const CLOSED_POLL: Duration = Duration::from_millis(50);
 
 /// The way to a program's keyboard. Clones share it; the terminal is let go with the last.
 #[derive(Clone)]
-pub(super) struct Input {
-    shared: Arc<Shared>,
+pub(super) struct TerminalInput {
+    shared: Arc<InputState>,
     _stop: Arc<DropGuard>,
 }
 
-struct Shared {
+struct InputState {
     terminal: Arc<AsyncFd<Terminal>>,
     waiting: Mutex<BytesMut>,
     /// Something waits.
     wake: Notify,
 }
 
-impl Input {
+impl TerminalInput {
     pub(super) fn start(terminal: Arc<AsyncFd<Terminal>>) -> Self {
-        let shared = Arc::new(Shared { terminal, waiting: Mutex::default(), wake: Notify::new() });
+        let shared = Arc::new(InputState { terminal, waiting: Mutex::default(), wake: Notify::new() });
         let (writer, stop) = (Arc::clone(&shared), CancellationToken::new());
         let stopped = stop.clone();
         tokio::spawn(async move {
@@ -45,7 +45,7 @@ impl Input {
                 () = writer.write_what_waits() => {}
             }
         });
-        Input { shared, _stop: Arc::new(stop.drop_guard()) }
+        TerminalInput { shared, _stop: Arc::new(stop.drop_guard()) }
     }
 
     /// Whether this many bytes may be written or wait.
@@ -105,7 +105,7 @@ fn write_now(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) ->
     Ok(rest)
 }
 
-impl Shared {
+impl InputState {
     /// Writes whatever waits, for as long as the terminal is there.
     async fn write_what_waits(&self) {
         loop {

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-use super::error::ServiceError;
+use super::ServiceError;
 
 /// Ends a call: blocking work looks at it now and then, tasks wait for it. Clones are one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cancel(Arc<State>);
+pub(crate) struct Cancellation(Arc<CancellationState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CancellationState {
     is_cancelled: AtomicBool,
     notify: Notify,
 }
 
-impl Cancel {
+impl Cancellation {
     /// Ends the call; again is the same as once.
     pub(crate) fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Release);

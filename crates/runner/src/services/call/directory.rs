@@ -8,8 +8,8 @@ use qd_wire::service::ServiceScope;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::error::ServiceError;
-use crate::session::{ServiceFacts, ServiceInput, SessionInput, Shared};
+use super::ServiceError;
+use crate::session::{RunnerContext, ServiceFacts, ServiceInput, SessionInput};
 use crate::uplink::describe_all;
 
 /// How long a session may take to say where it works; it may be storing something large.
@@ -17,7 +17,7 @@ const FACTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where a call works, and what is known of its session.
 #[derive(Debug, Clone)]
-pub(crate) struct Ground {
+pub(crate) struct CallDirectory {
     pub(crate) path: PathBuf,
     /// Without a session none.
     pub(crate) facts: Option<ServiceFacts>,
@@ -28,7 +28,7 @@ pub(crate) async fn in_session(
     session: &mpsc::Sender<SessionInput>,
     session_id: &str,
     scope: &ServiceScope,
-) -> Result<Ground, ServiceError> {
+) -> Result<CallDirectory, ServiceError> {
     if scope.root.is_some() {
         return Err(ServiceError::invalid(
             "'root' is for calls without a session; with a session_id paths are in the session's directory",
@@ -51,15 +51,15 @@ pub(crate) async fn in_session(
     let Some(cwd) = facts.cwd.clone() else {
         return Err(ServiceError::other(format!("Session '{session_id}' works in no directory")));
     };
-    Ok(Ground { path: PathBuf::from(cwd), facts: Some(facts) })
+    Ok(CallDirectory { path: PathBuf::from(cwd), facts: Some(facts) })
 }
 
 /// The place of a call without a session. Who may only look sees where sessions work, and not the rest of the disk.
 pub(crate) async fn without_session(
-    shared: &Shared,
+    shared: &RunnerContext,
     scope: &ServiceScope,
     role: Option<Role>,
-) -> Result<Ground, ServiceError> {
+) -> Result<CallDirectory, ServiceError> {
     let Some(root) = scope.root.as_deref().filter(|root| !root.is_empty()) else {
         return Err(ServiceError::invalid("Name a session_id, or a directory as 'root'"));
     };
@@ -78,7 +78,7 @@ pub(crate) async fn without_session(
     .map_err(|error| ErrorCode::NotFound.with(format!("root: There is no directory '{root}': {error}")))?;
     let is_viewer = role == Some(Role::Viewer);
     if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
-        return Ok(Ground { path, facts: None });
+        return Ok(CallDirectory { path, facts: None });
     }
     if is_viewer {
         let error = format!(
@@ -99,7 +99,7 @@ pub(crate) fn is_within(path: &Path, directories: &[PathBuf]) -> bool {
     directories.iter().any(|directory| directory.canonicalize().is_ok_and(|known| path.starts_with(known)))
 }
 
-async fn is_of_a_session(shared: &Shared, path: PathBuf) -> Result<bool, ServiceError> {
+async fn is_of_a_session(shared: &RunnerContext, path: PathBuf) -> Result<bool, ServiceError> {
     let states = describe_all(shared).await;
     let directories: Vec<PathBuf> =
         states.into_values().filter_map(|state| state.cwd.clone().map(PathBuf::from)).collect();

@@ -7,10 +7,10 @@ use qd_wire::run::{AwaitingReason, GatePolicy, PermissionDetails, PermissionSour
 use qd_wire::{InputRequest, JsonObject};
 use serde_json::Value;
 
+use super::ServiceError;
 use super::audit::{beginning, parameters, tool_name};
-use super::error::ServiceError;
 use crate::services::config::ServiceConfig;
-use crate::services::fs::Staged;
+use crate::services::fs::StagedUpload;
 use crate::session::ServiceFacts;
 
 /// A command longer than this is not asked about: it is stored and shown whole.
@@ -40,7 +40,7 @@ pub(crate) fn op_tool(cmd: &str) -> String {
 
 /// Who wants to pass.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Applicant<'a> {
+pub(crate) struct GateRequest<'a> {
     pub(crate) op_tool: &'a str,
     pub(crate) role: Option<Role>,
     /// The caller wants a person to be asked.
@@ -51,7 +51,7 @@ pub(crate) struct Applicant<'a> {
 pub(crate) fn must_ask(
     config: &ServiceConfig,
     facts: Option<&ServiceFacts>,
-    applicant: Applicant<'_>,
+    applicant: GateRequest<'_>,
 ) -> Result<bool, ServiceError> {
     let may_skip =
         !applicant.ask && applicant.role.is_some_and(|role| config.gate_skip_roles.contains(&role));
@@ -76,7 +76,7 @@ pub(crate) fn must_ask(
 }
 
 /// Who asks for what.
-pub(crate) struct Question<'a> {
+pub(crate) struct GateQuestion<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) cmd: &'a str,
     pub(crate) command: &'a Command,
@@ -85,11 +85,14 @@ pub(crate) struct Question<'a> {
     pub(crate) principal: &'a str,
     pub(crate) actor: &'a str,
     /// The whole content of an upload, of which the command has only the last piece.
-    pub(crate) staged: Option<&'a Staged>,
+    pub(crate) staged: Option<&'a StagedUpload>,
 }
 
 /// The question before a call, with all that a person must know and all that is needed to do it later.
-pub(crate) fn question(config: &ServiceConfig, asked: &Question<'_>) -> Result<InputRequest, ServiceError> {
+pub(crate) fn question(
+    config: &ServiceConfig,
+    asked: &GateQuestion<'_>,
+) -> Result<InputRequest, ServiceError> {
     if asked.text.len() > COMMAND_BYTES_MAX {
         return Err(ServiceError::other(format!(
             "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",

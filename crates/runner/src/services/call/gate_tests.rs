@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-fn applicant(role: Option<Role>, ask: bool) -> Applicant<'static> {
-    Applicant { op_tool: "bash", role, ask }
+fn applicant(role: Option<Role>, ask: bool) -> GateRequest<'static> {
+    GateRequest { op_tool: "bash", role, ask }
 }
 
 fn facts(gate: Option<GatePolicy>, allowed: &[&str]) -> ServiceFacts {
@@ -61,7 +61,7 @@ fn hole_06_the_approver_sees_all_of_it() {
                 --token ghp_0123456789abcdefghijABCDEFGHIJ012345";
     let text = json!({ "cmd": "host.bash", "command": line }).to_string();
     let command = Command::parse("host.bash", &text).unwrap();
-    let asked = Question {
+    let asked = GateQuestion {
         request_id: "q1",
         cmd: "host.bash",
         command: &command,
@@ -87,7 +87,7 @@ fn a_command_too_long_to_show_is_not_asked_about() {
     let content = "x".repeat(COMMAND_BYTES_MAX);
     let text = json!({ "cmd": "fs.write", "path": "a", "content": content }).to_string();
     let command = Command::parse("fs.write", &text).unwrap();
-    let asked = Question {
+    let asked = GateQuestion {
         request_id: "q1",
         cmd: "fs.write",
         command: &command,

@@ -11,10 +11,10 @@ use qd_store::RunnerBatch;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
 
-use super::error::ServiceError;
+use super::ServiceError;
 use crate::clock::now_ms;
-use crate::session::{Incoming, Shared};
-use crate::submissions::{Owner, Release, in_flight_row, outcome_row};
+use crate::session::{IncomingCommand, RunnerContext};
+use crate::submissions::{WaitOwner, WaitResult, in_flight_row, outcome_row};
 
 /// How long a call waits for those it depends on.
 const DEPENDENCY_WAIT: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ const KEY_BYTES_MAX: usize = 256;
 const DEPENDENCIES_MAX: usize = 32;
 
 /// What the ledger says to a call.
-pub(crate) enum Admission {
+pub(crate) enum CallAdmission {
     /// It goes on; with its identity, if it has one.
     Go(Option<Box<Submission>>),
     /// It has been done.
@@ -33,18 +33,18 @@ pub(crate) enum Admission {
 }
 
 /// Asks the ledger, and waits for what the call depends on or repeats.
-pub(crate) async fn admit(shared: &Shared, scope: &str, incoming: &Incoming) -> Admission {
+pub(crate) async fn admit(shared: &RunnerContext, scope: &str, incoming: &IncomingCommand) -> CallAdmission {
     if incoming.idempotency_key.is_none() && incoming.depends_on.is_empty() {
-        return Admission::Go(None);
+        return CallAdmission::Go(None);
     }
     let key = incoming.idempotency_key.clone();
     if key.as_ref().is_some_and(|key| key.trim().is_empty() || key.len() > KEY_BYTES_MAX) {
-        return Admission::Refused(CodedError::invalid(format!(
+        return CallAdmission::Refused(CodedError::invalid(format!(
             "idempotency_key: Must have 1 to {KEY_BYTES_MAX} bytes"
         )));
     }
     if incoming.depends_on.len() > DEPENDENCIES_MAX {
-        return Admission::Refused(CodedError::invalid(format!(
+        return CallAdmission::Refused(CodedError::invalid(format!(
             "depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"
         )));
     }
@@ -57,20 +57,20 @@ pub(crate) async fn admit(shared: &Shared, scope: &str, incoming: &Incoming) -> 
         depends_on: incoming.depends_on.clone(),
     };
     let (sender, release) = oneshot::channel();
-    let verdict = shared.submissions.submit(now_ms(), submission.clone(), || Owner::Once(sender));
-    let go = || Admission::Go(Some(Box::new(submission.clone())));
+    let verdict = shared.submissions.submit(now_ms(), submission.clone(), || WaitOwner::Once(sender));
+    let run_admitted = || CallAdmission::Go(Some(Box::new(submission.clone())));
     let release = match verdict {
-        Verdict::Run => return go(),
-        Verdict::Replay(outcome) => return Admission::Replay(Box::new(outcome)),
-        Verdict::Reject(rejection) => return Admission::Refused(rejection.into()),
+        Verdict::Run => return run_admitted(),
+        Verdict::Replay(outcome) => return CallAdmission::Replay(Box::new(outcome)),
+        Verdict::Reject(rejection) => return CallAdmission::Refused(rejection.into()),
         // As long as the first one takes.
         Verdict::Join => release.await.ok(),
         Verdict::Wait => tokio::time::timeout(DEPENDENCY_WAIT, release).await.ok().and_then(Result::ok),
     };
     let error = match release {
-        Some(Release::Ready) => return go(),
-        Some(Release::Joined(outcome)) => return Admission::Replay(Box::new(outcome)),
-        Some(Release::Failed(rejection)) => CodedError::from(rejection),
+        Some(WaitResult::Ready) => return run_admitted(),
+        Some(WaitResult::Joined(outcome)) => return CallAdmission::Replay(Box::new(outcome)),
+        Some(WaitResult::Failed(rejection)) => CodedError::from(rejection),
         None => ErrorCode::TimedOut.with(format!(
             "Command 'depends_on:{}' timed out after {}ms",
             shared.submissions.missing(submission.token).join(", "),
@@ -79,12 +79,12 @@ pub(crate) async fn admit(shared: &Shared, scope: &str, incoming: &Incoming) -> 
     };
     let refused = outcome(&incoming.cmd, &Err(error.clone().into()));
     shared.submissions.finish(now_ms(), submission.token, &refused);
-    Admission::Refused(error)
+    CallAdmission::Refused(error)
 }
 
 /// On disk before it runs: after a crash it is known to have been under way.
-pub(crate) async fn about_to_run(
-    shared: &Shared,
+pub(crate) async fn store_in_flight(
+    shared: &RunnerContext,
     submission: &Submission,
     what: &str,
 ) -> Result<(), ServiceError> {
@@ -96,7 +96,7 @@ pub(crate) async fn about_to_run(
 
 /// Stores what came of it, and tells whoever waited.
 pub(crate) async fn finish(
-    shared: &Shared,
+    shared: &RunnerContext,
     submission: &Submission,
     result: &Result<Arc<str>, ServiceError>,
 ) {
@@ -109,7 +109,7 @@ pub(crate) async fn finish(
     shared.submissions.finish(now_ms(), submission.token, &outcome);
 }
 
-async fn store(shared: &Shared, row: qd_store::OutcomeRow) -> Result<(), ServiceError> {
+async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> Result<(), ServiceError> {
     let batch =
         RunnerBatch { session_id: row.session_id.clone(), outcomes: vec![row], ..RunnerBatch::default() };
     let stored = shared.store.commit(batch).await;

@@ -6,35 +6,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use qd_wire::command_table::CommandClass;
 use qd_wire::{CodedError, Command, ErrorCode};
 
-use super::error::Cancel;
-use crate::session::{Incoming, Shared};
+use super::Cancellation;
+use crate::session::{IncomingCommand, RunnerContext};
 
 /// Calls under way at once, those included that wait for their turn or for a person; more are refused.
 const CALLS_MAX: usize = 1024;
 
 /// By the connection a command came by, its id, and a number of ours: ids may be repeated.
-type Name = (u64, String, u64);
+type CallName = (u64, String, u64);
 
 /// All calls of a runner.
 #[derive(Default)]
-pub(crate) struct Calls(Mutex<State>);
+pub(crate) struct RunningCalls(Mutex<CallTable>);
 
 #[derive(Default)]
-struct State {
+struct CallTable {
     next: u64,
-    calls: BTreeMap<Name, Known>,
+    calls: BTreeMap<CallName, RunningCall>,
 }
 
-struct Known {
-    cancel: Cancel,
-    kind: Kind,
+struct RunningCall {
+    cancel: Cancellation,
+    kind: CancelRule,
     /// A person is asked.
     is_waiting: bool,
 }
 
 /// What ends a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CancelRule {
     /// Nobody needs what nobody hears.
     Read,
     /// It finishes what it has begun.
@@ -44,29 +44,29 @@ enum Kind {
 }
 
 /// A call's place in the list, given back on drop.
-pub(crate) struct Entry {
-    shared: Arc<Shared>,
-    name: Name,
-    cancel: Cancel,
+pub(crate) struct CallRegistration {
+    shared: Arc<RunnerContext>,
+    name: CallName,
+    cancel: Cancellation,
 }
 
-impl Calls {
-    pub(crate) fn begin(
+impl RunningCalls {
+    pub(crate) fn register(
         &self,
-        shared: &Arc<Shared>,
-        incoming: &Incoming,
+        shared: &Arc<RunnerContext>,
+        incoming: &IncomingCommand,
         command: &Command,
-    ) -> Result<Entry, CodedError> {
+    ) -> Result<CallRegistration, CodedError> {
         self.add(shared, incoming.origin, &incoming.link_id, command)
     }
 
     pub(crate) fn add(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<RunnerContext>,
         origin: u64,
         link_id: &str,
         command: &Command,
-    ) -> Result<Entry, CodedError> {
+    ) -> Result<CallRegistration, CodedError> {
         let mut state = self.lock();
         if state.calls.len() >= CALLS_MAX {
             let error = format!("The runner has {CALLS_MAX} service calls under way. Please retry later.");
@@ -74,15 +74,15 @@ impl Calls {
         }
         state.next += 1;
         let name = (origin, link_id.to_owned(), state.next);
-        let cancel = Cancel::default();
+        let cancel = Cancellation::default();
         let kind = match command.spec().class {
-            CommandClass::Execute => Kind::Shell,
-            CommandClass::Change => Kind::Change,
-            _ => Kind::Read,
+            CommandClass::Execute => CancelRule::Shell,
+            CommandClass::Change => CancelRule::Change,
+            _ => CancelRule::Read,
         };
-        let known = Known { cancel: cancel.clone(), kind, is_waiting: false };
+        let known = RunningCall { cancel: cancel.clone(), kind, is_waiting: false };
         state.calls.insert(name.clone(), known);
-        Ok(Entry { shared: Arc::clone(shared), name, cancel })
+        Ok(CallRegistration { shared: Arc::clone(shared), name, cancel })
     }
 
     /// Ends the calls with this id; a question to a person is taken back only if the asker wants that.
@@ -106,9 +106,9 @@ impl Calls {
         let state = self.lock();
         for (_, known) in state.calls.range((origin, String::new(), 0)..(origin + 1, String::new(), 0)) {
             let is_unwanted = match known.kind {
-                Kind::Read => true,
-                Kind::Shell => is_asker,
-                Kind::Change => false,
+                CancelRule::Read => true,
+                CancelRule::Shell => is_asker,
+                CancelRule::Change => false,
             };
             if is_unwanted && !known.is_waiting {
                 known.cancel.cancel();
@@ -116,13 +116,13 @@ impl Calls {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CallTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
-    pub(crate) fn cancel(&self) -> &Cancel {
+impl CallRegistration {
+    pub(crate) fn cancel(&self) -> &Cancellation {
         &self.cancel
     }
 
@@ -134,7 +134,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for CallRegistration {
     fn drop(&mut self) {
         self.shared.services.calls.lock().calls.remove(&self.name);
     }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::fixture::{Fixture, SECRET};
 use super::*;
-use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::call::{Cancellation, ServiceError};
 use crate::services::root::Root;
 use crate::services::search::search;
 
@@ -28,9 +28,9 @@ const PLANTING: u64 = 40;
 const RACES: u64 = 80;
 
 /// Numbers that are the same in every run.
-struct Numbers(u64);
+struct SeededNumbers(u64);
 
-impl Numbers {
+impl SeededNumbers {
     fn next(&mut self) -> u64 {
         // xorshift64*, good enough to mix names.
         self.0 ^= self.0 >> 12;
@@ -125,7 +125,7 @@ fn plant(fixture: &Fixture) {
 }
 
 /// A hostile path.
-fn generate(numbers: &mut Numbers, names: &[String]) -> String {
+fn generate(numbers: &mut SeededNumbers, names: &[String]) -> String {
     let mut path = String::new();
     if numbers.below(12) == 0 {
         path.push('/');
@@ -151,13 +151,13 @@ fn generate(numbers: &mut Numbers, names: &[String]) -> String {
 }
 
 /// What a call said, whatever it was.
-struct Said<'a> {
+struct AttackLog<'a> {
     secret_hash: &'a str,
     answered: u64,
     refused: u64,
 }
 
-impl Said<'_> {
+impl AttackLog<'_> {
     fn check<T: Serialize>(&mut self, what: &str, path: &str, result: Result<T, ServiceError>) {
         let text = match result {
             Ok(data) => {
@@ -181,8 +181,8 @@ impl Said<'_> {
 }
 
 /// Every operation there is with one path.
-fn attack(root: &Root, uploads: &Uploads, path: &str, number: u64, said: &mut Said<'_>) {
-    let never = Cancel::default();
+fn attack(root: &Root, uploads: &UploadTable, path: &str, number: u64, said: &mut AttackLog<'_>) {
+    let never = Cancellation::default();
     let path = path.to_owned();
     for encoding in [Encoding::Text, Encoding::Base64] {
         let params = FsReadParams { path: path.clone(), encoding: Some(encoding), ..FsReadParams::default() };
@@ -202,7 +202,14 @@ fn attack(root: &Root, uploads: &Uploads, path: &str, number: u64, said: &mut Sa
     change(root, uploads, &path, number, said, &never);
 }
 
-fn change(root: &Root, uploads: &Uploads, path: &str, number: u64, said: &mut Said<'_>, never: &Cancel) {
+fn change(
+    root: &Root,
+    uploads: &UploadTable,
+    path: &str,
+    number: u64,
+    said: &mut AttackLog<'_>,
+    never: &Cancellation,
+) {
     let create_parents = Some(number.is_multiple_of(2));
     let content = "ATTACK".to_owned();
     let params = FsWriteParams { path: path.into(), content, create_parents, ..FsWriteParams::default() };
@@ -217,7 +224,7 @@ fn change(root: &Root, uploads: &Uploads, path: &str, number: u64, said: &mut Sa
             create_parents,
             ..FsUploadParams::default()
         };
-        said.check("upload", path, upload(uploads, root, &params, Sender::default(), never));
+        said.check("upload", path, upload(uploads, root, &params, UploadSender::default(), never));
     }
     let abort = FsUploadParams {
         upload_id: number.to_string(),
@@ -225,7 +232,7 @@ fn change(root: &Root, uploads: &Uploads, path: &str, number: u64, said: &mut Sa
         abort: Some(true),
         ..Default::default()
     };
-    said.check("abort", path, upload(uploads, root, &abort, Sender::default(), never));
+    said.check("abort", path, upload(uploads, root, &abort, UploadSender::default(), never));
     let params = FsCreateDirectoryParams { path: path.into(), create_parents, ..Default::default() };
     said.check("create_directory", path, create_directory(root, &params, never));
     let overwrite = Some(number.is_multiple_of(3));
@@ -253,10 +260,10 @@ fn hole_03_ten_thousand_hostile_paths_never_leave_the_root() {
     let fixture = Fixture::new();
     let before = fixture.outside_state();
     let secret_hash = hex(&Sha256::digest(SECRET.as_bytes()));
-    let mut said = Said { secret_hash: &secret_hash, answered: 0, refused: 0 };
+    let mut said = AttackLog { secret_hash: &secret_hash, answered: 0, refused: 0 };
     let names = names(&fixture);
-    let mut numbers = Numbers(0x5eed_0000_0001);
-    let uploads = Uploads::default();
+    let mut numbers = SeededNumbers(0x5eed_0000_0001);
+    let uploads = UploadTable::default();
     for number in 0..PATHS {
         if number.is_multiple_of(PLANTING) {
             plant(&fixture);
@@ -282,7 +289,7 @@ fn a_directory_that_becomes_a_link_during_calls_never_leads_out() {
     let fixture = Fixture::new();
     let before = fixture.outside_state();
     let secret_hash = hex(&Sha256::digest(SECRET.as_bytes()));
-    let mut said = Said { secret_hash: &secret_hash, answered: 0, refused: 0 };
+    let mut said = AttackLog { secret_hash: &secret_hash, answered: 0, refused: 0 };
     fixture.put("swap/file.txt", "inside");
     fixture.link("../outside", "swap-link");
     let ended = AtomicBool::new(false);
@@ -298,7 +305,7 @@ fn a_directory_that_becomes_a_link_during_calls_never_leads_out() {
         });
         // Whatever happens here, the other thread must end.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let uploads = Uploads::default();
+            let uploads = UploadTable::default();
             for number in 0..RACES {
                 race(&fixture, &uploads, number, &mut said);
             }
@@ -320,10 +327,10 @@ fn a_directory_that_becomes_a_link_during_calls_never_leads_out() {
 }
 
 /// The operations that could be led astray, on names that both sides of the link have.
-fn race(fixture: &Fixture, uploads: &Uploads, number: u64, said: &mut Said<'_>) {
+fn race(fixture: &Fixture, uploads: &UploadTable, number: u64, said: &mut AttackLog<'_>) {
     for name in ["secret.txt", "canary", "canary/bird", "canary/deep", "created"] {
         let path = format!("swap/{name}");
-        let never = Cancel::default();
+        let never = Cancellation::default();
         let root = &fixture.root;
         // Both the directory and the link have these names, so that every call has something to find.
         let parents = FsCreateDirectoryParams {
@@ -348,8 +355,8 @@ fn race(fixture: &Fixture, uploads: &Uploads, number: u64, said: &mut Said<'_>) 
     attack_walks(&fixture.root, said);
 }
 
-fn attack_walks(root: &Root, said: &mut Said<'_>) {
-    let never = Cancel::default();
+fn attack_walks(root: &Root, said: &mut AttackLog<'_>) {
+    let never = Cancellation::default();
     let params = FsTreeParams { depth: Some(8), ..FsTreeParams::default() };
     said.check("tree", "", tree(root, &params, &never));
     let params = FsSearchParams { query: "SECRET".into(), ..FsSearchParams::default() };

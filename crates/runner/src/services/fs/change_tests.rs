@@ -4,8 +4,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::*;
 use crate::services::fs::fixture::{Fixture, at_once, words};
 
-fn never() -> Cancel {
-    Cancel::default()
+fn never() -> Cancellation {
+    Cancellation::default()
 }
 
 fn params(from: &str, to: &str) -> FsMoveParams {
@@ -85,7 +85,7 @@ fn a_move_to_another_device_loses_nothing() {
     let names = ["sub/deep.txt", "sub", "inside-link", "empty"];
     let before: Vec<i64> = names.iter().map(|name| modified(&format!("dir/{name}"))).collect();
     let params = params("dir", "moved");
-    let ends = Ends::open(&fixture.root, &params, &never()).unwrap();
+    let ends = MovePaths::open(&fixture.root, &params, &never()).unwrap();
     assert_eq!(ends.move_across(&params, &never()).unwrap(), 10);
     check_planted(&fixture, "moved");
     let after: Vec<i64> = names.iter().map(|name| modified(&format!("moved/{name}"))).collect();
@@ -202,7 +202,7 @@ fn cancelled_work_leaves_nothing_behind() {
     cancel.cancel();
     assert_eq!(copy(&fixture.root, &params("dir", "copy"), &cancel).unwrap_err(), ServiceError::Cancelled);
     // In the middle of it.
-    let ends = Ends::open(&fixture.root, &params("dir", "copy"), &never()).unwrap();
+    let ends = MovePaths::open(&fixture.root, &params("dir", "copy"), &never()).unwrap();
     assert_eq!(
         ends.copy(&params("dir", "copy"), &mut TreeWork::new(&cancel, false)).unwrap_err(),
         ServiceError::Cancelled

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::services::call::error::ServiceError;
+use crate::services::call::ServiceError;
 use crate::services::root::Root;
 
 /// What the secret file outside says; it must never be in an answer.

@@ -10,15 +10,15 @@ use qd_wire::service::{
 
 use super::fixture::{Fixture, SECRET, at_once, words};
 use super::*;
-use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::call::{Cancellation, ServiceError};
 use crate::services::root::Root;
 
-fn never() -> Cancel {
-    Cancel::default()
+fn never() -> Cancellation {
+    Cancellation::default()
 }
 
-fn cancelled() -> Cancel {
-    let cancel = Cancel::default();
+fn cancelled() -> Cancellation {
+    let cancel = Cancellation::default();
     cancel.cancel();
     cancel
 }

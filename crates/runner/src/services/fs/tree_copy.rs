@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::CHUNK_BYTES;
 use super::entries::entries;
 use super::temp::kept_mode;
-use crate::services::call::error::{Cancel, ServiceError};
+use crate::services::call::{Cancellation, ServiceError};
 use crate::services::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 
 /// Directories in directories; each level holds a descriptor or two while it is worked on.
@@ -22,7 +22,7 @@ const ENTRIES_MAX: u64 = 1_000_000;
 
 /// Work on a tree.
 pub(super) struct TreeWork<'a> {
-    pub(super) cancel: &'a Cancel,
+    pub(super) cancel: &'a Cancellation,
     /// The original is removed afterwards: times and owners are kept, and the data is on the disk before.
     pub(super) is_move: bool,
     /// Entries that were copied or removed.
@@ -32,7 +32,7 @@ pub(super) struct TreeWork<'a> {
 }
 
 impl<'a> TreeWork<'a> {
-    pub(super) fn new(cancel: &'a Cancel, is_move: bool) -> Self {
+    pub(super) fn new(cancel: &'a Cancellation, is_move: bool) -> Self {
         TreeWork { cancel, is_move, count: 0, made: None }
     }
 

@@ -6,7 +6,7 @@ use crate::services::fs::to_base64;
 
 const NOW: i64 = 1_700_000_000_000;
 
-const ANN: Sender<'static> = Sender { principal: "ann", approved: None };
+const ANN: UploadSender<'static> = UploadSender { principal: "ann", approved: None };
 
 fn piece(id: &str, offset: u64, data: &[u8], last: bool) -> FsUploadParams {
     FsUploadParams {
@@ -20,14 +20,14 @@ fn piece(id: &str, offset: u64, data: &[u8], last: bool) -> FsUploadParams {
     }
 }
 
-struct World {
+struct UploadFixture {
     fixture: Fixture,
-    uploads: Uploads,
+    uploads: UploadTable,
 }
 
-impl World {
-    fn new() -> World {
-        World { fixture: Fixture::new(), uploads: Uploads::default() }
+impl UploadFixture {
+    fn new() -> UploadFixture {
+        UploadFixture { fixture: Fixture::new(), uploads: UploadTable::default() }
     }
 
     fn send(&self, params: &FsUploadParams) -> Result<FsUploadData, ServiceError> {
@@ -35,7 +35,7 @@ impl World {
     }
 
     fn send_at(&self, params: &FsUploadParams, now: i64) -> Result<FsUploadData, ServiceError> {
-        upload_at(&self.uploads, &self.fixture.root, params, ANN, &Cancel::default(), now)
+        upload_at(&self.uploads, &self.fixture.root, params, ANN, &Cancellation::default(), now)
     }
 
     fn temps(&self) -> usize {
@@ -45,7 +45,7 @@ impl World {
 
 #[test]
 fn pieces_become_a_file_that_appears_whole() {
-    let world = World::new();
+    let world = UploadFixture::new();
     let first = vec![7; 300_000];
     assert_eq!(world.send(&piece("u", 0, &first, false)).unwrap().received, 300_000);
     assert!(!world.fixture.at("dir").exists(), "nothing but a temporary file before the last piece");
@@ -64,7 +64,7 @@ fn pieces_become_a_file_that_appears_whole() {
 
 #[test]
 fn pieces_are_resumed_and_repeated() {
-    let world = World::new();
+    let world = UploadFixture::new();
     world.send(&piece("u", 0, b"0123456789", false)).unwrap();
     assert_eq!(world.send(&piece("u", 0, b"0123456789", false)).unwrap().received, 10);
     assert_eq!(world.send(&piece("u", 3, b"345", false)).unwrap().received, 10);
@@ -82,7 +82,7 @@ fn pieces_are_resumed_and_repeated() {
 
 #[test]
 fn what_is_aborted_or_given_up_is_removed() {
-    let world = World::new();
+    let world = UploadFixture::new();
     world.send(&piece("aborted", 0, b"x", false)).unwrap();
     world.send(&FsUploadParams { abort: Some(true), ..piece("aborted", 0, b"", false) }).unwrap();
     assert_eq!(world.temps(), 0);
@@ -93,14 +93,14 @@ fn what_is_aborted_or_given_up_is_removed() {
     world.uploads.expire(NOW + 2 * UPLOAD_IDLE_MS_MAX);
     assert_eq!(world.temps(), 0);
     world.send(&piece("runner-ends", 0, b"x", false)).unwrap();
-    let World { fixture, uploads } = world;
+    let UploadFixture { fixture, uploads } = world;
     drop(uploads);
     assert!(fixture.names().is_empty());
 }
 
 #[test]
 fn their_number_has_a_bound_that_ended_ones_do_not_count_for() {
-    let world = World::new();
+    let world = UploadFixture::new();
     let named = |id: usize, last: bool| FsUploadParams {
         path: format!("f{id}"),
         ..piece(&format!("u{id}"), 0, b"x", last)
@@ -117,7 +117,7 @@ fn their_number_has_a_bound_that_ended_ones_do_not_count_for() {
 
 #[test]
 fn hole_03_an_upload_does_not_leave_the_root() {
-    let world = World::new();
+    let world = UploadFixture::new();
     world.fixture.link("../outside/created.txt", "dangling");
     world.fixture.link("../outside", "dir-out");
     let before = world.fixture.outside_state();
@@ -138,7 +138,7 @@ fn hole_03_an_upload_does_not_leave_the_root() {
 
 #[test]
 fn bad_pieces_are_refused() {
-    let world = World::new();
+    let world = UploadFixture::new();
     let without_parents = FsUploadParams { create_parents: None, ..piece("u", 0, b"x", false) };
     assert!(words(world.send(&without_parents)).starts_with("bad path: "));
     assert!(
@@ -157,9 +157,9 @@ fn an_upload_can_be_copied_to_another_device() {
     let path = RelativePath::parse("file").unwrap();
     let mut temp = TempFile::create(&fixture.root.open_dir(&path.parent().unwrap()).unwrap(), None).unwrap();
     temp.file.write_all_at(&[3; 600_000], 0).unwrap();
-    let place = fixture.root.file_place(&path).unwrap();
-    let mut near = copy_near(&mut temp, &place, &Cancel::default()).unwrap();
-    commit(&mut near, &place, None, &Cancel::default()).unwrap();
+    let place = fixture.root.parent_of_file(&path).unwrap();
+    let mut near = copy_near(&mut temp, &place, &Cancellation::default()).unwrap();
+    commit(&mut near, &place, None, &Cancellation::default()).unwrap();
     drop(temp);
     assert!(fs::read(fixture.at("file")).unwrap() == [3; 600_000]);
     assert_eq!(fixture.names(), ["file"]);
@@ -168,13 +168,13 @@ fn an_upload_can_be_copied_to_another_device() {
 /// What a person is asked about is what becomes the file, and nobody changes it meanwhile.
 #[test]
 fn an_upload_that_a_person_is_asked_about_stays_as_it_is() {
-    let world = World::new();
-    let never = &Cancel::default();
+    let world = UploadFixture::new();
+    let never = &Cancellation::default();
     let long = "é".repeat(3000);
     world.send_at(&piece("u", 0, long.as_bytes(), false), now_ms()).unwrap();
     let last = piece("u", 6000, b"end", true);
     let staged = stage(&world.uploads, &world.fixture.root, &last, "ann", never).unwrap();
-    let Stage::Ask(key, staged) = staged else { panic!("{staged:?}") };
+    let StageResult::Ask(key, staged) = staged else { panic!("{staged:?}") };
     let whole = format!("{long}end");
     assert_eq!((staged.bytes, &staged.sha256), (6003, &hex(&Sha256::digest(&whole))));
     assert_eq!(staged.preview, "é".repeat(2000));
@@ -186,13 +186,13 @@ fn an_upload_that_a_person_is_asked_about_stays_as_it_is() {
     world.uploads.expire(now_ms() + 9 * UPLOAD_IDLE_MS_MAX);
     assert_eq!(world.temps(), 1);
     // Somebody else's of the same name is another one.
-    let bob = Sender { principal: "bob", approved: None };
+    let bob = UploadSender { principal: "bob", approved: None };
     upload_at(&world.uploads, &world.fixture.root, &abort, bob, never, NOW).unwrap();
     assert_eq!(world.temps(), 1);
     // What was changed on the disk is not what was approved.
     let temp = world.fixture.names().into_iter().find(|name| name.ends_with(".tmp")).unwrap();
-    let approved = Approved { ticket: Some(staged.ticket), sha256: staged.sha256.clone() };
-    let ann = Sender { principal: "ann", approved: Some(&approved) };
+    let approved = ApprovedUpload { ticket: Some(staged.ticket), sha256: staged.sha256.clone() };
+    let ann = UploadSender { principal: "ann", approved: Some(&approved) };
     let finish = || upload_at(&world.uploads, &world.fixture.root, &last, ann, never, now_ms());
     fs::write(world.fixture.at(&temp), whole.replace("end", "bad")).unwrap();
     assert!(words(finish()).contains("not what was approved"));
@@ -200,29 +200,29 @@ fn an_upload_that_a_person_is_asked_about_stays_as_it_is() {
     fs::write(world.fixture.at(&temp), &whole).unwrap();
     assert_eq!(finish().unwrap().written.unwrap().hash, staged.sha256);
     assert_eq!(world.fixture.text("dir/file.bin"), whole);
-    world.uploads.thaw(&key, staged.ticket);
+    world.uploads.unfreeze(&key, staged.ticket);
     // Sent again, nobody needs to be asked again.
     let again = stage(&world.uploads, &world.fixture.root, &last, "ann", never).unwrap();
-    assert!(matches!(again, Stage::Answer(FsUploadData { written: Some(_), .. })), "{again:?}");
+    assert!(matches!(again, StageResult::Answer(FsUploadData { written: Some(_), .. })), "{again:?}");
 }
 
 /// After a denial the upload is the sender's again; after a restart its name may mean something else.
 #[test]
 fn what_was_not_approved_does_not_become_a_file() {
-    let world = World::new();
-    let never = &Cancel::default();
+    let world = UploadFixture::new();
+    let never = &Cancellation::default();
     let last = piece("u", 0, b"one", true);
     let staged = stage(&world.uploads, &world.fixture.root, &last, "ann", never).unwrap();
-    let Stage::Ask(key, staged) = staged else { panic!("{staged:?}") };
-    world.uploads.thaw(&key, staged.ticket + 1);
+    let StageResult::Ask(key, staged) = staged else { panic!("{staged:?}") };
+    world.uploads.unfreeze(&key, staged.ticket + 1);
     let abort = FsUploadParams { abort: Some(true), ..last };
     assert!(world.send(&abort).is_err());
-    world.uploads.thaw(&key, staged.ticket);
+    world.uploads.unfreeze(&key, staged.ticket);
     world.send(&abort).unwrap();
     assert!(world.fixture.names().is_empty());
     world.send(&piece("u", 0, b"two", false)).unwrap();
-    let approved = Approved { ticket: None, sha256: staged.sha256 };
-    let ann = Sender { principal: "ann", approved: Some(&approved) };
+    let approved = ApprovedUpload { ticket: None, sha256: staged.sha256 };
+    let ann = UploadSender { principal: "ann", approved: Some(&approved) };
     let params = piece("u", 3, b"", true);
     let refused = upload_at(&world.uploads, &world.fixture.root, &params, ann, never, NOW);
     assert!(words(refused).contains("not what was approved"));

@@ -5,8 +5,8 @@ use std::sync::Barrier;
 use super::*;
 use crate::services::fs::fixture::{Fixture, at_once, words};
 
-fn never() -> Cancel {
-    Cancel::default()
+fn never() -> Cancellation {
+    Cancellation::default()
 }
 
 fn params(path: &str, content: &str) -> FsWriteParams {

@@ -60,8 +60,8 @@ impl Repository {
 async fn ask_in(root: &Path, command: Value) -> Result<Value, ServiceError> {
     let name = command["cmd"].as_str().unwrap();
     let command = Command::parse(name, &command.to_string()).unwrap();
-    let ground = Ground { root, workspace_roots: &[], own_data: OwnData::default() };
-    let done = work(&command, &ground, &Cancel::default()).await?;
+    let directory = GitDirectory { root, workspace_roots: &[], own_data: OwnData::default() };
+    let done = work(&command, &directory, &Cancellation::default()).await?;
     Ok(serde_json::from_str(&done.data).unwrap())
 }
 
@@ -336,7 +336,7 @@ async fn own_data_in_a_repository_is_left_out() {
     repository.write("new.txt", "new\n");
     let root = repository.path();
     let own_data = crate::services::root::own_data::OwnDirectory::default().look(&root.join("data")).unwrap();
-    let ground = Ground { root: &root, workspace_roots: &[], own_data };
+    let directory = GitDirectory { root: &root, workspace_roots: &[], own_data };
     for (command, expected) in [
         (json!({ "cmd": "git.status" }), Some("new.txt")),
         (json!({ "cmd": "git.diff", "untracked": true }), Some("+new")),
@@ -344,7 +344,7 @@ async fn own_data_in_a_repository_is_left_out() {
         (json!({ "cmd": "git.diff", "untracked": true, "path": "data/owner.token" }), None),
     ] {
         let parsed = Command::parse(command["cmd"].as_str().unwrap(), &command.to_string()).unwrap();
-        let said = match work(&parsed, &ground, &Cancel::default()).await {
+        let said = match work(&parsed, &directory, &Cancellation::default()).await {
             Ok(done) => done.data.to_string(),
             Err(error) if expected.is_none() => error.to_string(),
             Err(error) => panic!("{command}: {error}"),
@@ -355,7 +355,7 @@ async fn own_data_in_a_repository_is_left_out() {
     for path in ["data/new", "data", "data/wt/new"] {
         let add = json!({ "cmd": "git.worktree_add", "path": path });
         let add = Command::parse("git.worktree_add", &add.to_string()).unwrap();
-        let refused = work(&add, &ground, &Cancel::default()).await.unwrap_err();
+        let refused = work(&add, &directory, &Cancellation::default()).await.unwrap_err();
         assert_eq!(refused, ServiceError::OwnData, "{path}");
     }
 }

@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 
 use crate::clock::monotonic_now;
 use crate::config::RunnerConfig;
-use crate::process::{AgentProcess, Environment, ExitStatus, Inherit, Spawn};
-use crate::services::call::dispatch::Done;
-use crate::services::call::error::{Cancel, ServiceError};
-use crate::services::call::progress::{PACE, PACE_BYTES_MAX, Progress};
+use crate::process::{AgentProcess, Environment, ExitStatus, InheritedVariables, SpawnSpec};
+use crate::services::call::CallOutput;
+use crate::services::call::progress::{CallProgress, PACE, PACE_BYTES_MAX};
+use crate::services::call::{Cancellation, ServiceError};
 
 /// What is kept of each stream: its end, where the reason of a failure is.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -41,13 +41,13 @@ const STREAMS: [&str; 2] = ["stdout", "stderr"];
 
 /// Why a command was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum KillReason {
     TimedOut,
     Cancelled,
 }
 
 /// Where a command runs, and for whom.
-pub(crate) struct Shell<'a> {
+pub(crate) struct ShellContext<'a> {
     pub(crate) config: &'a RunnerConfig,
     pub(crate) root: &'a Path,
     /// Empty without a session.
@@ -56,11 +56,11 @@ pub(crate) struct Shell<'a> {
 
 /// Runs the command to its end.
 pub(crate) async fn run(
-    shell: Shell<'_>,
+    shell: ShellContext<'_>,
     params: &HostBashParams,
-    cancel: &Cancel,
-    progress: &Progress,
-) -> Result<Done, ServiceError> {
+    cancel: &Cancellation,
+    progress: &CallProgress,
+) -> Result<CallOutput, ServiceError> {
     if params.command.trim().is_empty() {
         return Err(ServiceError::Missing("cmd"));
     }
@@ -87,13 +87,13 @@ pub(crate) async fn run(
     }
     process.stdin().close();
     let mut running =
-        Running { process, stdout: Some(stdout), stderr: Some(stderr), output: Output::default() };
+        RunningShell { process, stdout: Some(stdout), stderr: Some(stderr), output: ShellOutput::default() };
     let (status, ended) = running.finish(limit, cancel, progress).await;
     done(running.output, status, ended, began.elapsed())
 }
 
-fn spawn(config: &RunnerConfig, root: &Path, session_id: &str, command: &str) -> Spawn {
-    Spawn {
+fn spawn(config: &RunnerConfig, root: &Path, session_id: &str, command: &str) -> SpawnSpec {
+    SpawnSpec {
         program: vec![OsString::from("bash"), "-lc".into(), command.into()],
         cwd: root.to_owned(),
         environment: environment(session_id),
@@ -108,27 +108,27 @@ fn environment(session_id: &str) -> Environment {
     let set = is_in_session.then(|| ("QD_SESSION_ID".into(), session_id.into()));
     let remove = ["QD_TOKEN", "QD_RUNNER_KEY", "QD_RUNNER_CODE", "QD_SOCKET", "QD_SESSION_ID"];
     Environment {
-        inherit: Inherit::All,
+        inherit: InheritedVariables::All,
         remove: remove.map(Into::into).to_vec(),
         set: set.into_iter().collect(),
     }
 }
 
-struct Running {
+struct RunningShell {
     process: AgentProcess,
     /// Until they have ended.
     stdout: Option<ChildStdout>,
     stderr: Option<mpsc::Receiver<Bytes>>,
-    output: Output,
+    output: ShellOutput,
 }
 
-impl Running {
+impl RunningShell {
     async fn finish(
         &mut self,
         limit: Duration,
-        cancel: &Cancel,
-        progress: &Progress,
-    ) -> (ExitStatus, Option<Ended>) {
+        cancel: &Cancellation,
+        progress: &CallProgress,
+    ) -> (ExitStatus, Option<KillReason>) {
         let exited = self.process.exited();
         let over = tokio::time::sleep(limit);
         let drained = tokio::time::sleep(Duration::MAX);
@@ -156,18 +156,18 @@ impl Running {
                     None => self.stderr = None,
                 },
                 () = &mut over, if ended.is_none() => {
-                    ended = Some(Ended::TimedOut);
+                    ended = Some(KillReason::TimedOut);
                     self.process.kill();
                 }
                 () = cancel.cancelled(), if ended.is_none() => {
-                    ended = Some(Ended::Cancelled);
+                    ended = Some(KillReason::Cancelled);
                     self.process.kill();
                 }
-                _ = pace.tick(), if self.output.has_news() => self.output.tell(progress),
+                _ = pace.tick(), if self.output.has_unsent() => self.output.send_output(progress),
             }
         }
         self.output.finish();
-        self.output.tell(progress);
+        self.output.send_output(progress);
         (status.unwrap_or(ExitStatus::Unknown), ended)
     }
 }
@@ -189,52 +189,52 @@ async fn receive(stderr: &mut Option<mpsc::Receiver<Bytes>>) -> Option<Bytes> {
 
 /// What the command has written.
 #[derive(Default)]
-struct Output {
-    streams: [Stream; 2],
+struct ShellOutput {
+    streams: [OutputStream; 2],
 }
 
 #[derive(Default)]
-struct Stream {
-    kept: Kept,
+struct OutputStream {
+    kept: StreamTail,
     joiner: Utf8Joiner,
     /// To be told.
-    news: String,
+    unsent: String,
     skipped: u64,
     /// Bytes of the stream before `skipped`: told, or left out before.
-    told: u64,
+    sent_bytes: u64,
 }
 
-impl Output {
+impl ShellOutput {
     fn take(&mut self, stream: usize, bytes: &[u8]) {
         let Some(stream) = self.streams.get_mut(stream) else { return };
         stream.kept.push(bytes);
-        stream.joiner.push(bytes, &mut stream.news);
+        stream.joiner.push(bytes, &mut stream.unsent);
         stream.cut();
     }
 
     fn finish(&mut self) {
         for stream in &mut self.streams {
-            stream.joiner.finish(&mut stream.news);
+            stream.joiner.finish(&mut stream.unsent);
         }
     }
 
-    fn has_news(&self) -> bool {
-        self.streams.iter().any(|stream| !stream.news.is_empty() || stream.skipped > 0)
+    fn has_unsent(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.unsent.is_empty() || stream.skipped > 0)
     }
 
-    fn tell(&mut self, progress: &Progress) {
+    fn send_output(&mut self, progress: &CallProgress) {
         for (name, stream) in STREAMS.iter().zip(&mut self.streams) {
-            if stream.news.is_empty() && stream.skipped == 0 {
+            if stream.unsent.is_empty() && stream.skipped == 0 {
                 continue;
             }
-            let text = std::mem::take(&mut stream.news);
+            let text = std::mem::take(&mut stream.unsent);
             let skipped = (stream.skipped > 0).then_some(stream.skipped);
             let length = text.len() as u64;
-            let offset = Some(stream.told + stream.skipped);
+            let offset = Some(stream.sent_bytes + stream.skipped);
             let output = BashOutput { stream: (*name).to_owned(), text, offset, skipped };
-            match progress.say(&output) {
+            match progress.send(&output) {
                 Some(_) => {
-                    stream.told += stream.skipped + length;
+                    stream.sent_bytes += stream.skipped + length;
                     stream.skipped = 0;
                 }
                 // The asker has enough to read: it hears how much it missed.
@@ -244,27 +244,27 @@ impl Output {
     }
 }
 
-impl Stream {
+impl OutputStream {
     /// What comes faster than it can be told is left out, the oldest first.
     fn cut(&mut self) {
         let max = PACE_BYTES_MAX / STREAMS.len();
-        if self.news.len() <= max {
+        if self.unsent.len() <= max {
             return;
         }
-        let cut = self.news.ceil_char_boundary(self.news.len() - max);
-        self.news.drain(..cut);
+        let cut = self.unsent.ceil_char_boundary(self.unsent.len() - max);
+        self.unsent.drain(..cut);
         self.skipped += cut as u64;
     }
 }
 
 /// The end of a stream.
 #[derive(Default)]
-struct Kept {
+struct StreamTail {
     bytes: VecDeque<u8>,
     total: u64,
 }
 
-impl Kept {
+impl StreamTail {
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let bytes = &bytes[bytes.len().saturating_sub(KEPT_BYTES_MAX)..];
@@ -289,11 +289,11 @@ impl Kept {
 }
 
 fn done(
-    output: Output,
+    output: ShellOutput,
     status: ExitStatus,
-    ended: Option<Ended>,
+    ended: Option<KillReason>,
     duration: Duration,
-) -> Result<Done, ServiceError> {
+) -> Result<CallOutput, ServiceError> {
     let [stdout, stderr] = output.streams.map(|stream| stream.kept);
     let (exit_code, signal) = match status {
         ExitStatus::Code(code) => (Some(code), None),
@@ -303,8 +303,8 @@ fn done(
     let data = BashData {
         exit_code,
         signal,
-        timed_out: ended == Some(Ended::TimedOut),
-        cancelled: ended == Some(Ended::Cancelled),
+        timed_out: ended == Some(KillReason::TimedOut),
+        cancelled: ended == Some(KillReason::Cancelled),
         truncated: stdout.is_cut() || stderr.is_cut(),
         stdout_bytes: stdout.total,
         stderr_bytes: stderr.total,
@@ -320,13 +320,13 @@ fn done(
         "truncated": data.truncated,
     });
     let error = match (ended, data.exit_code) {
-        (Some(Ended::TimedOut), _) => Some("timeout".to_owned()),
-        (Some(Ended::Cancelled), _) => Some("cancelled".to_owned()),
+        (Some(KillReason::TimedOut), _) => Some("timeout".to_owned()),
+        (Some(KillReason::Cancelled), _) => Some("cancelled".to_owned()),
         (None, Some(0)) => None,
         (None, Some(code)) => Some(format!("bash exited with code {code}")),
         (None, None) => Some(format!("bash: {status}")),
     };
-    Ok(Done { error, ..Done::new(&data, summary)? })
+    Ok(CallOutput { error, ..CallOutput::new(&data, summary)? })
 }
 
 #[cfg(test)]
@@ -338,7 +338,7 @@ mod tests {
     fn hole_20_the_end_of_a_stream_is_cut_between_characters() {
         for character in ["x", "é", "語", "🦀"] {
             for extra in 0..8 {
-                let mut kept = Kept::default();
+                let mut kept = StreamTail::default();
                 let text = character.repeat(KEPT_BYTES_MAX / character.len() + 10) + &"y".repeat(extra);
                 for chunk in text.as_bytes().chunks(4097) {
                     kept.push(chunk);
@@ -361,9 +361,9 @@ mod tests {
 
     #[test]
     fn what_comes_too_fast_to_be_told_is_counted() {
-        let mut stream = Stream { news: "語".repeat(100_000), ..Stream::default() };
+        let mut stream = OutputStream { unsent: "語".repeat(100_000), ..OutputStream::default() };
         stream.cut();
-        assert_eq!(stream.skipped + stream.news.len() as u64, 300_000);
-        assert!(stream.news.len() <= PACE_BYTES_MAX / 2);
+        assert_eq!(stream.skipped + stream.unsent.len() as u64, 300_000);
+        assert!(stream.unsent.len() <= PACE_BYTES_MAX / 2);
     }
 }

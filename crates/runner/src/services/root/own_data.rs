@@ -12,13 +12,13 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::failure;
-use crate::services::call::error::ServiceError;
+use crate::services::call::ServiceError;
 
 /// Directories above one another; no path the system opens has more.
 const ABOVE_MAX: usize = 1000;
 
 /// What tells a directory from all others: its device and its number there.
-pub(crate) type Identity = (u64, u64);
+pub(crate) type FileIdentity = (u64, u64);
 
 /// The runner's data directory, held open from its first use on.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct OwnDirectory {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OwnData {
     /// The data directory and those above it.
-    chain: Vec<Identity>,
+    chain: Vec<FileIdentity>,
     /// As the settings name it, without links.
     path: PathBuf,
 }
@@ -60,7 +60,7 @@ impl OwnDirectory {
 
 impl OwnData {
     /// An error if the directory is the data directory or below it. Above `top` nothing is looked for.
-    pub(crate) fn check(&self, dir: &Dir, top: Option<Identity>) -> Result<(), ServiceError> {
+    pub(crate) fn check(&self, dir: &Dir, top: Option<FileIdentity>) -> Result<(), ServiceError> {
         let Some(own) = self.chain.first().copied() else { return Ok(()) };
         for_each_above(dir, |identity| {
             if identity == own {
@@ -101,7 +101,7 @@ impl OwnData {
     }
 }
 
-pub(crate) fn identity(stat: &Stat) -> Identity {
+pub(crate) fn identity(stat: &Stat) -> FileIdentity {
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     (stat.st_dev as u64, stat.st_ino as u64)
 }
@@ -109,7 +109,7 @@ pub(crate) fn identity(stat: &Stat) -> Identity {
 /// Tells the directory and those above it, up to the top of the system or until that is enough.
 fn for_each_above(
     dir: impl AsFd,
-    mut tell: impl FnMut(Identity) -> Result<bool, ServiceError>,
+    mut tell: impl FnMut(FileIdentity) -> Result<bool, ServiceError>,
 ) -> Result<(), ServiceError> {
     let mut path = ".".to_owned();
     let mut last = None;

@@ -5,7 +5,7 @@ use std::fs;
 use qd_wire::service::*;
 
 use super::*;
-use crate::services::call::error::Cancel;
+use crate::services::call::Cancellation;
 use crate::services::fs as files;
 use crate::services::fs::fixture::{Fixture, SECRET, words};
 use crate::services::root::Root;
@@ -13,13 +13,13 @@ use crate::services::search::search;
 
 const REFUSED: &str = "path is Quarterdeck's own data";
 
-struct World {
+struct OwnDataFixture {
     fixture: Fixture,
     own: OwnDirectory,
     root: Root,
 }
 
-fn world() -> World {
+fn world() -> OwnDataFixture {
     let fixture = Fixture::new();
     fixture.put("home/data/owner.token", SECRET);
     fixture.put("home/data/agents/a/key", SECRET);
@@ -30,7 +30,7 @@ fn world() -> World {
     fixture.link("../link/agents", "home/around");
     let own = OwnDirectory::default();
     let root = open(&own, &fixture, "").unwrap();
-    World { fixture, own, root }
+    OwnDataFixture { fixture, own, root }
 }
 
 fn open(own: &OwnDirectory, fixture: &Fixture, path: &str) -> Result<Root, ServiceError> {
@@ -53,7 +53,7 @@ const PATHS: [&str; 11] = [
 ];
 
 fn check_all(root: &Root, path: &str) {
-    let never = &Cancel::default();
+    let never = &Cancellation::default();
     let path = || path.to_owned();
     let query = FsSearchParams { query: "S".into(), path: Some(path()), ..Default::default() };
     let write = FsWriteParams { path: path(), create_parents: Some(true), ..Default::default() };
@@ -94,7 +94,7 @@ fn own_data_is_reached_by_no_path() {
     for path in PATHS {
         check_all(&world.root, path);
     }
-    let never = &Cancel::default();
+    let never = &Cancellation::default();
     for path in ["token", "link/owner.token", "home/data/owner.token"] {
         let read = FsReadParams { path: path.into(), ..FsReadParams::default() };
         assert_eq!(words(files::read(&world.root, &read, never)), REFUSED, "{path}");
@@ -116,7 +116,7 @@ fn own_data_is_reached_by_no_path() {
 #[test]
 fn own_data_is_skipped_where_all_is_told() {
     let world = world();
-    let never = &Cancel::default();
+    let never = &Cancellation::default();
     let list = FsListParams { path: Some("home".into()), ..FsListParams::default() };
     let names: Vec<String> =
         files::list(&world.root, &list, never).unwrap().entries.into_iter().map(|entry| entry.name).collect();

@@ -3,8 +3,8 @@ use std::fs;
 use super::*;
 use crate::services::fs::fixture::{Fixture, SECRET, at_once, words};
 
-fn never() -> Cancel {
-    Cancel::default()
+fn never() -> Cancellation {
+    Cancellation::default()
 }
 
 fn params(query: &str) -> FsSearchParams {
@@ -238,6 +238,6 @@ fn a_cancelled_search_ends() {
     let cancel = never();
     cancel.cancel();
     assert_eq!(search(&fixture.root, &params("needle"), &cancel).unwrap_err(), ServiceError::Cancelled);
-    let until = Until { file: fs::File::open(fixture.at("f")).unwrap(), cancel: &cancel };
+    let until = CancellableFile { file: fs::File::open(fixture.at("f")).unwrap(), cancel: &cancel };
     assert!(io::read_to_string(until).is_err(), "also in the middle of a file");
 }

@@ -6,32 +6,32 @@ use super::*;
 use crate::services::fs::fixture::{Fixture, words};
 
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
-struct Watching {
-    cancel: Cancel,
+struct WatchFixture {
+    cancel: Cancellation,
     reports: Receiver<FsChanges>,
     thread: JoinHandle<Result<(), ServiceError>>,
 }
 
 /// Watches in another thread; returns when the watch stands.
-fn begin(fixture: &Fixture, params: FsWatchParams) -> Watching {
-    let cancel = Cancel::default();
+fn watch_all(fixture: &Fixture, params: FsWatchParams) -> WatchFixture {
+    let cancel = Cancellation::default();
     let (sender, reports) = channel();
     let (path, own) = (fixture.root.path().to_owned(), cancel.clone());
     let thread = std::thread::spawn(move || {
         let root = Root::open(&path)?;
         watch(&root, &params, &own, &mut |changes| drop(sender.send(changes)))
     });
-    let first = reports.recv_timeout(PATIENCE).unwrap();
+    let first = reports.recv_timeout(WAIT_MAX).unwrap();
     assert_eq!(first, FsChanges::default());
-    Watching { cancel, reports, thread }
+    WatchFixture { cancel, reports, thread }
 }
 
-impl Watching {
+impl WatchFixture {
     /// Waits until all these were told, as `change path` or `change path/`.
     fn expect(&self, expected: &[&str]) -> Vec<String> {
-        let deadline = clock::monotonic_now() + PATIENCE;
+        let deadline = clock::monotonic_now() + WAIT_MAX;
         let mut told: Vec<String> = Vec::new();
         while !expected.iter().all(|wanted| told.iter().any(|change| change == wanted)) {
             let left = deadline.saturating_duration_since(clock::monotonic_now());
@@ -56,7 +56,7 @@ fn changes_are_told() {
     let fixture = Fixture::new();
     fixture.put("old.txt", "1");
     fixture.put("sub/deep/file", "1");
-    let watching = begin(&fixture, FsWatchParams::default());
+    let watching = watch_all(&fixture, FsWatchParams::default());
     fixture.put("new.txt", "1");
     watching.expect(&["created new.txt"]);
     fixture.put("old.txt", "22");
@@ -82,8 +82,8 @@ fn changes_are_told() {
 fn hidden_paths_are_told_only_if_asked() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.at(".git")).unwrap();
-    let watching = begin(&fixture, FsWatchParams::default());
-    let all = begin(&fixture, FsWatchParams { include_hidden: Some(true), ..FsWatchParams::default() });
+    let watching = watch_all(&fixture, FsWatchParams::default());
+    let all = watch_all(&fixture, FsWatchParams { include_hidden: Some(true), ..FsWatchParams::default() });
     fixture.put(".git/index", "1");
     fixture.put(".env", "1");
     fixture.put("z", "1");
@@ -98,7 +98,7 @@ fn hidden_paths_are_told_only_if_asked() {
 fn links_are_not_followed() {
     let fixture = Fixture::new();
     fixture.link("../outside", "out");
-    let watching = begin(&fixture, FsWatchParams::default());
+    let watching = watch_all(&fixture, FsWatchParams::default());
     fixture.link("../outside/canary", "out-later");
     watching.expect(&["created out-later"]);
     fs::write(fixture.outside.join("canary/noise"), "1").unwrap();
@@ -108,25 +108,25 @@ fn links_are_not_followed() {
     assert_eq!(told, ["created z"]);
     watching.end().unwrap();
     let out = FsWatchParams { path: Some("out".into()), ..FsWatchParams::default() };
-    let refused = watch(&fixture.root, &out, &Cancel::default(), &mut |_| {});
+    let refused = watch(&fixture.root, &out, &Cancellation::default(), &mut |_| {});
     assert_eq!(words(refused), "path escapes run cwd");
 }
 
 #[test]
 fn many_changes_overflow_and_say_so() {
     let fixture = Fixture::new();
-    let watching = begin(&fixture, FsWatchParams::default());
+    let watching = watch_all(&fixture, FsWatchParams::default());
     for number in 0..2000 {
         fixture.put(&format!("f{number}"), "1");
     }
     let mut overflow = false;
     while !overflow {
-        let report = watching.reports.recv_timeout(PATIENCE).unwrap();
+        let report = watching.reports.recv_timeout(WAIT_MAX).unwrap();
         assert!(report.changes.len() <= CHANGES_MAX);
         overflow |= report.overflow;
     }
     // It goes on afterwards.
-    let deadline = clock::monotonic_now() + PATIENCE;
+    let deadline = clock::monotonic_now() + WAIT_MAX;
     let is_told = |report: FsChanges| report.changes.iter().any(|change| change.path.starts_with("later"));
     for number in 0.. {
         assert!(clock::monotonic_now() < deadline);
@@ -144,7 +144,7 @@ fn paths_are_told_from_the_root_also_through_a_link() {
     fs::create_dir_all(fixture.at("real/sub")).unwrap();
     fixture.link("real", "link");
     let watching =
-        begin(&fixture, FsWatchParams { path: Some("link/sub".into()), ..FsWatchParams::default() });
+        watch_all(&fixture, FsWatchParams { path: Some("link/sub".into()), ..FsWatchParams::default() });
     fixture.put("real/sub/f", "1");
     watching.expect(&["created link/sub/f"]);
     fs::remove_dir_all(fixture.at("real/sub")).unwrap();
@@ -160,20 +160,20 @@ fn the_number_of_directories_has_a_bound() {
     }
     let root = RelativePath::parse(".").unwrap();
     let (watcher, _events) = start(Arc::default()).unwrap();
-    let mut directories = Directories::new(&fixture.root, root.clone(), watcher, false).unwrap();
+    let mut directories = WatchedDirectories::new(&fixture.root, root.clone(), watcher, false).unwrap();
     directories.max = 5;
     assert_eq!(
-        words(directories.begin(&Cancel::default())),
+        words(directories.watch_all(&Cancellation::default())),
         "more than 5 directories: watch one of those below"
     );
     let (watcher, _events) = start(Arc::default()).unwrap();
-    let mut directories = Directories::new(&fixture.root, root, watcher, false).unwrap();
+    let mut directories = WatchedDirectories::new(&fixture.root, root, watcher, false).unwrap();
     directories.max = 6;
-    directories.begin(&Cancel::default()).unwrap();
+    directories.watch_all(&Cancellation::default()).unwrap();
     fixture.put("file", "");
     let file = FsWatchParams { path: Some("file".into()), ..FsWatchParams::default() };
     assert_eq!(
-        words(watch(&fixture.root, &file, &Cancel::default(), &mut |_| {})),
+        words(watch(&fixture.root, &file, &Cancellation::default(), &mut |_| {})),
         "path is not a directory"
     );
 }

@@ -10,13 +10,13 @@ use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
 
 use crate::driver::Driver;
-use crate::session::actor::Shared;
+use crate::session::actor::RunnerContext;
 
 /// One of the `max_sessions` agents a runner may have at once; given back on drop.
 pub(crate) struct AgentSlot(Arc<AtomicUsize>);
 
 impl AgentSlot {
-    pub(crate) fn take(shared: &Shared) -> Result<AgentSlot, CodedError> {
+    pub(crate) fn take(shared: &RunnerContext) -> Result<AgentSlot, CodedError> {
         let max = shared.config.max_sessions;
         let taken = shared
             .agents
@@ -44,7 +44,7 @@ pub(crate) enum AgentState {
 }
 
 /// The agent, while there is one, and what outlives it.
-pub(crate) struct AgentProcess {
+pub(crate) struct SessionAgent {
     pub(crate) driver: Option<Driver>,
     pub(crate) state: AgentState,
     pub(crate) slot: Option<AgentSlot>,
@@ -65,9 +65,9 @@ pub(crate) struct AgentProcess {
     pub(crate) was_up_at_shutdown: bool,
 }
 
-impl AgentProcess {
+impl SessionAgent {
     pub(crate) fn new(supervision: &HealthConfig) -> Self {
-        AgentProcess {
+        SessionAgent {
             driver: None,
             state: AgentState::None,
             slot: None,

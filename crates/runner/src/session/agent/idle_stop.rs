@@ -18,11 +18,11 @@ impl SessionActor {
             let tells_it = self.shared.config.harnesses.tells_native_events(&self.config.harness);
             self.session.set_watched(on.then(|| watched_form(tells_it)));
         }
-        self.tell_driver_watched();
+        self.update_driver_watch();
     }
 
     /// Lets the driver know whether native events are wanted; also after each start.
-    pub(crate) fn tell_driver_watched(&self) {
+    pub(crate) fn update_driver_watch(&self) {
         let on = self.session.is_watched();
         if let Some(driver) = &self.agent.driver {
             driver.set_watched(on);
@@ -36,7 +36,7 @@ impl SessionActor {
     }
 
     /// Notes since when there is nothing to do, and stops an agent that had nothing for long enough.
-    pub(crate) async fn look_after_idle(&mut self) {
+    pub(crate) async fn stop_if_idle(&mut self) {
         if self.shared.config.agent_idle_stop.is_none() {
             return;
         }

@@ -13,7 +13,7 @@ use crate::clock::now_ms;
 use crate::session::actor::SessionActor;
 
 /// A command that made the agent ask its provider, until the provider's first answer.
-struct Call {
+struct UnansweredCall {
     token: Token,
     call: ProviderCall,
     /// When it went out; not known of one that waits for the turn that runs.
@@ -24,14 +24,14 @@ struct Call {
 #[derive(Default)]
 pub(crate) struct ProviderCalls {
     /// Commands whose first answer of the provider is still to come, oldest first.
-    unanswered: VecDeque<Call>,
+    unanswered: VecDeque<UnansweredCall>,
     /// Shell commands under way.
     bash: BTreeMap<Token, BashCall>,
 }
 
 impl SessionActor {
     /// Asks the breakers before a command goes to the agent.
-    pub(crate) fn admit_call(&mut self, token: Token, command: &Command) -> Result<(), CodedError> {
+    pub(crate) fn admit_provider_call(&mut self, token: Token, command: &Command) -> Result<(), CodedError> {
         let now = now_ms();
         let session_id = &self.session.identity().session_id;
         match command {
@@ -49,7 +49,7 @@ impl SessionActor {
                 let call = self.shared.breakers().admit(now, &model.provider);
                 let call = call.map_err(CodedError::from)?;
                 let since = (!self.session.is_working()).then_some(now);
-                self.provider_calls.unanswered.push_back(Call { token, call, since });
+                self.provider_calls.unanswered.push_back(UnansweredCall { token, call, since });
             }
             _ => {}
         }
@@ -57,7 +57,7 @@ impl SessionActor {
     }
 
     /// Learns from what the agent did.
-    pub(crate) fn learn_call(&mut self, now: i64, event: &AgentEvent) {
+    pub(crate) fn learn_from_event(&mut self, now: i64, event: &AgentEvent) {
         match event {
             AgentEvent::MessageEnded(message) if message.head.role == Role::Assistant => {
                 let own = self.session.memory().model.as_ref().map(|model| &model.provider);
@@ -76,7 +76,7 @@ impl SessionActor {
                         self.shared.breakers().succeeded(now, &provider);
                     }
                 }
-                if let Some(Call { call, .. }) = call {
+                if let Some(UnansweredCall { call, .. }) = call {
                     self.shared.breakers().done(&call, latency_ms);
                 }
             }
@@ -87,7 +87,7 @@ impl SessionActor {
                     self.shared.breakers().failed(now, &model.provider);
                 }
             }
-            AgentEvent::TurnSettled { .. } => self.calls_over(),
+            AgentEvent::TurnSettled { .. } => self.end_provider_calls(),
             _ => {}
         }
     }
@@ -103,7 +103,7 @@ impl SessionActor {
     }
 
     /// Nothing more comes of the calls the agent had; prompts that wait are still to go.
-    fn calls_over(&mut self) {
+    fn end_provider_calls(&mut self) {
         let calls = std::mem::take(&mut self.provider_calls.unanswered);
         for call in calls {
             if self.commands.queue().is_prompt_waiting(call.token) {
@@ -115,39 +115,39 @@ impl SessionActor {
     }
 
     /// A command came to nothing, or needed no provider.
-    pub(crate) fn call_over(&mut self, token: Token) {
+    pub(crate) fn end_provider_call(&mut self, token: Token) {
         if let Some(place) = self.provider_calls.unanswered.iter().position(|call| call.token == token)
-            && let Some(Call { call, .. }) = self.provider_calls.unanswered.remove(place)
+            && let Some(UnansweredCall { call, .. }) = self.provider_calls.unanswered.remove(place)
         {
             self.shared.breakers().done(&call, None);
         }
-        self.bash_over(token, BashEnd::Unknown);
+        self.end_bash_call(token, BashEnd::Unknown);
     }
 
     /// A command that asks the provider without a turn went well.
     pub(crate) fn call_succeeded(&mut self, token: Token, command: &Command) {
         match command {
-            Command::Bash(_) => self.bash_over(token, BashEnd::Done),
+            Command::Bash(_) => self.end_bash_call(token, BashEnd::Done),
             Command::Compact(_) => {
                 if let Some(model) = &self.session.memory().model {
                     self.shared.breakers().succeeded(now_ms(), &model.provider);
                 }
-                self.call_over(token);
+                self.end_provider_call(token);
             }
             _ => {}
         }
     }
 
-    pub(crate) fn bash_over(&mut self, token: Token, end: BashEnd) {
+    pub(crate) fn end_bash_call(&mut self, token: Token, end: BashEnd) {
         if let Some(call) = self.provider_calls.bash.remove(&token) {
             self.shared.breakers().bash_done(now_ms(), &call, end);
         }
     }
 
     /// The agent is gone, and with it what it was asked.
-    pub(crate) fn forget_calls(&mut self) {
-        self.calls_over();
+    pub(crate) fn forget_provider_calls(&mut self) {
+        self.end_provider_calls();
         let tokens: Vec<Token> = self.provider_calls.bash.keys().copied().collect();
-        tokens.into_iter().for_each(|token| self.bash_over(token, BashEnd::Unknown));
+        tokens.into_iter().for_each(|token| self.end_bash_call(token, BashEnd::Unknown));
     }
 }

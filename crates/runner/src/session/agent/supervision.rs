@@ -26,11 +26,11 @@ impl SessionActor {
         let is_busy = (activity.is_busy || has_request) && !self.is_run();
         self.agent.health.activity(now, Activity { is_busy, ..activity });
         for order in self.agent.health.due(now) {
-            self.obey(now, order).await;
+            self.carry_out_order(now, order).await;
         }
     }
 
-    async fn obey(&mut self, now: i64, order: Order) {
+    async fn carry_out_order(&mut self, now: i64, order: Order) {
         match order {
             Order::Sample => self.sample(),
             Order::Heartbeat => {
@@ -47,7 +47,7 @@ impl SessionActor {
             Order::Restart(reason) => self.restart_hung(reason).await,
             Order::Kill(reason) => {
                 if let Some(driver) = &mut self.agent.driver {
-                    driver.condemn(reason);
+                    driver.kill_with_reason(reason);
                 }
             }
         }
@@ -71,7 +71,7 @@ impl SessionActor {
         let Some(stats) = driver.stats() else { return };
         self.agent.health.sampled(Sample { is_alive: stats.alive, is_stdout_open: driver.is_stdout_open() });
         let identity = self.session.identity();
-        self.shared.board.put(&identity.session_id, &identity.harness, stats.clone());
+        self.shared.process_table.put(&identity.session_id, &identity.harness, stats.clone());
         self.agent.stats = Some(stats);
     }
 

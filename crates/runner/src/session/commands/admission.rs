@@ -13,9 +13,9 @@ use qd_wire::{CodedError, Command, ErrorCode};
 use super::is_abort;
 use crate::clock::now_ms;
 use crate::driver::AgentFailure;
-use crate::session::Incoming;
+use crate::session::IncomingCommand;
 use crate::session::actor::SessionActor;
-use crate::submissions::{Owner, Release, in_flight_row, outcome_row};
+use crate::submissions::{WaitOwner, WaitResult, in_flight_row, outcome_row};
 
 const DEPENDENCIES_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
@@ -24,10 +24,10 @@ const STATE_BYTES: usize = 1024;
 
 /// A command that passed admission. Behind a pointer, because it goes from hand to hand and every hand, queue and
 /// map keeps room for it as long as the session lives.
-pub(crate) struct Admitted(Box<Passed>);
+pub(crate) struct AdmittedCommand(Box<AdmittedState>);
 
-pub(crate) struct Passed {
-    pub(crate) incoming: Box<Incoming>,
+pub(crate) struct AdmittedState {
+    pub(crate) incoming: Box<IncomingCommand>,
     pub(crate) command: Command,
     pub(crate) submission: Option<Submission>,
     /// It repeats one in flight and never has an outcome of its own.
@@ -40,9 +40,9 @@ pub(crate) struct Passed {
     pub(crate) is_input_taken: bool,
 }
 
-impl Admitted {
-    fn new(incoming: Box<Incoming>, command: Command, submission: Option<Submission>) -> Self {
-        Admitted(Box::new(Passed {
+impl AdmittedCommand {
+    fn new(incoming: Box<IncomingCommand>, command: Command, submission: Option<Submission>) -> Self {
+        AdmittedCommand(Box::new(AdmittedState {
             incoming,
             command,
             submission,
@@ -54,21 +54,21 @@ impl Admitted {
     }
 }
 
-impl Deref for Admitted {
-    type Target = Passed;
+impl Deref for AdmittedCommand {
+    type Target = AdmittedState;
 
-    fn deref(&self) -> &Passed {
+    fn deref(&self) -> &AdmittedState {
         &self.0
     }
 }
 
-impl DerefMut for Admitted {
-    fn deref_mut(&mut self) -> &mut Passed {
+impl DerefMut for AdmittedCommand {
+    fn deref_mut(&mut self) -> &mut AdmittedState {
         &mut self.0
     }
 }
 
-impl Admitted {
+impl AdmittedCommand {
     pub(crate) fn token(&self) -> Token {
         self.incoming.token
     }
@@ -85,7 +85,7 @@ impl Admitted {
 
 impl SessionActor {
     /// Takes a command from the link.
-    pub(crate) async fn admit(&mut self, incoming: Box<Incoming>) {
+    pub(crate) async fn admit(&mut self, incoming: Box<IncomingCommand>) {
         if incoming.cmd == TAKE_BACK.name {
             return self.cancel(&incoming);
         }
@@ -106,12 +106,12 @@ impl SessionActor {
             return self.refuse(&incoming, &ErrorCode::StorageFull.with(error));
         }
         let Some(submission) = submission else {
-            return self.enqueue(Admitted::new(incoming, command, None)).await;
+            return self.enqueue(AdmittedCommand::new(incoming, command, None)).await;
         };
         let sender = &self.sender;
-        let owner = || Owner::Session(sender.clone());
+        let owner = || WaitOwner::Session(sender.clone());
         let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
-        let admitted = Admitted::new(incoming, command, Some(submission));
+        let admitted = AdmittedCommand::new(incoming, command, Some(submission));
         match verdict {
             Verdict::Run => self.enqueue(admitted).await,
             Verdict::Wait => self.hold(admitted, false),
@@ -122,7 +122,7 @@ impl SessionActor {
     }
 
     /// The state, at once: it waits for nothing, so it needs no place in the queue.
-    fn answer_state(&mut self, incoming: &Incoming) {
+    fn answer_state(&mut self, incoming: &IncomingCommand) {
         let state = self.state();
         let mut text = Vec::with_capacity(STATE_BYTES);
         let result = serde_json::to_writer(&mut text, &state)
@@ -148,43 +148,43 @@ impl SessionActor {
     }
 
     /// A command waits for those it depends on, or for the one it repeats.
-    fn hold(&mut self, mut admitted: Admitted, is_repeat: bool) {
+    fn hold(&mut self, mut admitted: AdmittedCommand, is_repeat: bool) {
         admitted.is_repeat = is_repeat;
         let command = admitted.queued();
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::Hold { command, is_repeat });
+        self.notify_queue(QueueInput::Hold { command, is_repeat });
     }
 
     /// Those a command waited for have ended.
-    pub(crate) async fn released(&mut self, token: Token, release: Release) {
+    pub(crate) async fn released(&mut self, token: Token, release: WaitResult) {
         if !self.commands.queue().is_held(token) {
             return;
         }
         let Some(admitted) = self.commands.take(token) else { return };
         match release {
-            Release::Ready => {
+            WaitResult::Ready => {
                 self.store_in_flight(&admitted).await;
                 self.commands.put(admitted);
-                self.tell_queue(QueueInput::Release { token });
+                self.notify_queue(QueueInput::Release { token });
             }
-            Release::Joined(outcome) => {
+            WaitResult::Joined(outcome) => {
                 self.replay(&admitted.incoming, &outcome);
-                self.tell_queue(QueueInput::Finished { token });
+                self.notify_queue(QueueInput::Finished { token });
             }
-            Release::Failed(rejection) => self.finish(admitted, Err(CodedError::from(rejection).into())),
+            WaitResult::Failed(rejection) => self.finish(admitted, Err(CodedError::from(rejection).into())),
         }
     }
 
     /// Hands a command to the queue, which says when it is executed.
-    async fn enqueue(&mut self, admitted: Admitted) {
+    async fn enqueue(&mut self, admitted: AdmittedCommand) {
         self.store_in_flight(&admitted).await;
         let command = admitted.queued();
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::Enqueue(command));
+        self.notify_queue(QueueInput::Enqueue(command));
     }
 
     /// On disk before it runs: after a crash it is known to have been under way.
-    async fn store_in_flight(&mut self, admitted: &Admitted) {
+    async fn store_in_flight(&mut self, admitted: &AdmittedCommand) {
         let submission = admitted.submission.as_ref().filter(|submission| submission.key.is_some());
         if let Some(submission) = submission.filter(|_| admitted.command.spec().mutating) {
             self.publishing.outcomes.push(in_flight_row(
@@ -197,7 +197,7 @@ impl SessionActor {
     }
 
     /// Carries out a command whose turn it is, if the session is what its sender thinks it is.
-    pub(crate) async fn execute(&mut self, admitted: Admitted) {
+    pub(crate) async fn execute(&mut self, admitted: AdmittedCommand) {
         let version = self.session.memory().version;
         if let Some(expected) = admitted.incoming.if_session_version
             && expected != version
@@ -210,18 +210,22 @@ impl SessionActor {
     }
 
     /// The one end of a command: its outcome is stored, then its response sent, then whoever waited goes on.
-    pub(crate) fn finish(&mut self, admitted: Admitted, result: Result<Option<Arc<str>>, AgentFailure>) {
+    pub(crate) fn finish(
+        &mut self,
+        admitted: AdmittedCommand,
+        result: Result<Option<Arc<str>>, AgentFailure>,
+    ) {
         // One whose time was over has its outcome, and no other.
         if !admitted.is_given_up {
             self.conclude(&admitted, result, false);
         }
-        self.tell_queue(QueueInput::Finished { token: admitted.token() });
+        self.notify_queue(QueueInput::Finished { token: admitted.token() });
     }
 
     /// Gives a command its outcome.
     pub(crate) fn conclude(
         &mut self,
-        admitted: &Admitted,
+        admitted: &AdmittedCommand,
         result: Result<Option<Arc<str>>, AgentFailure>,
         timed_out: bool,
     ) {
@@ -233,7 +237,7 @@ impl SessionActor {
             self.session.bump_version();
         }
         if result.is_err() {
-            self.call_over(token);
+            self.end_provider_call(token);
         }
         if let Command::RunInput(params) = &admitted.command
             && admitted.is_input_taken
@@ -276,18 +280,18 @@ impl SessionActor {
     }
 
     /// An answer without an outcome: the command has none of its own.
-    pub(crate) fn confirm(&mut self, incoming: &Incoming) {
+    pub(crate) fn confirm(&mut self, incoming: &IncomingCommand) {
         self.answer_plainly(incoming, Ok(None), None);
     }
 
     /// An answer without an outcome: the command never entered.
-    pub(crate) fn refuse(&mut self, incoming: &Incoming, error: &CodedError) {
+    pub(crate) fn refuse(&mut self, incoming: &IncomingCommand, error: &CodedError) {
         self.answer_plainly(incoming, Err(error), None);
     }
 
     fn answer_plainly(
         &mut self,
-        incoming: &Incoming,
+        incoming: &IncomingCommand,
         result: Result<Option<&str>, &CodedError>,
         session_version: Option<u64>,
     ) {
@@ -304,7 +308,7 @@ impl SessionActor {
         self.out.response(self.session.front(), now_ms(), &response);
     }
 
-    fn replay(&mut self, incoming: &Incoming, outcome: &Outcome) {
+    fn replay(&mut self, incoming: &IncomingCommand, outcome: &Outcome) {
         let response = Response {
             origin: incoming.origin,
             id: &incoming.link_id,
@@ -319,7 +323,7 @@ impl SessionActor {
     }
 
     /// The command's identity; `None` for one that nobody can name again.
-    fn submission(&self, incoming: &Incoming) -> Option<Submission> {
+    fn submission(&self, incoming: &IncomingCommand) -> Option<Submission> {
         if incoming.client_command_id.is_none()
             && incoming.idempotency_key.is_none()
             && incoming.depends_on.is_empty()
@@ -347,7 +351,7 @@ impl SessionActor {
 }
 
 /// Whether nothing in its head says when, or whether, it may be carried out.
-fn is_unconditional(incoming: &Incoming) -> bool {
+fn is_unconditional(incoming: &IncomingCommand) -> bool {
     incoming.idempotency_key.is_none()
         && incoming.depends_on.is_empty()
         && incoming.if_session_version.is_none()
@@ -355,7 +359,7 @@ fn is_unconditional(incoming: &Incoming) -> bool {
         && incoming.cmd != BARRIER
 }
 
-fn check_envelope(incoming: &Incoming) -> Result<(), CodedError> {
+fn check_envelope(incoming: &IncomingCommand) -> Result<(), CodedError> {
     if let Some(key) = &incoming.idempotency_key {
         if key.trim().is_empty() {
             return Err(CodedError::invalid("idempotency_key: Must be a non-empty string if provided"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use qd_core::command_queue::{AgentActivity, CommandQueue, QueueEffect, QueueInput};
 use qd_core::ledger::Token;
 
-use super::admission::Admitted;
+use super::admission::AdmittedCommand;
 use crate::clock::now_ms;
 
 /// Commands by their token, with the pure machine that orders them.
@@ -13,14 +13,14 @@ use crate::clock::now_ms;
 pub(crate) struct PendingCommands {
     queue: CommandQueue,
     /// Those that wait and those the agent has. One that is being executed is in the hands of whoever executes it.
-    commands: BTreeMap<Token, Admitted>,
+    commands: BTreeMap<Token, AdmittedCommand>,
     /// What the queue wants done and nobody has done yet.
     effects: Vec<QueueEffect>,
 }
 
 impl PendingCommands {
     /// Tells the queue how the agent stands and what happened.
-    pub(crate) fn tell(&mut self, activity: AgentActivity, input: QueueInput) {
+    pub(crate) fn notify(&mut self, activity: AgentActivity, input: QueueInput) {
         let now = now_ms();
         self.effects.extend(self.queue.handle(now, QueueInput::Activity(activity)));
         self.effects.extend(self.queue.handle(now, input));
@@ -40,26 +40,26 @@ impl PendingCommands {
         &self.queue
     }
 
-    pub(crate) fn put(&mut self, admitted: Admitted) {
+    pub(crate) fn put(&mut self, admitted: AdmittedCommand) {
         self.commands.insert(admitted.token(), admitted);
     }
 
-    pub(crate) fn take(&mut self, token: Token) -> Option<Admitted> {
+    pub(crate) fn take(&mut self, token: Token) -> Option<AdmittedCommand> {
         self.commands.remove(&token)
     }
 
-    pub(crate) fn get(&self, token: Token) -> Option<&Admitted> {
+    pub(crate) fn get(&self, token: Token) -> Option<&AdmittedCommand> {
         self.commands.get(&token)
     }
 
     /// The commands that the agent has been asked to carry out and has not answered, given up or not.
-    pub(crate) fn with_agent(&self) -> impl Iterator<Item = &Admitted> {
+    pub(crate) fn with_agent(&self) -> impl Iterator<Item = &AdmittedCommand> {
         self.queue.unanswered().filter_map(|token| self.commands.get(&token))
     }
 
     /// The command under this key of a principal, as far as it can be ended.
     pub(crate) fn find(&self, principal: &str, key: &str) -> Option<Token> {
-        let is_it = |admitted: &&Admitted| {
+        let is_it = |admitted: &&AdmittedCommand| {
             let incoming = &admitted.incoming;
             // A repeat has no outcome of its own: it gets that of the one it waits for.
             incoming.principal == principal
@@ -67,7 +67,7 @@ impl PendingCommands {
                 && !admitted.is_repeat
                 && !admitted.is_given_up
         };
-        self.commands.values().find(is_it).map(Admitted::token)
+        self.commands.values().find(is_it).map(AdmittedCommand::token)
     }
 }
 

@@ -10,10 +10,10 @@ use qd_wire::command::StreamingBehavior;
 use qd_wire::{Command, ErrorCode};
 use serde_json::json;
 
-use super::admission::Admitted;
+use super::admission::AdmittedCommand;
 use super::json_text;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Begun, Disposition, DriverHandle, Executed};
+use crate::driver::{AgentFailure, DriverHandle, ExecutedCommand, PromptDisposition, SentRequest};
 use crate::session::SessionInput;
 use crate::session::actor::SessionActor;
 
@@ -21,7 +21,7 @@ const IMAGES_WAIT: &str =
     "Too many images wait for the agent. Send this when the agent has read what was sent before.";
 
 /// A prompt for the agent, whatever command it came by.
-struct Prompt {
+struct PromptRequest {
     message: String,
     images: Vec<Image>,
     client_id: Option<String>,
@@ -30,21 +30,21 @@ struct Prompt {
 
 impl SessionActor {
     /// Queues a prompt: it is written to the agent, now or when it is its turn.
-    pub(crate) fn enqueue_prompt(&mut self, admitted: Admitted) {
+    pub(crate) fn enqueue_prompt(&mut self, admitted: AdmittedCommand) {
         let token = admitted.token();
         let may_interrupt = when_busy_of(&admitted.command).is_some();
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::EnqueuePrompt { token, may_interrupt });
+        self.notify_queue(QueueInput::EnqueuePrompt { token, may_interrupt });
     }
 
     /// Writes a prompt to the agent, whose turn it is. `is_follow_up` is for one whose sender saw an idle agent that has
     /// got work since from inputs that waited longer.
-    pub(crate) fn write_prompt_to_agent(&mut self, admitted: Admitted, is_follow_up: bool) {
+    pub(crate) fn write_prompt_to_agent(&mut self, admitted: AdmittedCommand, is_follow_up: bool) {
         let Some(prompt) = prompt_of(&admitted.command) else {
             let error = ErrorCode::Internal.with(format!("'{}' is no prompt", admitted.incoming.cmd));
             return self.finish(admitted, Err(error.into()));
         };
-        let Prompt { message, images, client_id, when_busy } = prompt;
+        let PromptRequest { message, images, client_id, when_busy } = prompt;
         let when_busy = when_busy.or(is_follow_up.then_some(WhenBusy::FollowUp));
         if !self.session.has_room_for_prompt() {
             let error = ErrorCode::Busy
@@ -71,7 +71,7 @@ impl SessionActor {
         if !images.is_empty() {
             self.session.hold_images(token, new_images_key(token), Arc::new(images.clone()));
         }
-        let begun = match handle.begin(AgentRequest::Prompt { message, images, when_busy }) {
+        let begun = match handle.send_request(AgentRequest::Prompt { message, images, when_busy }) {
             Ok(begun) => begun,
             Err(failure) => {
                 self.session.forget_prompt(token);
@@ -79,16 +79,16 @@ impl SessionActor {
             }
         };
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::PromptWritten { token, is_command });
+        self.notify_queue(QueueInput::PromptWritten { token, is_command });
         self.await_prompt_answer(token, handle, begun, is_command, busy);
     }
 
     /// The agent has answered a prompt that was written when this many turns had begun.
     pub(crate) fn prompt_answered(
         &mut self,
-        admitted: Admitted,
+        admitted: AdmittedCommand,
         turns_before: u64,
-        result: Result<Executed, AgentFailure>,
+        result: Result<ExecutedCommand, AgentFailure>,
     ) {
         let token = admitted.token();
         let has_begun = self.session.turns() > turns_before;
@@ -97,11 +97,11 @@ impl SessionActor {
             Some(turn) => self.session.prompt_accepted(now_ms(), token, turn, &mut self.out),
             None => self.session.forget_prompt(token),
         }
-        if disposition == Some(Disposition::Handled) {
-            self.look_for_changes();
-            self.call_over(token);
+        if disposition == Some(PromptDisposition::Handled) {
+            self.poll_agent_changes();
+            self.end_provider_call(token);
         }
-        self.tell_queue(QueueInput::Answered { token, answer: answer_of(&result, disposition) });
+        self.notify_queue(QueueInput::Answered { token, answer: answer_of(&result, disposition) });
         let data = disposition.map(|disposition| match &admitted.command {
             Command::RunInput(params) => json!({ "input_id": params.input_id, "duplicate": false }),
             _ => json!({ "disposition": disposition.as_str() }),
@@ -115,13 +115,13 @@ impl SessionActor {
         &self,
         token: Token,
         handle: DriverHandle,
-        begun: Begun,
+        begun: SentRequest,
         is_command: bool,
         busy: bool,
     ) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
-            let result = Box::new(handle.prompted(begun, is_command, busy).await);
+            let result = Box::new(handle.await_prompt_reply(begun, is_command, busy).await);
             if sender.send(SessionInput::Executed { token, result }).await.is_err() {
                 tracing::debug!(token, "a session ended while its agent took a prompt");
             }
@@ -135,31 +135,31 @@ pub(crate) fn new_images_key(token: Token) -> String {
 }
 
 /// The turn in which the agent reads a prompt, if it reads it at all.
-pub(crate) fn turn_of(disposition: Option<Disposition>, turns_before: u64) -> Option<PromptTurn> {
+pub(crate) fn turn_of(disposition: Option<PromptDisposition>, turns_before: u64) -> Option<PromptTurn> {
     match disposition {
-        Some(Disposition::Started) => Some(PromptTurn::After(turns_before)),
-        Some(Disposition::Queued) => Some(PromptTurn::Running),
-        Some(Disposition::Handled) | None => None,
+        Some(PromptDisposition::Started) => Some(PromptTurn::After(turns_before)),
+        Some(PromptDisposition::Queued) => Some(PromptTurn::Running),
+        Some(PromptDisposition::Handled) | None => None,
     }
 }
 
 /// What became of a prompt. The agent's own word is old by now if its turn began meanwhile.
 pub(crate) fn disposition_of(
-    result: &Result<Executed, AgentFailure>,
+    result: &Result<ExecutedCommand, AgentFailure>,
     has_begun: bool,
-) -> Option<Disposition> {
+) -> Option<PromptDisposition> {
     let disposition = result.as_ref().ok().and_then(|executed| executed.disposition)?;
-    let is_old = has_begun && disposition == Disposition::Handled;
-    Some(if is_old { Disposition::Started } else { disposition })
+    let is_old = has_begun && disposition == PromptDisposition::Handled;
+    Some(if is_old { PromptDisposition::Started } else { disposition })
 }
 
 /// What the agent's answer to a prompt means for those that wait behind it.
 pub(crate) fn answer_of(
-    result: &Result<Executed, AgentFailure>,
-    disposition: Option<Disposition>,
+    result: &Result<ExecutedCommand, AgentFailure>,
+    disposition: Option<PromptDisposition>,
 ) -> AgentAnswer {
     match result {
-        Ok(_) if disposition == Some(Disposition::Started) => AgentAnswer::StartsTurn,
+        Ok(_) if disposition == Some(PromptDisposition::Started) => AgentAnswer::StartsTurn,
         Err(failure) if !failure.lost => AgentAnswer::Refused,
         Ok(_) | Err(_) => AgentAnswer::Done,
     }
@@ -190,7 +190,7 @@ fn when_busy_of(command: &Command) -> Option<WhenBusy> {
 }
 
 /// The prompt in a command, if it is one. Steering an idle agent starts it, so all of them are prompts.
-fn prompt_of(command: &Command) -> Option<Prompt> {
+fn prompt_of(command: &Command) -> Option<PromptRequest> {
     let (images, client_id) = match command {
         Command::Prompt(params) => (params.images.clone(), params.client_id.clone()),
         Command::Steer(params) | Command::FollowUp(params) => {
@@ -200,7 +200,7 @@ fn prompt_of(command: &Command) -> Option<Prompt> {
         _ => return None,
     };
     let images = images.unwrap_or_default().into_iter();
-    Some(Prompt {
+    Some(PromptRequest {
         message: prompt_text(command)?.to_owned(),
         images: images.map(|image| Image { data: image.data, media_type: image.media_type }).collect(),
         client_id,

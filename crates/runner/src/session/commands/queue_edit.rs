@@ -6,9 +6,9 @@ use qd_wire::command::QueueSetParams;
 use qd_wire::data::{QueueState, SessionStatus};
 use qd_wire::{CodedError, Command, ErrorCode};
 
-use super::admission::Admitted;
+use super::admission::AdmittedCommand;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Executed};
+use crate::driver::{AgentFailure, ExecutedCommand};
 use crate::session::SessionInput;
 use crate::session::actor::SessionActor;
 
@@ -17,17 +17,17 @@ const MESSAGES_MAX: usize = 256;
 
 impl SessionActor {
     /// `queue.set`: one change at a time, and no prompt meanwhile, which would come before what is put back.
-    pub(crate) fn enqueue_queue_edit(&mut self, admitted: Admitted) {
+    pub(crate) fn enqueue_queue_edit(&mut self, admitted: AdmittedCommand) {
         if let Err(error) = self.check_queue(&admitted.command) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
         let token = admitted.token();
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::EditQueue { token });
+        self.notify_queue(QueueInput::EditQueue { token });
     }
 
     /// Makes the queue what is wanted, when the agent has given back what it has.
-    pub(crate) fn edit_queue(&mut self, mut admitted: Admitted) {
+    pub(crate) fn edit_queue(&mut self, mut admitted: AdmittedCommand) {
         if let Err(error) = self.check_queue(&admitted.command) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
@@ -36,7 +36,7 @@ impl SessionActor {
             // All that waits is here.
             return self.replace_queue(admitted, &edit, &QueueState::default());
         };
-        let begun = match handle.give_back_queue() {
+        let begun = match handle.reclaim_queue() {
             Ok(begun) => begun,
             Err(failure) => {
                 self.session.give_up_queue_edit(now_ms(), &mut self.out);
@@ -46,9 +46,10 @@ impl SessionActor {
         let (token, sender) = (admitted.token(), self.sender.clone());
         admitted.queue_edit = Some(edit);
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::Running { token, work: AgentWork::QueueEdit });
+        self.notify_queue(QueueInput::Running { token, work: AgentWork::QueueEdit });
         tokio::spawn(async move {
-            let result = begun.await.map(|queue| Executed { queue: Some(queue), ..Executed::default() });
+            let result =
+                begun.await.map(|queue| ExecutedCommand { queue: Some(queue), ..ExecutedCommand::default() });
             if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
                 tracing::debug!(token, "a session ended while its agent gave back its queue");
             }
@@ -93,11 +94,11 @@ impl SessionActor {
     /// The agent has given back its queue, or cannot.
     pub(crate) fn queue_given_back(
         &mut self,
-        mut admitted: Admitted,
-        result: Result<Executed, AgentFailure>,
+        mut admitted: AdmittedCommand,
+        result: Result<ExecutedCommand, AgentFailure>,
     ) {
         let token = admitted.token();
-        self.tell_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
+        self.notify_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
         match (result, admitted.queue_edit.take()) {
             (Ok(executed), Some(edit)) => {
                 self.replace_queue(admitted, &edit, &executed.queue.unwrap_or_default());
@@ -112,7 +113,7 @@ impl SessionActor {
         }
     }
 
-    fn replace_queue(&mut self, admitted: Admitted, edit: &QueueEdit, cleared: &QueueState) {
+    fn replace_queue(&mut self, admitted: AdmittedCommand, edit: &QueueEdit, cleared: &QueueState) {
         let Command::QueueSet(QueueSetParams { steering, follow_up }) = admitted.command.clone() else {
             return;
         };

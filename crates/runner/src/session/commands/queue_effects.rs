@@ -10,16 +10,16 @@ use qd_core::command_queue::{AgentActivity, QueueEffect, QueueInput, QueueLimits
 use qd_core::ledger::Token;
 use qd_wire::{CodedError, ErrorCode};
 
-use super::admission::Admitted;
+use super::admission::AdmittedCommand;
 use crate::driver::AgentFailure;
 use crate::session::actor::SessionActor;
 
 impl SessionActor {
     /// Tells the command queue what happened. What it wants done because of that is done between inputs: a command that
     /// ends at once must not start the next from within itself.
-    pub(crate) fn tell_queue(&mut self, input: QueueInput) {
+    pub(crate) fn notify_queue(&mut self, input: QueueInput) {
         let activity = self.agent_activity();
-        self.commands.tell(activity, input);
+        self.commands.notify(activity, input);
     }
 
     /// How the agent stands, as far as the queue needs to know.
@@ -40,7 +40,7 @@ impl SessionActor {
     /// Does everything the queue wants. What one effect leads to comes before the effects after it, so that commands
     /// reach the agent in the order they came.
     pub(crate) async fn carry_out_effects(&mut self) {
-        self.tell_queue(QueueInput::Activity(self.agent_activity()));
+        self.notify_queue(QueueInput::Activity(self.agent_activity()));
         let mut waiting = VecDeque::from(self.commands.take_effects());
         while let Some(effect) = waiting.pop_front() {
             if self.finished {
@@ -49,7 +49,7 @@ impl SessionActor {
                 continue;
             }
             self.carry_out(effect).await;
-            self.tell_queue(QueueInput::Activity(self.agent_activity()));
+            self.notify_queue(QueueInput::Activity(self.agent_activity()));
             for effect in self.commands.take_effects().into_iter().rev() {
                 waiting.push_front(effect);
             }
@@ -129,7 +129,7 @@ impl SessionActor {
     }
 
     /// Ends a command that is still there.
-    fn end(&mut self, token: Token, how: impl FnOnce(&mut SessionActor, Admitted)) {
+    fn end(&mut self, token: Token, how: impl FnOnce(&mut SessionActor, AdmittedCommand)) {
         if let Some(admitted) = self.commands.take(token) {
             how(self, admitted);
         }

@@ -6,34 +6,34 @@ use qd_core::command_queue::QueueInput;
 use qd_core::ledger::Token;
 use qd_wire::{CodedError, Command, ErrorCode};
 
-use super::admission::Admitted;
+use super::admission::AdmittedCommand;
 use crate::driver::AgentFailure;
-use crate::session::Incoming;
+use crate::session::IncomingCommand;
 use crate::session::actor::SessionActor;
 
 impl SessionActor {
     /// Ends the command with this key of the same principal, wherever it is. There may be none any more.
-    pub(crate) fn cancel(&mut self, incoming: &Incoming) {
+    pub(crate) fn cancel(&mut self, incoming: &IncomingCommand) {
         #[derive(serde::Deserialize)]
-        struct Parameters {
+        struct TakeBackParameters {
             key: String,
         }
-        let key = match serde_json::from_str::<Parameters>(incoming.text()) {
-            Ok(Parameters { key }) => key,
+        let key = match serde_json::from_str::<TakeBackParameters>(incoming.text()) {
+            Ok(TakeBackParameters { key }) => key,
             Err(error) => {
                 return self
                     .refuse(incoming, &CodedError::invalid(format!("Invalid '{}': {error}", incoming.cmd)));
             }
         };
         if let Some(token) = self.commands.find(&incoming.principal, &key) {
-            self.tell_queue(QueueInput::Cancel { token });
+            self.notify_queue(QueueInput::Cancel { token });
             self.carry_out_answers();
         }
         self.confirm(incoming);
     }
 
     /// Answers for a command that never began.
-    pub(crate) fn time_out(&mut self, admitted: &Admitted) {
+    pub(crate) fn time_out(&mut self, admitted: &AdmittedCommand) {
         self.conclude(admitted, Err(timed_out(admitted)), true);
     }
 
@@ -48,18 +48,18 @@ impl SessionActor {
         };
         if let Some((request, handle)) = hook.zip(self.handle()) {
             // Nobody waits for the answer: the command's own tells how it ended.
-            match handle.begin(request) {
+            match handle.send_request(request) {
                 Ok(begun) => drop(begun),
                 Err(failure) => tracing::warn!(error = failure.error, "a command could not be stopped"),
             }
         }
-        self.bash_over(token, BashEnd::TimedOut);
+        self.end_bash_call(token, BashEnd::TimedOut);
         self.conclude(&admitted, Err(timed_out(&admitted)), true);
         admitted.is_given_up = true;
         self.commands.put(admitted);
     }
 }
 
-fn timed_out(admitted: &Admitted) -> AgentFailure {
+fn timed_out(admitted: &AdmittedCommand) -> AgentFailure {
     ErrorCode::TimedOut.with(format!("Command '{}' timed out", admitted.incoming.cmd)).into()
 }

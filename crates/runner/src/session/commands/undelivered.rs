@@ -9,7 +9,7 @@ use qd_core::session::{ExpectedPrompt, KeptInput};
 
 use super::prompts::{answer_of, disposition_of, new_images_key, turn_of};
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Disposition, Executed};
+use crate::driver::{AgentFailure, ExecutedCommand, PromptDisposition};
 use crate::session::actor::SessionActor;
 
 impl SessionActor {
@@ -19,11 +19,11 @@ impl SessionActor {
             return;
         }
         if self.agent_activity().undelivered == Undelivered::Nothing {
-            return self.tell_queue(QueueInput::DeliveryNotWritten { is_refused: false });
+            return self.notify_queue(QueueInput::DeliveryNotWritten { is_refused: false });
         }
         let token = self.shared.submissions.token();
         let Some(kept) = self.session.take_kept(now_ms(), token, &mut self.out) else {
-            return self.tell_queue(QueueInput::DeliveryNotWritten { is_refused: false });
+            return self.notify_queue(QueueInput::DeliveryNotWritten { is_refused: false });
         };
         // On its way, and not in the list any more, before the agent can see it: it never runs twice.
         self.publish().await;
@@ -52,9 +52,9 @@ impl SessionActor {
         // goes back to where it was.
         let when_busy = if is_requeued && is_steering { WhenBusy::Steer } else { WhenBusy::FollowUp };
         let request = AgentRequest::Prompt { message: text, images, when_busy: Some(when_busy) };
-        match handle.begin(request) {
+        match handle.send_request(request) {
             Ok(begun) => {
-                self.tell_queue(QueueInput::DeliveryWritten { token });
+                self.notify_queue(QueueInput::DeliveryWritten { token });
                 self.await_prompt_answer(token, handle, begun, is_command, busy);
             }
             Err(failure) => {
@@ -69,7 +69,7 @@ impl SessionActor {
         &mut self,
         token: Token,
         turns_before: u64,
-        result: Result<Executed, AgentFailure>,
+        result: Result<ExecutedCommand, AgentFailure>,
     ) {
         let has_begun = self.session.turns() > turns_before;
         let disposition = disposition_of(&result, has_begun);
@@ -86,15 +86,15 @@ impl SessionActor {
                     None => drop(self.session.kept_delivered()),
                 }
                 self.session.tell_queue(now_ms(), &mut self.out);
-                if disposition == Some(Disposition::Handled) {
-                    self.look_for_changes();
+                if disposition == Some(PromptDisposition::Handled) {
+                    self.poll_agent_changes();
                 }
-                self.tell_queue(QueueInput::Answered { token, answer });
+                self.notify_queue(QueueInput::Answered { token, answer });
             }
             // The agent is gone, and its end tells of the input.
-            Err(failure) if failure.lost => self.tell_queue(QueueInput::Answered { token, answer }),
+            Err(failure) if failure.lost => self.notify_queue(QueueInput::Answered { token, answer }),
             Err(failure) => {
-                self.tell_queue(QueueInput::Answered { token, answer });
+                self.notify_queue(QueueInput::Answered { token, answer });
                 self.session.kept_refused(now_ms(), &failure.error, &mut self.out);
             }
         }
@@ -102,7 +102,7 @@ impl SessionActor {
 
     /// Whoever waited behind it need not wait any more.
     fn delivery_refused(&mut self, error: &str) {
-        self.tell_queue(QueueInput::DeliveryNotWritten { is_refused: true });
+        self.notify_queue(QueueInput::DeliveryNotWritten { is_refused: true });
         self.session.kept_refused(now_ms(), error, &mut self.out);
     }
 }

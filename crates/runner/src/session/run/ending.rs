@@ -8,10 +8,10 @@ use qd_wire::data::SessionStatus;
 use qd_wire::run::{RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
 
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Progress, RunExit};
+use crate::driver::{AgentFailure, AgentProgress, RunExit};
 use crate::session::actor::SessionActor;
 use crate::session::agent::agent_state::AgentState;
-use crate::session::commands::admission::Admitted;
+use crate::session::commands::admission::AdmittedCommand;
 
 /// After a kill, for the guard to report; longer than the guard itself waits.
 const KILLED_WAIT: Duration = Duration::from_secs(8);
@@ -25,7 +25,7 @@ const CUT_OFF: &str = "The runner stopped while the program ran; the program was
 
 impl SessionActor {
     /// `run.stop`, and `abort`, which is its interrupt.
-    pub(crate) fn run_stop(&mut self, admitted: Admitted, params: &RunStopParams) {
+    pub(crate) fn run_stop(&mut self, admitted: AdmittedCommand, params: &RunStopParams) {
         let signal = params.signal.unwrap_or_default();
         match self.run_handle() {
             Ok(handle) => {
@@ -50,11 +50,11 @@ impl SessionActor {
         let now = now_ms();
         let RunExit { code, signal, error } = exit;
         // The exit is the last record of the program.
-        self.look_at_branch();
+        self.update_branch();
         self.session.run_exited(now, code, signal, error, &mut self.out);
-        self.run.look_ended();
+        self.run.program_ended();
         if self.config.harness == TERMINAL_HARNESS {
-            self.keep_for_a_while(now);
+            self.schedule_deletion(now);
         }
         let error = ErrorCode::RunEnded.with("The run has ended; session.restart starts it again");
         self.refuse_waiting(&error);
@@ -67,11 +67,11 @@ impl SessionActor {
             self.session.run_exited(now, -1, None, Some(CUT_OFF.to_owned()), &mut self.out);
         }
         if self.config.harness == TERMINAL_HARNESS {
-            self.keep_for_a_while(now);
+            self.schedule_deletion(now);
         }
     }
 
-    fn keep_for_a_while(&mut self, now: i64) {
+    fn schedule_deletion(&mut self, now: i64) {
         let keep = i64::try_from(self.shared.config.runs.terminal_keep.as_millis()).unwrap_or(i64::MAX);
         self.run.delete_at = Some(now.saturating_add(keep));
     }
@@ -101,11 +101,11 @@ impl SessionActor {
         handle.hang_up();
         let patience = self.shared.config.runs.kill_after;
         let grace = if self.is_stopping() { patience.min(SHUTDOWN_GRACE_MAX) } else { patience };
-        if self.hear_out(grace).await {
+        if self.record_until_exit(grace).await {
             return;
         }
         handle.signal(RunSignal::Kill);
-        if self.hear_out(KILLED_WAIT).await {
+        if self.record_until_exit(KILLED_WAIT).await {
             return;
         }
         let session_id = &self.session.identity().session_id;
@@ -115,7 +115,7 @@ impl SessionActor {
     }
 
     /// Records what the program does until it ends, for so long. Returns whether it has ended.
-    async fn hear_out(&mut self, limit: Duration) -> bool {
+    async fn record_until_exit(&mut self, limit: Duration) -> bool {
         let deadline = tokio::time::Instant::now() + limit;
         let mut events = Vec::new();
         while let Some(driver) = &mut self.agent.driver {
@@ -123,9 +123,9 @@ impl SessionActor {
                 return false;
             };
             match progress {
-                Progress::Output(texts) => self.run_output(texts),
-                Progress::Exited(exit) => self.run_ended(exit),
-                Progress::Events | Progress::Gone { .. } => {}
+                AgentProgress::Output(texts) => self.run_output(texts),
+                AgentProgress::Exited(exit) => self.run_ended(exit),
+                AgentProgress::Events | AgentProgress::Gone { .. } => {}
             }
             self.publish().await;
             if self.finished {
@@ -144,9 +144,9 @@ impl SessionActor {
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
             tracing::warn!(%error, session_id, "a terminal could not be deleted; it is tried again");
-            return self.keep_for_a_while(now_ms());
+            return self.schedule_deletion(now_ms());
         }
-        self.shared.outlet.forget(&session_id);
+        self.shared.hub_delivery.forget(&session_id);
         self.exists = false;
         self.finished = true;
     }

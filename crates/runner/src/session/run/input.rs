@@ -11,10 +11,10 @@ use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::json;
 
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Disposition, TerminalHandle};
+use crate::driver::{AgentFailure, PromptDisposition, TerminalHandle};
 use crate::session::actor::SessionActor;
 use crate::session::agent::agent_state::AgentState;
-use crate::session::commands::admission::Admitted;
+use crate::session::commands::admission::AdmittedCommand;
 use crate::session::commands::{beginning, json_text};
 
 /// The name of an input: any text a client likes, but no book.
@@ -44,7 +44,7 @@ pub(crate) struct TypedLine {
 }
 
 /// A text that goes to the program at once.
-pub(crate) struct Typed<'a> {
+pub(crate) struct TypedText<'a> {
     pub(crate) text: &'a str,
     pub(crate) input_id: String,
     pub(crate) actor: Option<&'a str>,
@@ -53,7 +53,7 @@ pub(crate) struct Typed<'a> {
 
 impl SessionActor {
     /// `run.input`: stored under its name, then written. Agents get it as a prompt.
-    pub(crate) async fn run_input(&mut self, mut admitted: Admitted, params: &RunInputParams) {
+    pub(crate) async fn run_input(&mut self, mut admitted: AdmittedCommand, params: &RunInputParams) {
         let input_id = &params.input_id;
         if input_id.trim().is_empty() || input_id.len() > INPUT_ID_BYTES_MAX {
             let error = format!("input_id: Must be a text of 1 to {INPUT_ID_BYTES_MAX} bytes");
@@ -64,7 +64,7 @@ impl SessionActor {
             return self.finish(admitted, Err(CodedError::invalid(error).into()));
         }
         if self.is_run() && self.agent.state == AgentState::Starting {
-            return self.park(admitted);
+            return self.park_until_ready(admitted);
         }
         let checked = if self.is_run() {
             self.run_handle().and_then(|handle| handle.check_input(&params.text))
@@ -92,9 +92,9 @@ impl SessionActor {
         if self.is_run() { self.write_input(admitted, params) } else { self.execute_on_agent(admitted) }
     }
 
-    fn write_input(&mut self, admitted: Admitted, params: &RunInputParams) {
+    fn write_input(&mut self, admitted: AdmittedCommand, params: &RunInputParams) {
         let user_id = admitted.incoming.principal.clone();
-        let typed = Typed {
+        let typed = TypedText {
             text: &params.text,
             input_id: params.input_id.clone(),
             actor: params.actor.as_deref(),
@@ -110,9 +110,9 @@ impl SessionActor {
     }
 
     /// A prompt is typed, with Enter.
-    pub(crate) fn prompt_run(&mut self, admitted: Admitted) {
+    pub(crate) fn prompt_run(&mut self, admitted: AdmittedCommand) {
         if self.agent.state == AgentState::Starting {
-            return self.park(admitted);
+            return self.park_until_ready(admitted);
         }
         let (message, images) = match &admitted.command {
             Command::Prompt(params) => (&params.message, &params.images),
@@ -127,9 +127,9 @@ impl SessionActor {
         let result = self.run_handle().map_err(AgentFailure::refused).and_then(|handle| {
             let text = format!("{message}{}", enter(&handle));
             handle.check_input(&text)?;
-            self.type_text(Typed { text: &text, input_id: fresh_id("i"), actor: None, user_id: &user_id })
+            self.type_text(TypedText { text: &text, input_id: fresh_id("i"), actor: None, user_id: &user_id })
         });
-        let data = json!({ "disposition": Disposition::Started.as_str() });
+        let data = json!({ "disposition": PromptDisposition::Started.as_str() });
         let result = result.and_then(|()| json_text(&data).map(Some));
         self.finish(admitted, result);
     }
@@ -137,7 +137,7 @@ impl SessionActor {
     /// A person has answered what the screen asks: it is typed.
     pub(crate) fn answer_screen(
         &mut self,
-        admitted: Admitted,
+        admitted: AdmittedCommand,
         params: &InputResponseParams,
         answered: &Answered,
     ) {
@@ -146,14 +146,14 @@ impl SessionActor {
         };
         let user_id = admitted.incoming.principal.clone();
         let (input_id, actor) = (params.request_id.clone(), params.actor.as_deref());
-        let result = self.type_text(Typed { text: &text, input_id, actor, user_id: &user_id });
+        let result = self.type_text(TypedText { text: &text, input_id, actor, user_id: &user_id });
         self.finish(admitted, result.map(|()| None));
     }
 
     /// Writes a text to the program and records it, without its secrets.
-    fn type_text(&mut self, typed: Typed<'_>) -> Result<(), AgentFailure> {
+    fn type_text(&mut self, typed: TypedText<'_>) -> Result<(), AgentFailure> {
         let handle = self.run_handle()?;
-        let Typed { text, input_id, actor, user_id } = typed;
+        let TypedText { text, input_id, actor, user_id } = typed;
         let is_hidden = self.is_typing_hidden(&handle);
         // Before it is written, so that its echo finds us ready.
         if is_hidden {
@@ -167,11 +167,11 @@ impl SessionActor {
     }
 
     /// `run.stdin`: keys as they are pressed; recorded when their line is complete.
-    pub(crate) fn run_stdin(&mut self, admitted: Admitted, params: &RunStdinParams) {
+    pub(crate) fn run_stdin(&mut self, admitted: AdmittedCommand, params: &RunStdinParams) {
         let handle = match self.run_handle() {
             Ok(handle) => handle,
             Err(_) if self.is_run() && self.agent.state == AgentState::Starting => {
-                return self.park(admitted);
+                return self.park_until_ready(admitted);
             }
             Err(error) => return self.finish(admitted, Err(AgentFailure::refused(error))),
         };

@@ -15,14 +15,14 @@ const KEY_FILE: &str = "input.key";
 
 /// The runner's secret, read or made when it is first needed.
 #[derive(Debug)]
-pub(crate) struct InputKey {
+pub(crate) struct InputHashKey {
     path: PathBuf,
     key: OnceLock<[u8; KEY_BYTES]>,
 }
 
-impl InputKey {
+impl InputHashKey {
     pub(crate) fn new(data_dir: &Path) -> Self {
-        InputKey { path: data_dir.join(KEY_FILE), key: OnceLock::new() }
+        InputHashKey { path: data_dir.join(KEY_FILE), key: OnceLock::new() }
     }
 
     /// HMAC-SHA-256 in hex.
@@ -92,8 +92,8 @@ mod tests {
     #[test]
     fn the_key_is_made_once_and_is_private() {
         let folder = tempfile::tempdir().unwrap();
-        let hash = InputKey::new(folder.path()).keyed("hunter2");
-        assert_eq!(InputKey::new(folder.path()).keyed("hunter2"), hash);
+        let hash = InputHashKey::new(folder.path()).keyed("hunter2");
+        assert_eq!(InputHashKey::new(folder.path()).keyed("hunter2"), hash);
         assert_ne!(hash, plain("hunter2"));
         let mode = std::fs::metadata(folder.path().join(KEY_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -105,7 +105,7 @@ mod tests {
         // RFC 4231, case 2, with its key filled up with zeros.
         let mut key = [0; KEY_BYTES];
         key[..4].copy_from_slice(b"Jefe");
-        let known = InputKey { path: PathBuf::new(), key: OnceLock::from(key) };
+        let known = InputHashKey { path: PathBuf::new(), key: OnceLock::from(key) };
         let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         assert_eq!(known.keyed("what do ya want for nothing?"), expected);
     }

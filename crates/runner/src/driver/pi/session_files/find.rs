@@ -15,14 +15,14 @@ const DIRECTORIES_MAX: usize = 10_000;
 const FILES_MAX: usize = 20_000;
 
 /// A file that may be a session's.
-pub(super) struct Found {
+pub(super) struct FoundSessionFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     /// Nanoseconds since 1970.
     pub(super) modified: i128,
 }
 
-impl Found {
+impl FoundSessionFile {
     /// Unix milliseconds.
     pub(super) fn modified_ms(&self) -> i64 {
         i64::try_from(self.modified / 1_000_000).unwrap_or(0)
@@ -40,7 +40,7 @@ pub(super) fn has_session_name(path: &Path) -> bool {
 }
 
 /// Session files below these directories, each once.
-pub(super) fn session_files(directories: &[PathBuf]) -> Vec<Found> {
+pub(super) fn session_files(directories: &[PathBuf]) -> Vec<FoundSessionFile> {
     let mut seen = HashSet::new();
     let mut files = Vec::new();
     let mut todo: Vec<(PathBuf, usize)> = directories.iter().rev().map(|path| (path.clone(), 0)).collect();
@@ -60,7 +60,7 @@ pub(super) fn session_files(directories: &[PathBuf]) -> Vec<Found> {
             } else if metadata.is_file() && has_session_name(&path) && files.len() < FILES_MAX {
                 let modified =
                     i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-                files.push(Found { path, bytes: metadata.len(), modified });
+                files.push(FoundSessionFile { path, bytes: metadata.len(), modified });
             }
         }
     }

@@ -11,7 +11,7 @@ use qd_core::harness::pi::{PiFileSummary, PiHeader, session_header};
 use qd_wire::data::StoredSession;
 use rustix::fs::OFlags;
 
-use super::find::Found;
+use super::find::FoundSessionFile;
 
 /// Bytes of a line that are kept; the beginning of a longer one says enough.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -25,17 +25,17 @@ const FILE_BYTES_MAX: u64 = 2 << 30;
 /// Files remembered; when there are more, all are read again.
 const CACHE_MAX: usize = 40_000;
 
-static CACHE: Mutex<Option<HashMap<PathBuf, Cached>>> = Mutex::new(None);
+static CACHE: Mutex<Option<HashMap<PathBuf, CachedSummary>>> = Mutex::new(None);
 
 /// What a file said when it was this long and this old; nothing if it was no session.
-struct Cached {
+struct CachedSummary {
     bytes: u64,
     modified: i128,
     session: Option<StoredSession>,
 }
 
 /// What the file says, if it is a session's.
-pub(super) fn summary(found: &Found) -> Option<StoredSession> {
+pub(super) fn summary(found: &FoundSessionFile) -> Option<StoredSession> {
     if let Some(cached) = cache().get_or_insert_with(HashMap::new).get(&found.path)
         && cached.bytes == found.bytes
         && cached.modified == found.modified
@@ -55,7 +55,7 @@ pub(super) fn summary(found: &Found) -> Option<StoredSession> {
     if files.len() >= CACHE_MAX {
         files.clear();
     }
-    let entry = Cached { bytes: found.bytes, modified: found.modified, session: session.clone() };
+    let entry = CachedSummary { bytes: found.bytes, modified: found.modified, session: session.clone() };
     files.insert(found.path.clone(), entry);
     session
 }
@@ -68,7 +68,7 @@ pub(super) fn first_line(file: impl Read) -> io::Result<Option<Vec<u8>>> {
     Ok((is_whole && !line.is_empty()).then_some(line))
 }
 
-fn stored(found: &Found, header: PiHeader, summary: PiFileSummary) -> StoredSession {
+fn stored(found: &FoundSessionFile, header: PiHeader, summary: PiFileSummary) -> StoredSession {
     let message_count = summary.message_count();
     StoredSession {
         session_id: header.id,
@@ -93,8 +93,10 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn read(file: File) -> io::Result<Option<(PiHeader, PiFileSummary)>> {
-    let mut lines =
-        Lines { reader: BufReader::with_capacity(256 << 10, file.take(FILE_BYTES_MAX)), line: Vec::new() };
+    let mut lines = BoundedLines {
+        reader: BufReader::with_capacity(256 << 10, file.take(FILE_BYTES_MAX)),
+        line: Vec::new(),
+    };
     if !lines.next()?.is_some_and(|is_whole| is_whole) {
         return Ok(None);
     }
@@ -107,13 +109,13 @@ fn read(file: File) -> io::Result<Option<(PiHeader, PiFileSummary)>> {
 }
 
 /// Lines of any length in bounded memory.
-struct Lines<R> {
+struct BoundedLines<R> {
     reader: BufReader<R>,
     /// The last line, or its beginning.
     line: Vec<u8>,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> BoundedLines<R> {
     /// Whether the line is there as a whole; none at the end.
     fn next(&mut self) -> io::Result<Option<bool>> {
         self.line.clear();
@@ -142,6 +144,6 @@ impl<R: Read> Lines<R> {
     }
 }
 
-fn cache() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, Cached>>> {
+fn cache() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, CachedSummary>>> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,13 +16,13 @@ const ELSEWHERE: &str = "sessionPath must be under an allowed session directory 
 const MISSING: &str = "sessionPath must point to an existing session file";
 
 /// A user's pi directory with sessions, a project with its own, and a place that is none of ours.
-struct World {
+struct SessionFileFixture {
     root: tempfile::TempDir,
 }
 
-impl World {
-    fn new() -> World {
-        let world = World { root: tempfile::tempdir().unwrap() };
+impl SessionFileFixture {
+    fn new() -> SessionFileFixture {
+        let world = SessionFileFixture { root: tempfile::tempdir().unwrap() };
         for directory in ["user/sessions/--work--", "project/.pi/sessions", "secret"] {
             fs::create_dir_all(world.path(directory)).unwrap();
         }
@@ -55,7 +55,7 @@ impl World {
 
 #[test]
 fn files_where_sessions_are_kept_are_opened() {
-    let world = World::new();
+    let world = SessionFileFixture::new();
     for file in ["user/sessions/--work--/a.jsonl", "project/.pi/sessions/b.json"] {
         let checked = world.check(world.path(file)).unwrap();
         assert_eq!(checked.cwd(), "/work");
@@ -65,7 +65,7 @@ fn files_where_sessions_are_kept_are_opened() {
 
 #[test]
 fn every_other_path_is_refused() {
-    let world = World::new();
+    let world = SessionFileFixture::new();
     let sessions = world.path("user/sessions");
     fs::create_dir(sessions.join("dir.jsonl")).unwrap();
     fs::write(sessions.join("text.jsonl"), "hello\n").unwrap();
@@ -101,7 +101,7 @@ fn every_other_path_is_refused() {
 
 #[test]
 fn no_link_leads_out() {
-    let world = World::new();
+    let world = SessionFileFixture::new();
     let (sessions, project) = (world.path("user/sessions"), world.path("project/.pi/sessions"));
     symlink(world.path("secret/c.jsonl"), sessions.join("file.jsonl")).unwrap();
     symlink(sessions.join("--work--/a.jsonl"), sessions.join("inside.jsonl")).unwrap();
@@ -125,7 +125,7 @@ fn no_link_leads_out() {
 
 #[test]
 fn a_pipe_does_not_hold_anybody_up() {
-    let world = World::new();
+    let world = SessionFileFixture::new();
     let pipe = world.path("user/sessions/pipe.jsonl");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert_eq!(world.refused(&pipe), MISSING);
@@ -134,7 +134,7 @@ fn a_pipe_does_not_hold_anybody_up() {
 
 #[test]
 fn an_exchanged_file_is_noticed() {
-    let world = World::new();
+    let world = SessionFileFixture::new();
     let path = world.path("user/sessions/--work--/a.jsonl");
     let checked = world.check(&path).unwrap();
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{}\n").unwrap();
@@ -155,7 +155,7 @@ fn message(id: &str, parent: &str, text: &str) -> String {
 
 #[test]
 fn stored_sessions_are_listed_with_what_they_say() {
-    let world = World::new();
+    let world = SessionFileFixture::new();
     let file = world.path("user/sessions/--work--/a.jsonl");
     let long = "x".repeat(3 << 20);
     let lines = [
