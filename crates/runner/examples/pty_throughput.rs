@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use qd_runner::driver::{Driver, Harnesses, AgentProgress, StartRequest};
+use qd_runner::driver::{AgentProgress, Driver, Harnesses, StartRequest};
 use qd_runner::process::{Environment, GuardCommand, ProcessConfig, SpawnSpec, Terminal};
 use qd_runner::{Runner, RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT, ServiceConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};

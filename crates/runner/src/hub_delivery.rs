@@ -6,13 +6,14 @@ mod session_output;
 mod watched_sessions;
 
 use std::collections::BTreeMap;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use qd_core::outbox::Round;
 use qd_link::memory::LinkSender;
+use qd_link::mutex::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -34,10 +35,10 @@ const ANSWER_POLL: Duration = Duration::from_millis(5);
 /// The way out, shared by all sessions.
 pub(crate) struct HubDelivery {
     state: Mutex<DeliveryState>,
-    /// The pump has work.
+    /// The sender has work.
     wake: Notify,
     next_origin: AtomicU64,
-    mailboxes: Mutex<BTreeMap<String, mpsc::Sender<SessionInput>>>,
+    pub(crate) mailboxes: Mutex<BTreeMap<String, mpsc::Sender<SessionInput>>>,
     /// Sessions that the hub watches in pi's form.
     watched: Mutex<WatchedSessions>,
 }
@@ -92,7 +93,7 @@ impl HubDelivery {
             natives: &round.natives,
         };
         let (link, block) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.local_clients.deliver(&output);
             let verdict = state.scheduler.publish(&output);
             // The end of a session releases answers that waited for their place.
@@ -111,7 +112,7 @@ impl HubDelivery {
             Ok(Err(_)) => tracing::debug!(session_id, "the hub is gone; records wait in the spool"),
             Err(_) => {
                 tracing::debug!(session_id, "the link to the hub is full; the session catches up later");
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 state.scheduler.unsent(link.origin, &output);
                 self.wake_sender(state);
             }
@@ -120,7 +121,7 @@ impl HubDelivery {
 
     /// A line for one connection, bound to no place in a session's stream; never waits.
     pub(crate) fn send_line(&self, origin: u64, line: Bytes) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.local_clients.send_line(origin, line.clone()) {
             state.scheduler.send_line(origin, line);
             self.wake_sender(state);
@@ -129,7 +130,7 @@ impl HubDelivery {
 
     /// A line that may be left out: false when the connection has enough to read, or is gone.
     pub(crate) fn send_line_if_room(&self, origin: u64, line: Bytes) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(is_told) = state.local_clients.send_line_if_room(origin, &line) {
             return is_told;
         }
@@ -140,7 +141,7 @@ impl HubDelivery {
         is_told
     }
 
-    /// Wakes the pump, and ends the link of a hub that takes no answers.
+    /// Wakes the sender, and ends the link of a hub that takes no answers.
     fn wake_sender(&self, state: MutexGuard<'_, DeliveryState>) {
         if let Some(link) = state.link.as_ref().filter(|_| state.scheduler.is_overrun()) {
             tracing::warn!("the hub asks but takes no answers; the link is ended");
@@ -152,7 +153,7 @@ impl HubDelivery {
 
     /// Begins to use a link whose welcome has come.
     pub(crate) fn link_up(&self, link: HubLink, hub_seqs: &BTreeMap<String, u64>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.scheduler.link_up(link.origin, hub_seqs);
         state.link = Some(link);
         drop(state);
@@ -160,7 +161,7 @@ impl HubDelivery {
     }
 
     pub(crate) fn link_down(&self, origin: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_current = state.link.as_ref().is_some_and(|link| link.origin == origin);
         if is_current {
             state.link = None;
@@ -175,23 +176,23 @@ impl HubDelivery {
 
     /// The hub has committed records.
     pub(crate) fn ack(&self, origin: u64, session_id: &str, seq: u64) {
-        if self.lock().scheduler.ack(origin, session_id, seq) {
+        if self.state.lock().scheduler.ack(origin, session_id, seq) {
             self.wake.notify_one();
         }
     }
 
     /// The hub takes nothing of this session. False when that was known.
     pub(crate) fn refuse(&self, origin: u64, session_id: &str) -> bool {
-        let is_new = self.lock().scheduler.refuse(origin, session_id);
+        let is_new = self.state.lock().scheduler.refuse(origin, session_id);
         self.wake.notify_one();
         is_new
     }
 
-    /// What the pump of a link does next; `None` when the link is over.
+    /// What the sender of a link does next; `None` when the link is over.
     pub(crate) async fn next_step(&self, origin: u64) -> Option<DeliveryStep> {
         loop {
             {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 if state.link.as_ref().is_none_or(|link| link.origin != origin) {
                     return None;
                 }
@@ -206,38 +207,38 @@ impl HubDelivery {
 
     /// The link of this number has room again.
     pub(crate) fn has_room(&self, origin: u64) {
-        self.lock().scheduler.has_room(origin);
+        self.state.lock().scheduler.has_room(origin);
     }
 
     pub(crate) fn records_read(&self, turn: &CatchUpTurn, rows: Vec<(u64, Bytes)>) -> Option<Bytes> {
-        self.lock().scheduler.records_read(turn, rows)
+        self.state.lock().scheduler.records_read(turn, rows)
     }
 
     /// Waits until no answer waits for the hub any more.
     pub(crate) async fn wait_until_answers_sent(&self) {
-        while self.lock().scheduler.has_queued_answers() {
+        while self.state.lock().scheduler.has_queued_answers() {
             tokio::time::sleep(ANSWER_POLL).await;
         }
     }
 
     /// The session is deleted; another one of its name begins anew.
     pub(crate) fn forget(&self, session_id: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.scheduler.forget(session_id);
         state.local_clients.forget(session_id);
         self.wake_sender(state);
-        self.watched().forget(session_id);
+        self.watched.lock().forget(session_id);
     }
 
     /// The hub wants a session's events in pi's form too, or no more.
     pub(crate) fn watch(&self, session_id: &str, on: bool) {
-        let number = self.watched().set(session_id, on);
+        let number = self.watched.lock().set(session_id, on);
         self.post_to_session(session_id, SessionInput::Watch { number, on });
     }
 
     /// Tells a session that has just begun whether it is watched: the hub may have said so before it was there.
     pub(crate) fn post_watch_state(&self, session_id: &str) {
-        let number = self.watched().number_of(session_id);
+        let number = self.watched.lock().number_of(session_id);
         if let Some(number) = number {
             self.post_to_session(session_id, SessionInput::Watch { number, on: true });
         }
@@ -245,50 +246,41 @@ impl HubDelivery {
 
     /// Nobody watches without a link; the hub says it again on the next.
     fn end_all_watches(&self) {
-        let (number, sessions) = self.watched().clear();
+        let (number, sessions) = self.watched.lock().clear();
         for session_id in sessions {
             self.post_to_session(&session_id, SessionInput::Watch { number, on: false });
         }
     }
 
-    fn watched(&self) -> MutexGuard<'_, WatchedSessions> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A session of last time, known before its actor speaks.
     pub(crate) fn restore(&self, session_id: &str, last_seq: u64) {
-        self.lock().scheduler.restore(session_id, last_seq);
+        self.state.lock().scheduler.restore(session_id, last_seq);
     }
 
     /// All sessions that have records, and the last of each.
     pub(crate) fn sessions(&self) -> Vec<(String, u64)> {
-        self.lock().scheduler.sessions()
+        self.state.lock().scheduler.sessions()
     }
 
     pub(crate) fn add_local(&self, origin: u64, queue: LocalQueue) {
-        self.lock().local_clients.add(origin, queue);
+        self.state.lock().local_clients.add(origin, queue);
     }
 
     pub(crate) fn remove_local(&self, origin: u64) {
-        self.lock().local_clients.remove(origin);
+        self.state.lock().local_clients.remove(origin);
     }
 
     pub(crate) fn detach_local(&self, origin: u64, session_id: &str) {
-        self.lock().local_clients.detach(origin, session_id);
+        self.state.lock().local_clients.detach(origin, session_id);
     }
 
     pub(crate) fn follower_count(&self, session_id: &str) -> usize {
-        self.lock().local_clients.follower_count(session_id)
-    }
-
-    /// The mailboxes of all sessions.
-    pub(crate) fn mailboxes(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::Sender<SessionInput>>> {
-        self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().local_clients.follower_count(session_id)
     }
 
     /// Puts news into a session's mailbox, without waiting for room in it.
     pub(crate) fn post_to_session(&self, session_id: &str, input: SessionInput) {
-        let Some(sender) = self.mailboxes().get(session_id).cloned() else { return };
+        let Some(sender) = self.mailboxes.lock().get(session_id).cloned() else { return };
         if let Err(mpsc::error::TrySendError::Full(input)) = sender.try_send(input) {
             tokio::spawn(async move {
                 if sender.send(input).await.is_err() {
@@ -296,9 +288,5 @@ impl HubDelivery {
                 }
             });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, DeliveryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,11 +8,12 @@ mod stored_sessions;
 
 pub(crate) use routing::{CommandAnswer, respond, respond_with};
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use qd_core::breaker::Breakers;
+use qd_link::mutex::Mutex;
 use qd_store::{OutcomeLimits, RunnerStore, StoreError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -211,7 +212,7 @@ impl RunnerTask {
     async fn stop(mut self) {
         // Agents that wait for their turn to start need not any more.
         self.shared.resuming.close();
-        let sessions = std::mem::take(&mut *self.shared.hub_delivery.mailboxes());
+        let sessions = std::mem::take(&mut *self.shared.hub_delivery.mailboxes.lock());
         let mut waiting = Vec::new();
         for (_, sender) in sessions {
             let (done, stopped) = oneshot::channel();

@@ -1,13 +1,14 @@
 //! The runner's ledger behind a lock, and who waits for what.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use qd_core::ledger::{
     IdName, KeyName, Ledger, Limits, Outcome, Rejection, Released, Submission, Token, Verdict,
 };
+use qd_link::mutex::Mutex;
 use qd_store::{OutcomeRow, OutcomeStatus};
 use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
@@ -135,7 +136,7 @@ impl Submissions {
 
     /// What was under way in a session when the runner died; given once.
     pub(crate) fn take_cut_off(&self, session_id: &str) -> Vec<CutOffCommand> {
-        let mut cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cut_off = self.cut_off.lock();
         cut_off.remove(session_id).unwrap_or_default()
     }
 
@@ -145,7 +146,7 @@ impl Submissions {
 
     /// Whether the command is a repeat, whose answer is known or on its way.
     pub(crate) fn is_repeat(&self, now: i64, submission: &Submission) -> bool {
-        self.lock().ledger.is_repeat(now, submission)
+        self.inner.lock().ledger.is_repeat(now, submission)
     }
 
     /// Asks the ledger; a command that waits is told through `owner`.
@@ -156,7 +157,7 @@ impl Submissions {
         owner: impl FnOnce() -> WaitOwner,
     ) -> Verdict {
         let token = submission.token;
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let verdict = inner.ledger.submit(now, submission);
         if matches!(verdict, Verdict::Wait | Verdict::Join) {
             inner.owners.insert(token, owner());
@@ -168,13 +169,13 @@ impl Submissions {
     pub(crate) fn answered_at_once(&self, incoming: &IncomingCommand) {
         if let Some(id) = &incoming.client_command_id {
             let IncomingCommand { token, principal, connection, .. } = incoming;
-            self.lock().ledger.answered_at_once(*token, principal, connection, id);
+            self.inner.lock().ledger.answered_at_once(*token, principal, connection, id);
         }
     }
 
     /// Notes the end of a command and wakes whoever waited for it.
     pub(crate) fn finish(&self, now: i64, token: Token, outcome: &Outcome) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.owners.remove(&token);
         let released = inner.ledger.finish(now, token, outcome);
         let mut deliveries = Vec::new();
@@ -197,11 +198,7 @@ impl Submissions {
 
     /// The ids a command still waits for.
     pub(crate) fn missing(&self, token: Token) -> Vec<String> {
-        self.lock().ledger.missing(token)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LedgerState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().ledger.missing(token)
     }
 }
 

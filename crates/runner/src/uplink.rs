@@ -9,12 +9,13 @@ mod heartbeat;
 mod queue_sender;
 pub(crate) mod run_protocol;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use qd_link::backoff::Backoff;
 use qd_link::memory::{LinkEnd, LinkReceiver};
+use qd_link::mutex::Mutex;
 use qd_link::runner::Connect;
 use qd_wire::ErrorCode;
 use qd_wire::link::LinkLine;
@@ -123,20 +124,16 @@ pub(crate) struct SharedUplinkStatus(Arc<Mutex<UplinkStatus>>);
 
 impl SharedUplinkStatus {
     pub(crate) fn get(&self) -> UplinkStatus {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     fn is_up(&self) {
-        *self.lock() = UplinkStatus { connected_since: Some(now_ms()), ..UplinkStatus::default() };
+        *self.0.lock() = UplinkStatus { connected_since: Some(now_ms()), ..UplinkStatus::default() };
     }
 
     fn is_down(&self, reason: &str, failure_code: Option<ErrorCode>) {
         let last_failure = Some(reason.to_owned());
-        *self.lock() = UplinkStatus { connected_since: None, last_failure, failure_code };
-    }
-
-    fn lock(&self) -> MutexGuard<'_, UplinkStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = UplinkStatus { connected_since: None, last_failure, failure_code };
     }
 }
 

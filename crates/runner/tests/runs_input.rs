@@ -62,9 +62,9 @@ async fn hole_5_a_password_is_in_no_record() {
     let token = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
     input(&mut bench, "i2", &format!("export TOKEN={token}\n")).await;
     exited(&mut bench, "s").await;
-    let user_messages: Vec<String> = bench.lines.iter().map(Value::to_string).collect();
+    let said: Vec<String> = bench.lines.iter().map(Value::to_string).collect();
     for hidden in [secret, token] {
-        assert!(!user_messages.iter().any(|line| line.contains(hidden)), "{hidden} in {said:#?}");
+        assert!(!said.iter().any(|line| line.contains(hidden)), "{hidden} in {said:#?}");
     }
     assert!(output(&bench, "s").contains(&"*".repeat(secret.len())), "{}", output(&bench, "s"));
     bench.stop().await;
@@ -98,9 +98,9 @@ async fn a_secret_among_keys_is_not_shown_by_its_echo() {
     }
     exited(&mut bench, "s").await;
     assert!(output(&bench, "s").contains("export A=***"), "{}", output(&bench, "s"));
-    let user_messages: Vec<String> = bench.lines.iter().map(Value::to_string).collect();
+    let said: Vec<String> = bench.lines.iter().map(Value::to_string).collect();
     for hidden in ["aaaaaaaaaa", "23456789abcdef"] {
-        assert!(!user_messages.iter().any(|line| line.contains(hidden)), "{hidden} in {said:#?}");
+        assert!(!said.iter().any(|line| line.contains(hidden)), "{hidden} in {said:#?}");
     }
     bench.stop().await;
 }
@@ -215,20 +215,20 @@ async fn agents_take_inputs_as_prompts_and_once() {
     bench.create("demo").await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": false}));
     let settled = async {
-        while bench.user_messages().is_empty() {
+        while bench.said().is_empty() {
             let from = bench.lines.len();
             bench.event(from, "stream.message_end").await;
         }
     };
     tokio::time::timeout(WAIT_MAX, settled).await.expect("it is a message");
-    assert_eq!(bench.user_messages(), ["hello"]);
+    assert_eq!(bench.said(), ["hello"]);
     bench.until_status("idle").await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
     bench.restart(0).await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
     assert_eq!(input(&mut bench, "i2", "more\n").await, json!({"input_id": "i2", "duplicate": false}));
     bench.until_status("idle").await;
-    assert_eq!(bench.user_messages(), ["hello", "more"]);
+    assert_eq!(bench.said(), ["hello", "more"]);
     let answer = bench.call(json!({"cmd": "run.resize", "session_id": "s", "cols": 80, "rows": 24})).await;
     assert!(answer["error"].as_str().unwrap().contains("no program in a terminal"), "{answer}");
     assert_eq!(stop(&mut bench, "term").await, json!({"signal": "term"}));

@@ -1,9 +1,10 @@
 //! Requests that wait for an agent's answer, by the id we gave them. For drivers of agents that answer by id.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use qd_core::harness::AgentRefusal;
+use qd_link::mutex::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -37,7 +38,7 @@ impl PendingRequests {
     /// Makes room for an answer, before the request is written.
     pub fn expect(&self, id: String) -> Result<PendingReply, AgentFailure> {
         let (sender, receiver) = oneshot::channel();
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let waiting = match &mut *state {
             RequestTable::Open(waiting) => waiting,
             RequestTable::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
@@ -60,7 +61,7 @@ impl PendingRequests {
 
     /// Whoever still waits for an answer gets this one; nobody waits after that.
     pub fn fail_all(&self, error: &str) {
-        let before = std::mem::replace(&mut *self.lock(), RequestTable::Gone(error.to_owned()));
+        let before = std::mem::replace(&mut *self.0.lock(), RequestTable::Gone(error.to_owned()));
         if let RequestTable::Open(waiting) = before {
             for (_, waiting) in waiting {
                 // The asker may have given up.
@@ -70,14 +71,10 @@ impl PendingRequests {
     }
 
     fn forget(&self, id: &str) -> Option<ReplySender> {
-        match &mut *self.lock() {
+        match &mut *self.0.lock() {
             RequestTable::Open(waiting) => waiting.remove(id),
             RequestTable::Gone(_) => None,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RequestTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

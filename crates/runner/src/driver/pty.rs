@@ -4,13 +4,14 @@ mod input;
 mod launch;
 mod reader;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::redact::{Scrubber, redact};
 use qd_core::session::{AgentUp, RunStart};
+use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::data::ProcessStats;
 use qd_wire::run::{PTY_HARNESS, RunSignal, TERMINAL_HARNESS};
@@ -280,7 +281,7 @@ impl PtyHandle {
 
     /// From now on the output does not show this.
     pub fn hide(&self, secret: &str) {
-        self.scrubber.lock().unwrap_or_else(PoisonError::into_inner).expect(now_ms(), secret);
+        self.scrubber.lock().expect(now_ms(), secret);
     }
 
     /// Sends a signal. Whether the program ends by it is another question.

@@ -47,12 +47,12 @@ pub(crate) enum PublishVerdict {
         link: u64,
         block: Bytes,
     },
-    /// Nothing now; the pump has work.
+    /// Nothing now; the sender has work.
     Wake,
     Nothing,
 }
 
-/// What the pump does next.
+/// What the sender does next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DeliveryStep {
     Send(Bytes),
@@ -368,7 +368,7 @@ impl DeliveryScheduler {
         !self.answers.is_empty()
     }
 
-    /// The hub has committed records. True when the pump may have waited for that.
+    /// The hub has committed records. True when the sender may have waited for that.
     pub(crate) fn ack(&mut self, link: u64, session_id: &str, seq: u64) -> bool {
         let Some(session) = self.sessions.get_mut(session_id).filter(|_| self.link == Some(link)) else {
             return false;
@@ -406,7 +406,7 @@ impl DeliveryScheduler {
         self.catch_up_bytes -= session.clear();
     }
 
-    /// What the pump does now. To be asked again when the last step is done.
+    /// What the sender does now. To be asked again when the last step is done.
     pub(crate) fn next(&mut self) -> DeliveryStep {
         let Some(link) = self.link else { return DeliveryStep::Wait };
         if self.has_queued_answers() {

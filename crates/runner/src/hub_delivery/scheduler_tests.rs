@@ -309,7 +309,7 @@ struct DeliveryModel {
     hub: ModelHub,
     links: u64,
     link: Option<VecDeque<Bytes>>,
-    /// What the pump has read and not yet sent.
+    /// What the sender has read and not yet sent.
     sender: Option<(CatchUpTurn, Vec<(u64, Bytes)>)>,
     /// Blocks of sessions that wait for room in their link.
     waiting: BTreeMap<String, (u64, Bytes, TestRound)>,
@@ -374,7 +374,7 @@ impl DeliveryModel {
             ModelAction::Connect if self.link.is_none() => {
                 self.links += 1;
                 self.link = Some(VecDeque::new());
-                // The pump of the old link is gone.
+                // The sender of the old link is gone.
                 self.sender = None;
                 self.scheduler.link_up(self.links, &self.hub.committed);
                 self.acks();

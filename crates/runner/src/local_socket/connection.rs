@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use qd_core::outbox::{EventFront, Outbox, Response};
+use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::command_table::{Answerer, CommandClass, CommandHead, Permission, class_of, spec};
 use qd_wire::data::{AttachData, Resume};
@@ -187,7 +188,7 @@ impl LocalClient {
             // The session refuses it with the same words.
             Ok(_) | Err(_) => None,
         };
-        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cursors = self.cursors.lock();
         if cursors.len() >= ATTACHES_MAX {
             cursors.pop_front();
         }
@@ -195,7 +196,7 @@ impl LocalClient {
     }
 
     fn take_cursor(&self, id: &str) -> Option<u64> {
-        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cursors = self.cursors.lock();
         let place = cursors.iter().position(|(noted, _)| noted == id)?;
         cursors.remove(place)?.1
     }

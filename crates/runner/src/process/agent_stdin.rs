@@ -1,8 +1,9 @@
 //! The way to an agent's stdin: a queue with two bounds, and one task that writes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_link::mutex::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -77,15 +78,11 @@ impl AgentStdin {
 
     /// Ends the agent's input after what is queued; most agents then exit by themselves.
     pub fn close(&self) {
-        self.lock().take();
+        self.shared.queue.lock().take();
     }
 
     fn queue(&self) -> Option<mpsc::Sender<QueuedMessage>> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<mpsc::Sender<QueuedMessage>>> {
-        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.queue.lock().clone()
     }
 }
 

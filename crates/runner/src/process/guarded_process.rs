@@ -1,7 +1,6 @@
 //! A process under its guard, whatever its streams are.
 
-use std::sync::{Mutex, PoisonError};
-
+use qd_link::mutex::Mutex;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::watch;
 
@@ -37,7 +36,7 @@ impl GuardedProcess {
 
     pub(super) fn stats(&self) -> ProcessStats {
         let exited = self.exit_status().is_some();
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).read(exited)
+        self.stats.lock().read(exited)
     }
 
     /// Tells the guard what to do: one of its words, with its `\n`.

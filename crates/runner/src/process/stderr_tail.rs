@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use qd_link::mutex::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::ChildStderr;
 use tokio::sync::mpsc;
@@ -71,7 +72,7 @@ impl StderrTail {
     }
 
     fn with<T>(&self, action: impl FnOnce(&mut LineRing) -> T) -> T {
-        action(&mut self.ring.lock().unwrap_or_else(PoisonError::into_inner))
+        action(&mut self.ring.lock())
     }
 }
 

@@ -39,7 +39,7 @@ impl RunnerTask {
 
 fn health(shared: &RunnerContext) -> RunnerHealthData {
     let now = now_ms();
-    let breakers = shared.breakers();
+    let breakers = shared.breakers.lock();
     RunnerHealthData {
         breakers: breakers.providers(now),
         bash: breakers.bash(now),

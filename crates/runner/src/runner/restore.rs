@@ -26,12 +26,12 @@ pub(super) async fn restore_sessions(shared: &Arc<RunnerContext>) -> Result<(), 
     for row in shared.store.sessions().await? {
         let session_id = row.session_id.clone();
         let open = questions.remove(&session_id).unwrap_or_default();
-        // Known to the outlet before its actor says the first word.
+        // Known to the hub delivery before its actor says the first word.
         shared.hub_delivery.restore(&session_id, row.next_seq.saturating_sub(1));
         match restore(&shared.config, row, open) {
             Ok(restored) => {
                 let sender = spawn_restored(shared, restored);
-                shared.hub_delivery.mailboxes().insert(session_id, sender);
+                shared.hub_delivery.mailboxes.lock().insert(session_id, sender);
             }
             Err(error) => {
                 tracing::error!(session_id, %error, "a stored session cannot be read; it is left alone")

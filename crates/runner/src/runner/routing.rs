@@ -27,7 +27,7 @@ impl RunnerTask {
     pub(super) fn session_ended(&self, ended: SessionEnded) {
         let SessionEnded { session_id, creations } = ended;
         // A new session may have taken the name already.
-        let mut sessions = self.shared.hub_delivery.mailboxes();
+        let mut sessions = self.shared.hub_delivery.mailboxes.lock();
         if sessions.get(&session_id).is_some_and(mpsc::Sender::is_closed) {
             sessions.remove(&session_id);
         }
@@ -90,7 +90,7 @@ impl RunnerTask {
             return self.create(session_id, incoming);
         }
         let session_id = session_id.unwrap_or_default();
-        let sender = self.shared.hub_delivery.mailboxes().get(&session_id).cloned();
+        let sender = self.shared.hub_delivery.mailboxes.lock().get(&session_id).cloned();
         match sender {
             Some(sender) => self.forward(&sender, &session_id, incoming),
             // What is not there need not be ended.
@@ -124,7 +124,7 @@ impl RunnerTask {
             });
             return;
         }
-        let known = self.shared.hub_delivery.mailboxes().get(&session_id).cloned();
+        let known = self.shared.hub_delivery.mailboxes.lock().get(&session_id).cloned();
         if let Some(sender) = known {
             match sender.try_send(SessionInput::Command(Box::new(incoming))) {
                 Ok(()) => return,
@@ -139,7 +139,7 @@ impl RunnerTask {
             Err(error) => return self.respond(&session_id, &incoming, Err(&error.into())),
         };
         let sender = spawn_new(&self.shared, &session_id, config);
-        self.shared.hub_delivery.mailboxes().insert(session_id.clone(), sender.clone());
+        self.shared.hub_delivery.mailboxes.lock().insert(session_id.clone(), sender.clone());
         // First of all its creation: a session that has none is over at once.
         self.forward(&sender, &session_id, incoming);
         self.shared.hub_delivery.post_watch_state(&session_id);

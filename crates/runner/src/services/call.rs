@@ -423,7 +423,7 @@ fn require_approval(answer: GateAnswer) -> Result<(), ServiceError> {
 }
 
 fn find(shared: &RunnerContext, session_id: String) -> Result<TargetSession, CodedError> {
-    match shared.hub_delivery.mailboxes().get(&session_id).cloned() {
+    match shared.hub_delivery.mailboxes.lock().get(&session_id).cloned() {
         Some(sender) => Ok(TargetSession { session_id, sender }),
         None => Err(CodedError::session_not_found(&session_id)),
     }

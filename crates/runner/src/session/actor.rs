@@ -1,7 +1,7 @@
 //! The loop of a session.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::breaker::Breakers;
@@ -9,6 +9,7 @@ use qd_core::command_queue::QueueInput;
 use qd_core::ledger::IdName;
 use qd_core::outbox::Outbox;
 use qd_core::session::Session;
+use qd_link::mutex::Mutex;
 use qd_store::{RunnerBatch, RunnerStore};
 use qd_wire::CodedError;
 use qd_wire::command::SessionConfig;
@@ -58,11 +59,7 @@ pub(crate) struct RunnerContext {
     pub(crate) ended: mpsc::Sender<SessionEnded>,
 }
 
-impl RunnerContext {
-    pub(crate) fn breakers(&self) -> MutexGuard<'_, Breakers> {
-        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl RunnerContext {}
 
 /// One session.
 pub(crate) struct SessionActor {

@@ -113,7 +113,7 @@ impl UplinkTask {
 /// Asks every session how it stands.
 pub(crate) async fn describe_all(shared: &RunnerContext) -> BTreeMap<String, Box<SessionState>> {
     let mut asked = Vec::new();
-    for (session_id, sender) in shared.hub_delivery.mailboxes().iter() {
+    for (session_id, sender) in shared.hub_delivery.mailboxes.lock().iter() {
         let (answer, state) = oneshot::channel();
         // A session whose mailbox is full is busy: it goes without.
         if sender.try_send(SessionInput::Describe(answer)).is_ok() {

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use qd_core::agent::{AgentRequest, Answer};
 use qd_core::harness::AgentRefusal;
 use qd_core::harness::pi::{BridgeWord, PiNavigated, PiTool};
+use qd_link::mutex::Mutex;
 
 /// Dialogs remembered as the extension's own; more than may be open at once.
 const ASKED_MAX: usize = 1024;
@@ -28,16 +28,16 @@ impl ExtensionBridge {
     /// Takes a word of the extension. Returns what it must be told at once, if anything.
     pub(super) fn handle_word(&self, word: BridgeWord) -> Option<AgentRequest> {
         match word {
-            BridgeWord::Tools(tools) => *lock(&self.tools) = Some(tools),
+            BridgeWord::Tools(tools) => *self.tools.lock() = Some(tools),
             BridgeWord::Navigated { id, result } => {
                 // Only what we asked for is kept, so that nobody can fill the list.
-                if let Some(place) = lock(&self.navigations).get_mut(&id) {
+                if let Some(place) = self.navigations.lock().get_mut(&id) {
                     *place = Some(result);
                 }
             }
             BridgeWord::Moved => self.has_moved.store(true, Ordering::Relaxed),
             BridgeWord::Asks { request_id } => {
-                let mut asked = lock(&self.asked);
+                let mut asked = self.asked.lock();
                 if asked.len() >= ASKED_MAX {
                     asked.pop_front();
                 }
@@ -55,7 +55,7 @@ impl ExtensionBridge {
     /// any other that would be an answer, so it is cancelled.
     pub(super) fn translate<'a>(&self, request: &'a AgentRequest) -> Cow<'a, AgentRequest> {
         let AgentRequest::Answer { request_id, answer } = request else { return Cow::Borrowed(request) };
-        let mut asked = lock(&self.asked);
+        let mut asked = self.asked.lock();
         let place = asked.iter().position(|known| known == request_id);
         let is_asked = place.and_then(|place| asked.remove(place)).is_some();
         match answer {
@@ -74,16 +74,16 @@ impl ExtensionBridge {
 
     /// Whether the extension runs: it tells the tools as soon as it does.
     pub(super) fn is_loaded(&self) -> bool {
-        lock(&self.tools).is_some()
+        self.tools.lock().is_some()
     }
 
     pub(super) fn tools(&self) -> Option<Vec<PiTool>> {
-        lock(&self.tools).clone()
+        self.tools.lock().clone()
     }
 
     /// Makes room for the result of a navigation; it is forgotten with the returned value.
     pub(super) fn expect(&self, id: String) -> ExpectedNavigation<'_> {
-        lock(&self.navigations).insert(id.clone(), None);
+        self.navigations.lock().insert(id.clone(), None);
         ExpectedNavigation { bridge: self, id }
     }
 }
@@ -97,18 +97,14 @@ pub(super) struct ExpectedNavigation<'a> {
 impl ExpectedNavigation<'_> {
     /// What became of it, if the extension has said so.
     pub(super) fn result(&self) -> Option<Result<PiNavigated, AgentRefusal>> {
-        lock(&self.bridge.navigations).get_mut(&self.id)?.take()
+        self.bridge.navigations.lock().get_mut(&self.id)?.take()
     }
 }
 
 impl Drop for ExpectedNavigation<'_> {
     fn drop(&mut self) {
-        lock(&self.bridge.navigations).remove(&self.id);
+        self.bridge.navigations.lock().remove(&self.id);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

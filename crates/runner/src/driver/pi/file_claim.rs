@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use qd_link::mutex::Mutex;
 use qd_wire::{CodedError, ErrorCode};
 use rustix::fs::{FlockOperation, flock};
 
@@ -48,7 +48,7 @@ impl FileClaim {
     /// Takes a file for a session, unless another has it.
     pub(super) fn take(path: &Path, session_id: &str) -> Result<FileClaim, ClaimError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let mut claimed = claimed();
+        let mut claimed = CLAIMED.lock();
         let files = claimed.get_or_insert_with(HashMap::new);
         if let Some(holder) = files.get(&path)
             && holder.session_id != session_id
@@ -99,16 +99,12 @@ fn lock_file(path: &Path) -> LockResult {
 
 impl Drop for FileClaim {
     fn drop(&mut self) {
-        let mut claimed = claimed();
+        let mut claimed = CLAIMED.lock();
         let Some(files) = claimed.as_mut() else { return };
         if files.get(&self.path).is_some_and(|holder| holder.claim == self.number) {
             files.remove(&self.path);
         }
     }
-}
-
-fn claimed() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, ClaimHolder>>> {
-    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

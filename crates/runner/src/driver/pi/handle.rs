@@ -1,14 +1,15 @@
 //! Requests to a running pi: built by us, answered by id.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, AgentUp, QueueFate};
+use qd_link::mutex::Mutex;
 use qd_wire::data::QueueState;
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
@@ -110,7 +111,7 @@ impl PiHandle {
     /// Takes the file pi is in now.
     pub(super) fn claim_current(&self, file: Option<&str>) -> Result<(), ClaimError> {
         let Some(path) = file.map(Path::new) else { return Ok(()) };
-        let mut current = self.place.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.place.claim.lock();
         if let Some(claim) = current.as_mut().filter(|claim| claim.is_for(path)) {
             claim.lock_when_written();
             return Ok(());
@@ -159,7 +160,7 @@ impl PiHandle {
                 )));
             }
         };
-        let checked = self.place.checked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let checked = self.place.checked.lock().take();
         if let Some(checked) = checked.filter(|checked| !checked.is_still_there()) {
             return Err(self.give_up(checked.path()).into());
         }

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use qd_core::ids::{further_session_name, plain_session_name};
+use qd_link::mutex::Mutex;
 
 use super::error::{ConversationError, PiStartError};
 use super::file_claim::FileClaim;

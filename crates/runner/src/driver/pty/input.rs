@@ -1,10 +1,11 @@
 //! What is typed: written at once where the terminal has room, else it waits, within a bound and in order.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use qd_link::mutex::Mutex;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -55,7 +56,7 @@ impl TerminalInput {
                 format!("The input is too long (max {} KiB); send it in pieces", INPUT_BYTES_MAX >> 10);
             return Err(ErrorCode::TooLarge.with(error));
         }
-        let waiting = self.shared.waiting().len();
+        let waiting = self.shared.waiting.lock().len();
         if waiting + count > INPUT_BYTES_MAX {
             return Err(ErrorCode::InputFull.with(format!(
                 "The program does not read its input: {} KiB wait for it already. Wait until it does, or stop it \
@@ -69,7 +70,7 @@ impl TerminalInput {
     /// Writes, or lets it wait its turn.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), AgentFailure> {
         self.check_room(bytes.len())?;
-        let mut waiting = self.shared.waiting();
+        let mut waiting = self.shared.waiting.lock();
         let mut rest = bytes;
         if waiting.is_empty() {
             rest = write_now(bytes, |rest| self.shared.terminal.get_ref().write(rest))?;
@@ -109,7 +110,7 @@ impl InputState {
     /// Writes whatever waits, for as long as the terminal is there.
     async fn write_what_waits(&self) {
         loop {
-            if self.waiting().is_empty() {
+            if self.waiting.lock().is_empty() {
                 self.wake.notified().await;
                 continue;
             }
@@ -130,7 +131,7 @@ impl InputState {
 
     /// Writes what there is room for; false if there is none.
     fn write_some(&self) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         let written = self.terminal.try_io(Interest::WRITABLE, |terminal| terminal.write(&waiting));
         match written {
             Ok(count) => waiting.advance(count),
@@ -143,10 +144,6 @@ impl InputState {
             }
         }
         true
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, BytesMut> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,11 +6,12 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use qd_core::redact::Scrubber;
 use qd_core::terminal::Utf8Joiner;
+use qd_link::mutex::Mutex;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
@@ -221,7 +222,7 @@ impl TerminalReader {
         let piece = std::mem::take(&mut self.piece);
         self.expected_bytes = piece.len();
         let (piece, is_active) = {
-            let mut scrubber = self.scrubber();
+            let mut scrubber = self.scrubber.lock();
             (scrubber.scrub(now_ms(), piece, false), scrubber.is_active())
         };
         self.may_hold = is_active;
@@ -230,7 +231,7 @@ impl TerminalReader {
 
     async fn send_held(&mut self) -> Result<(), ReaderAbandoned> {
         self.may_hold = false;
-        let held = self.scrubber().scrub(now_ms(), String::new(), true);
+        let held = self.scrubber.lock().scrub(now_ms(), String::new(), true);
         self.send(held).await
     }
 
@@ -238,7 +239,7 @@ impl TerminalReader {
     async fn finish(&mut self) -> Result<(), ReaderAbandoned> {
         let mut rest = std::mem::take(&mut self.piece);
         self.joiner.finish(&mut rest);
-        let rest = self.scrubber().scrub(now_ms(), rest, true);
+        let rest = self.scrubber.lock().scrub(now_ms(), rest, true);
         self.send(rest).await?;
         let status = self.ended.map_or(ExitStatus::Unknown, |(status, _)| status);
         self.sender.send(ReaderMessage::Ended(status)).await.map_err(|_| ReaderAbandoned)
@@ -249,10 +250,6 @@ impl TerminalReader {
             return Ok(());
         }
         self.sender.send(ReaderMessage::Text(text)).await.map_err(|_| ReaderAbandoned)
-    }
-
-    fn scrubber(&self) -> std::sync::MutexGuard<'_, Scrubber> {
-        self.scrubber.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! How many calls work at once: for the whole runner, and for each session, so that one cannot starve the others.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::command_table::CommandClass;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -81,7 +82,7 @@ impl CallLimits {
     ) -> Result<CallPermit, ServiceError> {
         let key = (kind, scope.to_owned());
         let session_slots = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let session_slots = || Arc::new(Semaphore::new(kind.bounds().1));
             Arc::clone(state.sessions.entry(key.clone()).or_insert_with(session_slots))
         };
@@ -110,7 +111,7 @@ impl CallLimits {
 impl Drop for CallPermit {
     fn drop(&mut self) {
         self.permits = None;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let is_unused =
             state.sessions.get(&self.key).is_some_and(|session_slots| Arc::strong_count(session_slots) == 1);
         if is_unused {
@@ -127,7 +128,7 @@ struct WaitingCall {
 
 impl WaitingCall {
     fn enter(state: &Arc<Mutex<LimitState>>, scope: &str) -> Result<WaitingCall, ServiceError> {
-        let mut locked = lock(state);
+        let mut locked = state.lock();
         let runner_slots: usize = locked.waiting.values().sum();
         let session_slots = locked.waiting.get(scope).copied().unwrap_or_default();
         if runner_slots >= WAITING_MAX || session_slots >= WAITING_PER_SESSION_MAX {
@@ -142,16 +143,12 @@ impl WaitingCall {
 
 impl Drop for WaitingCall {
     fn drop(&mut self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match state.waiting.get_mut(&self.scope) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(state.waiting.remove(&self.scope)),
         }
     }
-}
-
-fn lock(state: &Mutex<LimitState>) -> std::sync::MutexGuard<'_, LimitState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -174,7 +171,7 @@ mod tests {
             let (limits, cancel) = (Arc::clone(&limits), cancel.clone());
             queue.push(tokio::spawn(async move { limits.take(CallKind::Quick, "a", &cancel).await.is_ok() }));
         }
-        while lock(&limits.state).waiting.get("a") != Some(&WAITING_PER_SESSION_MAX) {
+        while limits.state.lock().waiting.get("a") != Some(&WAITING_PER_SESSION_MAX) {
             tokio::task::yield_now().await;
         }
         let error = limits.take(CallKind::Quick, "a", &cancel).await.err().unwrap();
@@ -183,7 +180,7 @@ mod tests {
         for one in queue {
             assert!(one.await.unwrap());
         }
-        assert!(lock(&limits.state).sessions.is_empty());
+        assert!(limits.state.lock().sessions.is_empty());
     }
 
     #[tokio::test]

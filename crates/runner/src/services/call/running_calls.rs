@@ -1,8 +1,9 @@
 //! The calls under way, so that they can be ended.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandClass;
 use qd_wire::{CodedError, Command, ErrorCode};
 
@@ -67,7 +68,7 @@ impl RunningCalls {
         link_id: &str,
         command: &Command,
     ) -> Result<CallRegistration, CodedError> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.calls.len() >= CALLS_MAX {
             let error = format!("The runner has {CALLS_MAX} service calls under way. Please retry later.");
             return Err(ErrorCode::Busy.with(error));
@@ -87,7 +88,7 @@ impl RunningCalls {
 
     /// Ends the calls with this id; a question to a person is taken back only if the asker wants that.
     pub(crate) fn cancel(&self, origin: u64, target: &str, withdraw: bool) -> bool {
-        let state = self.lock();
+        let state = self.0.lock();
         let mut is_found = false;
         for (name, known) in state.calls.range((origin, target.to_owned(), 0)..) {
             if name.0 != origin || name.1 != target {
@@ -103,7 +104,7 @@ impl RunningCalls {
 
     /// The connection has ended. `is_asker`: whoever asked was at its other end.
     pub(crate) fn gone(&self, origin: u64, is_asker: bool) {
-        let state = self.lock();
+        let state = self.0.lock();
         for (_, known) in state.calls.range((origin, String::new(), 0)..(origin + 1, String::new(), 0)) {
             let is_unwanted = match known.kind {
                 CancelRule::Read => true,
@@ -115,10 +116,6 @@ impl RunningCalls {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, CallTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl CallRegistration {
@@ -128,7 +125,7 @@ impl CallRegistration {
 
     /// The call waits for a person, or no more.
     pub(crate) fn set_waiting(&self, is_waiting: bool) {
-        if let Some(known) = self.shared.services.calls.lock().calls.get_mut(&self.name) {
+        if let Some(known) = self.shared.services.calls.0.lock().calls.get_mut(&self.name) {
             known.is_waiting = is_waiting;
         }
     }
@@ -136,6 +133,6 @@ impl CallRegistration {
 
 impl Drop for CallRegistration {
     fn drop(&mut self) {
-        self.shared.services.calls.lock().calls.remove(&self.name);
+        self.shared.services.calls.0.lock().calls.remove(&self.name);
     }
 }

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_link::mutex::Mutex;
 use qd_wire::service::{FsUploadData, FsUploadParams, FsWriteData};
 use sha2::{Digest, Sha256};
 
@@ -118,27 +119,22 @@ impl UploadTable {
         let is_kept = |entry: &UploadEntry| {
             entry.is_frozen || now.saturating_sub(entry.touched_at) < UPLOAD_IDLE_MS_MAX
         };
-        self.lock().retain(|_, entry| is_kept(entry));
+        self.entries.lock().retain(|_, entry| is_kept(entry));
     }
 
     /// Nobody is asked about it any more.
     pub(crate) fn unfreeze(&self, key: &UploadKey, ticket: u64) {
         // An upload is locked before the map, never the other way round.
-        let Some(upload) = self.lock().get(key).map(|entry| entry.upload.clone()) else { return };
-        let mut upload = upload.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(upload) = self.entries.lock().get(key).map(|entry| entry.upload.clone()) else { return };
+        let mut upload = upload.lock();
         if upload.frozen_for != Some(ticket) {
             return;
         }
         upload.frozen_for = None;
-        if let Some(entry) = self.lock().get_mut(key) {
+        if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.is_frozen = false;
             entry.touched_at = now_ms();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<UploadKey, UploadEntry>> {
-        // What a panicked call left is whole: every change of the map is one step.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(
@@ -147,7 +143,7 @@ impl UploadTable {
         params: &FsUploadParams,
         now: i64,
     ) -> Result<Arc<Mutex<Upload>>, ServiceError> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(key) {
             entry.touched_at = now;
             return Ok(entry.upload.clone());
@@ -175,7 +171,7 @@ impl UploadTable {
     }
 
     fn abort(&self, key: &UploadKey) -> Result<(), ServiceError> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         if entries.get(key).is_some_and(|entry| entry.is_frozen) {
             return Err(frozen());
         }
@@ -184,11 +180,11 @@ impl UploadTable {
     }
 
     fn forget(&self, key: &UploadKey) {
-        self.lock().remove(key);
+        self.entries.lock().remove(key);
     }
 
     fn set_done(&self, key: &UploadKey) {
-        if let Some(entry) = self.lock().get_mut(key) {
+        if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.is_done = true;
         }
     }
@@ -200,7 +196,7 @@ impl UploadTable {
         shared: &Arc<Mutex<Upload>>,
         upload: &mut Upload,
     ) -> Result<u64, ServiceError> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let entry = entries.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.upload, shared));
         let entry = entry.ok_or_else(|| ServiceError::other("the upload was aborted: begin again"))?;
         entry.is_frozen = true;
@@ -239,7 +235,7 @@ pub(super) fn upload_at(
         return Ok(answer(params, 0, None));
     }
     let received_piece = receive_piece(uploads, root, params, sender.principal, cancel, now)?;
-    let mut upload = received_piece.upload.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut upload = received_piece.upload.lock();
     let received = match received_piece.receive(uploads, root, &mut upload, params, sender.approved)? {
         PieceResult::Answer(data) => return Ok(data),
         PieceResult::Whole(received) => received,
@@ -259,7 +255,7 @@ pub(crate) fn stage(
     cancel: &Cancellation,
 ) -> Result<StageResult, ServiceError> {
     let received_piece = receive_piece(uploads, root, params, principal, cancel, now_ms())?;
-    let mut upload = received_piece.upload.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut upload = received_piece.upload.lock();
     let bytes = match received_piece.receive(uploads, root, &mut upload, params, None)? {
         PieceResult::Answer(data) => return Ok(StageResult::Answer(data)),
         PieceResult::Whole(received) => received,

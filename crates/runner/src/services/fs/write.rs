@@ -2,8 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
+use qd_link::mutex::Mutex;
 use qd_wire::ErrorCode;
 use qd_wire::service::{Encoding, FsWriteData, FsWriteParams};
 use rustix::io::Errno;
@@ -117,7 +118,7 @@ fn lock(place: &NameInDir) -> Result<MutexGuard<'static, ()>, ServiceError> {
     let at = usize::try_from(hasher.finish() % LOCKS.len() as u64).unwrap_or(0);
     let lock = LOCKS.get(at).unwrap_or(&LOCKS[0]);
     // It guards nothing in memory, so one that panicked leaves nothing broken.
-    Ok(lock.lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(lock.lock())
 }
 
 #[cfg(test)]

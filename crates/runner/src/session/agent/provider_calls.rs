@@ -36,7 +36,7 @@ impl SessionActor {
         let session_id = &self.session.identity().session_id;
         match command {
             Command::Bash(_) => {
-                let call = self.shared.breakers().admit_bash(now, session_id);
+                let call = self.shared.breakers.lock().admit_bash(now, session_id);
                 self.provider_calls.bash.insert(token, call.map_err(CodedError::from)?);
             }
             Command::Prompt(_)
@@ -46,7 +46,7 @@ impl SessionActor {
             | Command::Compact(_) => {
                 // Of an agent that does not name its provider nothing can be learned.
                 let Some(model) = &self.session.memory().model else { return Ok(()) };
-                let call = self.shared.breakers().admit(now, &model.provider);
+                let call = self.shared.breakers.lock().admit(now, &model.provider);
                 let call = call.map_err(CodedError::from)?;
                 let since = (!self.session.is_working()).then_some(now);
                 self.provider_calls.unanswered.push_back(UnansweredCall { token, call, since });
@@ -69,22 +69,22 @@ impl SessionActor {
                     Some(StopReason::Aborted) => {}
                     Some(StopReason::Error) if is_aborted || self.is_moving() => {}
                     Some(StopReason::Error) if !message.error.as_deref().is_none_or(blames_provider) => {}
-                    Some(StopReason::Error) => self.shared.breakers().failed(now, &provider),
+                    Some(StopReason::Error) => self.shared.breakers.lock().failed(now, &provider),
                     _ => {
                         let since = call.as_ref().and_then(|call| call.since);
                         latency_ms = since.and_then(|since| u64::try_from(now - since).ok());
-                        self.shared.breakers().succeeded(now, &provider);
+                        self.shared.breakers.lock().succeeded(now, &provider);
                     }
                 }
                 if let Some(UnansweredCall { call, .. }) = call {
-                    self.shared.breakers().done(&call, latency_ms);
+                    self.shared.breakers.lock().done(&call, latency_ms);
                 }
             }
             AgentEvent::CompactionEnded { success: false, error: Some(error), .. } => {
                 if let Some(model) = &self.session.memory().model
                     && compaction_blames_provider(error)
                 {
-                    self.shared.breakers().failed(now, &model.provider);
+                    self.shared.breakers.lock().failed(now, &model.provider);
                 }
             }
             AgentEvent::TurnSettled { .. } => self.end_provider_calls(),
@@ -99,7 +99,7 @@ impl SessionActor {
 
     /// The session runs no shell commands any more.
     pub(crate) fn forget_bash_circuit(&self) {
-        self.shared.breakers().forget_bash(&self.session.identity().session_id);
+        self.shared.breakers.lock().forget_bash(&self.session.identity().session_id);
     }
 
     /// Nothing more comes of the calls the agent had; prompts that wait are still to go.
@@ -109,7 +109,7 @@ impl SessionActor {
             if self.commands.queue().is_prompt_waiting(call.token) {
                 self.provider_calls.unanswered.push_back(call);
             } else {
-                self.shared.breakers().done(&call.call, None);
+                self.shared.breakers.lock().done(&call.call, None);
             }
         }
     }
@@ -119,7 +119,7 @@ impl SessionActor {
         if let Some(place) = self.provider_calls.unanswered.iter().position(|call| call.token == token)
             && let Some(UnansweredCall { call, .. }) = self.provider_calls.unanswered.remove(place)
         {
-            self.shared.breakers().done(&call, None);
+            self.shared.breakers.lock().done(&call, None);
         }
         self.end_bash_call(token, BashEnd::Unknown);
     }
@@ -130,7 +130,7 @@ impl SessionActor {
             Command::Bash(_) => self.end_bash_call(token, BashEnd::Done),
             Command::Compact(_) => {
                 if let Some(model) = &self.session.memory().model {
-                    self.shared.breakers().succeeded(now_ms(), &model.provider);
+                    self.shared.breakers.lock().succeeded(now_ms(), &model.provider);
                 }
                 self.end_provider_call(token);
             }
@@ -140,7 +140,7 @@ impl SessionActor {
 
     pub(crate) fn end_bash_call(&mut self, token: Token, end: BashEnd) {
         if let Some(call) = self.provider_calls.bash.remove(&token) {
-            self.shared.breakers().bash_done(now_ms(), &call, end);
+            self.shared.breakers.lock().bash_done(now_ms(), &call, end);
         }
     }
 

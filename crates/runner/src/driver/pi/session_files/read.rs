@@ -5,9 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use qd_core::harness::pi::{PiFileSummary, PiHeader, session_header};
+use qd_link::mutex::Mutex;
 use qd_wire::data::StoredSession;
 use rustix::fs::OFlags;
 
@@ -36,7 +36,7 @@ struct CachedSummary {
 
 /// What the file says, if it is a session's.
 pub(super) fn summary(found: &FoundSessionFile) -> Option<StoredSession> {
-    if let Some(cached) = cache().get_or_insert_with(HashMap::new).get(&found.path)
+    if let Some(cached) = CACHE.lock().get_or_insert_with(HashMap::new).get(&found.path)
         && cached.bytes == found.bytes
         && cached.modified == found.modified
     {
@@ -50,7 +50,7 @@ pub(super) fn summary(found: &FoundSessionFile) -> Option<StoredSession> {
             return None;
         }
     };
-    let mut cache = cache();
+    let mut cache = CACHE.lock();
     let files = cache.get_or_insert_with(HashMap::new);
     if files.len() >= CACHE_MAX {
         files.clear();
@@ -142,8 +142,4 @@ impl<R: Read> BoundedLines<R> {
             }
         }
     }
-}
-
-fn cache() -> std::sync::MutexGuard<'static, Option<HashMap<PathBuf, CachedSummary>>> {
-    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
