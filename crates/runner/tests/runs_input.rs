@@ -215,20 +215,20 @@ async fn agents_take_inputs_as_prompts_and_once() {
     bench.create("demo").await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": false}));
     let settled = async {
-        while bench.said().is_empty() {
+        while bench.user_messages().is_empty() {
             let from = bench.lines.len();
             bench.event(from, "stream.message_end").await;
         }
     };
     tokio::time::timeout(WAIT_MAX, settled).await.expect("it is a message");
-    assert_eq!(bench.said(), ["hello"]);
+    assert_eq!(bench.user_messages(), ["hello"]);
     bench.until_status("idle").await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
     bench.restart(0).await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
     assert_eq!(input(&mut bench, "i2", "more\n").await, json!({"input_id": "i2", "duplicate": false}));
     bench.until_status("idle").await;
-    assert_eq!(bench.said(), ["hello", "more"]);
+    assert_eq!(bench.user_messages(), ["hello", "more"]);
     let answer = bench.call(json!({"cmd": "run.resize", "session_id": "s", "cols": 80, "rows": 24})).await;
     assert!(answer["error"].as_str().unwrap().contains("no program in a terminal"), "{answer}");
     assert_eq!(stop(&mut bench, "term").await, json!({"signal": "term"}));
