@@ -12,11 +12,11 @@ pub mod pty;
 
 use std::sync::Arc;
 
-use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
+use qd_core::agent::{AgentEvent, NativeMessage};
 use qd_core::harness::AgentRefusal;
-use qd_core::session::{AgentFacts, AgentUp, QueueFate, RunStart};
+use qd_core::session::{AgentFacts, QueueFate};
 use qd_wire::command::SessionConfig;
-use qd_wire::data::{ProcessStats, QueueState};
+use qd_wire::data::QueueState;
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
@@ -27,8 +27,6 @@ pub use harness::{
 pub use harness_table::{DEFAULT, Harnesses, RegisteredHarness, TABLE, first_try, start};
 pub use pending_requests::{PendingReply, PendingRequests};
 pub use pty::{PtyHandle as TerminalHandle, RunExit};
-
-use crate::process::CloseMode;
 
 /// What a command did to the agent, for the session machine to learn.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,66 +185,31 @@ impl PromptDisposition {
 }
 
 /// An agent at work.
-pub struct Driver(Box<dyn AgentDriver>);
+pub type Driver = Box<dyn AgentDriver>;
 
-impl Driver {
-    pub fn new(agent: impl AgentDriver + 'static) -> Self {
-        Driver(Box::new(agent))
-    }
+/// The way to ask an agent something; clones speak to the same agent.
+pub type DriverHandle = Arc<dyn AgentHandle>;
 
+impl dyn AgentDriver {
     /// Waits for the agent to do something. Cancelling it loses nothing.
     pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> AgentProgress {
-        std::future::poll_fn(|context| self.0.poll_next(context, events)).await
-    }
-
-    pub fn handle(&self) -> DriverHandle {
-        self.0.handle()
-    }
-
-    /// Whether the session is told the agent's own words too ([`AgentEvent::Native`]), before what they mean.
-    pub fn set_watched(&self, on: bool) {
-        self.0.set_watched(on);
-    }
-
-    /// Figures of the process; `None` for an agent that has none.
-    pub fn stats(&self) -> Option<ProcessStats> {
-        self.0.stats()
-    }
-
-    /// Whether what the agent prints can still reach us.
-    pub fn is_stdout_open(&self) -> bool {
-        self.0.is_stdout_open()
-    }
-
-    /// Ends the agent and everything it started.
-    pub async fn close(self) {
-        self.0.close(CloseMode::Graceful).await;
-    }
-
-    /// Kills the agent and everything it started: it hangs, so it is not asked.
-    pub async fn kill(self) {
-        self.0.close(CloseMode::Now).await;
-    }
-
-    /// Kills the agent without waiting; its end is told as any other, with this reason.
-    pub fn kill_with_reason(&mut self, reason: String) {
-        self.0.kill_with_reason(reason);
-    }
-
-    /// What was started, of a program in a terminal.
-    pub fn run_start(&self) -> Option<&RunStart> {
-        self.0.run_start()
-    }
-
-    /// What a program in a terminal has written already, without waiting for more.
-    pub fn take_available_output(&mut self) -> Vec<String> {
-        self.0.take_available_output()
+        std::future::poll_fn(|context| self.poll_next(context, events)).await
     }
 }
 
-/// The way to ask an agent something; clones speak to the same agent.
-#[derive(Clone)]
-pub struct DriverHandle(Arc<dyn AgentHandle>);
+impl dyn AgentHandle {
+    /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.
+    pub async fn await_prompt_reply(
+        &self,
+        sent: SentRequest,
+        is_command: bool,
+        busy: bool,
+    ) -> Result<ExecutedCommand, AgentFailure> {
+        let reply = sent.reply().await?;
+        let disposition = self.disposition(&reply, is_command, busy).await;
+        Ok(ExecutedCommand { disposition: Some(disposition), ..ExecutedCommand::default() })
+    }
+}
 
 /// A request that the agent has, in the order it was asked. Dropping it gives up on the answer only.
 pub struct SentRequest(BoxFuture<'static, Result<Value, AgentFailure>>);
@@ -265,67 +228,6 @@ impl SentRequest {
     /// The agent's answer.
     pub async fn reply(self) -> Result<Value, AgentFailure> {
         self.0.await
-    }
-}
-
-impl DriverHandle {
-    pub fn new(handle: impl AgentHandle + 'static) -> Self {
-        DriverHandle(Arc::new(handle))
-    }
-
-    /// Gives the agent a request without waiting for anything.
-    pub fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
-        self.0.send_request(request)
-    }
-
-    /// Asks for a sign of life; any answer is one.
-    pub fn probe(&self) -> Result<SentRequest, AgentFailure> {
-        self.send_request(AgentRequest::GetState)
-    }
-
-    /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.
-    pub async fn await_prompt_reply(
-        &self,
-        begun: SentRequest,
-        is_command: bool,
-        busy: bool,
-    ) -> Result<ExecutedCommand, AgentFailure> {
-        let reply = begun.reply().await?;
-        let disposition = self.0.disposition(&reply, is_command, busy).await;
-        Ok(ExecutedCommand { disposition: Some(disposition), ..ExecutedCommand::default() })
-    }
-
-    /// Tells the agent something that has no answer.
-    pub fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
-        self.0.send_without_reply(request)
-    }
-
-    /// Waits until the agent is ready and reads what it knows.
-    pub async fn prepare(&self) -> Result<AgentUp, CodedError> {
-        self.0.prepare().await
-    }
-
-    /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it has
-    /// some: `{"native": …}`.
-    pub async fn execute(&self, command: &Command, native: bool) -> Result<ExecutedCommand, AgentFailure> {
-        self.0.execute(command, native).await
-    }
-
-    /// What may have changed without an event. `known` is the conversation we think the agent is in.
-    pub async fn unannounced_changes(&self, known: Option<&str>) -> Result<Vec<CommandEffect>, AgentFailure> {
-        self.0.unannounced_changes(known).await
-    }
-
-    /// Asks the agent for what is in its queue; the request is written when this returns.
-    pub fn reclaim_queue(
-        &self,
-    ) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
-        self.0.reclaim_queue()
-    }
-
-    /// The terminal, of a program in one.
-    pub fn terminal(&self) -> Option<TerminalHandle> {
-        self.0.terminal().cloned()
     }
 }
 

@@ -20,6 +20,7 @@ mod runner;
 mod services;
 mod session;
 mod submissions;
+mod text;
 mod uplink;
 
 #[doc(hidden)]

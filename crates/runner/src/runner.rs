@@ -6,7 +6,7 @@ mod restore;
 mod routing;
 mod stored_sessions;
 
-pub(crate) use routing::{CommandAnswer, respond, respond_with};
+pub(crate) use routing::{respond, respond_with};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -23,7 +23,7 @@ use qd_wire::data::SessionState;
 use qd_wire::people::Role;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-pub(crate) use actor::RunnerContext;
+pub(crate) use actor::{RunnerContext, plain_response};
 pub(crate) use run::input_hash::InputHashKey;
 pub(crate) use service_gates::{GateAnswer, ServiceFacts, ServiceInput};
 pub(crate) use session_row::{check_cwd_of, restore};

@@ -1,6 +1,7 @@
 //! The demo agent inside the runner: the pure script machine with a clock.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Harness for Demo {
         _settings: &'a HarnessSettings,
         _request: StartRequest,
     ) -> BoxFuture<'a, Result<Driver, CodedError>> {
-        Box::pin(std::future::ready(Ok(Driver::new(DemoDriver::default()))))
+        Box::pin(std::future::ready(Ok(Box::new(DemoDriver::default()) as Driver)))
     }
 
     fn doctor<'a>(&'a self, _settings: &'a HarnessSettings) -> BoxFuture<'a, Vec<HarnessCheck>> {
@@ -98,7 +99,7 @@ impl AgentDriver for DemoDriver {
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(DemoHandle(self.sender.clone()))
+        Arc::new(DemoHandle(self.sender.clone()))
     }
 
     fn close(self: Box<Self>, _how: CloseMode) -> BoxFuture<'static, ()> {

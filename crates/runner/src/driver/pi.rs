@@ -76,7 +76,7 @@ impl Harness for Pi {
         settings: &'a HarnessSettings,
         request: StartRequest,
     ) -> BoxFuture<'a, Result<Driver, CodedError>> {
-        Box::pin(async { Ok(Driver::new(PiDriver::start(runner, settings, request).await?)) })
+        Box::pin(async { Ok(Box::new(PiDriver::start(runner, settings, request).await?) as Driver) })
     }
 
     fn is_installed(&self, settings: &HarnessSettings) -> bool {
@@ -295,7 +295,7 @@ impl AgentDriver for PiDriver {
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(self.handle.clone())
+        Arc::new(self.handle.clone())
     }
 
     fn close(self: Box<Self>, how: CloseMode) -> BoxFuture<'static, ()> {

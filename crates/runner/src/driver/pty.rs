@@ -26,7 +26,7 @@ use super::{
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::process::{
-    CloseMode, ExitStatus, InputMode, LINE_BYTES_MAX, SpawnSpec, Terminal, TerminalProcess, TerminalSignal,
+    CloseMode, ExitStatus, GuardedProcess, InputMode, LINE_BYTES_MAX, SpawnSpec, Terminal, TerminalSignal,
 };
 use input::TerminalInput;
 use launch::ResolvedProgram;
@@ -66,7 +66,7 @@ impl Harness for TerminalHarness {
         _settings: &'a HarnessSettings,
         request: StartRequest,
     ) -> BoxFuture<'a, Result<Driver, CodedError>> {
-        Box::pin(async { PtyDriver::start(runner, request).await.map(Driver::new) })
+        Box::pin(async { PtyDriver::start(runner, request).await.map(|driver| Box::new(driver) as Driver) })
     }
 }
 
@@ -92,7 +92,7 @@ pub struct PtyDriver {
 #[derive(Clone)]
 pub struct PtyHandle {
     terminal: Arc<AsyncFd<Terminal>>,
-    process: Arc<TerminalProcess>,
+    process: Arc<GuardedProcess>,
     input: TerminalInput,
     scrubber: Arc<Mutex<Scrubber>>,
 }
@@ -178,7 +178,7 @@ impl AgentDriver for PtyDriver {
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(self.handle.clone())
+        Arc::new(self.handle.clone())
     }
 
     fn close(self: Box<Self>, _how: CloseMode) -> BoxFuture<'static, ()> {
@@ -287,16 +287,20 @@ impl PtyHandle {
     /// Sends a signal. Whether the program ends by it is another question.
     pub fn signal(&self, signal: RunSignal) {
         match signal {
-            RunSignal::Int => self.process.signal(self.terminal.get_ref(), TerminalSignal::Interrupt),
-            RunSignal::Term => self.process.signal(self.terminal.get_ref(), TerminalSignal::Terminate),
+            RunSignal::Int => {
+                self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::Interrupt)
+            }
+            RunSignal::Term => {
+                self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::Terminate)
+            }
             RunSignal::Kill => self.process.kill(),
         }
     }
 
     /// Takes the terminal away: the program is told so and asked to end.
     pub fn hang_up(&self) {
-        self.process.signal(self.terminal.get_ref(), TerminalSignal::HangUp);
-        self.process.signal(self.terminal.get_ref(), TerminalSignal::Terminate);
+        self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::HangUp);
+        self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::Terminate);
     }
 }
 

@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use qd_core::outbox::{EventFront, Outbox, RecordSpan, Response, ResponseSpan};
+use qd_core::outbox::{EventFront, Outbox, RecordSpan, ResponseSpan};
 use qd_wire::command_table::class_of;
+
+use crate::session::plain_response;
 
 /// How a line names its event, and the name of the one that says how a session stands.
 const EVENT_NAME: &[u8] = b"\"event\":\"";
@@ -97,16 +99,7 @@ pub(super) fn refusal(session_id: &str, runner_id: &str, response: &ResponseSpan
     let error = qd_wire::ErrorCode::Busy
         .with("Too many clients attach while the runner catches up with the hub. Please retry.");
     let mut out = Outbox::default();
-    let response = Response {
-        origin: response.origin,
-        id: &response.id,
-        cmd: &response.cmd,
-        result: Err(&error),
-        session_version: None,
-        replayed: false,
-        indeterminate: false,
-        timed_out: false,
-    };
+    let response = plain_response(response.origin, &response.id, &response.cmd, Err(&error));
     out.response(&EventFront::new(session_id, runner_id), crate::clock::now_ms(), &response);
     out.take().bytes.into()
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use qd_core::outbox::{EventFront, Outbox, Response};
 use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::command_table::{Answerer, CommandClass, CommandHead, Permission, class_of, spec};
@@ -21,10 +20,9 @@ use tokio::sync::mpsc;
 use super::ClientOrigin;
 use super::hub_queries;
 use super::record_tail::RecordTail;
-use crate::clock::now_ms;
 use crate::hub_delivery::{LocalMessage, LocalQueueReceiver, local_queue};
-use crate::runner::LinkCommand;
-use crate::session::RunnerContext;
+use crate::runner::{LinkCommand, respond_with};
+use crate::session::{RunnerContext, plain_response};
 
 /// A client's longest line: a prompt with images.
 const LINE_BYTES_MAX: usize = 32 << 20;
@@ -202,20 +200,7 @@ impl LocalClient {
     }
 
     fn respond(&self, session_id: &str, id: &str, cmd: &str, result: Result<Option<&str>, &CodedError>) {
-        let response = Response {
-            origin: self.origin,
-            id,
-            cmd,
-            result,
-            session_version: None,
-            replayed: false,
-            indeterminate: false,
-            timed_out: false,
-        };
-        let mut out = Outbox::default();
-        let front = EventFront::new(session_id, &self.shared.config.runner_id);
-        out.response(&front, now_ms(), &response);
-        self.shared.hub_delivery.send_line(self.origin, out.take().bytes.into());
+        respond_with(&self.shared, session_id, &plain_response(self.origin, id, cmd, result));
     }
 
     fn complain(&self, error: &str) {

@@ -1,5 +1,6 @@
 //! A running agent.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use tokio::process::ChildStdout;
@@ -7,7 +8,6 @@ use tokio::process::ChildStdout;
 use super::agent_stdin::AgentStdin;
 use super::exit_status::ExitStatus;
 use super::guarded_process::GuardedProcess;
-use super::process_stats::ProcessStats;
 use super::spawn::ProcessConfig;
 use super::stderr_tail::StderrTail;
 
@@ -31,11 +31,6 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// The agent's process id, not the guard's.
-    pub fn pid(&self) -> i32 {
-        self.guarded.pid
-    }
-
     /// Where to send the agent its input.
     pub fn stdin(&self) -> &AgentStdin {
         &self.stdin
@@ -51,29 +46,9 @@ impl AgentProcess {
         &self.stderr
     }
 
-    /// Resolves as soon as the agent and all it started are gone. Independent of `self`.
-    pub fn exited(&self) -> impl Future<Output = ExitStatus> + Send + 'static {
-        self.guarded.exited()
-    }
-
-    /// How the agent ended, if it has.
-    pub fn exit_status(&self) -> Option<ExitStatus> {
-        self.guarded.exit_status()
-    }
-
-    /// Reads what the process uses now: two small files of /proc.
-    pub fn stats(&self) -> ProcessStats {
-        self.guarded.stats()
-    }
-
     /// Sends SIGTERM to the agent's process group.
     pub fn terminate(&self) {
         self.guarded.send_order(b"term\n");
-    }
-
-    /// Kills the agent and everything it started.
-    pub fn kill(&self) {
-        self.guarded.send_order(b"kill\n");
     }
 
     /// Ends the agent. Cancelling this kills it.
@@ -103,5 +78,14 @@ impl AgentProcess {
 
     async fn exited_within(&self, limit: Duration) -> Option<ExitStatus> {
         tokio::time::timeout(limit, self.exited()).await.ok()
+    }
+}
+
+/// What every process under a guard has: its id, its figures and its end.
+impl Deref for AgentProcess {
+    type Target = GuardedProcess;
+
+    fn deref(&self) -> &GuardedProcess {
+        &self.guarded
     }
 }

@@ -25,13 +25,8 @@ pub enum StdinError {
 /// Sends whole messages to the agent, in order. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct AgentStdin {
-    shared: Arc<StdinQueue>,
-}
-
-#[derive(Debug)]
-struct StdinQueue {
     /// None once closed.
-    queue: Mutex<Option<mpsc::Sender<QueuedMessage>>>,
+    queue: Arc<Mutex<Option<mpsc::Sender<QueuedMessage>>>>,
     bytes: Arc<Semaphore>,
 }
 
@@ -47,14 +42,14 @@ impl AgentStdin {
         let (sender, receiver) = mpsc::channel(STDIN_QUEUE_MAX);
         tokio::spawn(write_all(stdin, receiver));
         let bytes = Arc::new(Semaphore::new(STDIN_QUEUE_BYTES_MAX as usize));
-        Self { shared: Arc::new(StdinQueue { queue: Mutex::new(Some(sender)), bytes }) }
+        Self { queue: Arc::new(Mutex::new(Some(sender))), bytes }
     }
 
     /// Queues a message, which includes its `\n`; waits while the queue is full.
     pub async fn send(&self, bytes: Bytes) -> Result<(), StdinError> {
-        let queue = self.queue().ok_or(StdinError::Closed)?;
+        let queue = self.queue.lock().clone().ok_or(StdinError::Closed)?;
         let room = tokio::select! {
-            room = Arc::clone(&self.shared.bytes).acquire_many_owned(weight(&bytes)) => room,
+            room = Arc::clone(&self.bytes).acquire_many_owned(weight(&bytes)) => room,
             () = queue.closed() => return Err(StdinError::Closed),
         };
         let message = QueuedMessage { bytes, _room: room.map_err(|_| StdinError::Closed)? };
@@ -63,13 +58,12 @@ impl AgentStdin {
 
     /// Queues a message if there is room now.
     pub fn try_send(&self, bytes: Bytes) -> Result<(), StdinError> {
-        let queue = self.queue().ok_or(StdinError::Closed)?;
+        let queue = self.queue.lock().clone().ok_or(StdinError::Closed)?;
         if queue.is_closed() {
             return Err(StdinError::Closed);
         }
-        let room = Arc::clone(&self.shared.bytes)
-            .try_acquire_many_owned(weight(&bytes))
-            .map_err(|_| StdinError::Full)?;
+        let room =
+            Arc::clone(&self.bytes).try_acquire_many_owned(weight(&bytes)).map_err(|_| StdinError::Full)?;
         queue.try_send(QueuedMessage { bytes, _room: room }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StdinError::Full,
             mpsc::error::TrySendError::Closed(_) => StdinError::Closed,
@@ -78,11 +72,7 @@ impl AgentStdin {
 
     /// Ends the agent's input after what is queued; most agents then exit by themselves.
     pub fn close(&self) {
-        self.shared.queue.lock().take();
-    }
-
-    fn queue(&self) -> Option<mpsc::Sender<QueuedMessage>> {
-        self.shared.queue.lock().clone()
+        self.queue.lock().take();
     }
 }
 

@@ -9,7 +9,7 @@ use super::process_stats::{ProcessStats, StatsReader};
 
 /// The runner's hold on a process: dropping it makes the guard kill the process and everything it started.
 #[derive(Debug)]
-pub(super) struct GuardedProcess {
+pub struct GuardedProcess {
     pub(super) pid: i32,
     pub(super) stats: Mutex<StatsReader>,
     pub(super) exit: watch::Receiver<Option<ExitStatus>>,
@@ -18,8 +18,18 @@ pub(super) struct GuardedProcess {
 }
 
 impl GuardedProcess {
+    /// The process id of the program, not the guard's.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Kills the process and everything it started.
+    pub fn kill(&self) {
+        self.send_order(b"kill\n");
+    }
+
     /// Resolves as soon as the process and all it started are gone. Independent of `self`.
-    pub(super) fn exited(&self) -> impl Future<Output = ExitStatus> + Send + 'static {
+    pub fn exited(&self) -> impl Future<Output = ExitStatus> + Send + 'static {
         let mut exit = self.exit.clone();
         async move {
             match exit.wait_for(Option::is_some).await {
@@ -30,11 +40,13 @@ impl GuardedProcess {
         }
     }
 
-    pub(super) fn exit_status(&self) -> Option<ExitStatus> {
+    /// How the process ended, if it has.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
         *self.exit.borrow()
     }
 
-    pub(super) fn stats(&self) -> ProcessStats {
+    /// Reads what the process uses now: two small files of /proc.
+    pub fn stats(&self) -> ProcessStats {
         let exited = self.exit_status().is_some();
         self.stats.lock().read(exited)
     }

@@ -24,7 +24,7 @@ use super::guarded_process::GuardedProcess;
 use super::process_stats::StatsReader;
 use super::spawn_error::{ProgramLookup, SpawnError};
 use super::stderr_tail::{STDERR_LINES_MAX, StderrTail};
-use super::terminal::{Terminal, TerminalProcess};
+use super::terminal::Terminal;
 use crate::guard::cgroup::AgentCgroup;
 use crate::guard::owner_key::KeyOwner;
 use crate::guard::report::GuardReport;
@@ -165,11 +165,11 @@ impl SpawnSpec {
     }
 
     /// Starts the program in a terminal of its own, whose inner side it gets as all three of its streams.
-    pub async fn start_in(self, terminal: &Terminal) -> Result<TerminalProcess, SpawnError> {
+    pub async fn start_in(self, terminal: &Terminal) -> Result<GuardedProcess, SpawnError> {
         let inner = terminal.inner().map_err(|source| self.guard_failed(source.to_string()))?;
         let mut started = self.start_guard_process(Some(inner))?;
         match self.pid_of(&mut started).await {
-            Ok(pid) => Ok(TerminalProcess::new(started.supervise(pid, None))),
+            Ok(pid) => Ok(started.supervise(pid, None)),
             Err(StartFailure::Exec(error)) => Err(error),
             Err(StartFailure::Guard(error)) => Err(self.guard_failed(error.to_string())),
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use qd_core::ids::{base36, check_session_id};
 use qd_core::ledger::{Submission, Verdict};
 use qd_core::outbox::{EventFront, Outbox, Response};
+use qd_link::backoff::random;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, TAKE_BACK, class_of};
 use qd_wire::people::Role;
@@ -281,20 +282,16 @@ fn incoming(shared: &RunnerContext, command: &LinkCommand, head: &CommandHead<'_
 
 /// A new id; with a key it is made from the key, so that a repeated create finds its session.
 fn mint_session_id(incoming: &IncomingCommand) -> String {
-    let mut seed = [0u8; 8];
-    match &incoming.idempotency_key {
+    let number = match &incoming.idempotency_key {
         Some(key) => {
             let named = serde_json::json!([incoming.principal, key]).to_string();
+            let mut seed = [0u8; 8];
             seed.copy_from_slice(&qd_core::ledger::fingerprint(&named)[..8]);
+            u64::from_le_bytes(seed)
         }
-        None => {
-            // Without randomness the token still makes the id unique within this run.
-            if getrandom::fill(&mut seed).is_err() {
-                seed = (now_ms().unsigned_abs() ^ incoming.token).to_le_bytes();
-            }
-        }
-    }
-    format!("s{}", base36(u64::from_le_bytes(seed) >> 12))
+        None => random(),
+    };
+    format!("s{}", base36(number >> 12))
 }
 
 fn finish_barrier(shared: &RunnerContext, incoming: &IncomingCommand, result: Result<(), CodedError>) {
@@ -316,42 +313,12 @@ pub(crate) fn respond(
     incoming: &IncomingCommand,
     result: Result<Option<&str>, &CodedError>,
 ) {
-    respond_with(shared, session_id, incoming, &CommandAnswer::new(result));
-}
-
-/// An answer with all it can say.
-pub(crate) struct CommandAnswer<'a> {
-    pub(crate) result: Result<Option<&'a str>, &'a CodedError>,
-    pub(crate) replayed: bool,
-    pub(crate) indeterminate: bool,
-    pub(crate) timed_out: bool,
-}
-
-impl<'a> CommandAnswer<'a> {
-    pub(crate) fn new(result: Result<Option<&'a str>, &'a CodedError>) -> Self {
-        CommandAnswer { result, replayed: false, indeterminate: false, timed_out: false }
-    }
+    respond_with(shared, session_id, &incoming.response(result));
 }
 
 /// The same with all it can say.
-pub(crate) fn respond_with(
-    shared: &RunnerContext,
-    session_id: &str,
-    incoming: &IncomingCommand,
-    answer: &CommandAnswer<'_>,
-) {
-    let front = EventFront::new(session_id, &shared.config.runner_id);
+pub(crate) fn respond_with(shared: &RunnerContext, session_id: &str, response: &Response<'_>) {
     let mut out = Outbox::default();
-    let response = Response {
-        origin: incoming.origin,
-        id: &incoming.link_id,
-        cmd: &incoming.cmd,
-        result: answer.result,
-        session_version: None,
-        replayed: answer.replayed,
-        indeterminate: answer.indeterminate,
-        timed_out: answer.timed_out,
-    };
-    out.response(&front, now_ms(), &response);
-    shared.hub_delivery.send_line(incoming.origin, out.take().bytes.into());
+    out.response(&EventFront::new(session_id, &shared.config.runner_id), now_ms(), response);
+    shared.hub_delivery.send_line(response.origin, out.take().bytes.into());
 }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use qd_core::ids::base36;
 use qd_core::ledger::{Outcome, Submission};
+use qd_core::outbox::Response;
 use qd_wire::command::Command;
 use qd_wire::event::Event;
 use qd_wire::people::Role;
@@ -37,9 +37,10 @@ use self::limits::CallKind;
 use self::running_calls::CallRegistration;
 use self::upload_approval::{ApprovalStage, FrozenUpload};
 use super::fs::ApprovedUpload;
-use crate::clock::{monotonic_now, now_ms};
-use crate::runner::{CommandAnswer, respond, respond_with};
+use crate::clock::monotonic_now;
+use crate::runner::{respond, respond_with};
 use crate::session::{GateAnswer, IncomingCommand, RunnerContext, ServiceInput, SessionInput};
+use crate::text::random_id;
 
 /// Bytes of the name a sender gives a call.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -91,11 +92,12 @@ impl Call {
             Ok(session) => session,
             Err(error) => return Err(Box::new((incoming, error))),
         };
-        let scope = dispatch::scope_of(&command).cloned().unwrap_or_default();
+        // The fields that all service commands have, beside their own.
+        let scope: ServiceScope = serde_json::from_str(incoming.text()).unwrap_or_default();
         if let Err(error) = check_scope(&scope) {
             return Err(Box::new((incoming, error)));
         }
-        let request_id = scope.request_id.clone().unwrap_or_else(|| mint_request_id(&incoming));
+        let request_id = scope.request_id.clone().unwrap_or_else(|| random_id("c"));
         let actor = scope.actor.clone().unwrap_or_else(|| "system".to_owned());
         let (shared, command, began) = (Arc::clone(shared), Arc::new(command), monotonic_now());
         Ok(Call { shared, incoming, command, scope, role, session, request_id, actor, began, approved: None })
@@ -391,20 +393,20 @@ impl Call {
         let coded = result.clone().map_err(CodedError::from);
         let result_text = coded.as_ref().map(|data| Some(&**data));
         if matches!(result, Err(ServiceError::Timeout)) {
-            let answer = CommandAnswer { timed_out: true, ..CommandAnswer::new(result_text) };
-            return respond_with(&self.shared, self.session_id(), &self.incoming, &answer);
+            let response = Response { timed_out: true, ..self.incoming.response(result_text) };
+            return respond_with(&self.shared, self.session_id(), &response);
         }
         respond(&self.shared, self.session_id(), &self.incoming, result_text);
     }
 
     fn replay(&self, outcome: &Outcome) {
-        let answer = CommandAnswer {
-            result: outcome.result.as_ref().map(Option::as_deref),
+        let response = Response {
             replayed: true,
             indeterminate: outcome.indeterminate,
             timed_out: outcome.timed_out,
+            ..self.incoming.response(outcome.result.as_ref().map(Option::as_deref))
         };
-        respond_with(&self.shared, self.session_id(), &self.incoming, &answer);
+        respond_with(&self.shared, self.session_id(), &response);
     }
 }
 
@@ -440,14 +442,4 @@ fn check_scope(scope: &ServiceScope) -> Result<(), CodedError> {
         return Err(CodedError::invalid(format!("actor: Must have 1 to {ACTOR_BYTES_MAX} bytes")));
     }
     Ok(())
-}
-
-/// A new name for a call; also that of its question.
-fn mint_request_id(incoming: &IncomingCommand) -> String {
-    let mut seed = [0u8; 8];
-    // Without randomness the token still makes the id unique within this run.
-    if getrandom::fill(&mut seed).is_err() {
-        seed = (now_ms().unsigned_abs() ^ incoming.token).to_le_bytes();
-    }
-    format!("c{}", base36(u64::from_le_bytes(seed)))
 }

@@ -9,7 +9,7 @@ mod tree_copy;
 mod upload;
 mod write;
 
-pub(crate) use change::{copy, create_directory, delete, move_, rename};
+pub(crate) use change::{copy, create_directory, delete, rename};
 pub(crate) use entries::{DirEntry, entries};
 pub(crate) use list::{list, tree};
 pub(crate) use read::{read, stat};
@@ -28,14 +28,10 @@ use sha2::{Digest, Sha256};
 
 use super::call::{Cancellation, ServiceError};
 use super::root::failure;
+use crate::text::hex;
 
 /// Bytes read, hashed or copied between two looks at whether the call was cancelled.
 const CHUNK_BYTES: usize = 256 << 10;
-
-/// A digest as the wire has it.
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// The hash of all that can be read from here on.
 fn hash_file(mut file: File, cancel: &Cancellation) -> Result<String, ServiceError> {

@@ -7,7 +7,7 @@ use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::breaker::Breakers;
 use qd_core::command_queue::QueueInput;
 use qd_core::ledger::IdName;
-use qd_core::outbox::Outbox;
+use qd_core::outbox::{Outbox, Response};
 use qd_core::session::Session;
 use qd_link::mutex::Mutex;
 use qd_store::{RunnerBatch, RunnerStore};
@@ -27,8 +27,9 @@ use super::worktree::WorktreeProgress;
 use super::{IncomingCommand, InputHashKey, SessionEnded, SessionInput};
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::driver::{AgentProgress, Driver, DriverHandle};
+use crate::driver::{AgentProgress, DriverHandle};
 use crate::hub_delivery::HubDelivery;
+use crate::process::CloseMode;
 use crate::runner::process_table::ProcessTable;
 use crate::services::Services;
 use crate::submissions::Submissions;
@@ -271,7 +272,7 @@ impl SessionActor {
             }
         } else if let Some(driver) = self.agent.driver.take() {
             self.forget_agent();
-            driver.close().await;
+            driver.close(CloseMode::Graceful).await;
         }
         self.finished = true;
     }
@@ -328,8 +329,18 @@ impl SessionActor {
         }
     }
 
+    /// Runs something beside the session; what comes of it is an input of the session, if that is still there.
+    pub(super) fn spawn_input(&self, work: impl Future<Output = SessionInput> + Send + 'static) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            if sender.send(work.await).await.is_err() {
+                tracing::debug!("a session ended before something it waited for");
+            }
+        });
+    }
+
     pub(super) fn handle(&self) -> Option<DriverHandle> {
-        self.agent.driver.as_ref().map(Driver::handle)
+        self.agent.driver.as_ref().map(|driver| driver.handle())
     }
 }
 
@@ -340,8 +351,32 @@ impl IncomingCommand {
         Some(IdName { principal: self.principal.clone(), connection: self.connection.clone(), id })
     }
 
+    /// A response to it that says no more than its result.
+    pub(crate) fn response<'a>(&'a self, result: Result<Option<&'a str>, &'a CodedError>) -> Response<'a> {
+        plain_response(self.origin, &self.link_id, &self.cmd, result)
+    }
+
     /// The command as text; the link carries UTF-8 only.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.line).unwrap_or("{}")
+    }
+}
+
+/// A response that says no more than the result of a command.
+pub(crate) fn plain_response<'a>(
+    origin: u64,
+    id: &'a str,
+    cmd: &'a str,
+    result: Result<Option<&'a str>, &'a CodedError>,
+) -> Response<'a> {
+    Response {
+        origin,
+        id,
+        cmd,
+        result,
+        session_version: None,
+        replayed: false,
+        indeterminate: false,
+        timed_out: false,
     }
 }

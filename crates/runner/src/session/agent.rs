@@ -24,6 +24,7 @@ use super::commands::json_text;
 use super::{SessionInput, session_row};
 use crate::clock::now_ms;
 use crate::driver::{self, AgentProgress, Driver, StartRequest};
+use crate::process::CloseMode;
 
 /// Events kept from before the session is ready.
 const EARLY_EVENTS_MAX: usize = 1024;
@@ -93,7 +94,7 @@ impl SessionActor {
                 && let Ok(driver) = *result
             {
                 // The session ended meanwhile; nobody else would stop this agent.
-                driver.close().await;
+                driver.close(CloseMode::Graceful).await;
             }
         });
     }
@@ -106,20 +107,17 @@ impl SessionActor {
     ) {
         match result {
             Ok(driver) if generation != self.agent.generation || self.agent.state != AgentState::Starting => {
-                driver.close().await
+                driver.close(CloseMode::Graceful).await
             }
             Ok(driver) => {
                 let handle = driver.handle();
                 self.agent.driver = Some(driver);
                 self.update_driver_watch();
                 self.watch_process();
-                let sender = self.sender.clone();
-                tokio::spawn(async move {
+                self.spawn_input(async move {
                     let result = Box::new(handle.prepare().await);
                     drop(permit);
-                    if sender.send(SessionInput::Prepared { generation, result }).await.is_err() {
-                        tracing::debug!("a session ended while its agent came up");
-                    }
+                    SessionInput::Prepared { generation, result }
                 });
             }
             Err(error) if generation == self.agent.generation => self.agent_failed(error).await,
@@ -137,12 +135,12 @@ impl SessionActor {
                 let driver = self.agent.driver.take();
                 self.forget_agent();
                 if let Some(driver) = driver {
-                    driver.close().await;
+                    driver.close(CloseMode::Graceful).await;
                 }
                 return self.try_without_bridge(error).await;
             }
         };
-        if let Some(start) = self.agent.driver.as_ref().and_then(Driver::run_start).cloned() {
+        if let Some(start) = self.agent.driver.as_ref().and_then(|driver| driver.run_start()).cloned() {
             return self.run_prepared(start);
         }
         if self.agent.driver.is_none() {
@@ -190,7 +188,7 @@ impl SessionActor {
         self.forget_agent();
         self.agent.early.clear();
         if let Some(driver) = driver {
-            driver.close().await;
+            driver.close(CloseMode::Graceful).await;
         }
         self.undo_worktree().await;
         if self.exists {
@@ -345,7 +343,7 @@ impl SessionActor {
         let driver = self.agent.driver.take();
         self.forget_agent();
         if let Some(driver) = driver {
-            driver.close().await;
+            driver.close(CloseMode::Graceful).await;
         }
         self.agent.early.clear();
         self.complete_from_file().await;

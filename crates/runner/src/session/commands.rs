@@ -30,6 +30,7 @@ use super::agent::agent_state::AgentState;
 use super::{SessionInput, session_row};
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
+use crate::text;
 
 impl SessionActor {
     /// Carries out a command whose turn it is and whose version was checked.
@@ -154,7 +155,7 @@ impl SessionActor {
             Ok(begun) => begun,
             Err(failure) => return self.finish(admitted, Err(failure)),
         };
-        let (token, sender, command) = (admitted.token(), self.sender.clone(), admitted.command.clone());
+        let (token, command) = (admitted.token(), admitted.command.clone());
         let native = admitted.incoming.native;
         if is_move(&command) {
             self.session.move_begun();
@@ -162,14 +163,12 @@ impl SessionActor {
         self.commands.put(admitted);
         let work = if is_abort { AgentWork::Abort } else { AgentWork::Request };
         self.notify_queue(QueueInput::Running { token, work });
-        tokio::spawn(async move {
+        self.spawn_input(async move {
             let result = match begun {
                 Some(begun) => begun.reply().await.map(|_| ExecutedCommand::default()),
                 None => handle.execute(&command, native).await,
             };
-            if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
-                tracing::debug!(token, "a session ended while its agent worked for it");
-            }
+            SessionInput::Executed { token, result: Box::new(result) }
         });
     }
 
@@ -392,17 +391,11 @@ pub(super) fn json_text<T: Serialize>(data: &T) -> Result<Arc<str>, AgentFailure
 
 /// The beginning of what a command says, without its secrets, for a person who must recognise it.
 pub(super) fn beginning(command: &Command) -> String {
-    const CHARACTERS_MAX: usize = 80;
+    const CHARACTERS_MAX: usize = 81;
     // Enough that a secret which begins within what is shown is seen whole.
     const BYTES_MAX: usize = 8 * 1024;
     let Some(message) = prompt_text(command) else { return String::new() };
-    let message = redact(&message[..message.floor_char_boundary(BYTES_MAX)]);
-    let mut line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((cut, _)) = line.char_indices().nth(CHARACTERS_MAX) {
-        line.truncate(cut);
-        line.push('…');
-    }
-    line
+    text::beginning(&redact(&message[..message.floor_char_boundary(BYTES_MAX)]), CHARACTERS_MAX)
 }
 
 /// The answer of a `run.stop` that has stopped an agent.

@@ -11,7 +11,7 @@ use qd_core::session::{IndexChange, Memory, StoredQuestion};
 use qd_store::{ApprovalRow, OutcomeRow, Rewrite, RunnerBatch, StoreError};
 use qd_wire::{ErrorCode, Event};
 
-use super::actor::SessionActor;
+use super::actor::{SessionActor, plain_response};
 use super::{SessionInput, session_row};
 use crate::clock::now_ms;
 
@@ -241,16 +241,7 @@ impl SessionActor {
         ));
         let mut out = Outbox::default();
         for ResponseSpan { origin, id, cmd, .. } in responses {
-            let response = Response {
-                origin: *origin,
-                id,
-                cmd,
-                result: Err(&error),
-                session_version: None,
-                replayed: false,
-                indeterminate: true,
-                timed_out: false,
-            };
+            let response = Response { indeterminate: true, ..plain_response(*origin, id, cmd, Err(&error)) };
             out.response(self.session.front(), now_ms(), &response);
         }
         self.send(out).await;

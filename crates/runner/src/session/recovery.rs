@@ -5,40 +5,23 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use qd_core::agent::Image;
+use qd_core::session::StoredQuestion;
 
 use super::actor::SessionActor;
-use super::session_row::RestoredSession;
 use crate::clock::now_ms;
-
-/// What is known of a session's last life besides the session itself.
-pub(super) struct RecoveryFacts {
-    pub(super) was_working: bool,
-    pub(super) may_resume: bool,
-    pub(super) open_questions: Vec<qd_core::session::StoredQuestion>,
-}
-
-impl From<&mut RestoredSession> for RecoveryFacts {
-    fn from(restored: &mut RestoredSession) -> Self {
-        RecoveryFacts {
-            was_working: restored.was_working,
-            may_resume: restored.may_resume,
-            open_questions: std::mem::take(&mut restored.open_questions),
-        }
-    }
-}
 
 impl SessionActor {
     /// The runner is back: tells what became of everything that was under way when it ended, and starts the agent again
     /// where it should run.
-    pub(super) async fn recover(&mut self, last: RecoveryFacts) {
+    pub(super) async fn recover(&mut self, was_working: bool, may_resume: bool, stored: Vec<StoredQuestion>) {
         self.load_images().await;
         self.complete_from_file().await;
-        let (now, stored) = (now_ms(), last.open_questions);
+        let now = now_ms();
         self.publishing.stored_questions =
             stored.iter().map(|question| question.request.request_id().to_owned()).collect();
         // What an agent asked is withdrawn with it; a call at the gate waits on.
         let gone = self.session.restore_questions(now, stored);
-        self.session.interrupted(now, last.was_working, gone, &mut self.out);
+        self.session.interrupted(now, was_working, gone, &mut self.out);
         if self.is_run() {
             self.run_cut_off();
         }
@@ -50,7 +33,7 @@ impl SessionActor {
             // Stored with the record that tells of it, so that it is told once.
             self.publishing.outcomes.push(cut_off.told());
         }
-        if last.may_resume && self.shared.config.resume_at_start {
+        if may_resume && self.shared.config.resume_at_start {
             self.resume_agent();
         }
     }

@@ -18,7 +18,8 @@ use super::actor::SessionActor;
 use super::agent::agent_state::AgentState;
 use super::commands::admission::AdmittedCommand;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Driver, TerminalHandle};
+use crate::driver::{AgentFailure, TerminalHandle};
+use crate::text::random_id;
 
 /// The screen is looked at when the program has been quiet for this long.
 const QUIET_MS: i64 = 300;
@@ -99,7 +100,7 @@ impl SessionActor {
             )));
         }
         let driver = self.agent.driver.as_ref().filter(|_| self.agent.state == AgentState::Ready);
-        match driver.map(Driver::handle).and_then(|handle| handle.terminal()) {
+        match driver.and_then(|driver| driver.handle().terminal().cloned()) {
             Some(handle) => Ok(handle),
             None => Err(ErrorCode::RunEnded.with(format!(
                 "The run '{}' has ended; session.restart starts it again",
@@ -296,7 +297,7 @@ impl SessionActor {
         let question = screen.question(Rules::for_tool(&run.tool), handle.input_mode().is_hidden);
         self.run.is_secret_asked =
             question.as_ref().is_some_and(|asked| asked.request == ScreenRequest::Text { secret: true });
-        let question = question.map(|question| (question, self::input::fresh_id("q")));
+        let question = question.map(|question| (question, random_id("q")));
         self.session.run_screen_question(now, question, &mut self.out);
     }
 }

@@ -6,7 +6,6 @@ use qd_wire::command::SessionConfig;
 use tokio::sync::mpsc;
 
 use super::actor::{RunnerContext, SessionActor};
-use super::recovery::RecoveryFacts;
 use super::{MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 
@@ -46,16 +45,15 @@ async fn cwd_of_stored(shared: &Arc<RunnerContext>, config: &SessionConfig) -> O
 /// Starts the task of a session known from before.
 pub(crate) fn spawn_restored(
     shared: &Arc<RunnerContext>,
-    mut restored: super::session_row::RestoredSession,
+    restored: super::session_row::RestoredSession,
 ) -> mpsc::Sender<SessionInput> {
-    let ends = mpsc::channel(MAILBOX_MAX);
-    let last = RecoveryFacts::from(&mut restored);
     let (config, created_at) = (restored.config, restored.created_at);
-    let mut actor = Box::new(SessionActor::new(shared, ends, restored.session, config, created_at, true));
+    let channel = mpsc::channel(MAILBOX_MAX);
+    let mut actor = Box::new(SessionActor::new(shared, channel, restored.session, config, created_at, true));
     actor.publishing.stored = Some(restored.stored);
     let sender = actor.sender.clone();
     tokio::spawn(async move {
-        actor.recover(last).await;
+        actor.recover(restored.was_working, restored.may_resume, restored.open_questions).await;
         actor.run().await;
     });
     sender

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
 use qd_link::runner::{Connect, ConnectFailure, Connecting};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
-use qd_runner::process::{GuardCommand, ProcessConfig};
-use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
+use qd_runner::process::GuardCommand;
+use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -22,31 +22,15 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) fn config(directory: &Path) -> RunnerConfig {
+    let guard = GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() };
     RunnerConfig {
-        runner_id: "r1".into(),
-        hostname: "host".into(),
-        version: "0".into(),
-        data_dir: directory.to_owned(),
         harnesses: Harnesses::new(TABLE, |harness| HarnessSettings {
             command: vec![harness.name().into()],
             user_dir: directory.join(harness.name()),
         }),
         default_cwd: Some(directory.to_owned()),
-        max_sessions: 100,
-        guard: GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() },
-        process: ProcessConfig::default(),
-        supervision: qd_core::health::HealthConfig::default(),
-        breakers: qd_core::breaker::BreakerConfig::default(),
-        question_timeout: None,
-        agent_idle_stop: None,
-        resume_at_start: false,
-        spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
         local_socket: Some(directory.join("r.sock")),
-        keys: None,
-        services: qd_runner::ServiceConfig::default(),
-        runs: qd_runner::RunsConfig::default(),
-        sweep_abandoned: false,
-        planted_bug: None,
+        ..RunnerConfig::new("r1", directory.to_owned(), guard)
     }
 }
 

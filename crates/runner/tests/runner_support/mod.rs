@@ -12,8 +12,7 @@ use bytes::Bytes;
 use qd_core::health::HealthConfig;
 use qd_link::memory::{LinkEnd, pair};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
-use qd_runner::process::ProcessConfig;
-use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
+use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -50,30 +49,13 @@ impl RunnerFixture {
     pub(crate) async fn start(change: impl FnOnce(&mut RunnerConfig)) -> RunnerFixture {
         let folder = tempfile::tempdir().unwrap();
         let mut config = RunnerConfig {
-            runner_id: "r1".into(),
-            hostname: "here".into(),
-            version: "0".into(),
-            data_dir: folder.path().join("data"),
             harnesses: Harnesses::new(TABLE, |harness| HarnessSettings {
                 command: vec![HELPER.into(), harness.name().into()],
                 user_dir: folder.path().join(harness.name()),
             }),
             default_cwd: Some(folder.path().to_owned()),
             max_sessions: 10,
-            guard: guard::with_home(folder.path()),
-            process: ProcessConfig::default(),
-            supervision: HealthConfig::default(),
-            breakers: qd_core::breaker::BreakerConfig::default(),
-            question_timeout: None,
-            agent_idle_stop: None,
-            resume_at_start: false,
-            spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
-            local_socket: None,
-            keys: None,
-            services: qd_runner::ServiceConfig::default(),
-            runs: qd_runner::RunsConfig::default(),
-            sweep_abandoned: false,
-            planted_bug: None,
+            ..RunnerConfig::new("r1", folder.path().join("data"), guard::with_home(folder.path()))
         };
         change(&mut config);
         let (runner, link) = run(folder.path(), &config, 0).await;

@@ -56,7 +56,7 @@ impl Harness for Parrot {
                 counter: Arc::default(),
             };
             let reader = LineReader::new(stdout, LINE_BYTES_MAX);
-            Ok(Driver::new(ParrotDriver { process, reader, codec: ParrotCodec, handle }))
+            Ok(Box::new(ParrotDriver { process, reader, codec: ParrotCodec, handle }) as Driver)
         })
     }
 
@@ -110,7 +110,7 @@ impl AgentDriver for ParrotDriver {
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(self.handle.clone())
+        Arc::new(self.handle.clone())
     }
 
     fn close(self: Box<Self>, how: CloseMode) -> BoxFuture<'static, ()> {

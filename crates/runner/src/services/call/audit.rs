@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::session::{ServiceInput, SessionInput};
+use crate::text::{beginning, hex};
 
 /// Characters of a text in the recorded arguments.
 const TEXT_CHARACTERS_MAX: usize = 2000;
@@ -73,17 +74,6 @@ pub(crate) fn recorded_error(error: &str) -> String {
     beginning(&redact(error), TEXT_CHARACTERS_MAX)
 }
 
-/// The first characters of a text, on one line.
-pub(crate) fn beginning(text: &str, characters_max: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= characters_max {
-        return line;
-    }
-    let mut cut: String = line.chars().take(characters_max.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
-}
-
 fn cut_texts(value: &mut Value) {
     match value {
         Value::String(text) if text.chars().count() > TEXT_CHARACTERS_MAX => {
@@ -96,12 +86,7 @@ fn cut_texts(value: &mut Value) {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&Sha256::digest(bytes))
 }
 
 /// Puts an event into the session's record; resolves when it is stored. False when it cannot be now.
@@ -152,11 +137,5 @@ mod tests {
         ] {
             assert_eq!(tool_name(cmd), tool);
         }
-    }
-
-    #[test]
-    fn a_long_text_is_cut_between_characters() {
-        assert_eq!(beginning("  a\n b  ", 80), "a b");
-        assert_eq!(beginning("日本語", 2), "日…");
     }
 }

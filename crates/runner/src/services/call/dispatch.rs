@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use qd_wire::command::Command;
-use qd_wire::service::ServiceScope;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -225,7 +224,7 @@ fn change_files(
         }
         Command::FsCreateDirectory(params) => changed(fs::create_directory(root, params, never)?),
         Command::FsRename(params) => changed(fs::rename(root, params, never)?),
-        Command::FsMove(params) => changed(fs::move_(root, params, cancel)?),
+        Command::FsMove(params) => changed(fs::rename(root, params, cancel)?),
         Command::FsCopy(params) => changed(fs::copy(root, params, cancel)?),
         Command::FsDelete(params) => changed(fs::delete(root, params, cancel)?),
         other => Err(unknown(other)),
@@ -239,33 +238,4 @@ fn changed(data: qd_wire::service::FsDoneData) -> Result<CallOutput, ServiceErro
 
 fn unknown(command: &Command) -> ServiceError {
     ServiceError::other(format!("'{}' is not a service of this runner", command.spec().name))
-}
-
-/// The fields all service commands have.
-pub(crate) fn scope_of(command: &Command) -> Option<&ServiceScope> {
-    Some(match command {
-        Command::FsRead(params) => &params.scope,
-        Command::FsWrite(params) => &params.scope,
-        Command::FsUpload(params) => &params.scope,
-        Command::FsList(params) => &params.scope,
-        Command::FsTree(params) => &params.scope,
-        Command::FsStat(params) => &params.scope,
-        Command::FsSearch(params) => &params.scope,
-        Command::FsCreateDirectory(params) => &params.scope,
-        Command::FsRename(params) | Command::FsMove(params) | Command::FsCopy(params) => &params.scope,
-        Command::FsDelete(params) => &params.scope,
-        Command::FsWatch(params) => &params.scope,
-        Command::GitStatus(params) => &params.scope,
-        Command::GitDiff(params) => &params.scope,
-        Command::GitLog(params) => &params.scope,
-        Command::GitWorktrees(params) => &params.scope,
-        Command::GitWorktreeAdd(params) => &params.scope,
-        Command::GitWorktreeRemove(params) => &params.scope,
-        Command::HostBash(params) => &params.scope,
-        Command::HostInfo(params) => &params.scope,
-        Command::HostDoctor(params) => &params.scope,
-        Command::HostCapabilities(params) => &params.scope,
-        Command::HostLogs(params) => &params.scope,
-        _ => return None,
-    })
 }

@@ -8,10 +8,11 @@ use qd_wire::{InputRequest, JsonObject};
 use serde_json::Value;
 
 use super::ServiceError;
-use super::audit::{beginning, parameters, tool_name};
+use super::audit::{parameters, tool_name};
 use crate::services::config::ServiceConfig;
 use crate::services::fs::StagedUpload;
 use crate::session::ServiceFacts;
+use crate::text::beginning;
 
 /// A command longer than this is not asked about: it is stored and shown whole.
 const COMMAND_BYTES_MAX: usize = 1 << 20;

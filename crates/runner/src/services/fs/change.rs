@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use super::temp::{rename_new, sync_dir, temp_name};
 use super::tree_copy::TreeWork;
 use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::own_data::identity;
 use crate::services::root::{DIRECTORY_MODE, NameInDir, RelativePath, Root, failure, file_type};
 
 /// Makes a directory, and those it is in if asked.
@@ -31,7 +32,7 @@ pub(crate) fn create_directory(
     Ok(FsDoneData { path: Some(params.path.clone()), count, ..FsDoneData::default() })
 }
 
-/// Gives a file or a directory another name.
+/// Gives a file or a directory another name, in this directory or in another.
 pub(crate) fn rename(
     root: &Root,
     params: &FsMoveParams,
@@ -50,15 +51,6 @@ pub(crate) fn rename(
     sync_dir(&ends.to.dir)?;
     sync_dir(&ends.from.dir)?;
     Ok(done(params, count))
-}
-
-/// The same as [`rename`].
-pub(crate) fn move_(
-    root: &Root,
-    params: &FsMoveParams,
-    cancel: &Cancellation,
-) -> Result<FsDoneData, ServiceError> {
-    rename(root, params, cancel)
 }
 
 /// Copies a file, or a directory with all that is in it. The copy appears whole.
@@ -225,7 +217,7 @@ fn remove_temp(temp: &NameInDir) {
 }
 
 fn is_same(a: &Stat, b: &Stat) -> bool {
-    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+    identity(a) == identity(b)
 }
 
 fn exists(path: &str) -> ServiceError {

@@ -72,7 +72,7 @@ fn a_move_is_a_rename_and_loses_nothing() {
     check_planted(&fixture, "renamed");
     assert_eq!(fs::metadata(fixture.at("renamed/sub/deep.txt")).unwrap().ino(), number);
     let to_new = FsMoveParams { create_parents: Some(true), ..params("renamed", "p/q/moved") };
-    move_(&fixture.root, &to_new, &never()).unwrap();
+    rename(&fixture.root, &to_new, &never()).unwrap();
     check_planted(&fixture, "p/q/moved");
     assert!(!fixture.at("dir").exists() && !fixture.at("renamed").exists());
 }

@@ -8,9 +8,10 @@ use qd_wire::service::{Encoding, FsReadData, FsReadParams, FsStatData, FsStatPar
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
-use super::{CHUNK_BYTES, hash_file, hex, modified_ms, to_base64};
+use super::{CHUNK_BYTES, hash_file, modified_ms, to_base64};
 use crate::services::call::{Cancellation, ServiceError};
 use crate::services::root::{RelativePath, Root, failure, file_type};
+use crate::text::hex;
 
 /// Bytes in one answer; a longer file is read in pages.
 const READ_BYTES_MAX: u64 = 1 << 20;

@@ -7,9 +7,9 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use super::hex;
 use crate::services::call::ServiceError;
 use crate::services::root::{NameInDir, failure, file_type, stat_in};
+use crate::text::hex;
 
 /// What a new file may be used for, less what the umask takes away.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);

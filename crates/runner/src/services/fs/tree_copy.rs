@@ -12,6 +12,7 @@ use super::CHUNK_BYTES;
 use super::entries::entries;
 use super::temp::kept_mode;
 use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::own_data::{FileIdentity, identity};
 use crate::services::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 
 /// Directories in directories; each level holds a descriptor or two while it is worked on.
@@ -28,7 +29,7 @@ pub(super) struct TreeWork<'a> {
     /// Entries that were copied or removed.
     pub(super) count: u64,
     /// The directory that is being made, which must not be inside the one that is copied.
-    made: Option<(u64, u64)>,
+    made: Option<FileIdentity>,
 }
 
 impl<'a> TreeWork<'a> {
@@ -184,9 +185,4 @@ impl<'a> TreeWork<'a> {
         }
         rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR).map_err(failure)
     }
-}
-
-fn identity(stat: &Stat) -> (u64, u64) {
-    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-    (stat.st_dev as u64, stat.st_ino as u64)
 }

@@ -14,10 +14,11 @@ use sha2::{Digest, Sha256};
 
 use super::temp::{TempFile, replaced};
 use super::write::{check_size, commit};
-use super::{CHUNK_BYTES, from_base64, hash_file, hex};
+use super::{CHUNK_BYTES, from_base64, hash_file};
 use crate::clock::now_ms;
 use crate::services::call::{Cancellation, ServiceError};
 use crate::services::root::{NameInDir, RelativePath, Root, failure};
+use crate::text::hex;
 
 /// Uploads at a time; each holds two descriptors and a file on the disk.
 const UPLOADS_MAX: usize = 64;

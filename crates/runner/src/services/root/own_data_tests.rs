@@ -78,7 +78,7 @@ fn check_all(root: &Root, path: &str) {
         words(files::rename(root, &out, never)),
         words(files::copy(root, &out, never)),
         words(files::copy(root, &to, never)),
-        words(files::move_(root, &to, never)),
+        words(files::rename(root, &to, never)),
     ];
     for said in said {
         // What is not there may be told as that.

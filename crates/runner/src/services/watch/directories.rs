@@ -11,6 +11,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::services::call::{Cancellation, ServiceError};
 use crate::services::fs::entries;
+use crate::services::root::own_data::identity;
 use crate::services::root::{RelativePath, Root, failure, open_dir_in};
 
 /// Directories of one watch; the system has 8192 to give on small machines.
@@ -155,11 +156,8 @@ impl<'a> WatchedDirectories<'a> {
             Err(_) => return Ok(false),
         }
         let held = rustix::fs::fstat(dir).map_err(failure)?;
-        let is_same = std::fs::symlink_metadata(&full).is_ok_and(|found| {
-            #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-            let held = (held.st_dev as u64, held.st_ino as u64);
-            (found.dev(), found.ino()) == held
-        });
+        let is_same =
+            std::fs::symlink_metadata(&full).is_ok_and(|found| (found.dev(), found.ino()) == identity(&held));
         if is_same {
             self.watched.insert(path.to_owned());
         } else {

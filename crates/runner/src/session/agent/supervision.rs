@@ -1,5 +1,6 @@
 //! Watching over the agent: doing what the health machine orders.
 
+use qd_core::agent::AgentRequest;
 use qd_core::health::{Activity, Order, Sample};
 use qd_core::session::Gone;
 use qd_wire::ErrorCode;
@@ -8,7 +9,7 @@ use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
 
 use crate::clock::now_ms;
-use crate::driver::Driver;
+use crate::process::CloseMode;
 use crate::session::SessionInput;
 use crate::session::actor::SessionActor;
 
@@ -76,8 +77,8 @@ impl SessionActor {
     }
 
     fn probe(&mut self, now: i64) {
-        let Some(handle) = self.agent.driver.as_ref().map(Driver::handle) else { return };
-        let begun = match handle.probe() {
+        let Some(handle) = self.handle() else { return };
+        let begun = match handle.send_request(AgentRequest::GetState) {
             Ok(begun) => begun,
             Err(failure) => {
                 tracing::debug!(error = failure.error, "a probe could not be sent");
@@ -99,7 +100,7 @@ impl SessionActor {
         self.forget_agent();
         if let Some(driver) = driver {
             // Whoever waits for an answer learns now that it will not come.
-            driver.kill().await;
+            driver.close(CloseMode::Now).await;
         }
         self.session.gone(now_ms(), Gone::Hung { error: error.clone() }, &mut self.out);
         self.refuse_waiting(&ErrorCode::AgentHung.with(error));

@@ -1,6 +1,5 @@
 //! Admission: validation, replay, dependencies, lane, version, in this order; and the end of every command.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use qd_core::command_queue::{QueueInput, QueuedCommand};
@@ -22,10 +21,11 @@ const NAME_BYTES_MAX: usize = 256;
 /// Room for the state of a usual session.
 const STATE_BYTES: usize = 1024;
 
-/// A command that passed admission. Behind a pointer, because it goes from hand to hand and every hand, queue and
-/// map keeps room for it as long as the session lives.
-pub(crate) struct AdmittedCommand(Box<AdmittedState>);
+/// Behind a pointer, because it goes from hand to hand, and every hand, queue and map keeps room for it as long as the
+/// session lives.
+pub(crate) type AdmittedCommand = Box<AdmittedState>;
 
+/// A command that passed admission.
 pub(crate) struct AdmittedState {
     pub(crate) incoming: Box<IncomingCommand>,
     pub(crate) command: Command,
@@ -40,9 +40,13 @@ pub(crate) struct AdmittedState {
     pub(crate) is_input_taken: bool,
 }
 
-impl AdmittedCommand {
-    fn new(incoming: Box<IncomingCommand>, command: Command, submission: Option<Submission>) -> Self {
-        AdmittedCommand(Box::new(AdmittedState {
+impl AdmittedState {
+    fn new(
+        incoming: Box<IncomingCommand>,
+        command: Command,
+        submission: Option<Submission>,
+    ) -> AdmittedCommand {
+        Box::new(AdmittedState {
             incoming,
             command,
             submission,
@@ -50,25 +54,9 @@ impl AdmittedCommand {
             queue_edit: None,
             is_given_up: false,
             is_input_taken: false,
-        }))
+        })
     }
-}
 
-impl Deref for AdmittedCommand {
-    type Target = AdmittedState;
-
-    fn deref(&self) -> &AdmittedState {
-        &self.0
-    }
-}
-
-impl DerefMut for AdmittedCommand {
-    fn deref_mut(&mut self) -> &mut AdmittedState {
-        &mut self.0
-    }
-}
-
-impl AdmittedCommand {
     pub(crate) fn token(&self) -> Token {
         self.incoming.token
     }
@@ -106,12 +94,12 @@ impl SessionActor {
             return self.refuse(&incoming, &ErrorCode::StorageFull.with(error));
         }
         let Some(submission) = submission else {
-            return self.enqueue(AdmittedCommand::new(incoming, command, None)).await;
+            return self.enqueue(AdmittedState::new(incoming, command, None)).await;
         };
         let sender = &self.sender;
         let owner = || WaitOwner::Session(sender.clone());
         let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
-        let admitted = AdmittedCommand::new(incoming, command, Some(submission));
+        let admitted = AdmittedState::new(incoming, command, Some(submission));
         match verdict {
             Verdict::Run => self.enqueue(admitted).await,
             Verdict::Wait => self.hold(admitted, false),
@@ -258,16 +246,9 @@ impl SessionActor {
             let beginning = self.beginning(&admitted.command);
             self.session.cut_off(now, &admitted.incoming.cmd, &beginning, &mut self.out);
         }
-        let response = Response {
-            origin: admitted.incoming.origin,
-            id: &admitted.incoming.link_id,
-            cmd: &admitted.incoming.cmd,
-            result: result.as_ref().map(Option::as_deref),
-            session_version,
-            replayed: false,
-            indeterminate,
-            timed_out,
-        };
+        let answer = result.as_ref().map(Option::as_deref);
+        let response =
+            Response { session_version, indeterminate, timed_out, ..admitted.incoming.response(answer) };
         self.out.response(self.session.front(), now, &response);
         if let Some(submission) = &admitted.submission {
             let cmd = admitted.incoming.cmd.clone();
@@ -295,29 +276,17 @@ impl SessionActor {
         result: Result<Option<&str>, &CodedError>,
         session_version: Option<u64>,
     ) {
-        let response = Response {
-            origin: incoming.origin,
-            id: &incoming.link_id,
-            cmd: &incoming.cmd,
-            result,
-            session_version,
-            replayed: false,
-            indeterminate: false,
-            timed_out: false,
-        };
+        let response = Response { session_version, ..incoming.response(result) };
         self.out.response(self.session.front(), now_ms(), &response);
     }
 
     fn replay(&mut self, incoming: &IncomingCommand, outcome: &Outcome) {
         let response = Response {
-            origin: incoming.origin,
-            id: &incoming.link_id,
-            cmd: &incoming.cmd,
-            result: outcome.result.as_ref().map(Option::as_deref),
             session_version: outcome.session_version,
             replayed: true,
             indeterminate: outcome.indeterminate,
             timed_out: outcome.timed_out,
+            ..incoming.response(outcome.result.as_ref().map(Option::as_deref))
         };
         self.out.response(self.session.front(), now_ms(), &response);
     }

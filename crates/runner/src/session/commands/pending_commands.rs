@@ -67,7 +67,7 @@ impl PendingCommands {
                 && !admitted.is_repeat
                 && !admitted.is_given_up
         };
-        self.commands.values().find(is_it).map(AdmittedCommand::token)
+        self.commands.values().find(is_it).map(|admitted| admitted.token())
     }
 }
 

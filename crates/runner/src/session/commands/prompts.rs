@@ -119,12 +119,9 @@ impl SessionActor {
         is_command: bool,
         busy: bool,
     ) {
-        let sender = self.sender.clone();
-        tokio::spawn(async move {
+        self.spawn_input(async move {
             let result = Box::new(handle.await_prompt_reply(begun, is_command, busy).await);
-            if sender.send(SessionInput::Executed { token, result }).await.is_err() {
-                tracing::debug!(token, "a session ended while its agent took a prompt");
-            }
+            SessionInput::Executed { token, result }
         });
     }
 }

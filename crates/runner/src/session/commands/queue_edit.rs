@@ -43,16 +43,14 @@ impl SessionActor {
                 return self.finish(admitted, Err(failure));
             }
         };
-        let (token, sender) = (admitted.token(), self.sender.clone());
+        let token = admitted.token();
         admitted.queue_edit = Some(edit);
         self.commands.put(admitted);
         self.notify_queue(QueueInput::Running { token, work: AgentWork::QueueEdit });
-        tokio::spawn(async move {
+        self.spawn_input(async move {
             let result =
                 begun.await.map(|queue| ExecutedCommand { queue: Some(queue), ..ExecutedCommand::default() });
-            if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
-                tracing::debug!(token, "a session ended while its agent gave back its queue");
-            }
+            SessionInput::Executed { token, result: Box::new(result) }
         });
     }
 

@@ -9,6 +9,7 @@ use qd_wire::run::{RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
 
 use crate::clock::now_ms;
 use crate::driver::{AgentFailure, AgentProgress, RunExit};
+use crate::process::CloseMode;
 use crate::session::actor::SessionActor;
 use crate::session::agent::agent_state::AgentState;
 use crate::session::commands::admission::AdmittedCommand;
@@ -85,7 +86,7 @@ impl SessionActor {
         if self.agent.state == AgentState::Ready {
             self.end_run(&reason).await;
         } else if let Some(driver) = self.agent.driver.take() {
-            driver.close().await;
+            driver.close(CloseMode::Graceful).await;
         }
         self.forget_agent();
         if self.exists && self.session.status() != SessionStatus::Closed {

@@ -16,6 +16,7 @@ use crate::session::actor::SessionActor;
 use crate::session::agent::agent_state::AgentState;
 use crate::session::commands::admission::AdmittedCommand;
 use crate::session::commands::{beginning, json_text};
+use crate::text::random_id;
 
 /// The name of an input: any text a client likes, but no book.
 const INPUT_ID_BYTES_MAX: usize = 256;
@@ -127,7 +128,12 @@ impl SessionActor {
         let result = self.run_handle().map_err(AgentFailure::refused).and_then(|handle| {
             let text = format!("{message}{}", enter(&handle));
             handle.check_input(&text)?;
-            self.type_text(TypedText { text: &text, input_id: fresh_id("i"), actor: None, user_id: &user_id })
+            self.type_text(TypedText {
+                text: &text,
+                input_id: random_id("i"),
+                actor: None,
+                user_id: &user_id,
+            })
         });
         let data = json!({ "disposition": PromptDisposition::Started.as_str() });
         let result = result.and_then(|()| json_text(&data).map(Some));
@@ -190,7 +196,7 @@ impl SessionActor {
             if line.is_hidden {
                 handle.hide(&line.text);
             }
-            self.record_input(&line.text, line.is_hidden, fresh_id("i"), params.actor.as_deref(), &user_id);
+            self.record_input(&line.text, line.is_hidden, random_id("i"), params.actor.as_deref(), &user_id);
         }
         self.run.typed.push(admitted);
     }
@@ -311,16 +317,6 @@ impl TypedLine {
 /// What Enter sends: programs that read keys know nothing else, and those that read lines get a newline of it.
 fn enter(handle: &TerminalHandle) -> &'static str {
     if handle.input_mode().is_return_newline { "\n" } else { "\r" }
-}
-
-/// A name that nobody has used.
-pub(crate) fn fresh_id(letter: &str) -> String {
-    let mut seed = [0u8; 8];
-    if getrandom::fill(&mut seed).is_err() {
-        // Without randomness the time is unique enough within one session.
-        seed = now_ms().to_le_bytes();
-    }
-    format!("{letter}{}", qd_core::ids::base36(u64::from_le_bytes(seed)))
 }
 
 #[cfg(test)]

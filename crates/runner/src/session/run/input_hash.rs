@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
+use crate::text::hex;
+
 /// The block size of SHA-256, which the keyed form is made of.
 const BLOCK_BYTES: usize = 64;
 const KEY_BYTES: usize = 32;
@@ -48,10 +50,6 @@ impl InputHashKey {
 /// SHA-256 in hex.
 pub(crate) fn plain(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn read_or_make(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
