@@ -201,7 +201,9 @@ mod tests {
         ] {
             assert!(!is_generic(file, &harnesses()), "{file}");
         }
-        for file in ["crates/runner/src/session/commands/queue_edit.rs", "crates/runner/src/driver/harness.rs"] {
+        for file in
+            ["crates/runner/src/session/commands/queue_edit.rs", "crates/runner/src/driver/harness.rs"]
+        {
             assert!(is_generic(file, &harnesses()), "{file}");
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct HubDelivery {
     wake: Notify,
     next_origin: AtomicU64,
     pub(crate) mailboxes: Mutex<BTreeMap<String, mpsc::Sender<SessionInput>>>,
-    /// Sessions that the hub watches in pi's form.
+    /// Sessions that the hub watches in the form of a watching face.
     watched: Mutex<WatchedSessions>,
 }
 
@@ -230,7 +230,7 @@ impl HubDelivery {
         self.watched.lock().forget(session_id);
     }
 
-    /// The hub wants a session's events in pi's form too, or no more.
+    /// The hub wants a session's events in the form of a watching face too, or no more.
     pub(crate) fn watch(&self, session_id: &str, on: bool) {
         let number = self.watched.lock().set(session_id, on);
         self.post_to_session(session_id, SessionInput::Watch { number, on });
