@@ -20,7 +20,7 @@ use qd_wire::data::{ProcessStats, QueueState};
 use serde_json::Value;
 use tokio::process::ChildStdout;
 
-use crate::codec::{ParrotCodec, waiting};
+use super::codec::{ParrotCodec, waiting};
 
 /// The row of the table.
 pub(crate) struct Parrot;
