@@ -32,6 +32,29 @@ async fn prompt_error(client: &mut Client) -> String {
     client.next().await["error"].as_str().unwrap().to_owned()
 }
 
+/// A list and an attach say the same of a session whose runner is away.
+#[tokio::test]
+async fn a_question_that_waits_is_shown_while_its_runner_is_away() {
+    let (world, mut far) = world_with_far(Limits::default()).await;
+    let question = r#","request":{"type":"confirm","request_id":"q1","title":"Go on?","message":"m"}"#;
+    far.say(&record("t", 2, "agent.input_needed", question)).await;
+    assert_eq!(far.line_of("ack").await["seq"], 2);
+    drop(far);
+    world.is_shown("far", "offline").await;
+    let (_, row) = world.api("GET", "/api/sessions/t").await;
+    assert_eq!((&row["state"], &row["pending_input_count"]), (&json!("offline"), &json!(1)));
+    let mut client = world.client().await;
+    for cmd in ["session.attach", "get_state"] {
+        client.command(cmd, "t", cmd, json!({})).await;
+        let data = client.next().await["data"].take();
+        let state = data.get("state").unwrap_or(&data);
+        assert_eq!(state["pending_input"][0]["request_id"], "q1", "{cmd}: {data}");
+        let attached = data.get("state").map(|_| &data["pending_input"][0]["title"]);
+        assert!(attached.is_none_or(|title| title == "Go on?"), "{data}");
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
     let (world, far) = world_with_far(Limits::default()).await;

@@ -272,6 +272,9 @@ async fn hole_17_open_approvals_survive_every_restart() {
         .await;
     let told = host.next("run.permission.approve").await;
     assert_eq!((&told["data"]["request_id"], &told["data"]["actor"]), (&json!("q1"), &json!("cli")));
+    assert_eq!(response(&mut client, "c").await["success"], true);
+    let (_, audit) = world.api("GET", "/api/audit?session=run-1&kind=permission").await;
+    assert_eq!(audit["entries"][0]["request_id"], "q1", "it is stored before it is answered");
     let resolved = event(&mut client, "agent.input_resolved").await;
     assert_eq!((&resolved["request_id"], &resolved["decision"]), (&json!("q1"), &json!("approve")));
     // No record tells of it: apps get it without a number, and the audit has it.
@@ -279,16 +282,7 @@ async fn hole_17_open_approvals_survive_every_restart() {
     assert_eq!((&decided["run_id"], decided.get("seq")), (&json!("run-1"), None));
     let expected = json!({"request_id": "q1", "decision": "approve", "actor": "cli", "by": "owner"});
     assert_eq!(decided["data"], expected);
-    let row = soon("the audit", async {
-        loop {
-            let (_, listed) = world.api("GET", "/api/audit?session=run-1&kind=permission").await;
-            if let Some(row) = listed["entries"].get(0) {
-                return row.clone();
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    let row = &audit["entries"][0];
     assert_eq!(
         (&row["principal"], &row["actor"], &row["ok"]),
         (&json!("owner"), &json!("cli"), &json!(true))
