@@ -26,7 +26,7 @@ import {
   type ServerReady,
   type SessionEvent,
 } from "./generated/pi-server.ts";
-import { limitOfWords } from "./older.ts";
+import { limitOf } from "./older.ts";
 import type { Answer, ClientOptions, SendOptions } from "./options.ts";
 import { Line } from "./line.ts";
 import { Outbox } from "./outbox.ts";
@@ -296,7 +296,7 @@ export class PiServerClient {
 
   #response(response: Response): void {
     // An older server cannot say which command was too large, but how much it takes.
-    const limit = response.success ? undefined : limitOfWords(response.error);
+    const limit = response.success ? undefined : limitOf(response);
     if (limit !== undefined && codeOf(response) === "too_large") {
       this.#bytesMax = Math.min(this.#bytesMax, limit);
       this.#outbox.limit(this.#bytesMax, BYTES_SETTING);

@@ -4,7 +4,7 @@ import { Outbox } from "../outbox.ts";
 import { callBack } from "../pause.ts";
 import { ConnectionError, TooLargeError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { limitOfWords } from "../older.ts";
+import { limitOf } from "../older.ts";
 import { CommandError, codeOf, errorOf } from "./errors.ts";
 import { Listeners } from "./listeners.ts";
 import type { CallOptions, CommandName } from "./types.ts";
@@ -118,7 +118,7 @@ export class Calls {
 
   answer(response: CommandResponse): void {
     if (response.success || codeOf(response) !== "too_many_in_flight") return this.#outbox.answered(response);
-    const limit = limitOfWords(response.error);
+    const limit = limitOf(response);
     this.#outbox.refused(response.id, limit === undefined ? undefined : limit - 16);
   }
 
