@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn pages_are_pages_and_the_rest_is_not() {
-        let find = |path: &str, headers: &HeaderMap| find(&[], path, headers, |first_part| first_part == "face");
+        let find =
+            |path: &str, headers: &HeaderMap| find(&[], path, headers, |first_part| first_part == "face");
         let script = HeaderMap::new();
         let browser = with(ACCEPT, "text/html,application/xhtml+xml");
         for page in ["/", "/new", "/s/abc", "/s/abc/files/src/main.rs", "/settings/people", "/history"] {
@@ -204,9 +205,7 @@ mod tests {
         }
         assert!(find("/nowhere", &script).is_none());
         assert!(matches!(find("/nowhere", &browser), Some((StatusCode::NOT_FOUND, _))));
-        for own in
-            ["/api/nothing", "/ws/nothing", "/auth/x", "/face", "/face/a/b", "/assets/gone.js"]
-        {
+        for own in ["/api/nothing", "/ws/nothing", "/auth/x", "/face", "/face/a/b", "/assets/gone.js"] {
             assert!(find(own, &browser).is_none(), "{own}");
         }
     }

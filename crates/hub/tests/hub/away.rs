@@ -24,12 +24,12 @@ async fn fill_disk(world: &World, far: &Runner) {
     let filler = format!(r#","message":"{}""#, "x".repeat(400_000));
     far.say(&record("t", 2, "notify", &filler)).await;
     let told = client.next().await;
-    assert!(told["error"].as_str().unwrap().contains("disk is full"), "{told}");
+    assert_eq!(told["code"], "store_unavailable", "{told}");
 }
 
-async fn prompt_error(client: &mut Client) -> String {
+async fn prompt_code(client: &mut Client) -> String {
     client.command("p", "t", "prompt", json!({"message":"m"})).await;
-    client.next().await["error"].as_str().unwrap().to_owned()
+    client.next().await["code"].as_str().unwrap().to_owned()
 }
 
 /// A list and an attach say the same of a session whose runner is away.
@@ -63,7 +63,7 @@ async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
     world.is_shown("far", "offline").await;
     let (mut client, mut other) = (world.client().await, world.client().await);
     client.command("d", "t", "session.delete", json!({})).await;
-    soon("the name to be taken", async { while prompt_error(&mut other).await != "Session t not found" {} })
+    soon("the name to be taken", async { while prompt_code(&mut other).await != "session_not_found" {} })
         .await;
     assert!(world.store.buried_sessions("far").await.unwrap().is_empty(), "the records come first");
     world.store.set_full_for_tests(false).await.unwrap();

@@ -166,11 +166,7 @@ impl Adapter {
         self.response(&call.asker, Err(&ErrorCode::Cancelled.with(error)))
     }
 
-    async fn carry_out(
-        self: &Arc<Self>,
-        asker: Asker,
-        text: &str,
-    ) -> Result<Vec<u8>, (Asker, CodedError)> {
+    async fn carry_out(self: &Arc<Self>, asker: Asker, text: &str) -> Result<Vec<u8>, (Asker, CodedError)> {
         let run_id = asker.run_id.clone();
         let fresh_id = fresh_id();
         let planned = {
