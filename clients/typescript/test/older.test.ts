@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { limitOf } from "../src/older.ts";
+import { limitOf } from "../src/shared/older.ts";
 
 test("a limit is read from the sentence only where the server knows no codes", () => {
   assert.equal(limitOf({ error: "Too many pending commands for this client (max 16)" }), 16);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use qd_hub::PiServerConfig;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pi_server_support::{answer_version, pi_world, refuse, relaxed, state};
 use crate::support::{Runner, answer, attach_data, created, record};
