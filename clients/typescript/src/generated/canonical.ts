@@ -330,7 +330,7 @@ code?: ErrorCode,
 /**
  * The limit that was reached: of `too_many_in_flight` how many commands may wait for their answers.
  */
-limit: number, session_version?: number,
+limit?: number, session_version?: number,
 /**
  * The outcome is of an earlier submission with the same identity.
  */
@@ -1558,7 +1558,7 @@ code?: ErrorCode,
 /**
  * The limit that was reached: of `too_many_in_flight` how many commands may wait for their answers.
  */
-limit: number, session_version?: number,
+limit?: number, session_version?: number,
 /**
  * The outcome is of an earlier submission with the same identity.
  */

@@ -367,7 +367,7 @@ code?: ErrorCode,
 /**
  * Ours: the limit that was reached, of `too_many_in_flight` in commands and of `too_large` in bytes.
  */
-limit: number, sessionVersion?: number, replayed?: boolean, timedOut?: boolean,
+limit?: number, sessionVersion?: number, replayed?: boolean, timedOut?: boolean,
 /**
  * Ours: nobody can know whether the command took effect, because a process died in the middle of it.
  */

@@ -59,7 +59,6 @@ pub struct Response {
     /// Ours: what programs decide by.
     pub code: Option<ErrorCode>,
     /// Ours: the limit that was reached, of `too_many_in_flight` in commands and of `too_large` in bytes.
-    #[ts(type = "number")]
     pub limit: Option<u64>,
     pub session_version: Option<u64>,
     pub replayed: Option<bool>,
