@@ -87,6 +87,12 @@ impl PiClient {
         response["error"].as_str().expect("a refusal says why").to_owned()
     }
 
+    /// Returns when everything has come that was sent to this connection so far: the answer to a command that changes
+    /// nothing comes after it.
+    pub async fn caught_up(&mut self) {
+        self.ok(json!({"type": "list_sessions"})).await;
+    }
+
     /// Creates a session (with these fields) and follows it. Returns its id.
     pub async fn create(&mut self, fields: Value) -> String {
         let mut command = json!({"type": "create_session"});

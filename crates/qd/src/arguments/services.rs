@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 /// Where a service works.
 #[derive(Debug, Args, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ServiceTarget {
     /// The session whose directory is meant, or a unique beginning of its id [default: $QD_SESSION_ID, else the newest]
     #[arg(short, long, value_name = "ID", global = true)]
     pub(crate) session: Option<String>,
@@ -34,7 +34,7 @@ Examples:
   qd fs ls --root /srv/project --runner desk  without a session")]
 pub(crate) struct FsArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: ServiceTarget,
     #[command(subcommand)]
     pub(crate) command: FsCommand,
 }
@@ -144,7 +144,7 @@ Examples:
   qd git worktrees -s s1")]
 pub(crate) struct GitArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: ServiceTarget,
     #[command(subcommand)]
     pub(crate) command: GitCommand,
 }
@@ -205,7 +205,7 @@ Examples:
   qd bash -s s1 --timeout 60 ./slow.sh")]
 pub(crate) struct BashArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: ServiceTarget,
     /// Seconds after which it is ended [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: Option<u64>,

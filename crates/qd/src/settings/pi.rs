@@ -7,7 +7,7 @@ use qd_hub::PiServerConfig;
 
 use super::load::{bounded, seconds, seconds_or_off};
 use super::{Layer, OnOff, Program, SecondsOrOff};
-use crate::error::CliError;
+use crate::error::Result;
 
 /// A year of minutes; more is a mistake of units.
 const MINUTES_MAX: u64 = 365 * 24 * 60;
@@ -19,7 +19,7 @@ const COUNT_MAX: u64 = 10_000_000;
 const QUESTION_TIMEOUT_OF_PI_SERVER: Duration = Duration::from_secs(60);
 
 /// The layer over the face's own defaults.
-pub(super) fn face(layer: &Layer) -> Result<PiServerConfig, CliError> {
+pub(super) fn face(layer: &Layer) -> Result<PiServerConfig> {
     let defaults = PiServerConfig::default();
     let minutes = layer.pi_idempotency_minutes.unwrap_or(defaults.key_life.as_secs() / 60);
     let minutes = bounded("pi_idempotency_minutes", minutes, MINUTES_MAX)?;
@@ -67,17 +67,14 @@ pub(super) fn face(layer: &Layer) -> Result<PiServerConfig, CliError> {
     })
 }
 
-pub(super) fn question_timeout(
-    value: Option<SecondsOrOff>,
-    program: Program,
-) -> Result<Option<Duration>, CliError> {
+pub(super) fn question_timeout(value: Option<SecondsOrOff>, program: Program) -> Result<Option<Duration>> {
     match (value, program) {
         (None, Program::PiServer) => Ok(Some(QUESTION_TIMEOUT_OF_PI_SERVER)),
         (value, _) => seconds_or_off("question_timeout_seconds", value),
     }
 }
 
-pub(super) fn agent_idle_stop(minutes: Option<u64>) -> Result<Option<Duration>, CliError> {
+pub(super) fn agent_idle_stop(minutes: Option<u64>) -> Result<Option<Duration>> {
     match minutes {
         None | Some(0) => Ok(None),
         Some(minutes) => bounded("agent_idle_stop_minutes", minutes, MINUTES_MAX)
@@ -85,7 +82,7 @@ pub(super) fn agent_idle_stop(minutes: Option<u64>) -> Result<Option<Duration>, 
     }
 }
 
-pub(super) fn breakers(layer: &Layer) -> Result<BreakerConfig, CliError> {
+pub(super) fn breakers(layer: &Layer) -> Result<BreakerConfig> {
     let enabled = layer.circuit_breakers.unwrap_or(OnOff::On) == OnOff::On;
     let mut config = BreakerConfig { enabled, ..BreakerConfig::default() };
     let recovery = milliseconds("breaker_recovery_seconds", layer.breaker_recovery_seconds)?;
@@ -115,26 +112,26 @@ pub(super) fn breakers(layer: &Layer) -> Result<BreakerConfig, CliError> {
     Ok(config)
 }
 
-fn milliseconds(name: &str, value: Option<u64>) -> Result<Option<i64>, CliError> {
+fn milliseconds(name: &str, value: Option<u64>) -> Result<Option<i64>> {
     let Some(value) = value else { return Ok(None) };
     let duration = seconds(name, Some(value), value)?;
     Ok(Some(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
 }
 
-fn failures(name: &str, value: Option<u64>) -> Result<Option<usize>, CliError> {
+fn failures(name: &str, value: Option<u64>) -> Result<Option<usize>> {
     let Some(value) = value else { return Ok(None) };
     Ok(usize::try_from(bounded(name, value, COUNT_MAX)?).ok())
 }
 
-fn count(name: &str, value: Option<u64>, default: usize) -> Result<usize, CliError> {
+fn count(name: &str, value: Option<u64>, default: usize) -> Result<usize> {
     whole(name, value, default, COUNT_MAX)
 }
 
-fn bytes(name: &str, value: Option<u64>, default: usize) -> Result<usize, CliError> {
+fn bytes(name: &str, value: Option<u64>, default: usize) -> Result<usize> {
     whole(name, value, default, BYTES_MAX)
 }
 
-fn whole(name: &str, value: Option<u64>, default: usize, max: u64) -> Result<usize, CliError> {
+fn whole(name: &str, value: Option<u64>, default: usize, max: u64) -> Result<usize> {
     let Some(value) = value else { return Ok(default) };
     Ok(usize::try_from(bounded(name, value, max)?).unwrap_or(usize::MAX))
 }

@@ -14,6 +14,21 @@ fn generated_files_are_fresh() {
 }
 
 #[test]
+fn tables_of_the_documentation_are_fresh() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for table in codegen::page_tables().expect("the tables can be made") {
+        let page = std::fs::read_to_string(root.join(table.page)).expect("the page is there");
+        let fresh = table.insert_into(&page).expect("the page has the markers");
+        assert!(
+            page == fresh,
+            "the table {} of {} is stale; run `cargo xtask codegen`",
+            table.name,
+            table.page
+        );
+    }
+}
+
+#[test]
 fn generated_typescript_has_only_what_json_has() {
     let artefacts = codegen::artefacts().expect("the artefacts can be made");
     let typescript =

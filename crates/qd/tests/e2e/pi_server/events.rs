@@ -99,7 +99,7 @@ async fn events_go_to_followers_and_lifecycle_to_all() {
     let mut bystander = qd.pi_client().await;
     let session = demo_session(&mut client).await;
     client.turn(&session, "hello").await;
-    bystander.settle().await;
+    bystander.caught_up().await;
     let frames = bystander.frames();
     assert!(frames.iter().all(|frame| frame["type"] != "event"), "only followers get events");
     assert!(frames.iter().any(|frame| frame["type"] == "session_created"));

@@ -42,8 +42,8 @@ async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_respons
         let again = client.response(from, &id).await;
         assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
     }
-    client.settle().await;
-    watcher.settle().await;
+    client.caught_up().await;
+    watcher.caught_up().await;
     for id in ["c1", "s1", "d1"] {
         assert_eq!(responses(&client, id), 2, "{id}");
         let said = client.said_of(&json!(id));
@@ -92,7 +92,7 @@ async fn the_same_id_of_two_principals_does_not_collide(stage: Stage) {
     let unknown = json!({"type": "list_sessions", "id": "2", "dependsOn": ["1"]});
     robot.ok(unknown).await;
     // Others see that a command ran, not the token that would let them replay it.
-    robot.settle().await;
+    robot.caught_up().await;
     let foreign: Vec<Value> = robot
         .frames()
         .into_iter()

@@ -39,7 +39,9 @@ async fn hole_01_a_rogue_host_is_not_let_in_and_reaches_nobodys_run() {
         .await;
     app.wait_output(&run, "my-sudo-password").await;
     assert!(!app.output(&run).contains("spoofed"));
-    rogue.settle().await;
+    // The answer to one more attempt comes after whatever it was sent before.
+    rogue.send_text(&spoofed.to_string()).await;
+    rogue.wait_for("an error", |frame| frame["type"] == "error").await;
     assert!(!rogue.frames().iter().any(|frame| frame.to_string().contains("my-sudo-password")));
 }
 
@@ -210,8 +212,10 @@ async fn hole_09_an_rpc_response_goes_to_the_asker_only() {
     let mut other = qd.run_app().await;
     app.rpc("rpc.fs.list", &run, json!({})).await;
     other.event(&run, "tool.result").await;
-    other.settle().await;
-    assert!(!other.frames().iter().any(|frame| frame["type"] == "rpc.response"));
+    // Its own answer comes after whatever it was sent before.
+    let own = other.rpc("rpc.fs.list", &run, json!({})).await;
+    let responses = other.frames().into_iter().filter(|frame| frame["type"] == "rpc.response");
+    assert_eq!(responses.collect::<Vec<_>>(), [own]);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use qd_testkit::process::eventually;
 use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
@@ -18,13 +19,17 @@ async fn nothing_is_lost_or_doubled_while_the_hub_is_dead() {
     let mut mux = qd.connect().await;
     mux.wait_online("far").await;
     let mut app = qd.run_app().await;
-    let cmd = "for i in $(seq 1 400); do echo line-$i; sleep 0.02; done";
+    let cmd = "for i in $(seq 1 400); do echo line-$i; echo $i > written; sleep 0.02; done";
     let run = app.start("far", cmd, machine.world().work().to_str().unwrap()).await;
     app.wait_output(&run, "line-20\r").await;
     let seen = app.output(&run);
     let last = app.seqs(&run).last().unwrap().1;
     let world = qd.kill9_at_address().await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let written = machine.world().work().join("written");
+    eventually("the program goes on without a hub", || {
+        std::fs::read_to_string(&written).is_ok_and(|text| text.trim().parse().is_ok_and(|line: u32| line >= 170))
+    })
+    .await;
     let qd = world.up().await;
     let back = Instant::now();
     let mut again = RunApp::connect(qd.url(), qd.token()).await;
