@@ -27,7 +27,8 @@ async fn nothing_is_lost_or_doubled_while_the_hub_is_dead() {
     let world = qd.kill9_at_address().await;
     let written = machine.world().work().join("written");
     eventually("the program goes on without a hub", || {
-        std::fs::read_to_string(&written).is_ok_and(|text| text.trim().parse().is_ok_and(|line: u32| line >= 170))
+        std::fs::read_to_string(&written)
+            .is_ok_and(|text| text.trim().parse().is_ok_and(|line: u32| line >= 170))
     })
     .await;
     let qd = world.up().await;
