@@ -7,5 +7,6 @@ pub(crate) mod hub_and_runner;
 pub(crate) mod pi_server;
 pub(crate) mod pi_server_port;
 pub(crate) mod runner_socket;
+pub(crate) mod stop_signals;
 pub(crate) mod tls;
 pub(crate) mod up;

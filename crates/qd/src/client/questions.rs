@@ -139,11 +139,7 @@ pub(crate) fn read_typed_answer(request: &InputRequest, line: &str) -> Result<In
 
 /// The answers to all questions of a form.
 pub(crate) fn form_answer(request: &InputRequest, answers: JsonObject) -> InputResponseParams {
-    InputResponseParams {
-        request_id: request.request_id().to_owned(),
-        responses: Some(answers),
-        ..InputResponseParams::default()
-    }
+    InputResponseParams { responses: Some(answers), ..response_to(request) }
 }
 
 /// The answer of `qd approve`, with what it was given.
@@ -187,11 +183,9 @@ pub(crate) fn refusal_of(request: &InputRequest) -> InputResponseParams {
         InputRequest::Select { .. }
         | InputRequest::Input { .. }
         | InputRequest::Editor { .. }
-        | InputRequest::Interview { .. } => InputResponseParams {
-            request_id: request.request_id().to_owned(),
-            cancelled: Some(true),
-            ..InputResponseParams::default()
-        },
+        | InputRequest::Interview { .. } => {
+            InputResponseParams { cancelled: Some(true), ..response_to(request) }
+        }
     }
 }
 
@@ -211,20 +205,17 @@ fn choose_option(options: &[String], given: &str) -> Result<String, String> {
     }
 }
 
+/// An answer that says nothing yet.
+pub(crate) fn response_to(request: &InputRequest) -> InputResponseParams {
+    InputResponseParams { request_id: request.request_id().to_owned(), ..InputResponseParams::default() }
+}
+
 fn confirmed_response(request: &InputRequest, confirmed: bool) -> InputResponseParams {
-    InputResponseParams {
-        request_id: request.request_id().to_owned(),
-        confirmed: Some(confirmed),
-        ..InputResponseParams::default()
-    }
+    InputResponseParams { confirmed: Some(confirmed), ..response_to(request) }
 }
 
 fn value_response(request: &InputRequest, value: String) -> InputResponseParams {
-    InputResponseParams {
-        request_id: request.request_id().to_owned(),
-        value: Some(value),
-        ..InputResponseParams::default()
-    }
+    InputResponseParams { value: Some(value), ..response_to(request) }
 }
 
 fn indented(text: &str) -> String {

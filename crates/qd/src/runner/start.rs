@@ -9,7 +9,6 @@ use qd_link::runner::{Connect, RunnerDialer};
 use qd_runner::{RunServer, Runner, Uplink, UplinkStatus};
 use qd_store::{RunnerStore, StoreOptions};
 use qd_wire::ErrorCode;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::config::{RunnerRole, runner_config};
@@ -23,6 +22,7 @@ use crate::error::{CliError, Result};
 use crate::output::{Output, harmless};
 use crate::server::data_dir::DataDir;
 use crate::server::runner_socket::{self, ChosenSocket};
+use crate::server::stop_signals::StopSignals;
 use crate::server::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, serving_runtime};
 use crate::settings::{Environment, Settings};
 
@@ -76,7 +76,7 @@ struct RunnerProcess<'a> {
 
 impl RunnerProcess<'_> {
     async fn serve(&self) -> Result<()> {
-        let mut signals = Signals::new()?;
+        let mut signals = StopSignals::listen()?;
         let stop = CancellationToken::new();
         let runner = self.start(&stop).await?;
         let announced = self.announce();
@@ -90,12 +90,12 @@ impl RunnerProcess<'_> {
                 tracing::warn!("not everything stopped in time; ending anyway");
                 announced
             }
-            _ = signals.interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+            () = signals.interrupted() => std::process::exit(EXIT_INTERRUPTED),
         }
     }
 
     /// Says how the connection goes, until a signal comes.
-    async fn watch(&self, signals: &mut Signals, runner: &Runner) {
+    async fn watch(&self, signals: &mut StopSignals, runner: &Runner) {
         let Membership { url, .. } = &self.membership;
         let rejoin = self.membership.rejoin_command();
         let mut news = LinkChanges { url: url.clone(), rejoin, known: None };
@@ -168,30 +168,6 @@ impl RunnerProcess<'_> {
             self.settings.data_dir.display(),
             socket.as_deref().unwrap_or("none (runner_socket is off)"),
         )))
-    }
-}
-
-struct Signals {
-    interrupts: Signal,
-    terminations: Signal,
-    hangups: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals> {
-        Ok(Signals {
-            interrupts: signal(SignalKind::interrupt())?,
-            terminations: signal(SignalKind::terminate())?,
-            hangups: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            _ = self.interrupts.recv() => {}
-            _ = self.terminations.recv() => {}
-            _ = self.hangups.recv() => {}
-        }
     }
 }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use tokio::io::BufReader;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::hub_and_runner::{HubAndRunner, ServerSockets, local_socket};
 use super::pi_server_port::warn_of_no_auth;
+use super::stop_signals::StopSignals;
 use super::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, bind, refuse_runner_dir, serving_runtime};
 use crate::arguments::Port;
 use crate::client::conversation::stdin_is_terminal;
@@ -127,9 +127,7 @@ struct PiServer<'a> {
 
 impl PiServer<'_> {
     async fn serve(&self, sockets: ServerSockets) -> Result<()> {
-        let mut interrupts = signal(SignalKind::interrupt())?;
-        let mut terminations = signal(SignalKind::terminate())?;
-        let mut hangups = signal(SignalKind::hangup())?;
+        let mut signals = StopSignals::listen()?;
         self.announce(&sockets)?;
         let stop = CancellationToken::new();
         let mut hub_and_runner =
@@ -151,9 +149,7 @@ impl PiServer<'_> {
             result = hub_and_runner.finished() => ended_early = Some(result),
             ending = &mut stdio => said = self.tell_ending(ending.ok()),
             Ok(over) = input_over => said = told_over(over),
-            _ = interrupts.recv() => {}
-            _ = terminations.recv() => {}
-            _ = hangups.recv() => {}
+            () = signals.recv() => {}
         }
         stop.cancel();
         if let Some(result) = ended_early {
@@ -166,7 +162,7 @@ impl PiServer<'_> {
                 tracing::warn!("not everything stopped in time; ending anyway");
                 Ok(())
             }
-            _ = interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+            () = signals.interrupted() => std::process::exit(EXIT_INTERRUPTED),
         };
         if !stdio.is_finished() {
             // Whoever does not read them in time has the end of the stream.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use qd_runner::driver::first_try;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::hub_and_runner::{HubAndRunner, ServerSockets, local_socket};
 use super::pi_server_port::{self, warn_of_no_auth};
+use super::stop_signals::StopSignals;
 use super::tls;
 use crate::error::{CliError, Result};
 use crate::output::Output;
@@ -81,9 +81,7 @@ struct UpServer<'a> {
 
 impl UpServer<'_> {
     async fn serve(&self, sockets: ServerSockets) -> Result<()> {
-        let mut interrupts = signal(SignalKind::interrupt())?;
-        let mut terminations = signal(SignalKind::terminate())?;
-        let mut hangups = signal(SignalKind::hangup())?;
+        let mut signals = StopSignals::listen()?;
         let listen = sockets.listener.local_addr()?;
         let scheme = if sockets.tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint {
@@ -105,9 +103,7 @@ impl UpServer<'_> {
             Err(_) => None,
             Ok(()) => tokio::select! {
                 result = hub_and_runner.finished() => Some(result),
-                _ = interrupts.recv() => None,
-                _ = terminations.recv() => None,
-                _ = hangups.recv() => None,
+                () = signals.recv() => None,
             },
         };
         stop.cancel();
@@ -121,7 +117,7 @@ impl UpServer<'_> {
                 tracing::warn!("not everything stopped in time; ending anyway");
                 announced
             }
-            _ = interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+            () = signals.interrupted() => std::process::exit(EXIT_INTERRUPTED),
         }
     }
 

@@ -18,6 +18,13 @@ const COUNT_MAX: u64 = 10_000_000;
 /// What clients of the original know.
 const QUESTION_TIMEOUT_OF_PI_SERVER: Duration = Duration::from_secs(60);
 
+/// A setting of a layer, read by a function that knows its name, or the default.
+macro_rules! setting {
+    ($layer:ident.$name:ident, $read:ident, $default:expr) => {
+        $read(stringify!($name), $layer.$name, $default)?
+    };
+}
+
 /// The layer over the face's own defaults.
 pub(super) fn face(layer: &Layer) -> Result<PiServerConfig> {
     let defaults = PiServerConfig::default();
@@ -30,39 +37,23 @@ pub(super) fn face(layer: &Layer) -> Result<PiServerConfig> {
         rate_per_minute: layer.pi_rate_per_minute.unwrap_or(defaults.rate_per_minute),
         global_rate_per_minute: layer.pi_global_rate_per_minute.unwrap_or(defaults.global_rate_per_minute),
         ui_rate_per_minute: layer.pi_ui_rate_per_minute.unwrap_or(defaults.ui_rate_per_minute),
-        message_bytes_max: bytes(
-            "pi_message_bytes_max",
-            layer.pi_message_bytes_max,
-            defaults.message_bytes_max,
-        )?,
-        connections_max: count("pi_connections_max", layer.pi_connections_max, defaults.connections_max)?,
-        sessions_max: count("pi_sessions_max", layer.pi_sessions_max, defaults.sessions_max)?,
-        pending_max: count("pi_pending_max", layer.pi_pending_max, defaults.pending_max)?,
-        in_flight_max: count("pi_in_flight_max", layer.pi_in_flight_max, defaults.in_flight_max)?,
-        in_flight_per_principal_max: count(
-            "pi_in_flight_per_principal_max",
+        message_bytes_max: setting!(layer.pi_message_bytes_max, bytes, defaults.message_bytes_max),
+        connections_max: setting!(layer.pi_connections_max, count, defaults.connections_max),
+        sessions_max: setting!(layer.pi_sessions_max, count, defaults.sessions_max),
+        pending_max: setting!(layer.pi_pending_max, count, defaults.pending_max),
+        in_flight_max: setting!(layer.pi_in_flight_max, count, defaults.in_flight_max),
+        in_flight_per_principal_max: setting!(
             layer.pi_in_flight_per_principal_max,
-            defaults.in_flight_per_principal_max,
-        )?,
-        outcomes_max: count("pi_outcomes_max", layer.pi_outcomes_max, defaults.outcomes_max)?,
-        outcome_bytes_max: bytes(
-            "pi_outcome_bytes_max",
-            layer.pi_outcome_bytes_max,
-            defaults.outcome_bytes_max,
-        )?,
+            count,
+            defaults.in_flight_per_principal_max
+        ),
+        outcomes_max: setting!(layer.pi_outcomes_max, count, defaults.outcomes_max),
+        outcome_bytes_max: setting!(layer.pi_outcome_bytes_max, bytes, defaults.outcome_bytes_max),
         key_life: Duration::from_secs(minutes * 60),
-        dependency_wait: wait(
-            "pi_dependency_wait_seconds",
-            layer.pi_dependency_wait_seconds,
-            defaults.dependency_wait,
-        )?,
-        work_timeout: wait("pi_work_timeout_seconds", layer.pi_work_timeout_seconds, defaults.work_timeout)?,
-        read_timeout: wait("pi_read_timeout_seconds", layer.pi_read_timeout_seconds, defaults.read_timeout)?,
-        backlog_bytes_max: bytes(
-            "pi_backlog_bytes_max",
-            layer.pi_backlog_bytes_max,
-            defaults.backlog_bytes_max,
-        )?,
+        dependency_wait: setting!(layer.pi_dependency_wait_seconds, wait, defaults.dependency_wait),
+        work_timeout: setting!(layer.pi_work_timeout_seconds, wait, defaults.work_timeout),
+        read_timeout: setting!(layer.pi_read_timeout_seconds, wait, defaults.read_timeout),
+        backlog_bytes_max: setting!(layer.pi_backlog_bytes_max, bytes, defaults.backlog_bytes_max),
         ..defaults
     })
 }

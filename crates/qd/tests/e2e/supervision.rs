@@ -3,7 +3,7 @@
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, of, short};
 use qd_testkit::process::eventually;
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -12,11 +12,11 @@ use crate::pi_session;
 /// A server with the real pi that is watched closely, and a client.
 async fn watched(arguments: &[&str]) -> (Qd, Mux, LlmServer) {
     let llm = LlmServer::start().await.unwrap();
-    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
     for argument in ["--hang-warning", "1", "--probe-interval", "1"].iter().chain(arguments) {
-        world.argument(argument);
+        sandbox.argument(argument);
     }
-    let qd = world.up().await;
+    let qd = sandbox.up().await;
     let mux = qd.connect().await;
     (qd, mux, llm)
 }

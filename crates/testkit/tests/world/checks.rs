@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::oracle::{Fate, Kind};
+use crate::oracle::{SubmissionFate, SubmissionKind};
 use crate::plan::{HUB, RUNNERS};
 use crate::state::World;
 use crate::trace;
@@ -307,7 +307,7 @@ fn submissions_ran_once(
 ) {
     let oracle = world.oracle.borrow();
     for submission in oracle.submissions.values() {
-        let (Kind::Say { .. }, key) = (&submission.kind, &submission.key) else { continue };
+        let (SubmissionKind::Say { .. }, key) = (&submission.kind, &submission.key) else { continue };
         let said = messages.get(&submission.session).into_iter().flat_map(BTreeMap::values);
         let count = said.filter(|message| message.text.contains(key.as_str())).count();
         let waiting = usize::from(is_waiting(hub, &submission.session, key));
@@ -315,10 +315,10 @@ fn submissions_ran_once(
             trace::violate(HUB, "once", &format!("{key} is there {count} times and waits {waiting} times"));
         }
         match &submission.fate {
-            Some(Fate::Success) if count + waiting == 0 => {
+            Some(SubmissionFate::Success) if count + waiting == 0 => {
                 trace::violate(HUB, "outcomes", &format!("{key} succeeded, but its message is nowhere"));
             }
-            Some(Fate::Failed(error)) if count > 0 => {
+            Some(SubmissionFate::Failed(error)) if count > 0 => {
                 trace::violate(HUB, "outcomes", &format!("{key} failed ({error}), but its message is there"));
             }
             _ => {}

@@ -20,10 +20,9 @@ pub(crate) async fn approve(settings: &Settings, output: &Output, arguments: App
     let request = choose_question(&pending, &session_id, arguments.request.as_deref())?;
     if arguments.for_session {
         let answer = InputResponseParams {
-            request_id: request.request_id().to_owned(),
             decision: Some(Decision::ApproveForSession),
             actor: Some("cli".to_owned()),
-            ..InputResponseParams::default()
+            ..questions::response_to(&request)
         };
         return send(&connection, output, &session_id, &request, answer, "approved for the session").await;
     }

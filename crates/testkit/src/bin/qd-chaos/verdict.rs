@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::killer::Tally;
-use crate::load::{Answer, Submission, Told};
+use crate::load::{Answer, PromptOutcome, Submission};
 use crate::watcher::Watched;
 
 #[derive(Default)]
@@ -95,7 +95,7 @@ pub(crate) fn print(tally: &Tally, report: &Report, leftovers: &[String]) -> boo
     problems.is_empty() && broken == 0
 }
 
-/// Leaves all records and what people were told where somebody can look at them.
+/// Leaves all records and what people were outcome where somebody can look at them.
 fn keep(report: &Report) {
     for session in &report.sessions {
         let mut text = String::new();
@@ -113,7 +113,7 @@ fn keep(report: &Report) {
 fn refusals(report: &Report) -> BTreeMap<String, usize> {
     let mut reasons = BTreeMap::new();
     for submission in report.sessions.iter().flat_map(|session| &session.submissions) {
-        if let Told::Refused(reason) = &submission.told {
+        if let PromptOutcome::Refused(reason) = &submission.outcome {
             *reasons.entry(reason.chars().take(300).collect()).or_default() += 1;
         }
     }
@@ -178,7 +178,7 @@ fn is_of(message: &Value, key: &str) -> bool {
 
 fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
     counts.submissions = session.submissions.len();
-    for Submission { key, told } in &session.submissions {
+    for Submission { key, outcome } in &session.submissions {
         let own = || session.messages.iter().filter(|message| is_of(message, key));
         let runs = own().count();
         counts.interrupted += own().filter(|message| message["interrupted"] == true).count();
@@ -186,8 +186,8 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
             counts.twice += 1;
             say(format!("{key} ran {runs} times"));
         }
-        match told {
-            Told::Done => {
+        match outcome {
+            PromptOutcome::Done => {
                 counts.done += 1;
                 // Every acknowledged input is in the conversation exactly once, or waits.
                 if runs == 0 && !is_waiting(session, key) {
@@ -195,14 +195,14 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
                     say(format!("{key} was accepted, and is neither in the conversation nor in the queue"));
                 }
             }
-            Told::Indeterminate => counts.indeterminate += 1,
-            Told::Refused(error) => {
+            PromptOutcome::Indeterminate => counts.indeterminate += 1,
+            PromptOutcome::Refused(error) => {
                 counts.refused += 1;
                 if runs > 0 {
                     say(format!("{key} was refused and ran: {error}"));
                 }
             }
-            Told::Nothing => say(format!("{key} was never answered")),
+            PromptOutcome::Nothing => say(format!("{key} was never answered")),
         }
     }
 }
@@ -222,7 +222,7 @@ fn answers(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(St
     }
 }
 
-/// Whether the prompt is in the queue as it was last told.
+/// Whether the prompt is in the queue as it was last outcome.
 fn is_waiting(session: &SessionReport, key: &str) -> bool {
     let mut queues = session.records.iter().filter(|record| record["event"] == "queue.changed");
     queues.next_back().is_some_and(|record| record["queue"].to_string().contains(key))

@@ -8,7 +8,7 @@ use qd_testkit::process::{eventually, with_marker};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session};
+use crate::{pi, pi_session, pi_with_session};
 
 const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -30,8 +30,7 @@ fn reason(events: &[Value]) -> &str {
 
 #[tokio::test]
 async fn a_prompt_gives_the_events_in_order_and_everything_is_there_after_kill_9() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     let events = mux.prompt(&session, "@@text text=\"one two three four\"\n@@usage input=100 output=7").await;
     let end = ["stream.message_start", "stream.message_end", "stream.done", "agent.idle"];
     let names = names(&events);
@@ -93,8 +92,7 @@ async fn thinking_and_text_of_both_kinds_of_provider() {
 
 #[tokio::test]
 async fn tools_run_alone_and_in_parallel() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     let prompt = "@@text text=Running.\n@@bash command=\"echo a b\"\n@@final text=\"It ran.\"";
     let events = mux.prompt(&session, prompt).await;
     let start = of(&events, "tool.start")[0];
@@ -140,7 +138,7 @@ async fn tools_run_alone_and_in_parallel() {
     let results: Vec<&Value> =
         messages[roles.len() - 4..].iter().take(3).map(|message| &message["tool_call_id"]).collect();
     assert_eq!(calls, results);
-    std::fs::write(qd.world().work().join("a.txt"), "alpha").unwrap();
+    std::fs::write(qd.sandbox().work().join("a.txt"), "alpha").unwrap();
     let events = mux.prompt(&session, "@@read path=missing.txt").await;
     assert_eq!(of(&events, "tool.end")[0]["is_error"], true);
     assert_eq!(
@@ -149,13 +147,12 @@ async fn tools_run_alone_and_in_parallel() {
     );
     let events = mux.prompt(&session, "@@write path=b.txt content=beta").await;
     assert_eq!(reason(&events), "stop");
-    assert_eq!(std::fs::read_to_string(qd.world().work().join("b.txt")).unwrap(), "beta");
+    assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("b.txt")).unwrap(), "beta");
 }
 
 #[tokio::test]
 async fn a_long_stream_arrives_complete() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let events = mux.prompt(&session, "@@deltas n=2000").await;
     let answer = check_replica(&mut mux, &session).await.pop().unwrap();
     assert_eq!(text_of(&answer).split_whitespace().count(), 2000);
@@ -167,8 +164,7 @@ async fn a_long_stream_arrives_complete() {
 
 #[tokio::test]
 async fn steering_and_following_up_are_read_in_their_turn() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     let command = |cmd: &str, message: &str| json!({"cmd": cmd, "session_id": session, "message": message});
     mux.ok(command("prompt", "@@hold name=a")).await;
@@ -200,8 +196,7 @@ async fn steering_and_following_up_are_read_in_their_turn() {
 
 #[tokio::test]
 async fn a_turn_is_aborted_in_the_middle_of_a_stream() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@endless"})).await;
     mux.wait_event("stream.text_delta").await;
@@ -218,8 +213,7 @@ async fn a_turn_is_aborted_in_the_middle_of_a_stream() {
 
 #[tokio::test]
 async fn a_turn_is_aborted_in_the_middle_of_a_tool_and_the_tool_is_gone() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     let marker = format!("sleep\x0032{}", std::process::id());
     let prompt = format!("@@bash command=\"echo begun; {}\"", marker.replace('\0', " "));
@@ -244,8 +238,7 @@ async fn a_turn_is_aborted_in_the_middle_of_a_tool_and_the_tool_is_gone() {
 
 #[tokio::test]
 async fn failures_of_the_provider_are_retried_within_one_turn() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let cases = [
         ("@@error status=429 times=1 retry_after=0", 1),
         ("@@error status=500 times=1", 1),
@@ -268,8 +261,7 @@ async fn failures_of_the_provider_are_retried_within_one_turn() {
 
 #[tokio::test]
 async fn retries_that_give_up_end_in_one_error() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let events = mux.prompt(&session, "@@error status=529 times=99 message=\"the model is on strike\"").await;
     assert_eq!(reason(&events), "error");
     let end = of(&events, "retry.end")[0];
@@ -289,7 +281,7 @@ async fn retries_that_give_up_end_in_one_error() {
 #[tokio::test]
 async fn waiting_for_a_retry_can_be_given_up() {
     let (qd, mut mux, _llm) = pi().await;
-    let settings = qd.world().pi_dir().join("settings.json");
+    let settings = qd.sandbox().pi_dir().join("settings.json");
     let mut text: Value = serde_json::from_slice(&std::fs::read(&settings).unwrap()).unwrap();
     text["retry"]["baseDelayMs"] = json!(60_000);
     std::fs::write(&settings, text.to_string()).unwrap();
@@ -306,8 +298,7 @@ async fn waiting_for_a_retry_can_be_given_up() {
 
 #[tokio::test]
 async fn a_conversation_is_compacted_by_hand() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     for _ in 0..3 {
         mux.prompt(&session, &format!("@@text {}", "word ".repeat(200))).await;
     }
@@ -341,8 +332,7 @@ async fn a_small_context_is_compacted_by_itself_within_the_turn() {
 
 #[tokio::test]
 async fn an_overflow_is_compacted_and_tried_again() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let long = "word ".repeat(400);
     mux.prompt(&session, &format!("@@text text=\"{long}\" {long}")).await;
     mux.prompt(&session, &format!("@@text text=\"{long}\" {long}")).await;
@@ -356,8 +346,7 @@ async fn an_overflow_is_compacted_and_tried_again() {
 
 #[tokio::test]
 async fn images_reach_the_model() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     let image = json!({"data": PIXEL, "media_type": "image/png"});
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@text look", "images": [image]}))

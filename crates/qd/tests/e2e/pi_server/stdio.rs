@@ -8,13 +8,13 @@ use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, WAIT_MAX};
 use qd_testkit::pi_server::PiClient;
 use qd_testkit::process::{eventually, with_marker};
-use qd_testkit::qd::World;
+use qd_testkit::qd::Sandbox;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use crate::world;
+use crate::sandbox;
 
 /// A promise to users: a server that is told to stop has stopped after this.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -30,13 +30,13 @@ struct PiServer {
     stderr: Lines<BufReader<ChildStderr>>,
     /// Every line of stdout, as it came.
     said: Vec<Value>,
-    world: World,
+    sandbox: Sandbox,
 }
 
 impl PiServer {
     /// Starts it and reads `server_ready`.
-    async fn start(world: World, arguments: &[&str]) -> PiServer {
-        let mut server = PiServer::spawn(world, arguments);
+    async fn start(sandbox: Sandbox, arguments: &[&str]) -> PiServer {
+        let mut server = PiServer::spawn(sandbox, arguments);
         let ready = server.line().await.expect("a first line");
         assert_eq!(
             (&ready["type"], &ready["data"]["protocolVersion"]),
@@ -45,8 +45,8 @@ impl PiServer {
         server
     }
 
-    fn spawn(world: World, arguments: &[&str]) -> PiServer {
-        let mut command = world.command(&["pi-server"]);
+    fn spawn(sandbox: Sandbox, arguments: &[&str]) -> PiServer {
+        let mut command = sandbox.command(&["pi-server"]);
         let mut child = command.args(arguments).stdin(Stdio::piped()).spawn().unwrap();
         PiServer {
             stdin: child.stdin.take(),
@@ -54,7 +54,7 @@ impl PiServer {
             stderr: BufReader::new(child.stderr.take().unwrap()).lines(),
             child,
             said: Vec::new(),
-            world,
+            sandbox,
         }
     }
 
@@ -106,7 +106,7 @@ impl PiServer {
     }
 
     fn token(&self) -> String {
-        std::fs::read_to_string(self.world.data_dir().join("owner-token")).unwrap().trim().to_owned()
+        std::fs::read_to_string(self.sandbox.data_dir().join("owner-token")).unwrap().trim().to_owned()
     }
 
     async fn websocket(&mut self) -> PiClient {
@@ -135,7 +135,7 @@ fn demo_create(session_id: &str) -> Value {
 
 #[tokio::test]
 async fn stdout_carries_the_protocol_and_nothing_else() {
-    let mut server = PiServer::start(world(), &["--port", "auto", "--log-level", "debug"]).await;
+    let mut server = PiServer::start(sandbox(), &["--port", "auto", "--log-level", "debug"]).await;
     assert_eq!(server.said[0]["data"]["transports"], json!(["websocket", "stdio"]));
     assert_eq!(server.call(demo_create("s1")).await["success"], true);
     server.say_bytes(b"\r\n\n{\"id\":\"2\",\"type\":\"switch_session\",\"sessionId\":\"s1\"}\r\n").await;
@@ -168,7 +168,7 @@ async fn stdout_carries_the_protocol_and_nothing_else() {
 
 #[tokio::test]
 async fn a_line_over_the_limit_is_refused_and_the_next_one_served() {
-    let mut server = PiServer::start(world(), &["--port", "0", "--pi-message-bytes-max", "1000"]).await;
+    let mut server = PiServer::start(sandbox(), &["--port", "0", "--pi-message-bytes-max", "1000"]).await;
     assert_eq!(server.said[0]["data"]["transports"], json!(["stdio"]));
     server.say(&"x".repeat(300_000)).await;
     let refused = server.line().await.unwrap();
@@ -178,7 +178,7 @@ async fn a_line_over_the_limit_is_refused_and_the_next_one_served() {
 
 #[tokio::test]
 async fn the_refusal_of_a_long_line_has_its_id_and_never_comes_before_the_greeting() {
-    let mut server = PiServer::spawn(world(), &["--port", "0", "--pi-message-bytes-max", "1000"]);
+    let mut server = PiServer::spawn(sandbox(), &["--port", "0", "--pi-message-bytes-max", "1000"]);
     server.say_bytes(b"\xff\n").await;
     let long = json!({"type": "prompt", "sessionId": "s", "id": "long", "message": "x".repeat(100_000)});
     server.say(&format!("{{\"id\":\"long\",{}", &long.to_string()[1..])).await;
@@ -191,9 +191,9 @@ async fn the_refusal_of_a_long_line_has_its_id_and_never_comes_before_the_greeti
 
 #[tokio::test]
 async fn a_parent_that_stops_reading_and_closes_stdin_does_not_keep_it() {
-    let mut world = world();
-    world.set("QD_PI_RATE_PER_MINUTE", "0").set("QD_PI_GLOBAL_RATE_PER_MINUTE", "0");
-    let mut server = PiServer::start(world, &["--port", "0"]).await;
+    let mut sandbox = sandbox();
+    sandbox.set("QD_PI_RATE_PER_MINUTE", "0").set("QD_PI_GLOBAL_RATE_PER_MINUTE", "0");
+    let mut server = PiServer::start(sandbox, &["--port", "0"]).await;
     // More than stdout and everything before it holds, until stdin takes nothing more either.
     let mut stdin = server.stdin.take().unwrap();
     let line = json!({"type": "get_metrics"}).to_string() + "\n";
@@ -214,7 +214,7 @@ async fn a_parent_that_stops_reading_and_closes_stdin_does_not_keep_it() {
 
 #[tokio::test]
 async fn the_end_of_stdin_lets_answers_out_and_ends_cleanly() {
-    let mut server = PiServer::start(world(), &["--port", "0"]).await;
+    let mut server = PiServer::start(sandbox(), &["--port", "0"]).await;
     server.call(demo_create("s1")).await;
     // The last line needs no end, and all of them are answered although nothing more can come.
     let lines: Vec<String> = (0..50)
@@ -228,7 +228,7 @@ async fn the_end_of_stdin_lets_answers_out_and_ends_cleanly() {
     assert_eq!(answered, 51);
     assert_eq!(server.said.last().unwrap()["type"], "server_shutdown");
     // The whole thing as a shell would do it, with nothing at all to do.
-    let idle = server.world.run(&["pi-server", "--port", "0"]).await;
+    let idle = server.sandbox.run(&["pi-server", "--port", "0"]).await;
     assert!(idle.status.success(), "{}", String::from_utf8_lossy(&idle.stderr));
     assert!(String::from_utf8(idle.stdout).unwrap().starts_with("{\"type\":\"server_ready\""));
 }
@@ -236,7 +236,7 @@ async fn the_end_of_stdin_lets_answers_out_and_ends_cleanly() {
 #[tokio::test]
 async fn both_transports_hear_of_the_end() {
     for signal in [Signal::TERM, Signal::INT] {
-        let mut server = PiServer::start(world(), &["--port", "auto"]).await;
+        let mut server = PiServer::start(sandbox(), &["--port", "auto"]).await;
         let mut client = server.websocket().await;
         server.call(demo_create("s1")).await;
         client.wait_for("the session", |frame| frame["type"] == "session_created").await;
@@ -255,7 +255,7 @@ async fn both_transports_hear_of_the_end() {
         assert_eq!(client.closed.as_ref().map(|(code, _)| *code), Some(1001), "{:?}", client.closed);
         let last = server.said.iter().filter(|line| line["type"] == "server_shutdown").count();
         assert_eq!(last, 1, "stdio hears of it too, once");
-        let place = server.world.data_dir().display().to_string();
+        let place = server.sandbox.data_dir().display().to_string();
         eventually("no process is left", || with_marker(&place).is_empty()).await;
     }
 }
@@ -264,13 +264,13 @@ async fn both_transports_hear_of_the_end() {
 async fn no_agent_outlives_it() {
     let llm = LlmServer::start().await.unwrap();
     for signal in [Signal::TERM, Signal::KILL] {
-        let world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-        let place = world.data_dir().display().to_string();
-        let mut server = PiServer::start(world, &["--port", "0"]).await;
+        let sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+        let place = sandbox.data_dir().display().to_string();
+        let mut server = PiServer::start(sandbox, &["--port", "0"]).await;
         let created = server.call(json!({"id": "c", "type": "create_session", "sessionId": "s1"})).await;
         assert_eq!(created["success"], true, "{created}");
         // Without a directory it works where the server was started.
-        let work = std::fs::canonicalize(server.world.work()).unwrap();
+        let work = std::fs::canonicalize(server.sandbox.work()).unwrap();
         assert_eq!(created["data"]["sessionInfo"]["cwd"], json!(work), "{created}");
         let bash = json!({"id": "b", "type": "bash", "sessionId": "s1", "command": "sleep 600"});
         server.say(&bash.to_string()).await;
@@ -284,11 +284,11 @@ async fn no_agent_outlives_it() {
 
 #[tokio::test]
 async fn sessions_and_outcomes_are_there_after_a_restart() {
-    let mut server = PiServer::start(world(), &["--port", "0"]).await;
+    let mut server = PiServer::start(sandbox(), &["--port", "0"]).await;
     let created = server.call(demo_create("s1")).await;
     server.stdin = None;
     assert!(server.end().await.success());
-    let mut server = PiServer::start(server.world, &["--port", "0"]).await;
+    let mut server = PiServer::start(server.sandbox, &["--port", "0"]).await;
     let again = server.call(demo_create("s1")).await;
     assert_eq!((&again["replayed"], &again["data"]), (&json!(true), &created["data"]), "{again}");
     let listed = server.call(json!({"id": "l", "type": "list_sessions"})).await;
@@ -299,11 +299,11 @@ async fn sessions_and_outcomes_are_there_after_a_restart() {
 async fn a_taken_port_is_a_clear_error_and_stdout_stays_empty() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let mut world = world();
-    let by_flag = world.run(&["pi-server", "--port", &port]).await;
-    world.set("PI_SERVER_PORT", &port);
-    let by_variable = world.run(&["pi-server"]).await;
-    let of_up = world.run(&["up", "--listen", "127.0.0.1:0", "--pi-server-port", &port]).await;
+    let mut sandbox = sandbox();
+    let by_flag = sandbox.run(&["pi-server", "--port", &port]).await;
+    sandbox.set("PI_SERVER_PORT", &port);
+    let by_variable = sandbox.run(&["pi-server"]).await;
+    let of_up = sandbox.run(&["up", "--listen", "127.0.0.1:0", "--pi-server-port", &port]).await;
     for (output, hint) in [(by_flag, "PI_SERVER_PORT"), (by_variable, "--port"), (of_up, "--pi-server-port")]
     {
         let complaint = failed(&output, 1);
@@ -321,7 +321,7 @@ fn failed(output: &Output, code: i32) -> String {
 
 #[tokio::test]
 async fn a_server_open_to_everybody_is_refused_where_it_would_be() {
-    let world = world();
+    let sandbox = sandbox();
     for (arguments, says) in [
         (
             &["up", "--listen", "0.0.0.0:0", "--pi-server-port", "0", "--insecure-no-auth"][..],
@@ -331,7 +331,7 @@ async fn a_server_open_to_everybody_is_refused_where_it_would_be() {
         (&["pi-server", "--port", "0", "--insecure-no-auth"], "stdio needs no token"),
         (&["pi-server", "--port", "any"], "neither a port"),
     ] {
-        let output = world.run(arguments).await;
+        let output = sandbox.run(arguments).await;
         let complaint = failed(&output, 2);
         assert!(complaint.contains(says) && output.stdout.is_empty(), "{arguments:?}: {complaint}");
     }
@@ -339,14 +339,14 @@ async fn a_server_open_to_everybody_is_refused_where_it_would_be() {
 
 #[tokio::test]
 async fn without_a_token_nobody_gets_in_unless_it_is_said_loudly() {
-    let mut server = PiServer::start(world(), &["--port", "auto"]).await;
+    let mut server = PiServer::start(sandbox(), &["--port", "auto"]).await;
     let url = server.url().await;
     assert!(PiClient::open(&url, &[]).await.err().unwrap().contains("401"));
     let query = format!("{url}/?token={}", server.token());
     assert!(PiClient::open(&query, &[]).await.is_ok());
     server.stdin = None;
     server.end().await;
-    let mut server = PiServer::start(server.world, &["--port", "auto", "--insecure-no-auth"]).await;
+    let mut server = PiServer::start(server.sandbox, &["--port", "auto", "--insecure-no-auth"]).await;
     let url = server.url().await;
     let mut warning = server.stderr.next_line().await.unwrap().unwrap();
     while !warning.contains("WARNING") {
@@ -361,18 +361,18 @@ async fn without_a_token_nobody_gets_in_unless_it_is_said_loudly() {
 
 #[tokio::test]
 async fn the_command_line_sees_what_stdio_does() {
-    let mut server = PiServer::start(world(), &["--port", "0"]).await;
+    let mut server = PiServer::start(sandbox(), &["--port", "0"]).await;
     server.call(demo_create("s1")).await;
-    let listed = server.world.run(&["ls", "--json"]).await;
+    let listed = server.sandbox.run(&["ls", "--json"]).await;
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(listed[0]["session_id"], "s1", "{listed}");
-    let second = server.world.run(&["pi-server", "--port", "0"]).await;
+    let second = server.sandbox.run(&["pi-server", "--port", "0"]).await;
     assert!(failed(&second, 1).contains("already uses the data directory"));
 }
 
 #[tokio::test]
 async fn a_reader_that_goes_away_ends_it() {
-    let mut server = PiServer::start(world(), &["--port", "0"]).await;
+    let mut server = PiServer::start(sandbox(), &["--port", "0"]).await;
     let (_, gone) = (server.stdout, server.child.stdout.take());
     assert!(gone.is_none());
     let stdin = server.stdin.as_mut().unwrap();
@@ -384,9 +384,9 @@ async fn a_reader_that_goes_away_ends_it() {
 
 #[tokio::test]
 async fn up_serves_the_protocol_on_a_port_of_its_own_and_beside_the_others() {
-    let mut world = world();
-    world.argument("--pi-server-port").argument("0");
-    let mut child = world
+    let mut sandbox = sandbox();
+    sandbox.argument("--pi-server-port").argument("0");
+    let mut child = sandbox
         .command(&["up", "--ready-json", "--listen", "127.0.0.1:0", "--pi-server-port", "0"])
         .spawn()
         .unwrap();
@@ -412,9 +412,9 @@ async fn up_serves_the_protocol_on_a_port_of_its_own_and_beside_the_others() {
 
 #[tokio::test]
 async fn tokens_are_made_shown_and_taken_back() {
-    let mut world = world();
-    world.set("QD_PI_SERVER_PORT", "0");
-    let qd = world.up().await;
+    let mut sandbox = sandbox();
+    sandbox.set("QD_PI_SERVER_PORT", "0");
+    let qd = sandbox.up().await;
     let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
     let added = qd.cli(&["token", "add", "editor"]).await;
     assert!(added.status.success(), "{added:?}");

@@ -6,23 +6,23 @@ use std::process::Stdio;
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, text_of, transcript};
 use qd_testkit::pi::pi_command;
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::{pi, pi_session};
+use crate::{pi, pi_session, pi_with_session};
 
 /// Runs plain pi on the user's own directory, without us.
-async fn plain_pi(world: &World, arguments: &[&str]) -> String {
+async fn plain_pi(sandbox: &Sandbox, arguments: &[&str]) -> String {
     let command = pi_command().unwrap();
     let output = Command::new(&command[0])
         .args(&command[1..])
         .args(arguments)
-        .current_dir(world.work())
+        .current_dir(sandbox.work())
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("HOME", world.home())
-        .env("PI_CODING_AGENT_DIR", world.pi_dir())
+        .env("HOME", sandbox.home())
+        .env("PI_CODING_AGENT_DIR", sandbox.pi_dir())
         .env("PI_OFFLINE", "1")
         .stdin(Stdio::null())
         .output()
@@ -32,8 +32,8 @@ async fn plain_pi(world: &World, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn session_files(world: &World) -> Vec<PathBuf> {
-    let files = qd_testkit::qd::files_below(&world.pi_dir().join("sessions"));
+fn session_files(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let files = qd_testkit::qd::files_below(&sandbox.pi_dir().join("sessions"));
     files
         .into_iter()
         .map(|(path, _)| path)
@@ -63,8 +63,8 @@ fn last_context(llm: &LlmServer) -> Vec<String> {
 #[tokio::test]
 async fn a_session_of_plain_pi_goes_on_here_and_comes_back() {
     let (qd, mut mux, llm) = pi().await;
-    plain_pi(qd.world(), &["-p", "words for plain pi"]).await;
-    let file = session_files(qd.world()).pop().expect("plain pi wrote a session");
+    plain_pi(qd.sandbox(), &["-p", "words for plain pi"]).await;
+    let file = session_files(qd.sandbox()).pop().expect("plain pi wrote a session");
     let session = pi_session(&qd, &mut mux, json!({"continue_session": file})).await;
     let hello = "Hello from the scripted model. This is a plain answer.";
     let expected = said(&[("user", "words for plain pi"), ("assistant", hello)]);
@@ -75,10 +75,10 @@ async fn a_session_of_plain_pi_goes_on_here_and_comes_back() {
     mux.ok(json!({"cmd": "session.close", "session_id": session})).await;
 
     let path = file.to_str().unwrap();
-    let printed = plain_pi(qd.world(), &["-p", "--session", path, "plain words again"]).await;
+    let printed = plain_pi(qd.sandbox(), &["-p", "--session", path, "plain words again"]).await;
     assert!(printed.contains(hello), "{printed}");
     assert!(last_context(&llm).iter().any(|text| text == "from qd"), "plain pi knows what was said here");
-    assert_eq!(session_files(qd.world()), std::slice::from_ref(&file));
+    assert_eq!(session_files(qd.sandbox()), std::slice::from_ref(&file));
 
     mux.ok(json!({"cmd": "session.restart", "session_id": session})).await;
     let lines = dialogue(&mut mux, &session).await;
@@ -96,7 +96,7 @@ async fn a_session_is_continued_by_its_id_and_a_missing_one_refused() {
     let file = native_file(&mut mux, &first).await;
     let create = |named: &str| {
         json!({"cmd": "session.create",
-            "config": {"harness": "pi", "cwd": qd.world().work(), "continue_session": named}})
+            "config": {"harness": "pi", "cwd": qd.sandbox().work(), "continue_session": named}})
     };
     for named in [id.as_str(), file.to_str().unwrap()] {
         let error = mux.refused(create(named)).await;
@@ -118,8 +118,7 @@ async fn a_session_is_continued_by_its_id_and_a_missing_one_refused() {
 
 #[tokio::test]
 async fn a_fork_goes_back_to_an_earlier_prompt() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
     mux.prompt(&session, "@@text text=two").await;
     let before = native_file(&mut mux, &session).await;
@@ -176,8 +175,7 @@ async fn after_restart(qd: Qd, session: &str, answers: &[&str]) {
 
 #[tokio::test]
 async fn a_new_conversation_begins_and_an_old_one_is_switched_to() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
     let first = native_file(&mut mux, &session).await;
     mux.skip();
@@ -220,17 +218,16 @@ async fn a_new_conversation_begins_and_an_old_one_is_switched_to() {
 
 #[tokio::test]
 async fn two_servers_do_not_run_pi_on_one_file() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
     let file = native_file(&mut mux, &session).await;
     // Two servers of one user.
-    let mut other = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    other.set("PI_CODING_AGENT_DIR", qd.world().pi_dir());
+    let mut other = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    other.set("PI_CODING_AGENT_DIR", qd.sandbox().pi_dir());
     let other = other.up().await;
     let mut stranger = other.connect().await;
     let create = json!({"cmd": "session.create",
-        "config": {"harness": "pi", "cwd": qd.world().work(), "continue_session": file}});
+        "config": {"harness": "pi", "cwd": qd.sandbox().work(), "continue_session": file}});
     let error = stranger.refused(create.clone()).await;
     assert!(error.contains("another qd"), "{error}");
     mux.ok(json!({"cmd": "session.close", "session_id": session})).await;

@@ -9,7 +9,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 
 use super::record::Ending;
-use super::server::Shared;
+use super::server::SharedLlm;
 
 /// One step of an answer.
 pub(crate) enum Frame {
@@ -24,7 +24,7 @@ pub(crate) enum Frame {
 pub(crate) type Frames = Box<dyn Iterator<Item = Frame> + Send>;
 
 /// An answer under way. When hyper drops it before its end, the client has gone.
-pub(crate) struct Pump {
+pub(crate) struct AnswerStream {
     frames: Frames,
     delay: Duration,
     drop_after: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct Pump {
 
 /// Notes how a request ended, even if nobody gets to say so.
 pub(crate) struct OpenRequest {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedLlm>,
     pub(crate) index: usize,
     pub(crate) ending: Ending,
 }
@@ -45,7 +45,7 @@ impl Drop for OpenRequest {
     }
 }
 
-impl Pump {
+impl AnswerStream {
     pub(crate) fn new(frames: Frames, delay: Duration, drop_after: Option<u64>, open: OpenRequest) -> Self {
         Self { frames, delay, drop_after, deltas: 0, open }
     }

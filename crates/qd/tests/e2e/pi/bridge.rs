@@ -7,10 +7,10 @@ use std::os::unix::fs::symlink;
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, text_of};
 use qd_testkit::pi::test_extension;
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session};
+use crate::{pi, pi_session, pi_with_session};
 
 fn command(cmd: &str, session: &str) -> Value {
     json!({"cmd": cmd, "session_id": session})
@@ -56,8 +56,7 @@ async fn tools_are_listed_and_a_late_one_too() {
 
 #[tokio::test]
 async fn the_session_tree_is_shown_and_navigated() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
     mux.prompt(&session, "@@text text=two").await;
     let tree = ask(&mut mux, "get_tree", &session).await;
@@ -122,9 +121,9 @@ async fn an_interview_is_asked_and_answered() {
 /// A server that keeps questions open for as long.
 async fn impatient(seconds: &str) -> (Qd, Mux, LlmServer) {
     let llm = LlmServer::start().await.unwrap();
-    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    world.set("QD_QUESTION_TIMEOUT_SECONDS", seconds);
-    let qd = world.up().await;
+    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    sandbox.set("QD_QUESTION_TIMEOUT_SECONDS", seconds);
+    let qd = sandbox.up().await;
     let mux = qd.connect().await;
     (qd, mux, llm)
 }
@@ -183,11 +182,10 @@ async fn without_the_setting_pis_own_contract_holds() {
 
 #[tokio::test]
 async fn shell_commands_run_are_kept_and_are_aborted() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, llm, session) = pi_with_session().await;
     let bash = |line: &str| json!({"cmd": "bash", "session_id": session, "command": line});
     let data = mux.ok(bash("echo out; pwd; exit 3")).await;
-    let work = qd.world().work().canonicalize().unwrap();
+    let work = qd.sandbox().work().canonicalize().unwrap();
     assert_eq!(data["output"], format!("out\n{}\n", work.display()));
     assert_eq!((&data["exit_code"], &data["cancelled"]), (&json!(3), &json!(false)));
     let last = mux.messages(&session).await.pop().unwrap();
@@ -206,7 +204,7 @@ async fn shell_commands_run_are_kept_and_are_aborted() {
     let mut endless = bash("touch started; exec sleep 1000");
     endless["id"] = json!("endless");
     mux.send(endless).await;
-    let started = qd.world().work().join("started");
+    let started = qd.sandbox().work().join("started");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !started.exists() {
         assert!(std::time::Instant::now() < deadline, "the command never started");
@@ -226,12 +224,11 @@ async fn shell_commands_run_are_kept_and_are_aborted() {
 
 #[tokio::test]
 async fn a_page_is_exported_into_the_sessions_directory_only() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     let export = |path: &str| json!({"cmd": "export_html", "session_id": session, "output_path": path});
     mux.prompt(&session, "@@text text=exported").await;
-    let work = qd.world().work();
-    let out = qd.world().path("outside");
+    let work = qd.sandbox().work();
+    let out = qd.sandbox().path("outside");
     fs::create_dir_all(&out).unwrap();
     fs::create_dir_all(work.join("sub")).unwrap();
     symlink(&out, work.join("link")).unwrap();
@@ -256,7 +253,7 @@ async fn a_page_is_exported_into_the_sessions_directory_only() {
 #[tokio::test]
 async fn what_pi_knows_is_asked_in_both_forms() {
     let (qd, mut mux, _llm) = pi().await;
-    let skill = qd.world().pi_dir().join("skills/greet");
+    let skill = qd.sandbox().pi_dir().join("skills/greet");
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: greet\ndescription: Says hello\n---\nSay hello.\n")
         .unwrap();
@@ -291,8 +288,7 @@ async fn what_pi_knows_is_asked_in_both_forms() {
 
 #[tokio::test]
 async fn stored_sessions_are_listed_and_loaded_where_they_were() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     let young = pi_session(&qd, &mut mux, json!({})).await;
     mux.prompt(&session, "@@text text=one").await;
     mux.ok(json!({"cmd": "set_session_name", "session_id": session, "name": "Mine"})).await;
@@ -313,11 +309,11 @@ async fn stored_sessions_are_listed_and_loaded_where_they_were() {
     mux.ok(json!({"cmd": "session.close", "session_id": session})).await;
     let create = |path: &Value| json!({"cmd": "session.create", "config": {"harness": "pi", "continue_session": path}});
     let data = mux.ok(create(&mine["path"])).await;
-    assert_eq!(data["state"]["cwd"], json!(qd.world().work()), "it goes on where it was");
+    assert_eq!(data["state"]["cwd"], json!(qd.sandbox().work()), "it goes on where it was");
     assert_eq!(data["state"]["title"], "Mine");
     let file = std::path::Path::new(mine["path"].as_str().unwrap());
     symlink(file, file.with_file_name("link.jsonl")).unwrap();
-    let copy = qd.world().path("copy.jsonl");
+    let copy = qd.sandbox().path("copy.jsonl");
     fs::copy(file, &copy).unwrap();
     for (path, error) in [
         (file.with_file_name("link.jsonl"), "must point to an existing session file"),

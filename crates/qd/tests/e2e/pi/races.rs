@@ -5,7 +5,7 @@ use qd_testkit::process::{eventually, with_marker};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session};
+use crate::{pi, pi_session, pi_with_session};
 
 fn prompt(session: &str, message: &str) -> Value {
     json!({"cmd": "prompt", "session_id": session, "message": message})
@@ -13,8 +13,7 @@ fn prompt(session: &str, message: &str) -> Value {
 
 #[tokio::test]
 async fn prompts_that_come_while_pi_starts_wait_for_it_in_order() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
     let qd = qd.restart().await;
     let mut mux = qd.connect().await;
@@ -39,10 +38,10 @@ async fn a_session_closed_or_deleted_while_it_starts_leaves_no_process() {
     // The version is asked once; after that starts are what they always are.
     let warm = pi_session(&qd, &mut mux, json!({})).await;
     mux.ok(json!({"cmd": "session.delete", "session_id": warm})).await;
-    let place = qd.world().data_dir().join("agents").display().to_string();
+    let place = qd.sandbox().data_dir().join("agents").display().to_string();
     for cmd in ["session.close", "session.delete"] {
         let from = mux.frames().len();
-        let config = json!({"harness": "pi", "cwd": qd.world().work()});
+        let config = json!({"harness": "pi", "cwd": qd.sandbox().work()});
         let create = mux.send(json!({"cmd": "session.create", "session_id": "s", "config": config})).await;
         let end = mux.send(json!({"cmd": cmd, "session_id": "s"})).await;
         let created = mux.response(from, &create).await;
@@ -60,8 +59,7 @@ async fn a_session_closed_or_deleted_while_it_starts_leaves_no_process() {
 
 #[tokio::test]
 async fn moving_to_another_conversation_in_the_middle_of_a_turn_ends_the_turn() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
     let from = mux.frames().len();
     mux.ok(prompt(&session, "@@hold name=never")).await;
@@ -91,8 +89,7 @@ async fn moving_to_another_conversation_in_the_middle_of_a_turn_ends_the_turn() 
 
 #[tokio::test]
 async fn settings_change_while_the_agent_works() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     mux.ok(prompt(&session, "@@hold name=a")).await;
     mux.wait_event("stream.text_delta").await;
@@ -109,8 +106,7 @@ async fn settings_change_while_the_agent_works() {
 
 #[tokio::test]
 async fn a_model_that_never_answers_can_be_left() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     mux.ok(prompt(&session, "@@hang")).await;
     llm.wait_until(|requests| !requests.is_empty()).await.unwrap();
@@ -124,8 +120,7 @@ async fn a_model_that_never_answers_can_be_left() {
 
 #[tokio::test]
 async fn texts_of_every_kind_come_back_as_they_went() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let text = "ä🙂\u{2028}漢字\u{2029}\u{85}\u{0}\u{7f}\\\"\t\r\n</script> \u{202e}rtl e\u{301} 👩‍👩‍👧‍👦 end";
     let message = format!("@@text text={}\n{text}", Value::from(text));
     let events = mux.prompt(&session, &message).await;

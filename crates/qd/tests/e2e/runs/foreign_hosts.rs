@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world;
+use crate::sandbox;
 
 /// What a run has written, from the client's frames.
 fn written(frames: &[Value], run_id: &str) -> String {
@@ -12,10 +12,10 @@ fn written(frames: &[Value], run_id: &str) -> String {
 
 #[tokio::test]
 async fn our_runner_is_a_host_of_our_hub_and_its_runs_survive_the_hub() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let added = qd.cli(&["hosts", "add", "desk", "--json"]).await;
     let added: Value = serde_json::from_slice(&added.stdout).unwrap();
-    let mut desk = world();
+    let mut desk = sandbox();
     let token = desk.path("host-token");
     std::fs::write(&token, added["host_token"].as_str().unwrap()).unwrap();
     desk.argument("--protocol").argument("run").argument("--server").argument(qd.url());

@@ -4,25 +4,25 @@ use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, of, text_of, transcript};
 use qd_testkit::pi::{fake_pi, pi_command, test_extension};
 use qd_testkit::process::{eventually, kill9, with_marker};
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session, world};
+use crate::{pi, pi_session, pi_with_session, sandbox};
 
 /// A server whose pi is a look-alike.
 async fn with_fake_pi(name: &str) -> (Qd, Mux) {
-    let mut world = world();
+    let mut sandbox = sandbox();
     let node = pi_command().unwrap().swap_remove(0);
     let bin = std::path::Path::new(&node).parent().unwrap().to_owned();
-    world.set("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
-    world.set("QD_PI_COMMAND", fake_pi(name));
-    let qd = world.up().await;
+    sandbox.set("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    sandbox.set("QD_PI_COMMAND", fake_pi(name));
+    let qd = sandbox.up().await;
     let mux = qd.connect().await;
     (qd, mux)
 }
 
 fn create(qd: &Qd, more: Value) -> Value {
-    let mut config = json!({"harness": "pi", "cwd": qd.world().work()});
+    let mut config = json!({"harness": "pi", "cwd": qd.sandbox().work()});
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!({"cmd": "session.create", "config": config})
 }
@@ -47,8 +47,7 @@ async fn endless_tool(mux: &mut Mux, session: &str, number: u32) -> String {
 
 #[tokio::test]
 async fn qd_killed_in_the_middle_of_a_stream_loses_nothing_but_the_unsaid() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=\"the first answer\"").await;
     let before = mux.messages(&session).await;
     mux.ok(prompt(&session, "@@hold name=never")).await;
@@ -81,16 +80,15 @@ async fn qd_killed_in_the_middle_of_a_stream_loses_nothing_but_the_unsaid() {
 
 #[tokio::test]
 async fn qd_killed_in_the_middle_of_a_tool_leaves_no_process() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     let marker = endless_tool(&mut mux, &session, 41).await;
     let pid = mux.state(&session).await["process"]["pid"].as_i64().unwrap();
-    let world = qd.kill9().await;
+    let sandbox = qd.kill9().await;
     eventually("the tool is gone", || with_marker(&marker).is_empty()).await;
     eventually("pi is gone", || !is_running(pid)).await;
-    let place = world.data_dir().display().to_string();
+    let place = sandbox.data_dir().display().to_string();
     eventually("nothing of this server is left", || with_marker(&place).is_empty()).await;
-    let qd = world.up().await;
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let events = mux.attach_and_prompt(&session, "@@text text=on").await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
@@ -104,8 +102,7 @@ fn is_running(pid: i64) -> bool {
 
 #[tokio::test]
 async fn pi_killed_in_the_middle_of_a_tool_leaves_no_process_and_the_session_goes_on() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     let marker = endless_tool(&mut mux, &session, 42).await;
     let pid = mux.state(&session).await["process"]["pid"].as_i64().unwrap();
@@ -141,7 +138,7 @@ async fn closing_a_session_leaves_no_process() {
 
 #[tokio::test]
 async fn a_missing_pi_is_named_with_what_to_do() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let mut mux = qd.connect().await;
     let error = mux.refused(create(&qd, json!({}))).await;
     assert!(error.contains("pi is not installed") && error.contains("npm install"), "{error}");
@@ -230,13 +227,13 @@ async fn an_agent_that_dies_is_told_with_its_last_words() {
 #[tokio::test]
 async fn an_agent_that_cannot_come_back_fails_the_prompt_and_can_be_mended() {
     let llm = LlmServer::start().await.unwrap();
-    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
     // pi by a link, so that it can go away.
-    let link = world.path("pi-link");
+    let link = sandbox.path("pi-link");
     let command = pi_command().unwrap();
     std::os::unix::fs::symlink(&command[1], &link).unwrap();
-    world.set("QD_PI_COMMAND", format!("{} {}", command[0], link.display()));
-    let qd = world.up().await;
+    sandbox.set("QD_PI_COMMAND", format!("{} {}", command[0], link.display()));
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let session = pi_session(&qd, &mut mux, json!({})).await;
     mux.prompt(&session, "@@text text=one").await;

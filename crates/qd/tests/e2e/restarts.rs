@@ -2,11 +2,11 @@
 
 use qd_testkit::mux::{Mux, names, short, text_of, transcript};
 use qd_testkit::process::{eventually, kill9, with_marker};
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, pi, pi_session, world};
+use crate::{demo, demo_session, pi, pi_session, pi_with_session, sandbox};
 
 fn command(cmd: &str, session: &str, message: &str) -> Value {
     json!({"cmd": cmd, "session_id": session, "message": message})
@@ -81,8 +81,7 @@ async fn what_waited_at_a_planned_stop_runs_once_when_the_session_is_used() {
 
 #[tokio::test]
 async fn what_waited_in_a_dead_pi_is_read_by_the_next() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, llm, session) = pi_with_session().await;
     mux.ok(command("prompt", &session, "@@hold name=never")).await;
     mux.wait_event("stream.text_delta").await;
     mux.ok(command("follow_up", &session, "@@text text=followed")).await;
@@ -113,9 +112,9 @@ async fn what_waited_in_a_dead_pi_is_read_by_the_next() {
 
 #[tokio::test]
 async fn sessions_resume_at_the_start_if_that_is_wanted() {
-    let mut world = world();
-    world.argument("--resume").argument("at-start");
-    let qd = world.up().await;
+    let mut sandbox = sandbox();
+    sandbox.argument("--resume").argument("at-start");
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let idle = demo_session(&mut mux).await;
     let closed = demo_session(&mut mux).await;
@@ -143,8 +142,7 @@ async fn sessions_resume_at_the_start_if_that_is_wanted() {
 
 #[tokio::test]
 async fn a_prompt_cut_off_by_a_kill_is_told_and_can_be_sent_again() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=before").await;
     let cursor = mux.frames().iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
     // A pi that does not read keeps the prompt under way.
@@ -197,7 +195,7 @@ async fn cannot_come_back(qd: Qd, session: &str, expected: &str) -> (Qd, Mux) {
 #[tokio::test]
 async fn a_session_that_cannot_come_back_says_why() {
     let (qd, mut mux, _llm) = pi().await;
-    let place = qd.world().path("place");
+    let place = qd.sandbox().path("place");
     std::fs::create_dir(&place).unwrap();
     let session = pi_session(&qd, &mut mux, json!({"cwd": place})).await;
     mux.prompt(&session, "@@text text=one").await;
@@ -219,13 +217,13 @@ async fn a_session_that_cannot_come_back_says_why() {
 #[tokio::test]
 async fn an_agent_resumed_at_the_start_leaves_nothing_behind() {
     let llm = qd_testkit::llm::LlmServer::start().await.unwrap();
-    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    world.argument("--resume").argument("at-start");
-    let qd = world.up().await;
+    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    sandbox.argument("--resume").argument("at-start");
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let session = pi_session(&qd, &mut mux, json!({})).await;
     mux.prompt(&session, "@@text text=one").await;
-    let place = qd.world().data_dir().display().to_string();
+    let place = qd.sandbox().data_dir().display().to_string();
     let qd = qd.restart().await;
     let mut mux = qd.connect().await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": 0})).await;

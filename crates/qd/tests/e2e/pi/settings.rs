@@ -68,7 +68,7 @@ async fn thinking_levels_are_set_cycled_and_wrong_ones_refused() {
 #[tokio::test]
 async fn nothing_a_session_sets_changes_the_users_files() {
     let (qd, mut mux, _llm) = pi().await;
-    let user = qd.world().pi_dir();
+    let user = qd.sandbox().pi_dir();
     let mut before = files_below(&user);
     let session = pi_session(&qd, &mut mux, json!({})).await;
     for (cmd, enabled, field) in

@@ -1,6 +1,7 @@
 //! What is measured, in groups that can be run alone.
 
 mod burst;
+mod command_load;
 mod commands;
 mod fleet;
 mod footprint;
