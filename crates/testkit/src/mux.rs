@@ -93,9 +93,15 @@ impl Mux {
     /// Sends a prompt, waits for the end of the turn, and returns the session's events up to `agent.idle`.
     pub async fn prompt(&mut self, session_id: &str, message: &str) -> Vec<Value> {
         self.skip();
+        let from = self.begin_prompt(session_id, message).await;
+        self.until_idle(session_id, from).await
+    }
+
+    /// Sends a prompt that must be accepted; returns how many frames were there before.
+    pub async fn begin_prompt(&mut self, session_id: &str, message: &str) -> usize {
         let from = self.count();
         self.ok(json!({"cmd": "prompt", "session_id": session_id, "message": message})).await;
-        self.until_idle(session_id, from).await
+        from
     }
 
     /// Attaches to a session known from before, then the same.

@@ -31,6 +31,13 @@ struct PartialMessage {
 }
 
 impl Replica {
+    /// What these frames say of one session, taken in order from the beginning.
+    pub fn of(frames: &[Value], session_id: &str) -> Replica {
+        let mut replica = Replica::default();
+        frames.iter().filter(|frame| frame["session_id"] == session_id).for_each(|frame| replica.take(frame));
+        replica
+    }
+
     /// A client behind links that break: what streamed may be only the beginning of a message.
     pub fn behind_bad_links() -> Replica {
         Replica { may_miss_deltas: true, ..Replica::default() }

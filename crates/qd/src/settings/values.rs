@@ -29,7 +29,7 @@ macro_rules! words_of_a_setting {
         impl TryFrom<String> for $name {
             type Error = String;
 
-            fn try_from(text: String) -> Result<Self, Self::Error> {
+            fn try_from(text: String) -> Result<Self, String> {
                 text.parse()
             }
         }

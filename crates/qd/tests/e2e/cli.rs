@@ -140,16 +140,20 @@ async fn a_working_agent_is_steered_and_aborted_from_the_command_line() {
     assert_eq!(mux.until_idle(&session, from).await.last().unwrap()["reason"], "aborted");
 }
 
+/// Follows a session with this on stdin.
+async fn attach_with_input(qd: &Qd, session: &str, input: &[u8]) -> Output {
+    let mut command = qd.sandbox().command(&["attach", session]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stdin, input).await.unwrap();
+    drop(stdin);
+    tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await.unwrap().unwrap()
+}
+
 #[tokio::test]
 async fn a_pipe_attached_to_a_session_talks_to_it() {
     let (qd, mut mux, session) = demo_with_session().await;
-    let mut command = qd.sandbox().command(&["attach", &session]);
-    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut stdin, b"/thinking\n").await.unwrap();
-    drop(stdin);
-    let output =
-        tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await.unwrap().unwrap();
+    let output = attach_with_input(&qd, &session, b"/thinking\n").await;
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("I thought about it first"), "{}", out(&output));
     assert_eq!(mux.messages(&session).await.len(), 2);
@@ -163,13 +167,7 @@ async fn run_works_after_the_server_was_killed_and_started_again() {
     let mut mux = qd.connect().await;
     let session = only_session(&mut mux).await;
     // The agent of an old session is started for the prompt; the whole answer must be waited for.
-    let mut command = qd.sandbox().command(&["attach", &session]);
-    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut stdin, b"/thinking\n").await.unwrap();
-    drop(stdin);
-    let output =
-        tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await.unwrap().unwrap();
+    let output = attach_with_input(&qd, &session, b"/thinking\n").await;
     assert!(out(&output).contains("above this answer."), "{}{}", out(&output), err(&output));
 }
 

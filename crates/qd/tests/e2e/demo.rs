@@ -111,8 +111,7 @@ async fn tools_start_progress_and_end_with_their_results_in_the_conversation() {
 #[tokio::test]
 async fn a_question_waits_for_the_answer_and_the_agent_goes_on_with_it() {
     let (_qd, mut mux, session) = demo_with_session().await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
+    let from = mux.begin_prompt(&session, "/question").await;
     let asked = mux.wait_event("agent.input_needed").await;
     let request = asked["request"].clone();
     assert_eq!((&request["type"], &request["options"][1]), (&json!("select"), &json!("green")));
@@ -185,8 +184,7 @@ async fn the_scripts_are_listed_as_commands() {
 #[tokio::test]
 async fn abort_ends_the_turn_and_keeps_what_was_said() {
     let (_qd, mut mux, session) = demo_with_session().await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
+    let from = mux.begin_prompt(&session, "/long 1000000").await;
     mux.wait_event("stream.text_delta").await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     let events = mux.until_idle(&session, from).await;

@@ -1,6 +1,7 @@
 //! Rubbish from clients: a clear error each, no crash, and nobody else notices.
 
 use qd_testkit::mux::Mux;
+use qd_testkit::process::peak_resident_bytes;
 use qd_testkit::seeded_random::SeededRandom;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -173,15 +174,7 @@ async fn a_huge_frame_is_refused_with_a_reason_and_costs_no_memory() {
         .iter()
         .any(|frame| frame["type"] == "error" && frame["error"].as_str().unwrap().contains("too big"));
     assert!(said, "{:?}", huge.frames());
-    let status = std::fs::read_to_string(format!("/proc/{}/status", qd.pid())).unwrap();
-    let peak: u64 = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
+    let peak = peak_resident_bytes(qd.pid()) / 1024;
     assert!(peak < 120 * 1024, "{peak} kB at the peak");
     assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
     assert_eq!(mux.messages(&session).await.len(), 2);

@@ -68,6 +68,11 @@ async fn pi_with_session() -> (Qd, Mux, LlmServer, String) {
     (qd, mux, llm, session)
 }
 
+/// The command that prompts a session.
+fn prompt(session: &str, message: &str) -> Value {
+    json!({"cmd": "prompt", "session_id": session, "message": message})
+}
+
 /// A session of the real pi, with more configuration.
 async fn pi_session(qd: &Qd, mux: &mut Mux, more: Value) -> String {
     let mut config = json!({"harness": "pi", "cwd": qd.sandbox().work()});

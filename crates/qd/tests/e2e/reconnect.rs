@@ -133,8 +133,7 @@ async fn a_cursor_is_continued_and_a_useless_one_gets_a_snapshot() {
 #[tokio::test]
 async fn attaching_in_the_middle_of_a_stream_gives_what_was_said_so_far() {
     let (qd, mut mux, session) = demo_with_session().await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
+    let from = mux.begin_prompt(&session, "/long 1000000").await;
     mux.wait_for("some text", |frame| frame["offset"].as_u64() > Some(100)).await;
     let mut late = qd.connect().await;
     let mut replica = Replica::default();

@@ -116,11 +116,7 @@ async fn one_connection_follows_many_sessions() {
         assert_eq!(events.last().unwrap()["reason"], "stop");
     }
     for session in &sessions {
-        let mut replica = Replica::default();
-        mux.frames()
-            .iter()
-            .filter(|frame| frame["session_id"] == session.as_str())
-            .for_each(|f| replica.take(f));
+        let replica = Replica::of(mux.frames(), session);
         assert_eq!((replica.messages.len(), replica.compared), (2, 1));
     }
 }

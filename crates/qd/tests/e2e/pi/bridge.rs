@@ -199,8 +199,7 @@ async fn shell_commands_run_are_kept_and_are_aborted() {
     assert_eq!(roles(mux.messages(&session).await), 1);
 
     // One that would never end, beside a turn that runs on; what it was is kept when the turn is over.
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@slow n=60 delay_ms=50"})).await;
+    let from = mux.begin_prompt(&session, "@@slow n=60 delay_ms=50").await;
     let mut endless = bash("touch started; exec sleep 1000");
     endless["id"] = json!("endless");
     mux.send(endless).await;
@@ -333,8 +332,7 @@ async fn a_compaction_is_aborted_and_nothing_else() {
     for _ in 0..3 {
         mux.prompt(&session, &format!("@@text {}", "word ".repeat(200))).await;
     }
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@slow n=10 delay_ms=50"})).await;
+    let from = mux.begin_prompt(&session, "@@slow n=10 delay_ms=50").await;
     ask(&mut mux, "abort_compaction", &session).await;
     let events = mux.until_idle(&session, from).await;
     assert_eq!(events.last().unwrap()["reason"], "stop", "without a compaction nothing is aborted");

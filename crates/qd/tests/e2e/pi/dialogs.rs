@@ -5,14 +5,10 @@ use qd_testkit::pi::test_extension;
 use qd_testkit::qd::Qd;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session};
+use crate::{pi, pi_session, prompt};
 
 async fn with_extension(qd: &Qd, mux: &mut Mux, name: &str) -> String {
     pi_session(qd, mux, json!({"extensions": [test_extension(name)]})).await
-}
-
-fn prompt(session: &str, message: &str) -> Value {
-    json!({"cmd": "prompt", "session_id": session, "message": message})
 }
 
 async fn answer(mux: &mut Mux, session: &str, request_id: &Value, mut with: Value) {
@@ -143,8 +139,7 @@ async fn a_gate_lets_through_or_blocks() {
 async fn a_turn_that_waits_at_a_gate_can_be_aborted() {
     let (qd, mut mux, _llm) = pi().await;
     let session = with_extension(&qd, &mut mux, "gate.ts").await;
-    let from = mux.frames().len();
-    mux.ok(prompt(&session, "@@parallel n=3 command=\"echo {i}\"")).await;
+    let from = mux.begin_prompt(&session, "@@parallel n=3 command=\"echo {i}\"").await;
     let asked = mux.wait_event("agent.input_needed").await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     let resolved = mux.wait_event("agent.input_resolved").await;

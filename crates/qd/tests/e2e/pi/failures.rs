@@ -3,11 +3,11 @@
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, of, text_of, transcript};
 use qd_testkit::pi::{fake_pi, pi_command, test_extension};
-use qd_testkit::process::{eventually, kill9, with_marker};
+use qd_testkit::process::{eventually, kill9, peak_resident_bytes, with_marker};
 use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session, pi_with_session, sandbox};
+use crate::{pi, pi_session, pi_with_session, prompt, sandbox};
 
 /// A server whose pi is a look-alike.
 async fn with_fake_pi(name: &str) -> (Qd, Mux) {
@@ -25,10 +25,6 @@ fn create(qd: &Qd, more: Value) -> Value {
     let mut config = json!({"harness": "pi", "cwd": qd.sandbox().work()});
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!({"cmd": "session.create", "config": config})
-}
-
-fn prompt(session: &str, message: &str) -> Value {
-    json!({"cmd": "prompt", "session_id": session, "message": message})
 }
 
 async fn assert_no_session(mux: &mut Mux) {
@@ -191,15 +187,7 @@ async fn a_line_without_end_is_bounded() {
     let (qd, mut mux) = with_fake_pi("garbage-pi").await;
     let session = pi_session(&qd, &mut mux, json!({})).await;
     let events = mux.prompt(&session, "@@big mb=200").await;
-    let rss = std::fs::read_to_string(format!("/proc/{}/status", qd.pid())).unwrap();
-    let peak: u64 = rss
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
+    let peak = peak_resident_bytes(qd.pid()) / 1024;
     assert!(peak < 200 * 1024, "{peak} kB at the peak");
     assert_eq!(events.last().unwrap()["reason"], "stop");
     assert!(of(&events, "notify").iter().any(|notice| notice["level"] == "warning"));

@@ -5,11 +5,7 @@ use qd_testkit::process::{eventually, with_marker};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session, pi_with_session};
-
-fn prompt(session: &str, message: &str) -> Value {
-    json!({"cmd": "prompt", "session_id": session, "message": message})
-}
+use crate::{pi, pi_session, pi_with_session, prompt};
 
 #[tokio::test]
 async fn prompts_that_come_while_pi_starts_wait_for_it_in_order() {
@@ -61,8 +57,7 @@ async fn a_session_closed_or_deleted_while_it_starts_leaves_no_process() {
 async fn moving_to_another_conversation_in_the_middle_of_a_turn_ends_the_turn() {
     let (_qd, mut mux, _llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
-    let from = mux.frames().len();
-    mux.ok(prompt(&session, "@@hold name=never")).await;
+    let from = mux.begin_prompt(&session, "@@hold name=never").await;
     mux.wait_event("stream.text_delta").await;
     let answer = mux.call(json!({"cmd": "session.new", "session_id": session})).await;
     if answer["success"] == false {
@@ -76,11 +71,7 @@ async fn moving_to_another_conversation_in_the_middle_of_a_turn_ends_the_turn() 
     assert_eq!(events.last().unwrap()["reason"], "aborted");
     let events = mux.prompt(&session, "@@text text=two").await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
-    let mut replica = Replica::default();
-    mux.frames()
-        .iter()
-        .filter(|frame| frame["session_id"] == session.as_str())
-        .for_each(|frame| replica.take(frame));
+    let replica = Replica::of(mux.frames(), &session);
     assert_eq!(mux.messages(&session).await, replica.messages);
     let answers: Vec<String> =
         replica.messages.iter().filter(|message| message["role"] == "assistant").map(text_of).collect();
@@ -90,8 +81,7 @@ async fn moving_to_another_conversation_in_the_middle_of_a_turn_ends_the_turn() 
 #[tokio::test]
 async fn settings_change_while_the_agent_works() {
     let (_qd, mut mux, llm, session) = pi_with_session().await;
-    let from = mux.frames().len();
-    mux.ok(prompt(&session, "@@hold name=a")).await;
+    let from = mux.begin_prompt(&session, "@@hold name=a").await;
     mux.wait_event("stream.text_delta").await;
     mux.ok(json!({"cmd": "set_model", "session_id": session, "provider": "fake", "model_id": "fake-2"}))
         .await;
@@ -107,8 +97,7 @@ async fn settings_change_while_the_agent_works() {
 #[tokio::test]
 async fn a_model_that_never_answers_can_be_left() {
     let (_qd, mut mux, llm, session) = pi_with_session().await;
-    let from = mux.frames().len();
-    mux.ok(prompt(&session, "@@hang")).await;
+    let from = mux.begin_prompt(&session, "@@hang").await;
     llm.wait_until(|requests| !requests.is_empty()).await.unwrap();
     assert_eq!(mux.state(&session).await["status"], "working");
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
@@ -125,11 +114,7 @@ async fn texts_of_every_kind_come_back_as_they_went() {
     let message = format!("@@text text={}\n{text}", Value::from(text));
     let events = mux.prompt(&session, &message).await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
-    let mut replica = Replica::default();
-    mux.frames()
-        .iter()
-        .filter(|frame| frame["session_id"] == session.as_str())
-        .for_each(|frame| replica.take(frame));
+    let replica = Replica::of(mux.frames(), &session);
     assert_eq!(replica.compared, 1);
     let messages = mux.messages(&session).await;
     assert_eq!(text_of(messages.last().unwrap()), text);

@@ -15,8 +15,7 @@ const PIXEL: &str =
 
 /// What a client builds from the frames must be what the hub has.
 async fn check_replica(mux: &mut Mux, session: &str) -> Vec<Value> {
-    let mut replica = Replica::default();
-    mux.frames().iter().filter(|frame| frame["session_id"] == session).for_each(|frame| replica.take(frame));
+    let replica = Replica::of(mux.frames(), session);
     let messages = mux.messages(session).await;
     assert_eq!(replica.messages, messages);
     let ids: HashSet<String> = messages.iter().map(|message| message["id"].to_string()).collect();
@@ -197,8 +196,7 @@ async fn steering_and_following_up_are_read_in_their_turn() {
 #[tokio::test]
 async fn a_turn_is_aborted_in_the_middle_of_a_stream() {
     let (_qd, mut mux, llm, session) = pi_with_session().await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@endless"})).await;
+    let from = mux.begin_prompt(&session, "@@endless").await;
     mux.wait_event("stream.text_delta").await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     let events = mux.until_idle(&session, from).await;
@@ -286,8 +284,7 @@ async fn waiting_for_a_retry_can_be_given_up() {
     text["retry"]["baseDelayMs"] = json!(60_000);
     std::fs::write(&settings, text.to_string()).unwrap();
     let session = pi_session(&qd, &mut mux, json!({})).await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@error status=500 times=9"})).await;
+    let from = mux.begin_prompt(&session, "@@error status=500 times=9").await;
     mux.wait_event("retry.start").await;
     assert_eq!(mux.state(&session).await["phase"], "retrying");
     mux.ok(json!({"cmd": "abort_retry", "session_id": session})).await;
