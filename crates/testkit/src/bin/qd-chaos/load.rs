@@ -1,4 +1,4 @@
-//! People at work: one per session, who send prompts, repeat what was not answered, and note what they were outcome.
+//! People at work: one per session, who send prompts, repeat what was not answered, and note what they were told.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,11 @@ const POLL: Duration = Duration::from_millis(200);
 const TRIES_MAX: u32 = 600;
 const TRIES_TOLD: u32 = 75;
 
-/// What a person was outcome about one prompt.
+/// One dot, as a PNG.
+pub(crate) const PIXEL: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// What a person was told about one prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PromptOutcome {
     Done,
@@ -38,6 +42,7 @@ pub(crate) enum PromptOutcome {
 #[derive(Debug, Clone)]
 pub(crate) struct Submission {
     pub(crate) key: String,
+    pub(crate) has_image: bool,
     pub(crate) outcome: PromptOutcome,
 }
 
@@ -133,9 +138,12 @@ impl Person {
         let mut number = 0;
         while !self.stop.is_cancelled() {
             number += 1;
-            let key = format!("{}-{number}", self.session);
-            let outcome = self.submit(&key).await;
-            self.log.submissions.push(Submission { key, outcome });
+            self.submit(number, "prompt").await;
+            // While the agent works it may be steered; what it has not read when somebody dies is not lost either.
+            if let Some(cmd) = ["steer", "follow_up"].get(self.random.below(8) as usize) {
+                number += 1;
+                self.submit(number, cmd).await;
+            }
             let pause = self.random.millis(0, 400);
             tokio::time::sleep(pause).await;
             self.wait_until_idle().await;
@@ -155,14 +163,28 @@ impl Person {
         }
     }
 
-    /// Sends a prompt until somebody says how it went. The key makes repeating safe.
-    async fn submit(&mut self, key: &str) -> PromptOutcome {
-        let message = self.message(key);
-        let prompt = json!({"cmd": "prompt", "session_id": self.session, "message": message,
-            "client_id": key, "idempotency_key": key, "streaming_behavior": "follow_up"});
+    /// Sends an input and notes what was told of it.
+    async fn submit(&mut self, number: u32, cmd: &str) {
+        let key = format!("{}-{number}", self.session);
+        let message = self.message(&key);
+        let mut input = json!({"cmd": cmd, "session_id": self.session, "message": message,
+            "client_id": key, "idempotency_key": key});
+        if cmd == "prompt" {
+            input["streaming_behavior"] = "follow_up".into();
+        }
+        let has_image = self.random.below(5) == 0;
+        if has_image {
+            input["images"] = json!([{"data": PIXEL, "media_type": "image/png"}]);
+        }
+        let outcome = self.send_until_answered(&key, &input).await;
+        self.log.submissions.push(Submission { key, has_image, outcome });
+    }
+
+    /// Sends an input until somebody says how it went. The key makes repeating safe.
+    async fn send_until_answered(&mut self, key: &str, input: &Value) -> PromptOutcome {
         let mut last_refusal = None;
         for attempt in 1..=TRIES_MAX {
-            let answer = match self.call(prompt.clone()).await {
+            let answer = match self.call(input.clone()).await {
                 Some(answer) => answer,
                 None => {
                     tokio::time::sleep(POLL).await;
@@ -215,7 +237,7 @@ impl Person {
     }
 
     /// Answers the demo agent's question. An answer whose response is lost is sent no second time: the question may be
-    /// over, and then nobody was outcome that the answer counts.
+    /// over, and then nobody was told that the answer counts.
     async fn answer(&mut self, request_id: &str) {
         let value = ["red", "green", "blue"][self.random.below(3) as usize];
         let answer = json!({"cmd": "input_response", "session_id": self.session, "request_id": request_id,

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use qd_link::client::{CallError, MuxClient, Request};
 use qd_wire::command::{
-    InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams, SteerParams,
-    StreamingBehavior,
+    ImageAttachment, InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams,
+    SteerParams, StreamingBehavior,
 };
 use qd_wire::data::{RunnersData, SessionsData};
+use qd_wire::run::RunInputParams;
 use qd_wire::{Command, CommandResponse};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::ClientState;
-use crate::oracle::{Submission, SubmissionKind, Verdict};
+use crate::oracle::{IMAGE_DATA, Submission, SubmissionKind, Verdict};
 use crate::plan::RUNNERS;
 use crate::state::World;
 use crate::trace;
@@ -40,6 +41,7 @@ enum ClientAction {
     Prompt,
     Steer,
     FollowUp,
+    RunInput,
     Answer,
     Abort,
     Close,
@@ -48,11 +50,12 @@ enum ClientAction {
     Look,
 }
 
-const ACTIONS: [(u64, ClientAction); 10] = [
+const ACTIONS: [(u64, ClientAction); 11] = [
     (8, ClientAction::Create),
     (40, ClientAction::Prompt),
     (8, ClientAction::Steer),
     (8, ClientAction::FollowUp),
+    (6, ClientAction::RunInput),
     (18, ClientAction::Answer),
     (5, ClientAction::Abort),
     (1, ClientAction::Close),
@@ -70,8 +73,8 @@ pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
         if world.is_settling() {
             actor.settle(&mux).await;
         } else {
-            let deed = state.random.borrow_mut().weighted(&ACTIONS);
-            actor.act(&mux, deed).await;
+            let action = state.random.borrow_mut().weighted(&ACTIONS);
+            actor.act(&mux, action).await;
         }
     }
 }
@@ -82,12 +85,13 @@ struct Actor<'a> {
 }
 
 impl Actor<'_> {
-    async fn act(&self, mux: &MuxClient, deed: ClientAction) {
-        match deed {
+    async fn act(&self, mux: &MuxClient, action: ClientAction) {
+        match action {
             ClientAction::Create => self.create(mux).await,
             ClientAction::Prompt => self.say(mux, "prompt").await,
             ClientAction::Steer => self.say(mux, "steer").await,
             ClientAction::FollowUp => self.say(mux, "follow_up").await,
+            ClientAction::RunInput => self.say(mux, "run.input").await,
             ClientAction::Answer => self.answer_question(mux).await,
             ClientAction::Abort => self.abort(mux).await,
             ClientAction::Close => self.submit_new(mux, SubmissionKind::Close).await,
@@ -135,7 +139,9 @@ impl Actor<'_> {
 
     async fn say(&self, mux: &MuxClient, cmd: &'static str) {
         let script = self.state.random.borrow_mut().weighted(&SCRIPTS);
-        self.submit_new(mux, SubmissionKind::Say { cmd, script }).await;
+        // Runs take text only.
+        let has_image = cmd != "run.input" && self.state.percent(20);
+        self.submit_new(mux, SubmissionKind::Say { cmd, script, has_image }).await;
     }
 
     async fn submit_new(&self, mux: &MuxClient, kind: SubmissionKind) {
@@ -282,26 +288,37 @@ impl Actor<'_> {
     }
 }
 
+fn image() -> ImageAttachment {
+    ImageAttachment { data: IMAGE_DATA.to_owned(), media_type: "image/png".to_owned() }
+}
+
 fn request(submission: &Submission, seed: u64) -> Request {
     let text = |script: &str| format!("{script} {}", submission.key);
-    let (images, client_id) = (None, Some(submission.key.clone()));
+    let client_id = Some(submission.key.clone());
+    let images = |has_image: bool| has_image.then(|| vec![image()]);
     let command = match &submission.kind {
         SubmissionKind::Create { .. } => {
             let config = SessionConfig { harness: "demo".to_owned(), ..SessionConfig::default() };
             Command::SessionCreate(SessionCreateParams { config, check_only: None })
         }
-        SubmissionKind::Say { cmd: "prompt", script } => {
+        SubmissionKind::Say { cmd: "prompt", script, has_image } => {
             // The same submission must say the same each time, so the choice hangs on its key.
             let behaviours = [None, Some(StreamingBehavior::Steer), Some(StreamingBehavior::FollowUp)];
             let streaming_behavior =
                 *crate::random::SeededRandom::new(seed, &submission.key).pick(&behaviours);
-            Command::Prompt(PromptParams { message: text(script), images, streaming_behavior, client_id })
+            let (message, images) = (text(script), images(*has_image));
+            Command::Prompt(PromptParams { message, images, streaming_behavior, client_id })
         }
-        SubmissionKind::Say { cmd: "steer", script } => {
-            Command::Steer(SteerParams { message: text(script), images, client_id })
+        SubmissionKind::Say { cmd: "steer", script, has_image } => {
+            Command::Steer(SteerParams { message: text(script), images: images(*has_image), client_id })
         }
-        SubmissionKind::Say { script, .. } => {
-            Command::FollowUp(SteerParams { message: text(script), images, client_id })
+        SubmissionKind::Say { cmd: "run.input", script, .. } => Command::RunInput(RunInputParams {
+            input_id: submission.key.clone(),
+            text: text(script),
+            actor: None,
+        }),
+        SubmissionKind::Say { script, has_image, .. } => {
+            Command::FollowUp(SteerParams { message: text(script), images: images(*has_image), client_id })
         }
         SubmissionKind::Close => Command::SessionClose(NoParams {}),
         SubmissionKind::Restart => Command::SessionRestart(NoParams {}),
