@@ -51,7 +51,7 @@ async fn create(fleet: &Fleet) {
     assert!(answer.success, "{answer:?}");
 }
 
-/// Makes the agent say numbered lines, through the runner's own socket, until outcome to stop; gives the last number.
+/// Makes the agent say numbered lines, through the runner's own socket, until told to stop; gives the last number.
 async fn speak(fleet: Arc<Fleet>, stop: CancellationToken) -> u64 {
     let url = format!("unix:{}", fleet.runner_world.path("run/qd-runner.sock").display());
     let (client, mut frames) = MuxClient::connect(&url, "").await.expect("the runner's socket");
