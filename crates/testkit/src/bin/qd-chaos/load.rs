@@ -74,12 +74,12 @@ impl Load {
         let sessions = sessions.into_iter().chain([("p3", "pi", "local"), ("d3", "demo", "local")]);
         let stop = CancellationToken::new();
         let mut load = Load { stop: stop.clone(), people: Vec::new(), watchers: Vec::new() };
-        for (index, (session, harness, runner)) in sessions.enumerate() {
+        for (session, harness, runner) in sessions {
             create(fleet, session, harness, runner).await;
             for _ in 0..2 {
                 load.watchers.push((session.to_owned(), Watcher::start(fleet, session, &stop)));
             }
-            let random = SeededRandom::new(seed ^ (index as u64 + 1));
+            let random = SeededRandom::new(seed, session);
             let person = Person {
                 fleet: Arc::clone(fleet),
                 session,
