@@ -27,7 +27,7 @@ cargo xtask <command>
 
   ci [--install]   everything below and the tests; with --install what `make test` runs
   install          the programs, agents, libraries and the browser that tests need
-  codegen          write docs/generated and the tables of docs/protocol.md from the types of crates/wire
+  codegen          write docs/generated, the TypeScript types and the tables of docs/protocol.md from crates/wire
   codegen --check  fail if they are not what the types say
   tidy             size of files, banned words, heads of crates
   bans             who may depend on whom, licences, number of packages
