@@ -93,7 +93,7 @@ impl Harness for Pi {
             flag: "pi-command",
             env: "QD_PI_COMMAND",
             default: "pi",
-            help: "How to start pi; words as in a shell, but no shell is used",
+            help: "Command that starts pi, with arguments quoted as in a shell (no shell is involved)",
         })
     }
 

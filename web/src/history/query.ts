@@ -1,7 +1,7 @@
 /** What is looked for: kept in the address, so that a search can be shared, reloaded and come back to. */
 import { go } from "../lib/router.svelte.ts";
 
-export interface Wanted {
+export interface HistoryQuery {
   text: string;
   role: string;
   runnerId: string;
@@ -20,22 +20,22 @@ const NAMES = {
   sessionId: "session",
   from: "from",
   to: "to",
-} as const satisfies Record<keyof Wanted, string>;
-const KEYS = Object.keys(NAMES) as (keyof Wanted)[];
+} as const satisfies Record<keyof HistoryQuery, string>;
+const KEYS = Object.keys(NAMES) as (keyof HistoryQuery)[];
 
-export function wantedOf(query: URLSearchParams): Wanted {
-  const wanted = {} as Wanted;
+export function historyQueryOf(query: URLSearchParams): HistoryQuery {
+  const wanted = {} as HistoryQuery;
   for (const key of KEYS) wanted[key] = query.get(NAMES[key]) ?? "";
   return wanted;
 }
 
 /** How many filters narrow the search. */
-export function filterCount(wanted: Wanted): number {
+export function filterCount(wanted: HistoryQuery): number {
   return KEYS.filter((key) => key !== "text" && wanted[key] !== "").length;
 }
 
 /** Writes it into the address; typing makes no entries to go back through. */
-export function show(wanted: Wanted, view: string): void {
+export function show(wanted: HistoryQuery, view: string): void {
   const query = new URLSearchParams();
   for (const key of KEYS) if (wanted[key] !== "") query.set(NAMES[key], wanted[key]);
   if (view !== "" && wanted.text.trim() === "") query.set("view", view);

@@ -7,48 +7,48 @@ import { newId } from "../shared/ids.ts";
 import type { Calls } from "./calls.ts";
 import { ConnectionError } from "../shared/errors.ts";
 import { IndeterminateError } from "./errors.ts";
-import type { Pending, SendKind, SendOptions } from "./types.ts";
+import type { PendingSend, SendKind, SendOptions } from "./types.ts";
 
 /** How long a prompt waits for a machine that is away: the most the hub allows. */
 const WAIT_MS = 10 * 60 * 1_000;
 
 const STORE_KEY = "qd.sends";
 
-type Store = Pick<Storage, "getItem" | "setItem">;
+type SendStore = Pick<Storage, "getItem" | "setItem">;
 
-export class Sends {
+export class PendingSends {
   readonly #calls: Calls;
-  readonly #store: Store | undefined;
+  readonly #store: SendStore | undefined;
   readonly #changed: (sessionId: string) => void;
-  readonly #all = new Map<string, readonly Pending[]>();
+  readonly #all = new Map<string, readonly PendingSend[]>();
   readonly #aborts = new Map<string, AbortController>();
 
-  constructor(calls: Calls, store: Store | undefined, changed: (sessionId: string) => void) {
+  constructor(calls: Calls, store: SendStore | undefined, changed: (sessionId: string) => void) {
     this.#calls = calls;
     this.#store = store;
     this.#changed = changed;
     this.#restore();
   }
 
-  of(sessionId: string): readonly Pending[] {
+  of(sessionId: string): readonly PendingSend[] {
     return this.#all.get(sessionId) ?? [];
   }
 
   send(sessionId: string, text: string, options: SendOptions = {}): string {
     const { kind = "prompt", images = [] } = options;
     const clientId = newId();
-    const pending: Pending = { clientId, text, images, kind, status: "waiting", at: Date.now() };
+    const pending: PendingSend = { clientId, text, images, kind, status: "waiting", at: Date.now() };
     this.#set(sessionId, [...this.of(sessionId), pending]);
     this.#go(sessionId, pending);
     return clientId;
   }
 
-  /** Sends one that failed, or whose fate nobody knows, as a new one in the same place. */
+  /** PendingSends one that failed, or whose fate nobody knows, as a new one in the same place. */
   resend(sessionId: string, clientId: string): string | undefined {
     const old = this.#find(sessionId, clientId);
     if (!old || old.status === "waiting" || old.status === "sent") return undefined;
     const { text, images, kind } = old;
-    const pending: Pending = { clientId: newId(), text, images, kind, status: "waiting", at: Date.now() };
+    const pending: PendingSend = { clientId: newId(), text, images, kind, status: "waiting", at: Date.now() };
     this.#set(
       sessionId,
       this.of(sessionId).map((one) => (one.clientId === clientId ? pending : one)),
@@ -83,7 +83,7 @@ export class Sends {
   settled(sessionId: string, state: SessionState): void {
     if (state.status !== "idle" && state.status !== "dormant") return;
     const queued = [...state.queue.steering, ...state.queue.follow_up];
-    const isOver = (one: Pending) => one.status === "sent" && !queued.includes(one.text);
+    const isOver = (one: PendingSend) => one.status === "sent" && !queued.includes(one.text);
     if (this.of(sessionId).some(isOver)) this.#drop(sessionId, isOver);
   }
 
@@ -96,15 +96,15 @@ export class Sends {
     }
   }
 
-  #find(sessionId: string, clientId: string): Pending | undefined {
+  #find(sessionId: string, clientId: string): PendingSend | undefined {
     return this.of(sessionId).find((one) => one.clientId === clientId);
   }
 
-  #go(sessionId: string, pending: Pending): void {
+  #go(sessionId: string, pending: PendingSend): void {
     const abort = new AbortController();
     this.#aborts.set(pending.clientId, abort);
     const options = { sessionId, key: pending.clientId, wait: true, waitMs: WAIT_MS, signal: abort.signal };
-    const done = (change: Partial<Pending> | undefined) => {
+    const done = (change: Partial<PendingSend> | undefined) => {
       this.#aborts.delete(pending.clientId);
       if (change) this.#change(sessionId, pending.clientId, change);
       else this.#drop(sessionId, (one) => one.clientId === pending.clientId);
@@ -126,7 +126,7 @@ export class Sends {
     );
   }
 
-  #change(sessionId: string, clientId: string, change: Partial<Pending>): void {
+  #change(sessionId: string, clientId: string, change: Partial<PendingSend>): void {
     if (!this.#find(sessionId, clientId)) return;
     this.#set(
       sessionId,
@@ -134,14 +134,14 @@ export class Sends {
     );
   }
 
-  #drop(sessionId: string, isIt: (one: Pending) => boolean): void {
+  #drop(sessionId: string, isIt: (one: PendingSend) => boolean): void {
     this.#set(
       sessionId,
       this.of(sessionId).filter((one) => !isIt(one)),
     );
   }
 
-  #set(sessionId: string, pending: readonly Pending[]): void {
+  #set(sessionId: string, pending: readonly PendingSend[]): void {
     if (pending.length > 0) this.#all.set(sessionId, pending);
     else this.#all.delete(sessionId);
     this.#keep();
@@ -150,7 +150,7 @@ export class Sends {
 
   /** What has no outcome is kept; what was taken is the hub's. */
   #keep(): void {
-    const kept: Record<string, Pending[]> = {};
+    const kept: Record<string, PendingSend[]> = {};
     for (const [sessionId, all] of this.#all) {
       const open = all.filter((one) => one.status !== "sent");
       if (open.length > 0) kept[sessionId] = open;
@@ -183,13 +183,13 @@ type PromptCommand = ["prompt", { message: string; images?: ImageAttachment[]; s
 type SteerCommand = ["steer" | "follow_up", { message: string; images?: ImageAttachment[]; client_id: string }];
 
 /** A prompt that meets an agent at work is read when its turn is done: it was meant to be sent, not refused. */
-function commandOf({ kind, text, images, clientId }: Pending): PromptCommand | SteerCommand {
+function commandOf({ kind, text, images, clientId }: PendingSend): PromptCommand | SteerCommand {
   const params = { message: text, client_id: clientId, ...(images.length === 0 ? {} : { images }) };
   return kind === "prompt" ? [kind, { ...params, streaming_behavior: "follow_up" }] : [kind, params];
 }
 
 /** What a failure means. */
-function outcomeOf(error: Error): Partial<Pending> {
+function outcomeOf(error: Error): Partial<PendingSend> {
   if (error instanceof IndeterminateError) return { status: "indeterminate", error: error.message };
   // A client that was closed has not failed: the send goes when it is open again.
   if (error instanceof ConnectionError && error.isClosed) return {};
@@ -199,9 +199,9 @@ function outcomeOf(error: Error): Partial<Pending> {
 
 const KINDS: readonly SendKind[] = ["prompt", "steer", "follow_up"];
 
-function isPending(value: unknown): value is Pending {
+function isPending(value: unknown): value is PendingSend {
   if (typeof value !== "object" || value === null) return false;
-  const { clientId, text, images, kind, status, at } = value as Partial<Record<keyof Pending, unknown>>;
+  const { clientId, text, images, kind, status, at } = value as Partial<Record<keyof PendingSend, unknown>>;
   const isText = typeof clientId === "string" && typeof text === "string" && typeof at === "number";
   const isKnown = KINDS.includes(kind as SendKind) && ["waiting", "failed", "indeterminate"].includes(String(status));
   return isText && isKnown && Array.isArray(images);

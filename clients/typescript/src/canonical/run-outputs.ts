@@ -1,7 +1,7 @@
 /** What a run has written since its screen was drawn, for whoever comes to look. */
 import type { TerminalSnapshot } from "../generated/canonical.ts";
 import { callBack } from "../shared/pause.ts";
-import type { Output } from "./fold/view.ts";
+import type { Output } from "./fold/folded-session.ts";
 
 /** Kept for those who come later; above it the screen is asked for anew, which says the same in less. */
 const KEPT_CHARS_MAX = 1 << 20;
@@ -11,7 +11,7 @@ const CLEAR = "\x1bc\x1b[3J";
 
 type Listener = (text: string, seq: number) => void;
 
-export class Outputs {
+export class RunOutputs {
   snapshot: TerminalSnapshot | undefined;
   readonly #readScreen: () => Promise<TerminalSnapshot>;
   readonly #listeners = new Set<Listener>();

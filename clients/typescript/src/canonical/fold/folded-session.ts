@@ -13,7 +13,7 @@ export interface Output {
   readonly seq: number;
 }
 
-export interface View {
+export interface FoldedSession {
   /** The cursor: the last record that was folded. */
   seq: number;
   /** `state`, questions, tools and what is being written are of this record: those up to it are history. */
@@ -33,7 +33,7 @@ export interface View {
   outputs: Output[];
 }
 
-export function emptyView(): View {
+export function emptySession(): FoldedSession {
   return { seq: 0, stateSeq: 0, messages: [], tools: new Map(), questions: [], askedAt: new Map(), answered: [], notices: [], outputs: [] };
 }
 
@@ -46,7 +46,7 @@ export const ANSWERED_MAX = 100;
 export type ChangeKind = SessionChanged["kind"];
 
 /** What came of an event. */
-export interface Folded {
+export interface FoldResult {
   /** What changed; absent for nothing. */
   kind?: ChangeKind;
   /** Something before it is missing: attach again. */
@@ -54,7 +54,7 @@ export interface Folded {
 }
 
 /** Changes the state; a field without a value goes. */
-export function patch(view: View, change: Partial<SessionState>): void {
+export function patch(view: FoldedSession, change: Partial<SessionState>): void {
   if (view.state) view.state = defined({ ...view.state, ...change }) as SessionState;
 }
 
