@@ -6,7 +6,7 @@ use qd_testkit::mux::Mux;
 use qd_testkit::qd::Qd;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_with_session, pi, pi_session, sandbox};
+use crate::{demo_with_session, pi, pi_session, sandbox};
 
 fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -4,7 +4,7 @@ use qd_testkit::mux::{names, of, phases, text_of, transcript};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_with_session};
+use crate::demo_with_session;
 
 #[tokio::test]
 async fn a_prompt_gives_the_events_in_order_and_the_same_ids_as_the_history() {

@@ -3,7 +3,7 @@
 use qd_testkit::mux::{Mux, short, text_of};
 use serde_json::{Value, json};
 
-use crate::{demo, pi, pi_with_session};
+use crate::{demo, pi_with_session};
 
 const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";

@@ -36,9 +36,9 @@ async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
     assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("a.txt")).unwrap(), content);
     let decided = app.event(&run, "run.permission_decided").await;
     assert_eq!(decided["data"]["decision"], "approve", "{decided}");
-    let calls: Vec<Value> = app
+    let calls: Vec<&Value> = app
         .frames()
-        .into_iter()
+        .iter()
         .filter(|frame| ["tool.call", "tool.result"].contains(&frame["type"].as_str().unwrap_or_default()))
         .collect();
     assert_eq!(calls.len(), 2, "{calls:?}");

@@ -95,7 +95,7 @@ async fn an_input_is_written_once_for_its_id_also_over_http_and_after_a_restart_
 
 #[tokio::test]
 async fn http_input_has_the_documented_answers() {
-    let (qd, mut app, _host, run) = app_with_cat().await;
+    let (qd, _app, _host, run) = app_with_cat().await;
     let body = json!({"input_id": RunApp::new_id(), "text": "x\n"});
     let answer = qd.http("POST", "/runs/run-nowhere/input", Some(&body)).await;
     assert_eq!((answer.status, answer.text().trim()), (404, "unknown run_id"));
@@ -123,7 +123,7 @@ async fn login_gives_a_token_that_opens_the_app() {
     let answer = answer.json();
     assert_eq!(fields(&answer), ["access_token"]);
     let mut app = RunApp::connect(qd.url(), answer["access_token"].as_str().unwrap()).await;
-    let host = super::qd.runner_id().await;
+    let host = qd.runner_id().await;
     let run = app.start(&host, "echo hi", "/tmp").await;
     app.event(&run, "run.exited").await;
 }

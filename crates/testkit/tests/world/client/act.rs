@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use qd_link::client::{CallError, MuxClient, Request};
+use qd_testkit::seeded_random::SeededRandom;
 use qd_wire::command::{
     ImageAttachment, InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams,
     SteerParams, StreamingBehavior,
@@ -304,8 +305,7 @@ fn request(submission: &Submission, seed: u64) -> Request {
         SubmissionKind::Say { cmd: "prompt", script, has_image } => {
             // The same submission must say the same each time, so the choice hangs on its key.
             let behaviours = [None, Some(StreamingBehavior::Steer), Some(StreamingBehavior::FollowUp)];
-            let streaming_behavior =
-                *crate::random::SeededRandom::new(seed, &submission.key).pick(&behaviours);
+            let streaming_behavior = *SeededRandom::new(seed, &submission.key).pick(&behaviours);
             let (message, images) = (text(script), images(*has_image));
             Command::Prompt(PromptParams { message, images, streaming_behavior, client_id })
         }
