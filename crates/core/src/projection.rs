@@ -5,6 +5,7 @@
 //! Events are read once ([`read`]), when they come; what they say is applied once, when they are stored and published.
 
 mod change;
+mod line;
 
 use std::sync::Arc;
 
@@ -14,11 +15,10 @@ use qd_wire::input::InputRequest;
 use qd_wire::run::is_terminal;
 
 pub use change::{PendingQuestion, ProjectionChange, ResolvedQuestion, SessionDescription, is_telling, read};
+pub use line::LinePatch;
 
 /// Questions of one session that are kept; more are only counted.
 const QUESTIONS_MAX: usize = 64;
-/// What lists show of the error that ended an agent.
-const ERROR_CHARACTERS_MAX: usize = 500;
 /// What lists show of a question.
 const TITLE_CHARACTERS_MAX: usize = 200;
 
@@ -122,6 +122,11 @@ impl Projection {
         self.questions.len() + self.more_questions
     }
 
+    /// The questions that wait for a person, the oldest first, as far as they are kept and of a known kind.
+    pub fn open_questions(&self) -> impl Iterator<Item = &InputRequest> {
+        self.questions.iter().filter_map(|question| question.request.as_deref())
+    }
+
     /// Its line in lists, with what is of now only where it can be known.
     pub fn summary(&self, is_away: bool) -> SessionSummary {
         let mut summary = self.line.clone();
@@ -187,17 +192,33 @@ impl Projection {
         if moment.is_past && change.is_of_a_moment() {
             return ProjectionUpdate::default();
         }
+        let patch = LinePatch::of(change);
+        let line = self.patch_line(&patch);
+        let applied = self.apply_now(change, &patch, moment);
+        ProjectionUpdate { news: applied.news.max(line), ..applied }
+    }
+
+    /// Takes in what is of now: all but the fields of the line that a patch sets.
+    fn apply_now(
+        &mut self,
+        change: &ProjectionChange,
+        patch: &LinePatch,
+        moment: EventMoment,
+    ) -> ProjectionUpdate {
         match change {
-            ProjectionChange::Created { harness, cwd } => self.create(harness, cwd.as_deref(), moment),
-            ProjectionChange::Started { tool, .. } => self.start(tool.as_deref(), moment),
-            ProjectionChange::Exited { .. } => self.rest(SessionStatus::Closed),
+            ProjectionChange::Created { .. } => self.create(moment),
+            ProjectionChange::Started { .. } => self.start(moment),
+            ProjectionChange::Exited { .. } | ProjectionChange::Idle { .. } => self.rest(patch),
             ProjectionChange::Closed => {
                 self.drop_questions();
-                self.rest(SessionStatus::Closed)
+                self.rest(patch)
             }
             ProjectionChange::Working(phase) => self.work(*phase, moment.now),
-            ProjectionChange::Idle { .. } => self.rest(SessionStatus::Idle),
-            ProjectionChange::Failed { error } => self.fail(error, moment),
+            ProjectionChange::Failed { .. } if moment.is_past => ProjectionUpdate::default(),
+            ProjectionChange::Failed { .. } => {
+                self.drop_questions();
+                self.rest(patch)
+            }
             ProjectionChange::Asked(question) => {
                 if self.questions.len() < QUESTIONS_MAX {
                     self.questions.push(question.clone());
@@ -216,15 +237,9 @@ impl Projection {
                 let news = if self.settle(request_id) { ListUrgency::Now } else { ListUrgency::None };
                 ProjectionUpdate { news, ..ProjectionUpdate::default() }
             }
-            ProjectionChange::Titled(title) => set(&mut self.line.title, title),
-            ProjectionChange::ModelChanged { provider, model_id } => {
-                let provider = set(&mut self.line.provider, provider);
-                let model = set(&mut self.line.model, model_id);
-                ProjectionUpdate { news: provider.news.max(model.news), ..ProjectionUpdate::default() }
-            }
-            ProjectionChange::BranchChanged(branch) => {
-                set(&mut self.line.branch, branch.as_deref().unwrap_or_default())
-            }
+            ProjectionChange::Titled(_)
+            | ProjectionChange::ModelChanged { .. }
+            | ProjectionChange::BranchChanged(_) => ProjectionUpdate::default(),
             ProjectionChange::Said { text, count } => {
                 if let Some(text) = text {
                     self.line.last_text = Some(text.clone()).filter(|text| !text.is_empty());
@@ -236,46 +251,43 @@ impl Projection {
         }
     }
 
-    fn create(&mut self, harness: &str, cwd: Option<&str>, moment: EventMoment) -> ProjectionUpdate {
-        harness.clone_into(&mut self.line.harness);
-        if let Some(cwd) = cwd {
-            self.line.cwd = Some(cwd.to_owned()).filter(|cwd| !cwd.is_empty());
+    /// Sets the fields of the line. That its agent runs is told as such, so harness and directory are no news.
+    fn patch_line(&mut self, patch: &LinePatch) -> ListUrgency {
+        let line = &mut self.line;
+        if let Some(harness) = &patch.harness {
+            harness.clone_into(&mut line.harness);
         }
+        set(&mut line.cwd, patch.cwd.as_deref());
+        let fields = [
+            (&mut line.title, &patch.title),
+            (&mut line.provider, &patch.provider),
+            (&mut line.model, &patch.model),
+            (&mut line.branch, &patch.branch),
+            (&mut line.error, &patch.error),
+            (&mut line.run_tool, &patch.run_tool),
+        ];
+        fields.into_iter().map(|(field, value)| set(field, value.as_deref())).max().unwrap_or_default()
+    }
+
+    fn create(&mut self, moment: EventMoment) -> ProjectionUpdate {
         if moment.seq == Some(1) {
             self.line.created_at = moment.ts;
         }
-        let mut applied = set(&mut self.line.error, "");
-        if matches!(self.status, SessionStatus::Starting | SessionStatus::Failed) {
-            applied.is_new_status = self.set_status(SessionStatus::Idle);
-        }
-        applied
+        let is_stopped = matches!(self.status, SessionStatus::Starting | SessionStatus::Failed);
+        let is_new_status = is_stopped && self.set_status(SessionStatus::Idle);
+        ProjectionUpdate { is_new_status, ..ProjectionUpdate::default() }
     }
 
-    fn start(&mut self, tool: Option<&str>, moment: EventMoment) -> ProjectionUpdate {
-        let mut applied = set(&mut self.line.error, "");
-        if let Some(tool) = tool {
-            applied.news = applied.news.max(set(&mut self.line.run_tool, tool).news);
-        }
+    fn start(&mut self, moment: EventMoment) -> ProjectionUpdate {
         if moment.is_past {
-            return applied;
+            return ProjectionUpdate::default();
         }
         if moment.seq == Some(1) {
             // The run of a foreign host, which was created just now.
             self.turn_began.get_or_insert(moment.now);
-            return applied;
+            return ProjectionUpdate::default();
         }
-        let working = self.work(None, moment.now);
-        ProjectionUpdate { news: applied.news.max(working.news), ..working }
-    }
-
-    fn fail(&mut self, error: &str, moment: EventMoment) -> ProjectionUpdate {
-        let applied = set(&mut self.line.error, &one_line(error, ERROR_CHARACTERS_MAX));
-        if moment.is_past {
-            return applied;
-        }
-        self.drop_questions();
-        let rested = self.rest(SessionStatus::Failed);
-        ProjectionUpdate { news: applied.news.max(rested.news), ..rested }
+        self.work(None, moment.now)
     }
 
     fn work(&mut self, phase: Option<AgentPhase>, now: i64) -> ProjectionUpdate {
@@ -293,15 +305,11 @@ impl Projection {
     }
 
     /// The agent does not work.
-    fn rest(&mut self, status: SessionStatus) -> ProjectionUpdate {
+    fn rest(&mut self, patch: &LinePatch) -> ProjectionUpdate {
         self.working_since = None;
         self.phase = None;
         let ended_turn = self.turn_began.take();
-        // An agent that died is told to be idle too, since nothing goes on; what matters is that it died.
-        if (self.status, status) == (SessionStatus::Failed, SessionStatus::Idle) {
-            return ProjectionUpdate { ended_turn, ..ProjectionUpdate::default() };
-        }
-        let is_new_status = self.set_status(status);
+        let is_new_status = self.set_status(patch.status_after(self.status));
         let news = if is_new_status { ListUrgency::Now } else { ListUrgency::None };
         ProjectionUpdate { news, is_new_status, ended_turn }
     }
@@ -389,14 +397,15 @@ impl RunSummary {
     }
 }
 
-/// Sets a field of the line; an empty text for none.
-fn set(field: &mut Option<String>, value: &str) -> ProjectionUpdate {
+/// Sets a field of the line if there is something to set; an empty text for none.
+fn set(field: &mut Option<String>, value: Option<&str>) -> ListUrgency {
+    let Some(value) = value else { return ListUrgency::None };
     let value = Some(value).filter(|value| !value.is_empty());
     if field.as_deref() == value {
-        return ProjectionUpdate::default();
+        return ListUrgency::None;
     }
     *field = value.map(str::to_owned);
-    ProjectionUpdate { news: ListUrgency::Now, ..ProjectionUpdate::default() }
+    ListUrgency::Now
 }
 
 /// The beginning of a text on one line, without what could disturb it: control characters, and those that turn the
