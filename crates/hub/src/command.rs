@@ -2,10 +2,15 @@
 //! is admitted in one place ([`admission`]) and then answered here or sent to its runner.
 
 mod admission;
+pub(crate) mod ask;
 mod client;
 mod face;
 mod fields;
+pub(crate) mod finished_commands;
+pub(crate) mod head;
+pub(crate) mod pending;
 mod permission;
+pub(crate) mod reply;
 mod resync;
 mod route;
 mod send;
@@ -21,10 +26,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Duration;
 
-use crate::ask::OnProgress;
-use crate::envelope::{self, Head};
-use crate::head::Fields;
-use crate::registry::SessionEntry;
+use crate::command::ask::OnProgress;
+use crate::command::head::{self, Head};
+use crate::runners::line_head::Fields;
+use crate::sessions::session::SessionEntry;
 pub(crate) use client::{Handled, Sender, handle, id_text};
 pub(crate) use face::{Ready, prepare, send_ready};
 use fields::CommandFields;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::access::OwnerToken;
-use crate::assets::AppFile;
+use crate::access::authenticate::OwnerToken;
+use crate::access::login::LoginCodes;
 use crate::connection::MailBounds;
 use crate::faces::FaceSettings;
-use crate::login::LoginCodes;
-use crate::tls::HubTls;
+use crate::server::assets::AppFile;
+use crate::server::tls::HubTls;
 
 /// Thirty days: a phone that is used now and then stays logged in.
 const LOGIN_LIFE_DEFAULT: Duration = Duration::from_secs(720 * 3600);

@@ -21,9 +21,10 @@ use qd_wire::data::SessionStatus;
 use qd_wire::rest::Health;
 
 use crate::config::HubConfig;
-use crate::published::{NativeEvents, Published};
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::{NativeEvents, Published};
+use crate::sessions::session::SessionEntry;
 pub(crate) use face::{Face, RunnerNews, SessionNews, Work};
 pub use pi_server::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerConfig, PiServerPorts};
 pub use push::{PushConfig, PushKey, PushKeyError};
@@ -113,7 +114,7 @@ impl Faces {
     }
 
     /// Events of a session in the words of its own harness, which are nobody's records. They come while a face has
-    /// asked for them with [`crate::ask::watch`].
+    /// asked for them with [`crate::command::ask::watch`].
     pub(crate) fn native_events(&self, hub: &Arc<Hub>, entry: &SessionEntry, events: &NativeEvents) {
         self.each(|face| face.on_native_events(hub, entry, events));
     }

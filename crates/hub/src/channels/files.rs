@@ -13,11 +13,11 @@ use qd_wire::{CodedError, ErrorCode, JsonObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::ask::{Answer, ask};
 use crate::command::Command;
+use crate::command::ask::{Answer, ask};
+use crate::connection::frame;
 use crate::connection::{Mail, Mailbox};
-use crate::frame;
-use crate::registry::Hub;
+use crate::hub::Hub;
 pub(crate) use watches::Watches;
 
 /// Acts on one frame of the channel.

@@ -17,14 +17,15 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::random_text;
-use crate::ask::{Answer, ask};
+use crate::access::authenticate::random_text;
 use crate::command::Command;
+use crate::command::ask::{Answer, ask};
+use crate::connection::frame;
 use crate::connection::{Mail, Mailbox, Parts};
-use crate::frame;
-use crate::published::Published;
-use crate::registry::{Hub, SessionEntry};
-use crate::ring::{Subscription, Taken, TerminalChunk, View};
+use crate::hub::Hub;
+use crate::sessions::published::Published;
+use crate::sessions::ring::{Subscription, Taken, TerminalChunk, View};
+use crate::sessions::session::SessionEntry;
 
 /// Terminals one connection has open at a time.
 const TERMINALS_MAX: usize = 64;

@@ -9,14 +9,15 @@ use qd_wire::{CodedError, ErrorCode, SYSTEM_SESSION};
 use super::permission::{check_permission, check_terminal};
 use super::route::{Destination, NoRoute, route};
 use super::{Command, Subject};
-use crate::ask::Asker;
-use crate::envelope::check_length;
-use crate::finished::Finished;
-use crate::pending::PendingKind;
-use crate::principals::check_revoked;
-use crate::reads::{HubCommand, Read};
-use crate::registry::{Hub, SessionEntry};
-use crate::reply::ReplyTo;
+use crate::access::principals::check_revoked;
+use crate::command::ask::Asker;
+use crate::command::finished_commands::Finished;
+use crate::command::head::check_length;
+use crate::command::pending::PendingKind;
+use crate::command::reply::ReplyTo;
+use crate::hub::Hub;
+use crate::sessions::reads::{HubCommand, Read};
+use crate::sessions::session::SessionEntry;
 
 /// Bytes of what is searched for.
 const SEARCH_QUERY_BYTES_MAX: usize = 4 << 10;

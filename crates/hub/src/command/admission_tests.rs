@@ -5,11 +5,11 @@ use qd_wire::people::{Permissions, Role};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ask::tests::World;
-use crate::ask::{Answer, ask};
+use crate::access::principals::Principal;
+use crate::command::ask::tests::World;
+use crate::command::ask::{Answer, ask};
 use crate::command::{Handled, Sender, handle, spec_of};
 use crate::connection::Mailbox;
-use crate::principals::Principal;
 
 /// One command, and why it is refused.
 struct Case {
@@ -148,8 +148,8 @@ fn refused_to_face(hub: &Arc<Hub>, case: &Case) -> String {
 /// The same as the body of `POST /api/commands`, which is a frame without a channel.
 fn refused_to_script(hub: &Arc<Hub>, case: &Case) -> String {
     let text = case.frame.to_string();
-    let fields = crate::envelope::read_fields(&text).unwrap();
-    let head = crate::envelope::read_body_head(&fields).unwrap();
+    let fields = crate::command::head::read_fields(&text).unwrap();
+    let head = crate::command::head::read_body_head(&fields).unwrap();
     let asker = Asker::new(&principal(case), Arc::from("http"));
     let error = spec_of(&head.cmd)
         .and_then(|spec| {
@@ -199,8 +199,8 @@ fn a_script_cannot_name_what_its_command_depends_on() {
         (json!({"cmd": "get_state", "session_id": "s", "depends_on": []}), None),
     ] {
         let text = body.to_string();
-        let fields = crate::envelope::read_fields(&text).unwrap();
-        let refused = crate::envelope::read_body_head(&fields).err();
+        let fields = crate::command::head::read_fields(&text).unwrap();
+        let refused = crate::command::head::read_body_head(&fields).err();
         assert_eq!(refused.map(|error| error.code), refusal, "{text}");
     }
 }

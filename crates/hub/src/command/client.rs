@@ -13,14 +13,14 @@ use super::route::Destination;
 use super::send::{Sending, command_line, send, send_cancel};
 use super::waiting::keep_waiting;
 use super::{Command, spec_of};
+use crate::command::finished_commands::Finished;
+use crate::command::head::{Head, read_fields, read_head};
+use crate::command::pending::{AnswerTo, PendingKind};
+use crate::command::reply::{self, ReplyTo};
 use crate::connection::{Attachment, Mailbox};
-use crate::envelope::{Head, read_fields, read_head};
-use crate::finished::Finished;
-use crate::head::Fields;
-use crate::pending::{AnswerTo, PendingKind};
-use crate::reads::{HubCommand, Read};
-use crate::registry::Hub;
-use crate::reply::{self, ReplyTo};
+use crate::hub::Hub;
+use crate::runners::line_head::Fields;
+use crate::sessions::reads::{HubCommand, Read};
 
 /// Bytes of a client's `id`.
 const ID_BYTES_MAX: usize = 1024;

@@ -9,11 +9,11 @@ use super::Command;
 use super::admission::{Admitted, Origin, Step, Way, admit, find_way};
 use super::route::Destination;
 use super::send::{Sending, command_line, send};
-use crate::ask::{Asker, OnAnswer};
-use crate::pending::{AnswerTo, PendingKind};
-use crate::reads::HubCommand;
-use crate::registry::Hub;
-use crate::reply::ReplyTo;
+use crate::command::ask::{Asker, OnAnswer};
+use crate::command::pending::{AnswerTo, PendingKind};
+use crate::command::reply::ReplyTo;
+use crate::hub::Hub;
+use crate::sessions::reads::HubCommand;
 
 /// A command that nothing speaks against: it was admitted, and it is known who does it.
 pub(crate) struct Ready<'a> {

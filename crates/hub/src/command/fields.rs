@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::send::{OWN_FIELDS, push_string, write_frame_fields};
-use crate::envelope;
-use crate::head::Fields;
+use crate::command::head;
+use crate::runners::line_head::Fields;
 
 /// Room for the fields of most commands.
 const WRITTEN_BYTES: usize = 128;

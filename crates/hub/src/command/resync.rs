@@ -9,11 +9,12 @@ use qd_wire::command_table::CommandName;
 use super::Command;
 use super::client::{Outbound, forward};
 use super::route::Destination;
+use crate::command::pending::PendingKind;
+use crate::command::reply::ReplyTo;
 use crate::connection::Mailbox;
-use crate::pending::PendingKind;
-use crate::registry::{Hub, SessionEntry};
-use crate::reply::ReplyTo;
-use crate::runner_link::Link;
+use crate::hub::Hub;
+use crate::runners::link::Link;
+use crate::sessions::session::SessionEntry;
 
 /// Asks for a client that fell behind. Says whether that was possible.
 pub(crate) fn request_resync(

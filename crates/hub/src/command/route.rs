@@ -9,8 +9,11 @@ use qd_wire::data::RunnerStatus;
 use qd_wire::{CodedError, ErrorCode};
 
 use super::Command;
-use crate::registry::{Hub, Runner, SessionEntry, Standing};
-use crate::runner_link::Link;
+use crate::hub::Hub;
+use crate::runners::link::Link;
+use crate::runners::runner::Runner;
+use crate::runners::runner::Standing;
+use crate::sessions::session::SessionEntry;
 
 /// A runner and the connection to it.
 #[derive(Clone)]

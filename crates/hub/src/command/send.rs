@@ -10,11 +10,11 @@ use tokio::time::{Duration, Instant};
 use super::fields::CommandFields;
 use super::route::Destination;
 use super::{Command, Subject};
-use crate::ask::Asker;
-use crate::head::{Fields, json_string};
-use crate::pending::{AnswerTo, Pending, PendingKind};
-use crate::registry::Hub;
-use crate::runner_link::Outbox;
+use crate::command::ask::Asker;
+use crate::command::pending::{AnswerTo, Pending, PendingKind};
+use crate::hub::Hub;
+use crate::runners::line_head::{Fields, json_string};
+use crate::runners::link::Outbox;
 
 /// Fields the hub writes itself, whatever a client says.
 pub(super) const OWN_FIELDS: [&str; 10] = [
@@ -212,8 +212,8 @@ mod tests {
     use qd_wire::people::Role;
 
     use super::*;
-    use crate::envelope::{read_fields, read_head};
-    use crate::principals::Rights;
+    use crate::access::principals::Rights;
+    use crate::command::head::{read_fields, read_head};
 
     fn asker() -> Asker {
         let rights = Rights { role: Role::Viewer, permissions: Role::Viewer.permissions() };

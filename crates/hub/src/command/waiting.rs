@@ -9,10 +9,11 @@ use tokio::time::{Duration, Instant};
 use super::Command;
 use super::client::{Handled, Outbound, Sender, forward, id_text};
 use super::route::{Destination, NoRoute, route};
+use crate::command::head::{read_fields, read_head};
 use crate::connection::{Mail, Mailbox};
-use crate::envelope::{read_fields, read_head};
-use crate::registry::{Hub, Runner};
-use crate::runner_link::Link;
+use crate::hub::Hub;
+use crate::runners::link::Link;
+use crate::runners::runner::Runner;
 
 /// What a waiting command costs beside its text.
 const WAITING_OVERHEAD_BYTES: usize = 512;

@@ -8,12 +8,13 @@ use tokio::time::Duration;
 
 use super::mux::Mux;
 use super::{AttachFrame, Attached, JobDone, Mail, Mailbox, Parts};
+use crate::command::reply::ReplyTo;
 use crate::command::{id_text, request_resync};
-use crate::frame;
-use crate::reads::{AwayAttach, HubCommand, Read, SNAPSHOT_MESSAGES, attach_away, push_list};
-use crate::registry::{Hub, SessionEntry};
-use crate::reply::ReplyTo;
-use crate::ring::{Subscription, Taken};
+use crate::connection::frame;
+use crate::hub::Hub;
+use crate::sessions::reads::{AwayAttach, HubCommand, Read, SNAPSHOT_MESSAGES, attach_away, push_list};
+use crate::sessions::ring::{Subscription, Taken};
+use crate::sessions::session::SessionEntry;
 
 /// One page of replayed records.
 const REPLAY_ROWS_MAX: usize = 1000;

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use qd_wire::CodedError;
 
-use crate::ask::Asker;
+use crate::access::principals::Principal;
 use crate::channels::TerminalOpened;
-use crate::clock::now_ms;
-use crate::principals::Principal;
-use crate::reads::HubCommand;
-use crate::registry::SessionEntry;
-use crate::reply::ReplyTo;
-use crate::ring::Subscription;
+use crate::command::ask::Asker;
+use crate::command::reply::ReplyTo;
+use crate::sessions::reads::HubCommand;
+use crate::sessions::ring::Subscription;
+use crate::sessions::session::SessionEntry;
+use qd_link::clock::now_ms;
 
 /// A client may hold so many times the usual bound as long as it takes something now and then: answers to
 /// commands sent before it was known how long they are.

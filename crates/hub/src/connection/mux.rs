@@ -10,11 +10,11 @@ use qd_wire::mux::{Channel, SystemEvent};
 use super::attachments::Job;
 use super::{Attachment, Mail, Parts, Speaker};
 use crate::channels::{Terminals, Watches, handle_files, handle_terminal};
+use crate::command::finished_commands::Finished;
+use crate::command::reply;
 use crate::command::{self, Handled, Sender};
-use crate::finished::Finished;
-use crate::presence::{self, Seat};
-use crate::registry::Hub;
-use crate::reply;
+use crate::hub::Hub;
+use crate::sessions::presence::{self, Seat};
 
 /// What such a connection knows beside its socket.
 #[derive(Default)]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Mail, Mailbox, Outgoing};
-use crate::registry::Hub;
+use crate::hub::Hub;
 
 /// What is said on a connection: the socket, its times and its bounds are the same for all.
 pub(crate) trait Speaker: Send + Unpin + 'static {

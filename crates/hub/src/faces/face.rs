@@ -9,9 +9,10 @@ use qd_wire::InputRequest;
 use qd_wire::data::SessionStatus;
 use qd_wire::rest::Health;
 
-use crate::published::{NativeEvents, Published};
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::{NativeEvents, Published};
+use crate::sessions::session::SessionEntry;
 
 /// Something a face does that takes a while.
 pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -26,16 +26,16 @@ use tokio_tungstenite::WebSocketStream;
 use tungstenite::protocol::Role;
 
 use super::Face;
-use crate::access::{self, is_plain_name};
-use crate::clock::now_ms;
+use crate::access::authenticate::{self, is_plain_name};
 use crate::config::HubConfig;
-use crate::http::failed;
-use crate::links::Pass;
-use crate::listen::Peer;
-use crate::runner_link::RunnerIdentity;
-use crate::serve::Server;
-use crate::upgrade::{NO_WEBSOCKET, accept_key, into_stream, switching};
+use crate::runners::link::RunnerIdentity;
+use crate::runners::open_links::Pass;
+use crate::server::Server;
+use crate::server::listen::Peer;
+use crate::server::router::failed;
+use crate::server::upgrade::{NO_WEBSOCKET, accept_key, into_stream, switching};
 use adapter::Adapter;
+use qd_link::clock::now_ms;
 
 /// The longest message of a host; the original's library takes as much.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;

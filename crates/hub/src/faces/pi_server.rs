@@ -1,25 +1,10 @@
 //! The pi-server document (`specs/pi-server-protocol.md`) as a face of the hub: clients written for it talk to the
 //! same sessions as all others. The rules of admission are in `qd_core::view::pi_server`; here is what runs them.
 
-mod client;
+mod clients;
+mod commands;
 mod config;
-mod connections;
 mod counters;
-mod desk;
-mod execute;
-mod followers;
-mod history;
-mod journal;
-mod lifecycle;
-mod messages;
-mod metrics;
-mod natives;
-mod news;
-mod order;
-mod port;
-mod resync;
-mod sessions;
-mod speaker;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,19 +22,22 @@ use tokio::time::{Duration, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Face, RunnerNews, SessionNews, Work};
-use crate::clock::now_ms;
 use crate::config::HubConfig;
-use crate::published::NativeEvents;
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::NativeEvents;
+use crate::sessions::session::SessionEntry;
+use clients::connections::PiConnections;
+use clients::followers::Followers;
+use clients::natives::NativeFrames;
+use clients::{handler, port};
+use commands::{execute, journal, lifecycle, sessions};
+pub use clients::port::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerPorts};
+use commands::journal::{Entry, Journal, Recovery};
+use commands::pending_commands::{After, Desk, Todo};
 pub use config::PiServerConfig;
-use connections::PiConnections;
 use counters::Counters;
-use desk::{After, Desk, Todo};
-use followers::Followers;
-use journal::{Entry, Journal, Recovery};
-use natives::NativeFrames;
-pub use port::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerPorts};
+use qd_link::clock::now_ms;
 
 /// The timer never sleeps longer; a clock that was set is noticed by then.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -85,7 +73,7 @@ impl PiServer {
         let started_at = now_ms();
         let journal = Arc::<Journal>::default();
         Self {
-            ready: speaker::ready(&config.server_version, &config.transports),
+            ready: handler::ready(&config.server_version, &config.transports),
             started_at,
             uid_prefix: format!("{started_at:012x}-{}", random_hex()),
             no_uid: Arc::from(""),

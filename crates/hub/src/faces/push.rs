@@ -33,14 +33,15 @@ use deliver::{keep_telling, send_test};
 pub use key::{PushKey, PushKeyError};
 
 use super::{Face, Work};
-use crate::clock::now_ms;
 use crate::config::HubConfig;
-use crate::effects::Note;
-use crate::published::Published;
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::effects::Note;
+use crate::sessions::published::Published;
+use crate::sessions::session::SessionEntry;
 use deliver::{Job, Lanes};
 use endpoint::Endpoint;
+use qd_link::clock::now_ms;
 use questions::Questions;
 use seal::{AUTH_BYTES, POINT_BYTES, Reader};
 

@@ -25,10 +25,11 @@ use serde::Deserialize;
 
 use super::{Face, Work};
 use crate::config::HubConfig;
-use crate::frame;
-use crate::published::Published;
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::connection::frame;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::Published;
+use crate::sessions::session::SessionEntry;
 use connections::AppConnections;
 use feed::{Chunk, Feed};
 

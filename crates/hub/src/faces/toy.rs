@@ -13,16 +13,16 @@ use http::StatusCode;
 use qd_wire::command_table::CommandName;
 
 use super::{Face, RunnerNews, SessionNews};
-use crate::ask::ask;
 use crate::command::Command;
+use crate::command::ask::ask;
 use crate::config::HubConfig;
+use crate::connection::frame;
 use crate::connection::{Mail, Mailbox, Parts, Speaker};
-use crate::frame;
-use crate::http::{check_access, failed, refused};
-use crate::published::Published;
-use crate::registry::Hub;
-use crate::serve::Server;
-use crate::upgrade::{NO_WEBSOCKET, accept_key, speak};
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::server::router::{check_access, failed, refused};
+use crate::server::upgrade::{NO_WEBSOCKET, accept_key, speak};
+use crate::sessions::published::Published;
 
 /// What travels: the module that would be in `wire`.
 mod wire {
@@ -168,8 +168,8 @@ mod tests {
     use tungstenite::client::IntoClientRequest;
 
     use super::*;
-    use crate::published::frames_of;
-    use crate::registry::Stored;
+    use crate::hub::Stored;
+    use crate::sessions::published::frames_of;
     use crate::{LocalRunner, LoginCodes, OwnerToken, serve};
 
     const HELLO: &str = "{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname\":\"h\",\"harnesses\":[],\

@@ -10,9 +10,9 @@ use qd_wire::service::FsChanges;
 use qd_wire::{CodedError, ErrorCode, JsonObject};
 
 use super::{Call, error_frame, event_frame, failure};
-use crate::ask::{Answer, OnProgress, ask, cancel_asked};
+use crate::command::ask::{Answer, OnProgress, ask, cancel_asked};
 use crate::connection::{Mail, Mailbox};
-use crate::registry::Hub;
+use crate::hub::Hub;
 
 /// What may wait for a client when changes are told to it; what would be more is not told, but that there was some is.
 const CHANGES_BACKLOG_MAX: usize = 1 << 20;

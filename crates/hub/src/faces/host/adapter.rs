@@ -17,10 +17,10 @@ use tokio::time::{Duration, Instant, interval};
 
 use super::inputs::Inputs;
 use super::out::Out;
-use crate::clock::now_ms;
-use crate::reads::unreadable;
-use crate::registry::Hub;
-use crate::runner_link::line_of;
+use crate::hub::Hub;
+use crate::runners::link::line_of;
+use crate::sessions::reads::unreadable;
+use qd_link::clock::now_ms;
 
 /// How often the hub hears that the host is there, and time limits are looked at.
 const BEAT: Duration = Duration::from_secs(10);

@@ -12,15 +12,15 @@ use qd_wire::CodedError;
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
 use serde_json::json;
 
-use crate::access::{check_principal_name, hash, random_text};
-use crate::audit::Deed;
-use crate::clock::now_ms;
-use crate::http::{check_owner, failed, failed_with, refused, unavailable};
-use crate::principals::Principal;
-use crate::registry::Hub;
-use crate::rest_routes::rest;
-use crate::runners_api::read_body;
-use crate::serve::Server;
+use crate::access::audit::Deed;
+use crate::access::authenticate::{check_principal_name, hash, random_text};
+use crate::access::principals::Principal;
+use crate::hub::Hub;
+use crate::rest::rest;
+use crate::rest::runners::read_body;
+use crate::server::Server;
+use crate::server::router::{check_owner, failed, failed_with, refused, unavailable};
+use qd_link::clock::now_ms;
 
 /// Random bytes of a host's token, and of a name that was made up.
 const TOKEN_BYTES: usize = 32;

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Asker, Call, Gate, Start};
 use super::inputs::INPUTS_MAX;
-use crate::audit;
-use crate::clock::now_ms;
-use crate::reads;
+use crate::access::audit;
+use crate::sessions::reads;
+use qd_link::clock::now_ms;
 
 /// Calls that a host may have to answer at once.
 const CALLS_MAX: usize = 1024;

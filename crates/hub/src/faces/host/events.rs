@@ -16,8 +16,8 @@ use serde_json::json;
 use tokio::time::{Duration, sleep};
 
 use super::adapter::{Adapter, Asker, Call, Gate, Held, Run, State};
-use crate::clock::now_ms;
-use crate::runner_link::line_of;
+use crate::runners::link::line_of;
+use qd_link::clock::now_ms;
 
 /// Lines that go to the hub in one block, as far as they are here.
 const BLOCK_BYTES: usize = 256 << 10;

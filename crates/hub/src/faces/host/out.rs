@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
-use crate::clock::now_ms;
+use qd_link::clock::now_ms;
 
 /// Bytes of commands that may wait for a host.
 const WAITING_BYTES_MAX: usize = 64 << 20;

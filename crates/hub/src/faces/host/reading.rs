@@ -13,7 +13,7 @@ use qd_wire::run::TerminalSnapshot;
 use qd_wire::{CodedError, ErrorCode};
 
 use super::adapter::Adapter;
-use crate::reads::unreadable;
+use crate::sessions::reads::unreadable;
 
 /// Records read at a time.
 const PAGE_ROWS: usize = 1000;

@@ -9,13 +9,13 @@ use qd_wire::{CodedError, ErrorCode};
 
 use super::deliver::{alive_after, rights_of};
 use super::questions::Ticket;
-use crate::access::hash;
-use crate::audit::Deed;
-use crate::clock::now_ms;
+use crate::access::audit::Deed;
+use crate::access::authenticate::hash;
+use crate::access::principals::Principal;
 use crate::command::Command;
-use crate::commands_api::ask_and_wait;
-use crate::principals::Principal;
-use crate::registry::Hub;
+use crate::hub::Hub;
+use crate::rest::commands::ask_and_wait;
+use qd_link::clock::now_ms;
 
 /// How it was answered, in the records of the session.
 const ACTOR: &str = "push";

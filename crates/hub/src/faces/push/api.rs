@@ -18,16 +18,16 @@ use qd_wire::push::{
 };
 
 use super::{Answering, answer as answer_question, check_subscription, send_test};
-use crate::access::random_text;
-use crate::audit::Deed;
-use crate::clock::now_ms;
-use crate::http::{check_permission, failed, failed_as, failed_with, refused, unavailable};
-use crate::login;
-use crate::principals::{Access, OWNER, Principal};
-use crate::registry::Hub;
-use crate::rest_routes::rest;
-use crate::runners_api::read_body;
-use crate::serve::Server;
+use crate::access::audit::Deed;
+use crate::access::authenticate::random_text;
+use crate::access::login;
+use crate::access::principals::{Access, OWNER, Principal};
+use crate::hub::Hub;
+use crate::rest::rest;
+use crate::rest::runners::read_body;
+use crate::server::Server;
+use crate::server::router::{check_permission, failed, failed_as, failed_with, refused, unavailable};
+use qd_link::clock::now_ms;
 
 const ID_BYTES: usize = 12;
 const LABEL_CHARS_MAX: usize = 200;

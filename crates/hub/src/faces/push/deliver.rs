@@ -17,10 +17,10 @@ use super::questions::{Question, QuestionKey, Ticket};
 use super::seal::{Reader, seal};
 use super::words::{self, Words};
 use super::{End, Endpoint};
-use crate::access::{hash, random_text, role_of};
-use crate::clock::now_ms;
-use crate::principals::{OWNER, Rights};
-use crate::registry::Hub;
+use crate::access::authenticate::{hash, random_text, role_of};
+use crate::access::principals::{OWNER, Rights};
+use crate::hub::Hub;
+use qd_link::clock::now_ms;
 
 /// Jobs under way at a time, those that wait for somebody to look away included.
 const TASKS_MAX: usize = 1024;

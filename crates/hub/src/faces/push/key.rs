@@ -16,7 +16,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
-use crate::tls;
+use crate::server::tls;
 
 /// Push services refuse proofs that are good for longer than a day.
 const PROOF_LIFE: Duration = Duration::from_secs(12 * 3600);

@@ -10,7 +10,7 @@ use qd_wire::InputRequest;
 use qd_wire::push::PushTopic;
 use qd_wire::run::{PermissionDetails, PermissionSource};
 
-use crate::access::{Hash, hash};
+use crate::access::authenticate::{Hash, hash};
 
 /// Questions that are kept at a time. Beyond, new ones are not told of: nobody can answer so many.
 const QUESTIONS_MAX: usize = 4096;

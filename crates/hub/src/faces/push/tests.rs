@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::*;
 use crate::config::HubConfig;
-use crate::effects::{apply_notes, describe};
-use crate::registry::Stored;
+use crate::hub::Stored;
+use crate::sessions::effects::{apply_notes, describe};
 use crate::{LoginCodes, OwnerToken};
 
 /// A hub that notes what it would do, and does nothing of it.

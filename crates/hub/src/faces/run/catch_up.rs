@@ -6,7 +6,7 @@ use qd_store::StoreError;
 
 use super::Events;
 use super::feed::Missing;
-use crate::registry::Hub;
+use crate::hub::Hub;
 
 /// One page of the log.
 const PAGE_ROWS_MAX: usize = 1000;

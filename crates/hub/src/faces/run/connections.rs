@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use crate::access::principals::Principal;
 use crate::config::Limits;
 use crate::connection::{Mail, Mailbox};
-use crate::principals::Principal;
 
 #[derive(Default)]
 pub(super) struct AppConnections(Mutex<State>);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use qd_core::view::run::event::Class;
 
 use crate::connection::{Mailbox, Outgoing};
-use crate::registry::SessionEntry;
+use crate::sessions::session::SessionEntry;
 
 /// What a chunk costs beside its bytes.
 const CHUNK_OVERHEAD_BYTES: usize = 128;

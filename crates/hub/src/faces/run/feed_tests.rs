@@ -5,7 +5,8 @@ use qd_store::{HubStore, StoreOptions};
 
 use super::*;
 use crate::config::HubConfig;
-use crate::registry::{Hub, Stored};
+use crate::hub::Hub;
+use crate::hub::Stored;
 use crate::{LoginCodes, OwnerToken};
 
 const CHUNK_BYTES: usize = 1000;

@@ -19,14 +19,14 @@ use tokio::time::{Duration, timeout};
 use super::lists;
 use super::messages::{self, MessagesQuery};
 use super::speaker::{AppSpeaker, HOST_OFFLINE, UNKNOWN_RUN, prepare};
-use crate::access::Refusal;
-use crate::ask::{Answer, Asker};
+use crate::access::authenticate::Refusal;
+use crate::access::principals::Principal;
+use crate::command::ask::{Answer, Asker};
 use crate::command::send_ready;
-use crate::http::{check_known, has_token, refused};
-use crate::principals::Principal;
-use crate::registry::Hub;
-use crate::serve::Server;
-use crate::upgrade::{accept_key, speak};
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::server::router::{check_known, has_token, refused};
+use crate::server::upgrade::{accept_key, speak};
 
 /// Bytes of an input; the original takes as many.
 const BODY_BYTES_MAX: usize = 2 << 20;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::past;
-use crate::reads;
-use crate::registry::Hub;
+use crate::hub::Hub;
+use crate::sessions::reads;
 
 /// A page of runs, those that were active last first, and how many there are.
 pub(super) async fn runs(hub: &Hub, offset: usize, limit: usize) -> Result<(Vec<Value>, usize), StoreError> {

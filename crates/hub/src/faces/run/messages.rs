@@ -6,7 +6,9 @@ use qd_core::view::run::history::{HistoryMessage, messages, seq_before};
 use qd_store::StoreError;
 use serde::Deserialize;
 
-use crate::registry::{Hub, SessionEntry};
+use crate::hub::Hub;
+
+use crate::sessions::session::SessionEntry;
 
 /// Messages of a page: without a limit, and at most.
 const LIMIT_DEFAULT: usize = 200;

@@ -9,7 +9,9 @@ use qd_store::StoreError;
 use qd_wire::InputRequest;
 use qd_wire::data::SessionStatus;
 
-use crate::registry::{Hub, SessionEntry};
+use crate::hub::Hub;
+
+use crate::sessions::session::SessionEntry;
 
 /// Records at the beginning and at the end of a run that are looked at when the hub has not seen it run: it says
 /// what it is in its first ones, and what it waits for or how it ended in its last ones.

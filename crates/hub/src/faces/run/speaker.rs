@@ -11,13 +11,13 @@ use tokio::time::Duration;
 
 use super::catch_up::{Page, page};
 use super::feed::{Follower, Missing, SUBSCRIPTIONS_MAX};
-use crate::ask::{Answer, Asker, ask, cancel_asked};
-use crate::clock::now_ms;
+use crate::access::principals::Principal;
+use crate::command::ask::{Answer, Asker, ask, cancel_asked};
 use crate::command::{self, Command as CanonicalCommand, Ready};
+use crate::connection::frame;
 use crate::connection::{JobDone, Mail, Mailbox, Parts, Speaker};
-use crate::frame;
-use crate::principals::Principal;
-use crate::registry::Hub;
+use crate::hub::Hub;
+use qd_link::clock::now_ms;
 
 /// A page that could not be read is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);

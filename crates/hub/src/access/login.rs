@@ -1,0 +1,170 @@
+//! Logging in: with a name and a password here, with a one-time code in `with_code`.
+
+mod codes;
+mod password;
+mod throttle;
+pub(crate) mod with_code;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Json, Response};
+use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE, USER_AGENT};
+use http::{HeaderMap, StatusCode};
+use qd_store::PersonRow;
+use qd_wire::CodedError;
+use qd_wire::people::{LoginAnswer, LoginRequest};
+
+use crate::access::audit::Deed;
+use crate::access::authenticate::{self, COOKIE_NAME};
+use crate::hub::Hub;
+use crate::rest::runners::read_body;
+use crate::server::Server;
+use crate::server::listen::Peer;
+use crate::server::router::{failed, failed_with};
+pub use codes::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
+pub(crate) use password::{HashError, Hasher, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
+use qd_link::clock::now_ms;
+use throttle::{Attempt, Throttle};
+
+const INVALID: &str = "invalid credentials";
+/// What a browser says of itself, as far as a list of logins shows it.
+const LABEL_CHARS_MAX: usize = 200;
+
+/// Where people log in.
+#[derive(Default)]
+pub(crate) struct LoginDesk {
+    pub(crate) hasher: Hasher,
+    throttle: Mutex<Throttle>,
+}
+
+/// Why somebody is not believed to be who they say.
+pub(crate) enum Unproved {
+    /// It is not their password, or there is no such person, or they are not to come in: nobody is told which.
+    Wrong,
+    /// Milliseconds to wait.
+    TooOften(i64),
+    Unavailable(String),
+}
+
+impl LoginDesk {
+    /// Checks a name and a password, with the same work for every name.
+    pub(crate) async fn prove(
+        &self,
+        hub: &Hub,
+        peer: &Arc<str>,
+        username: &str,
+        password: String,
+    ) -> Result<PersonRow, Unproved> {
+        let attempt = Attempt::new(username, peer);
+        if let Some(wait_ms) = self.lock().wait_ms(&attempt, now_ms()) {
+            return Err(Unproved::TooOften(wait_ms));
+        }
+        let unavailable = |error: &dyn std::fmt::Display| {
+            Unproved::Unavailable(format!("The password cannot be checked: {error}"))
+        };
+        let person = hub.store.person(username).await.map_err(|error| unavailable(&error))?;
+        let stored = person.as_ref().map(|person| person.password_hash.clone());
+        let is_theirs =
+            self.hasher.is_password(password, stored).await.map_err(|error| unavailable(&error))?;
+        match person.filter(|person| is_theirs && !person.disabled) {
+            Some(person) => {
+                self.lock().note_success(&attempt, now_ms());
+                Ok(person)
+            }
+            None => {
+                self.lock().note_failure(&attempt, now_ms());
+                Err(Unproved::Wrong)
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Throttle> {
+        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Unproved {
+    pub(crate) fn response(self) -> Response {
+        match self {
+            Unproved::Wrong => failed(StatusCode::UNAUTHORIZED, INVALID),
+            Unproved::TooOften(wait_ms) => {
+                let seconds = wait_ms.max(1).cast_unsigned().div_ceil(1000);
+                let error = format!("Too many failed logins; try again in {seconds} s");
+                let mut response = failed(StatusCode::TOO_MANY_REQUESTS, &error);
+                response.headers_mut().insert(RETRY_AFTER, seconds.into());
+                response
+            }
+            Unproved::Unavailable(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error),
+        }
+    }
+}
+
+/// `POST /auth/login`: the token is for programs, the cookie for browsers; both are the same login.
+pub(crate) async fn login(
+    State(server): State<Server>,
+    Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let LoginRequest { username, password } = match read_request(body).await {
+        Ok(request) => request,
+        Err(error) => return failed_with(&error),
+    };
+    let hub = &server.hub;
+    // What is no name may be anything, a password typed into the wrong field too: it is not written down.
+    let shown = access::is_plain_name(&username).then_some(&*username);
+    let person = match hub.logins.prove(hub, &peer, &username, password).await {
+        Ok(person) => person,
+        Err(unproved) => {
+            if matches!(unproved, Unproved::Wrong) {
+                tracing::warn!(%peer, "a login failed");
+                note(hub, shown, false, &peer).await;
+            }
+            return unproved.response();
+        }
+    };
+    let token = access::new_login(&hub.store, &hub.principals, Some(&person.username), label(&headers)).await;
+    let error = match token {
+        Ok(Some(token)) => {
+            hub.close_revoked();
+            if let Err(error) = hub.store.note_person_login(&person.username, now_ms()).await {
+                tracing::warn!(%error, "the time of a login cannot be noted");
+            }
+            note(hub, shown, true, &peer).await;
+            let cookie = cookie(hub, &token, hub.config.login_life.as_secs());
+            let headers = [(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".to_owned())];
+            return (headers, Json(LoginAnswer { access_token: token })).into_response();
+        }
+        Ok(None) => "The system has no randomness; try again".to_owned(),
+        Err(error) => format!("The login cannot be stored: {error}"),
+    };
+    failed(StatusCode::SERVICE_UNAVAILABLE, &error)
+}
+
+async fn read_request(body: Body) -> Result<LoginRequest, CodedError> {
+    let body = read_body(body).await?;
+    // The parser's own words may repeat what was sent.
+    serde_json::from_slice(&body)
+        .map_err(|_| CodedError::invalid("The body must be {\"username\":\"…\",\"password\":\"…\"}"))
+}
+
+async fn note(hub: &Hub, username: Option<&str>, ok: bool, peer: &str) {
+    let summary = format!("from {peer}");
+    hub.note_deed(Deed { kind: "login", principal: username, ok: Some(ok), summary }).await;
+}
+
+/// What the list of logins shows.
+pub(crate) fn label(headers: &HeaderMap) -> String {
+    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("unknown");
+    agent.chars().filter(|character| !character.is_control()).take(LABEL_CHARS_MAX).collect()
+}
+
+/// The cookie of a login; with an empty token and no life, its end. It never comes with a request that another site has
+/// made (`Strict`): the app itself loads without it, and what the app then asks is asked by our own page.
+pub(crate) fn cookie(hub: &Hub, token: &str, life_seconds: u64) -> String {
+    let secure = if hub.config.tls.is_some() { "; Secure" } else { "" };
+    format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life_seconds}{secure}")
+}

@@ -1,0 +1,185 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use qd_link::memory::LinkSender;
+use qd_wire::{CodedError, ErrorCode};
+use tokio::sync::Notify;
+
+use crate::runners::line_head::json_string;
+
+/// Bytes of commands that may wait for a runner.
+const OUTBOX_BYTES_MAX: usize = 64 << 20;
+
+/// What lines of the hub's own may add to that; they are short.
+const CONTROL_BYTES_MAX: usize = 1 << 20;
+
+/// A block has no more bytes than this, unless its only line has: with all that may wait here in one block, a link
+/// would have to carry messages greater than its bound.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+
+/// Lines for a runner. Putting something in never waits: acks are merged per session, and commands beyond
+/// the bound are refused. So the reader of the link never waits for the writer.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    state: Mutex<OutboxState>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct OutboxState {
+    lines: BytesMut,
+    acks: BTreeMap<Arc<str>, u64>,
+    is_closed: bool,
+    is_finished: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OutboxError {
+    #[error("it is not connected; start it and try again")]
+    Closed,
+    #[error("it does not take commands fast enough; try again later")]
+    Full,
+}
+
+impl OutboxError {
+    /// The same as whoever asked the runner is told.
+    pub(crate) fn coded(self, runner_id: &str) -> CodedError {
+        let code = match self {
+            OutboxError::Closed => ErrorCode::RunnerOffline,
+            OutboxError::Full => ErrorCode::Busy,
+        };
+        code.with(format!("Runner {runner_id}: {self}"))
+    }
+}
+
+impl Outbox {
+    /// Queues one whole line.
+    pub(crate) fn push(&self, line: &[u8]) -> Result<(), OutboxError> {
+        self.push_within(line, OUTBOX_BYTES_MAX)
+    }
+
+    /// Queues a line that nobody would send again: there is room for it when there is none for commands.
+    pub(crate) fn push_control(&self, line: &[u8]) -> Result<(), OutboxError> {
+        self.push_within(line, OUTBOX_BYTES_MAX + CONTROL_BYTES_MAX)
+    }
+
+    fn push_within(&self, line: &[u8], bytes_max: usize) -> Result<(), OutboxError> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(OutboxError::Closed);
+        }
+        if !state.lines.is_empty() && state.lines.len() + line.len() > bytes_max {
+            return Err(OutboxError::Full);
+        }
+        state.lines.extend_from_slice(line);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Everything of the session up to `seq` is committed.
+    pub(crate) fn ack(&self, session_id: &Arc<str>, seq: u64) {
+        self.lock().acks.insert(Arc::clone(session_id), seq);
+        self.filled.notify_one();
+    }
+
+    /// No more lines are taken; what is queued, and acks, still go out.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+    }
+
+    /// Nothing more comes; what is queued still goes out.
+    pub(super) fn finish(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.is_finished = true;
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// The next block of what waits; `None` after the last one.
+    async fn next(&self) -> Option<Bytes> {
+        loop {
+            {
+                let mut state = self.lock();
+                let block = state.take_block();
+                if !block.is_empty() {
+                    return Some(block);
+                }
+                if state.is_finished {
+                    return None;
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OutboxState {
+    /// Whole lines first, then acks: so the welcome, which is the first line of all, comes before any ack.
+    fn take_block(&mut self) -> Bytes {
+        let mut block = self.take_lines();
+        while block.len() < BLOCK_BYTES_MAX
+            && let Some((session_id, seq)) = self.acks.pop_first()
+        {
+            let session_id = json_string(&session_id);
+            block.extend_from_slice(
+                format!("{{\"type\":\"ack\",\"session_id\":{session_id},\"seq\":{seq}}}\n").as_bytes(),
+            );
+        }
+        block.freeze()
+    }
+
+    fn take_lines(&mut self) -> BytesMut {
+        if self.lines.len() <= BLOCK_BYTES_MAX {
+            return std::mem::take(&mut self.lines);
+        }
+        let end = memchr::memrchr(b'\n', &self.lines[..BLOCK_BYTES_MAX])
+            .or_else(|| memchr::memchr(b'\n', &self.lines));
+        let bytes = end.map_or(self.lines.len(), |end| end + 1);
+        self.lines.split_to(bytes)
+    }
+}
+
+/// Writes to the link until the outbox is finished and empty, or the other end is gone.
+pub(super) async fn write(outbox: Arc<Outbox>, link: LinkSender) {
+    while let Some(block) = outbox.next().await {
+        if link.send(block).await.is_err() {
+            outbox.close();
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_outbox_is_given_out_in_blocks_of_whole_lines_and_the_acks_come_too() {
+        let outbox = Outbox::default();
+        let (short, long) = ([&[b'x'; 99_999][..], b"\n"].concat(), [&[b'y'; 2 << 20][..], b"\n"].concat());
+        for _ in 0..25 {
+            outbox.push(&short).unwrap();
+        }
+        outbox.push(&long).unwrap();
+        outbox.push(&short).unwrap();
+        outbox.ack(&Arc::from("s"), 7);
+        outbox.finish();
+        let (mut bytes, mut text) = (0, Vec::new());
+        while let Some(block) = outbox.next().await {
+            assert!(block.ends_with(b"\n"));
+            assert!(block.len() <= BLOCK_BYTES_MAX + 64 || block.len() == long.len(), "{}", block.len());
+            bytes += block.len();
+            text.extend_from_slice(&block);
+        }
+        let ack = b"{\"type\":\"ack\",\"session_id\":\"s\",\"seq\":7}\n";
+        assert_eq!(bytes, 26 * short.len() + long.len() + ack.len());
+        assert!(text.windows(ack.len()).any(|found| found == ack));
+    }
+}

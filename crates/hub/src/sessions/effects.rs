@@ -1,0 +1,380 @@
+//! What a record changes in the hub's own tables and lists. The only place that looks into bodies, beside `audit`.
+
+mod notes;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use qd_core::projection::{Change, Moment, is_telling, one_line, read};
+use qd_core::redact::redact_question;
+use qd_store::{AuditRow, Effect, HubSession, MessageRow, RecordIn, SessionPatch};
+use qd_wire::message::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::access::audit;
+use crate::runners::line_head::EventHead;
+use crate::sessions::session::SessionEntry;
+pub(crate) use notes::{Note, apply_notes, describe};
+
+/// What lists show of the last message.
+const LAST_TEXT_CHARACTERS_MAX: usize = 200;
+
+/// What lists show of the error that ended an agent.
+const ERROR_CHARACTERS_MAX: usize = 500;
+
+/// What one event says: for its session as it looks from outside, and, if it is a record, for the store.
+#[derive(Default)]
+pub(crate) struct Digest {
+    pub(crate) notes: Vec<Note>,
+    pub(crate) effect: Option<Effect>,
+    pub(crate) audit: Option<Box<AuditRow>>,
+}
+
+/// Whose record it is.
+struct Owner<'a> {
+    session_id: &'a str,
+    runner_id: &'a str,
+}
+
+/// Reads an event's body, the only time that anybody does. `text` is the event as a JSON object.
+pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> Digest {
+    let EventHead { event, seq, ts, .. } = head;
+    let Some(seq) = *seq else {
+        let note = |change| Note::new(Moment { ts: *ts, ..Moment::default() }, change);
+        // Deltas are nearly all there is; they end here.
+        let changes = if is_telling(event) { read(event, None, text) } else { Vec::new() };
+        return Digest { notes: changes.into_iter().map(note).collect(), ..Digest::default() };
+    };
+    entry.note_activity(*ts);
+    let owner = Owner { session_id: &entry.id, runner_id: &entry.runner_id };
+    let (changes, effect, audit) = of_record(&owner, seq, *ts, event, text);
+    for change in &changes {
+        if let Change::Created { harness, .. } = change {
+            entry.learn_harness(harness);
+        }
+    }
+    // A record from the spool may be older than what the runner said of the session in its hello.
+    let moment = Moment { seq: Some(seq), ts: *ts, now: 0, is_past: entry.is_described(seq) };
+    let notes = changes.into_iter().map(|change| Note::new(moment, change)).collect();
+    Digest { notes, effect, audit }
+}
+
+/// Makes the effect of a record, and its row of the audit, again, from its body.
+pub(crate) fn restore(record: &mut RecordIn) {
+    let Ok(text) = std::str::from_utf8(&record.body) else { return };
+    let owner = Owner { session_id: &record.session_id, runner_id: &record.runner_id };
+    let (_, effect, audit) = of_record(&owner, record.seq, record.ts, &record.event, text);
+    (record.effect, record.audit) = (effect, audit);
+}
+
+type OfRecord = (Vec<Change>, Option<Effect>, Option<Box<AuditRow>>);
+
+fn of_record(owner: &Owner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> OfRecord {
+    match event {
+        "stream.message_end" | "messages" => {
+            let effect = messages_effect(event, text);
+            (effect.as_ref().and_then(said).into_iter().collect(), effect, None)
+        }
+        "tool.call" | "tool.result" | "run.input" if seq > 1 => {
+            let audit = audit::of_record(event, ts, text.as_bytes());
+            let request_id = audit.as_ref().and_then(|row| row.request_id.clone());
+            let acted = request_id.filter(|_| event != "tool.call");
+            (acted.map(|request_id| Change::Acted { request_id }).into_iter().collect(), None, audit)
+        }
+        _ => {
+            let changes = read(event, Some(seq), text);
+            let effect = changes.first().and_then(|change| effect(owner, seq, ts, change));
+            let audit = match changes.first() {
+                Some(Change::Answered(answered)) => Some(audit::of_answer(ts, answered)),
+                _ => audit::of_record(event, ts, text.as_bytes()),
+            };
+            (changes, effect, audit)
+        }
+    }
+}
+
+/// What stored messages say for lists.
+fn said(effect: &Effect) -> Option<Change> {
+    match effect {
+        Effect::Message(message) => Some(Change::Said {
+            text: message.last_text.clone(),
+            count: u64::try_from(message.idx).map_or(0, |idx| idx + 1),
+        }),
+        Effect::ReplaceMessages(list) => Some(Change::Said {
+            text: Some(list.iter().rev().find_map(|message| message.last_text.clone()).unwrap_or_default()),
+            count: list.len() as u64,
+        }),
+        Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. } => None,
+    }
+}
+
+#[derive(Deserialize)]
+struct MessageEnd<'a> {
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct MessageList<'a> {
+    #[serde(borrow)]
+    messages: Vec<&'a RawValue>,
+}
+
+/// A message's columns; its parts stay text.
+#[derive(Deserialize)]
+struct MessageHead<'a> {
+    id: String,
+    #[serde(default)]
+    idx: i64,
+    role: String,
+    #[serde(borrow)]
+    parts: &'a RawValue,
+    #[serde(default)]
+    created_at: i64,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    provider: Option<String>,
+    #[serde(default)]
+    stop_reason: Option<String>,
+    #[serde(default, borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    tool_name: Option<String>,
+    #[serde(default)]
+    is_error: Option<bool>,
+    #[serde(default)]
+    client_id: Option<String>,
+    #[serde(default, borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct PartText<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default, borrow)]
+    text: Option<&'a RawValue>,
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "a record's body is odd")).ok()
+}
+
+fn messages_effect(event: &str, text: &str) -> Option<Effect> {
+    if event == "messages" {
+        let list: MessageList<'_> = parse(text)?;
+        return Some(Effect::ReplaceMessages(list.messages.into_iter().filter_map(message_row).collect()));
+    }
+    let end: MessageEnd<'_> = parse(text)?;
+    message_row(end.message).map(|row| Effect::Message(Box::new(row)))
+}
+
+/// What a change of a session changes in the store.
+fn effect(owner: &Owner<'_>, seq: u64, ts: i64, change: &Change) -> Option<Effect> {
+    let patch = match change {
+        Change::Created { harness, cwd } => {
+            return Some(created_effect(owner, (seq, ts), harness, cwd.as_deref()));
+        }
+        Change::Answered(answered) => {
+            return Some(Effect::Rewrite { seq: answered.asked_seq?, with: redact_question });
+        }
+        Change::Closed | Change::Exited { .. } => SessionPatch { closed: Some(true), ..state("closed") },
+        Change::Started { tool, .. } => {
+            let error = Some(String::new());
+            SessionPatch { closed: Some(false), run_tool: tool.clone(), error, ..state("working") }
+        }
+        Change::BranchChanged(branch) => {
+            SessionPatch { branch: Some(branch.clone().unwrap_or_default()), ..SessionPatch::default() }
+        }
+        Change::Titled(title) => SessionPatch { title: Some(title.clone()), ..SessionPatch::default() },
+        Change::ModelChanged { provider, model_id } => SessionPatch {
+            provider: Some(provider.clone()),
+            model: Some(model_id.clone()),
+            ..SessionPatch::default()
+        },
+        Change::Idle { .. } => state("idle"),
+        Change::Failed { error } => {
+            SessionPatch { error: Some(one_line(error, ERROR_CHARACTERS_MAX)), ..state("failed") }
+        }
+        Change::Working(_)
+        | Change::Asked(_)
+        | Change::Acted { .. }
+        | Change::Said { .. }
+        | Change::Described(_) => return None,
+    };
+    Some(Effect::SessionPatch(Box::new(patch)))
+}
+
+fn state(word: &str) -> SessionPatch {
+    SessionPatch { state: Some(word.to_owned()), ..SessionPatch::default() }
+}
+
+/// The first record describes a session; later ones say that its agent runs again.
+fn created_effect(owner: &Owner<'_>, (seq, ts): (u64, i64), harness: &str, cwd: Option<&str>) -> Effect {
+    let runner_id = owner.runner_id.to_owned();
+    if seq > 1 {
+        return Effect::SessionPatch(Box::new(SessionPatch {
+            runner_id: Some(runner_id),
+            harness: Some(harness.to_owned()),
+            cwd: cwd.map(str::to_owned),
+            closed: Some(false),
+            error: Some(String::new()),
+            ..state("idle")
+        }));
+    }
+    Effect::UpsertSession(Box::new(HubSession {
+        session_id: owner.session_id.to_owned(),
+        runner_id,
+        harness: harness.to_owned(),
+        cwd: cwd.unwrap_or_default().to_owned(),
+        state: "idle".to_owned(),
+        created_at: ts,
+        updated_at: ts,
+        ..HubSession::default()
+    }))
+}
+
+fn message_row(message: &RawValue) -> Option<MessageRow> {
+    let head: MessageHead<'_> = parse(message.get())?;
+    let texts = Texts::read(head.parts);
+    let content = texts.flattened();
+    let last_text = matches!(&*head.role, "user" | "assistant").then(|| texts.last_words());
+    let usage: Option<Usage> = head.usage.and_then(|usage| parse::<Usage>(usage.get()));
+    Some(MessageRow {
+        content,
+        last_text: last_text.filter(|text| !text.is_empty()),
+        parts_json: head.parts.get().to_owned(),
+        tokens: usage.as_ref().map(tokens),
+        cost_usd: usage.and_then(|usage| usage.cost_usd),
+        usage_json: head.usage.map(|usage| usage.get().to_owned()),
+        metadata: head.metadata.map(|metadata| metadata.get().to_owned()),
+        message_json: Bytes::copy_from_slice(message.get().as_bytes()),
+        id: head.id,
+        idx: head.idx,
+        role: head.role,
+        created_at: head.created_at,
+        model: head.model,
+        provider: head.provider,
+        stop_reason: head.stop_reason,
+        tool_call_id: head.tool_call_id,
+        tool_name: head.tool_name,
+        is_error: head.is_error,
+        client_id: head.client_id,
+    })
+}
+
+fn tokens(usage: &Usage) -> i64 {
+    i64::try_from(usage.input_tokens.saturating_add(usage.output_tokens)).unwrap_or(i64::MAX)
+}
+
+/// The end of a text on one line, from the beginning of a word.
+fn end_of(text: &str) -> String {
+    let text = text.trim_end();
+    // Blanks are joined, so more is looked at than is shown.
+    let from = text.char_indices().rev().nth(4 * LAST_TEXT_CHARACTERS_MAX).map_or(0, |(at, _)| at);
+    let line = one_line(&text[from..], usize::MAX);
+    let start = line.char_indices().rev().nth(LAST_TEXT_CHARACTERS_MAX - 1).map_or(0, |(at, _)| at);
+    if (from, start) == (0, 0) {
+        return line;
+    }
+    let end = &line[start..];
+    format!("…{}", end.split_once(' ').map_or(end, |(_, words)| words))
+}
+
+/// The texts of a message, read once.
+struct Texts(Vec<(bool, String)>);
+
+impl Texts {
+    fn read(parts: &RawValue) -> Self {
+        let parts: Vec<PartText<'_>> = parse(parts.get()).unwrap_or_default();
+        let text = |part: PartText<'_>| {
+            let is_text = part.kind == "text";
+            let is_wanted = is_text || part.kind == "thinking";
+            Some((is_text, serde_json::from_str(part.text.filter(|_| is_wanted)?.get()).ok()?))
+        };
+        Self(parts.into_iter().filter_map(text).collect())
+    }
+
+    /// Text and thinking, as `Message::flattened_text` gives it.
+    fn flattened(&self) -> String {
+        self.joined(|_| true)
+    }
+
+    /// What lists show of a message: how its text ends, without what the model thought. That is where an agent says
+    /// what it has done, and asks what to do next.
+    fn last_words(&self) -> String {
+        end_of(&self.joined(|is_text| is_text))
+    }
+
+    fn joined(&self, is_wanted: impl Fn(bool) -> bool) -> String {
+        let texts = self.0.iter().filter(|(is_text, _)| is_wanted(*is_text));
+        texts.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_record(seq: u64, event: &str, text: &str) -> OfRecord {
+        of_record(&Owner { session_id: "s", runner_id: "r" }, seq, 1, event, text)
+    }
+
+    #[test]
+    fn a_message_becomes_columns_and_keeps_its_text() {
+        let message = r#"{"id":"m1","idx":3,"role":"assistant","parts":[{"type":"thinking","id":"p0","text":"hm"},{"type":"tool_call","id":"p1","tool_call_id":"t","name":"bash","status":"success"},{"type":"text","id":"p2","text":"a\nb"}],"created_at":5,"usage":{"input_tokens":2,"output_tokens":3,"cost_usd":0.5}}"#;
+        let body = format!(r#"{{"channel":"agent","runner_id":"r","message":{message}}}"#);
+        let (changes, Some(Effect::Message(row)), None) = read_record(2, "stream.message_end", &body) else {
+            panic!("no message");
+        };
+        assert_eq!(changes, [Change::Said { text: Some("a b".to_owned()), count: 4 }]);
+        let typed: qd_wire::Message = serde_json::from_str(message).unwrap();
+        assert_eq!(row.content, typed.flattened_text());
+        assert_eq!((row.idx, row.tokens, row.cost_usd), (3, Some(5), Some(0.5)));
+        assert_eq!(&row.message_json[..], message.as_bytes());
+        assert_eq!(row.last_text.as_deref(), Some("a b"), "without what it thought, on one line");
+    }
+
+    #[test]
+    fn lists_show_how_a_message_ends() {
+        assert_eq!(end_of(""), "");
+        assert_eq!(end_of(" short\n\nand  sweet "), "short and sweet");
+        let exact = "x".repeat(LAST_TEXT_CHARACTERS_MAX - 1);
+        assert_eq!(end_of(&exact), exact);
+        let long = format!("{}\n\nShall I go on?", "word ".repeat(1000));
+        let end = end_of(&long);
+        assert!(end.starts_with("…word word") && end.ends_with("word Shall I go on?"), "{end}");
+        assert!(end.chars().count() <= LAST_TEXT_CHARACTERS_MAX, "{end}");
+        let one_word = end_of(&"ü".repeat(5000));
+        assert_eq!(one_word.chars().count(), LAST_TEXT_CHARACTERS_MAX + 1, "no word begins here");
+        assert_eq!(end_of(&format!("Done.{}", " ".repeat(5000))), "Done.");
+    }
+
+    #[test]
+    fn lists_learn_of_branches_programs_and_fatal_errors() {
+        let patch = |event: &str, body: &str| match read_record(2, event, body).1 {
+            Some(Effect::SessionPatch(patch)) => *patch,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(patch("session.branch_changed", r#"{"branch":"main"}"#).branch.as_deref(), Some("main"));
+        assert_eq!(patch("session.branch_changed", "{}").branch.as_deref(), Some(""));
+        assert_eq!(patch("run.started", r#"{"tool":"vim"}"#).run_tool.as_deref(), Some("vim"));
+        let failed = patch("agent.error", r#"{"error":"no\nkey","recoverable":false}"#);
+        assert_eq!((failed.error.as_deref(), failed.state.as_deref()), (Some("no key"), Some("failed")));
+        let recoverable = read_record(2, "agent.error", r#"{"error":"x","recoverable":true}"#);
+        assert!(recoverable.0.is_empty() && recoverable.1.is_none());
+        let again = patch("session.created", r#"{"harness":"pi"}"#);
+        assert_eq!(again.error.as_deref(), Some(""), "it runs again");
+    }
+
+    #[test]
+    fn odd_bodies_have_no_effect() {
+        assert!(read_record(1, "stream.message_end", "{\"message\":5}").1.is_none());
+        assert!(read_record(1, "session.created", "{}").1.is_none());
+        assert!(read_record(1, "tool.start", "nonsense").1.is_none());
+    }
+}
