@@ -3,10 +3,11 @@
 mod announcements;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
+use qd_link::mutex::{Mutex, RwLock};
 use qd_store::{HubSession, HubStore, RunnerRow, StoreError};
 use qd_wire::data::SessionStatus;
 use qd_wire::link::LinkLine;
@@ -109,7 +110,7 @@ impl Hub {
     }
 
     pub(crate) fn session(&self, session_id: &str) -> Option<Arc<SessionEntry>> {
-        self.sessions.read().unwrap_or_else(PoisonError::into_inner).get(session_id).cloned()
+        self.sessions.read().get(session_id).cloned()
     }
 
     /// The session, made known if it was not. It may be another runner's.
@@ -118,13 +119,13 @@ impl Hub {
             return entry;
         }
         let entry = Arc::new(SessionEntry::new(session_id, runner_id, self.config.limits.ring_bytes_max, 0));
-        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.write();
         Arc::clone(sessions.entry(Arc::clone(&entry.id)).or_insert(entry))
     }
 
     /// Forgets a session, unless its name belongs to another one by now.
     pub(crate) fn forget_session(&self, entry: &Arc<SessionEntry>) {
-        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.write();
         if sessions.get(&entry.id).is_some_and(|current| Arc::ptr_eq(current, entry)) {
             sessions.remove(&entry.id);
         }
@@ -132,22 +133,22 @@ impl Hub {
 
     /// A session that could not be deleted after all is known again, unless another one has its name.
     pub(crate) fn remember_session(&self, entry: Arc<SessionEntry>) {
-        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.write();
         sessions.entry(Arc::clone(&entry.id)).or_insert(entry);
     }
 
     pub(crate) fn sessions_of(&self, runner_id: &str) -> Vec<Arc<SessionEntry>> {
-        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self.sessions.read();
         sessions.values().filter(|entry| &*entry.runner_id == runner_id).cloned().collect()
     }
 
     pub(crate) fn session_count(&self) -> usize {
-        self.sessions.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.sessions.read().len()
     }
 
     /// How many sessions wait for somebody: with a question, or because they have failed.
     pub(crate) fn needing_count(&self) -> u64 {
-        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self.sessions.read();
         let needs = |entry: &SessionEntry| {
             let session = entry.projection();
             session.question_count() > 0 || session.status() == SessionStatus::Failed
@@ -157,7 +158,7 @@ impl Hub {
 
     /// How many sessions each runner has.
     pub(crate) fn session_counts(&self) -> HashMap<Arc<str>, usize> {
-        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self.sessions.read();
         let mut counts = HashMap::new();
         for entry in sessions.values() {
             *counts.entry(Arc::clone(&entry.runner_id)).or_insert(0) += 1;
@@ -166,12 +167,12 @@ impl Hub {
     }
 
     pub(crate) fn runner(&self, runner_id: &str) -> Option<Arc<Runner>> {
-        self.runners.read().unwrap_or_else(PoisonError::into_inner).get(runner_id).cloned()
+        self.runners.read().get(runner_id).cloned()
     }
 
     /// Every known runner, connected or not.
     pub(crate) fn runners(&self) -> Vec<Arc<Runner>> {
-        self.runners.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.runners.read().values().cloned().collect()
     }
 
     /// The runner, made known if it was not.
@@ -179,7 +180,7 @@ impl Hub {
         if let Some(runner) = self.runner(runner_id) {
             return runner;
         }
-        let mut runners = self.runners.write().unwrap_or_else(PoisonError::into_inner);
+        let mut runners = self.runners.write();
         Arc::clone(runners.entry(Arc::clone(runner_id)).or_insert_with(|| Arc::new(Runner::new(runner_id))))
     }
 
@@ -212,7 +213,7 @@ impl Hub {
     /// A new connection's number and mailbox; `None` when there are too many, or its principal has no access any
     /// more.
     pub(crate) fn add_connection(&self, principal: &Principal) -> Option<(u64, Arc<Mailbox>)> {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.connections.lock();
         let is_full = connections.len() >= self.config.limits.connections_max;
         if is_full || self.is_stopping.load(Ordering::Relaxed) || principal.revoked.is_cancelled() {
             return None;
@@ -225,7 +226,7 @@ impl Hub {
     }
 
     pub(crate) fn remove_connection(&self, number: u64) {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.connections.lock();
         let removed = connections.remove(&number);
         drop(connections);
         if let Some(mailbox) = removed {
@@ -234,7 +235,7 @@ impl Hub {
     }
 
     pub(crate) fn connection_count(&self) -> usize {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.connections.lock().len()
     }
 
     /// Ends what all accesses of a principal have opened, when the store knows them no more or not as they were.
@@ -253,7 +254,7 @@ impl Hub {
     /// Closes the connections whose access was taken back or has ended.
     pub(crate) fn close_revoked(&self) {
         self.faces.close_revoked();
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = self.connections.lock();
         for mailbox in connections.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             mailbox.put(Mail::Close {
                 frames: Bytes::new(),
@@ -266,7 +267,7 @@ impl Hub {
     /// Closes every connection and takes no more.
     pub(crate) fn say_goodbye(&self, frames: &Bytes) {
         self.faces.close_connections();
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = self.connections.lock();
         // Set under the lock: who is not in the list yet will not get in.
         self.is_stopping.store(true, Ordering::Relaxed);
         for mailbox in connections.values() {
@@ -275,7 +276,7 @@ impl Hub {
     }
 
     pub(crate) fn broadcast(&self, frames: &Bytes) {
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = self.connections.lock();
         connections.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
     }
 }

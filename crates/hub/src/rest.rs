@@ -16,8 +16,7 @@ use axum::routing::{delete, get, patch, post, put};
 
 use crate::access::login;
 use crate::access::login::with_code;
-use crate::server::Server;
-use crate::server::{assets, router};
+use crate::server::{Server, assets, router};
 
 /// Makes a module's `routes`, and the list of them that the test compares. Faces have such lists too.
 macro_rules! rest {

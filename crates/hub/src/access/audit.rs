@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use qd_core::projection::Answered;
 use qd_core::redact::redact;
+use qd_link::clock::now_ms;
 use qd_store::{AUDIT_ROWS_MAX, AuditRow};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::hub::Hub;
-use qd_link::clock::now_ms;
 
 /// A summary is to be read in a list; the record has the rest.
 const SUMMARY_CHARS_MAX: usize = 300;

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
+use qd_link::clock::now_ms;
 use qd_store::{AccessToken, HubStore, Login, PersonRow, RunnerRow, StoreError};
 use qd_wire::command_table::Permission;
 use qd_wire::people::{Permissions, Role};
@@ -16,7 +17,6 @@ use sha2::{Digest, Sha256};
 
 use crate::access::principals::{ANONYMOUS, Access, Known, OWNER, Principal, Principals, Rights};
 use crate::config::HubConfig;
-use qd_link::clock::now_ms;
 
 /// The cookie of a browser that has logged in.
 pub(crate) const COOKIE_NAME: &str = "qd_login";

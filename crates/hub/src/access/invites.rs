@@ -1,8 +1,9 @@
 //! One-time codes with which runners join. They live in memory, as hashes: a hub that restarts has none open.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use qd_link::mutex::Mutex;
 
 use crate::access::authenticate::{Hash, hash, random_text};
 
@@ -74,7 +75,7 @@ pub(crate) enum CodeRefusal {
 
 impl Invites {
     pub(crate) fn issue(&self, now: i64) -> Result<NewInvite, NoInvite> {
-        let mut codes = self.lock();
+        let mut codes = self.0.lock();
         forget_old(&mut codes, now);
         if codes.values().filter(|code| code.is_open(now)).count() >= INVITES_MAX {
             return Err(NoInvite::TooMany);
@@ -93,7 +94,7 @@ impl Invites {
         key_hash: &Hash,
         now: i64,
     ) -> Result<Permission, CodeRefusal> {
-        let mut codes = self.lock();
+        let mut codes = self.0.lock();
         forget_old(&mut codes, now);
         let code = codes.get(&hash(secret)).ok_or(CodeRefusal::Wrong)?;
         match &code.used {
@@ -106,13 +107,9 @@ impl Invites {
 
     /// The runner has joined: the code is good for nobody else any more.
     pub(crate) fn use_up(&self, secret: &str, runner_id: &str, key_hash: &Hash) {
-        if let Some(code) = self.lock().get_mut(&hash(secret)) {
+        if let Some(code) = self.0.lock().get_mut(&hash(secret)) {
             code.used = Some(Use { runner_id: runner_id.to_owned(), key_hash: *key_hash });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Hash, Code>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,6 +187,6 @@ mod tests {
             invites.use_up(&code.secret, "r", &KEY);
         }
         invites.issue(300_000).unwrap();
-        assert_eq!(invites.lock().len(), REMEMBERED_MAX + 1);
+        assert_eq!(invites.0.lock().len(), REMEMBERED_MAX + 1);
     }
 }

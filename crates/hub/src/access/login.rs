@@ -5,7 +5,7 @@ mod password;
 mod throttle;
 pub(crate) mod with_code;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
@@ -13,6 +13,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Json, Response};
 use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE, USER_AGENT};
 use http::{HeaderMap, StatusCode};
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_store::PersonRow;
 use qd_wire::CodedError;
 use qd_wire::people::{LoginAnswer, LoginRequest};
@@ -26,7 +28,6 @@ use crate::server::listen::Peer;
 use crate::server::router::{failed, failed_with};
 pub use codes::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
 pub(crate) use password::{HashError, Hasher, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
-use qd_link::clock::now_ms;
 use throttle::{Attempt, Throttle};
 
 const INVALID: &str = "invalid credentials";
@@ -59,7 +60,7 @@ impl LoginDesk {
         password: String,
     ) -> Result<PersonRow, Unproved> {
         let attempt = Attempt::new(username, peer);
-        if let Some(wait_ms) = self.lock().wait_ms(&attempt, now_ms()) {
+        if let Some(wait_ms) = self.throttle.lock().wait_ms(&attempt, now_ms()) {
             return Err(Unproved::TooOften(wait_ms));
         }
         let unavailable = |error: &dyn std::fmt::Display| {
@@ -71,18 +72,14 @@ impl LoginDesk {
             self.hasher.is_password(password, stored).await.map_err(|error| unavailable(&error))?;
         match person.filter(|person| is_theirs && !person.disabled) {
             Some(person) => {
-                self.lock().note_success(&attempt, now_ms());
+                self.throttle.lock().note_success(&attempt, now_ms());
                 Ok(person)
             }
             None => {
-                self.lock().note_failure(&attempt, now_ms());
+                self.throttle.lock().note_failure(&attempt, now_ms());
                 Err(Unproved::Wrong)
             }
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Throttle> {
-        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,9 +2,11 @@
 //! back, or has come to its end, ends what it had opened.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_wire::command_table::Permission;
 use qd_wire::people::{Permissions, Role};
 use qd_wire::{CodedError, ErrorCode};
@@ -13,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::authenticate::Hash;
 use crate::hub::Hub;
-use qd_link::clock::now_ms;
 
 /// Whoever has the owner's token or cookie, and what the hub does on its own account.
 pub(crate) const OWNER: &str = "owner";
@@ -171,13 +172,13 @@ struct Open {
 impl Principals {
     /// To be asked before the store is, and given to `enter` after.
     pub(crate) fn generation(&self) -> u64 {
-        self.lock().generation
+        self.state.lock().generation
     }
 
     /// Lets in whom the store knew in this generation. `None` when something was revoked since: ask the store again.
     pub(crate) fn enter(&self, known: Known<'_>, generation: u64) -> Option<Principal> {
         let Known { name, rights, access, is_person, hash, expires_at } = known;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.generation != generation {
             return None;
         }
@@ -200,7 +201,7 @@ impl Principals {
 
     /// Takes back every access of a name. To be called when the store knows them no more, or not as they were.
     pub(crate) fn revoke(&self, name: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.generation += 1;
         *state.lives.entry(name.into()).or_default() += 1;
         if let Some(accesses) = state.known.remove(name) {
@@ -210,7 +211,7 @@ impl Principals {
 
     /// Takes back one access, by the hash of its token. To be called when the store knows it no more.
     pub(crate) fn end(&self, hash: &Hash) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.generation += 1;
         for open in state.known.values_mut().filter_map(|accesses| accesses.each.remove(hash)) {
             open.revoked.cancel();
@@ -220,7 +221,7 @@ impl Principals {
     /// Ends what has come to its end; whether there was something.
     fn expire(&self, now: i64) -> bool {
         let mut is_some = false;
-        for accesses in self.lock().known.values_mut() {
+        for accesses in self.state.lock().known.values_mut() {
             accesses.each.retain(|_, open| {
                 let is_over = open.expires_at.is_some_and(|end| end <= now);
                 if is_over {
@@ -235,7 +236,7 @@ impl Principals {
 
     /// When the next access ends, which is when whoever asks will look.
     fn next_end(&self) -> Option<i64> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let all = state.known.values().flat_map(|accesses| accesses.each.values());
         state.looks_at = all.filter_map(|open| open.expires_at).min();
         state.looks_at
@@ -258,10 +259,6 @@ impl Principals {
                 () = alarm => {}
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

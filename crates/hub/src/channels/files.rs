@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 
 use crate::command::Command;
 use crate::command::ask::{Answer, ask};
-use crate::connection::frame;
-use crate::connection::{Mail, Mailbox};
+use crate::connection::{Mail, Mailbox, frame};
 use crate::hub::Hub;
 pub(crate) use watches::Watches;
 

@@ -1,8 +1,9 @@
 //! Commands of the hub's own faces: routed like a client's, answered to a callback.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandName;
 use qd_wire::link::LinkLine;
 use qd_wire::{CodedError, ErrorCode};
@@ -171,7 +172,7 @@ pub(crate) fn ask_runners(
         let command = Command::new(name).on_system().at(&**runner_id).within(Some(limit));
         let left = Arc::clone(&left);
         ask(hub, asker, command, move |hub, answer| {
-            let done = left.lock().unwrap_or_else(PoisonError::into_inner).take(place, answer);
+            let done = left.lock().take(place, answer);
             if let Some((on_answers, answers)) = done {
                 on_answers(hub, answers);
             }

@@ -1,8 +1,9 @@
 //! Commands on their way: sent to a runner and not answered yet.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use qd_link::mutex::Mutex;
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -190,7 +191,7 @@ struct PendingState {
 impl PendingTable {
     /// Keeps a command and gives the number its answer will name, as `h<number>`.
     pub(crate) fn insert(&self, pending: Pending) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
         let has_deadline = pending.deadline.is_some();
@@ -203,14 +204,14 @@ impl PendingTable {
     }
 
     pub(crate) fn remove(&self, number: u64) -> Option<Pending> {
-        self.lock().commands.remove(&number)
+        self.state.lock().commands.remove(&number)
     }
 
     /// The command that an answer from this link belongs to, if it still waits. One of another link's is not given:
     /// a runner answers its own commands only.
     pub(crate) fn remove_answered(&self, id: &str, link: &Arc<Outbox>) -> Option<Pending> {
         let number = number_of(id)?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_own = |pending: &Pending| Arc::ptr_eq(&pending.link, link);
         state.commands.get(&number).is_some_and(is_own).then(|| state.commands.remove(&number))?
     }
@@ -218,7 +219,7 @@ impl PendingTable {
     /// Passes on how far a command has come, as long as its asker keeps up.
     pub(crate) fn progress(&self, hub: &Arc<Hub>, id: &str, link: &Arc<Outbox>, data: &RawValue) {
         let told = {
-            let state = self.lock();
+            let state = self.state.lock();
             let pending = number_of(id).and_then(|number| state.commands.get(&number));
             let Some(pending) = pending.filter(|pending| Arc::ptr_eq(&pending.link, link)) else { return };
             match &pending.to {
@@ -242,14 +243,14 @@ impl PendingTable {
                 Arc::ptr_eq(owner, mailbox) && reply.id.as_deref().is_some_and(|it| id_text(it) == id)
             })
         };
-        let state = self.lock();
+        let state = self.state.lock();
         let mut found = state.commands.iter().filter(|(_, pending)| is_it(pending));
         found.next().map(|(number, pending)| (*number, Arc::clone(&pending.link)))
     }
 
     /// The link a command of a face went to, if it waits for its answer.
     pub(crate) fn link_of(&self, number: u64) -> Option<Arc<Outbox>> {
-        self.lock().commands.get(&number).map(|pending| Arc::clone(&pending.link))
+        self.state.lock().commands.get(&number).map(|pending| Arc::clone(&pending.link))
     }
 
     /// Services that a client waits for which has gone.
@@ -257,14 +258,14 @@ impl PendingTable {
         let is_its = |pending: &Pending| {
             pending.is_service && pending.client().is_some_and(|(owner, _)| Arc::ptr_eq(owner, mailbox))
         };
-        let state = self.lock();
+        let state = self.state.lock();
         let found = state.commands.iter().filter(|(_, pending)| is_its(pending));
         found.map(|(number, pending)| (*number, Arc::clone(&pending.link))).collect()
     }
 
     /// Whether an answer of this id, from this link, is one to a delete.
     pub(crate) fn is_delete(&self, id: &str, link: &Arc<Outbox>) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let pending = number_of(id).and_then(|number| state.commands.get(&number));
         pending.is_some_and(|pending| {
             Arc::ptr_eq(&pending.link, link) && matches!(pending.kind, PendingKind::Delete)
@@ -273,7 +274,7 @@ impl PendingTable {
 
     /// Keeps a command until its runner comes; false when too many bytes wait already.
     pub(crate) fn keep_waiting(&self, waiting: Waiting) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let bytes: usize = state.waiting.iter().map(Waiting::bytes).sum();
         if bytes + waiting.bytes() > WAITING_BYTES_MAX {
             return false;
@@ -286,12 +287,12 @@ impl PendingTable {
 
     /// Takes out the waiting commands that pass the test, in their order.
     pub(crate) fn take_waiting(&self, mut test: impl FnMut(&Waiting) -> bool) -> Vec<Waiting> {
-        self.lock().waiting.extract_if(.., |waiting| test(waiting)).collect()
+        self.state.lock().waiting.extract_if(.., |waiting| test(waiting)).collect()
     }
 
     /// Puts back those whose runner has not come after all; they stay in front.
     pub(crate) fn put_back(&self, mut waiting: Vec<Waiting>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         waiting.append(&mut state.waiting);
         state.waiting = waiting;
     }
@@ -327,16 +328,12 @@ impl PendingTable {
     }
 
     fn has_deadlines(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         !state.waiting.is_empty() || state.commands.values().any(|pending| pending.deadline.is_some())
     }
 
     fn remove_where(&self, test: impl Fn(&Pending) -> bool) -> Vec<Pending> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.commands.extract_if(|_, pending| test(pending)).map(|(_, pending)| pending).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PendingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use qd_link::clock::now_ms;
 use qd_wire::mux::{ServerFrame, SystemEvent};
 use qd_wire::{CodedError, SYSTEM_SESSION};
 
 use crate::connection::frame;
 use crate::runners::line_head::json_string;
-use qd_link::clock::now_ms;
 
 const RESPONSE_PREFIX: &str = "{\"channel\":\"agent\",\"event\":\"response\",";
 /// The `runner_id` of answers that no runner gave.

@@ -11,8 +11,7 @@ use qd_wire::{CodedError, ErrorCode};
 use super::Command;
 use crate::hub::Hub;
 use crate::runners::link::Link;
-use crate::runners::runner::Runner;
-use crate::runners::runner::Standing;
+use crate::runners::runner::{Runner, Standing};
 use crate::sessions::session::SessionEntry;
 
 /// A runner and the connection to it.

@@ -1,12 +1,14 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_wire::CodedError;
 
 use crate::access::principals::Principal;
@@ -16,7 +18,6 @@ use crate::command::reply::ReplyTo;
 use crate::sessions::reads::HubCommand;
 use crate::sessions::ring::Subscription;
 use crate::sessions::session::SessionEntry;
-use qd_link::clock::now_ms;
 
 /// A client may hold so many times the usual bound as long as it takes something now and then: answers to
 /// commands sent before it was known how long they are.
@@ -168,7 +169,7 @@ impl Mailbox {
     /// Leaves something for the connection; a closed one gets nothing.
     pub(crate) fn put(&self, mail: Mail) {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.closed {
                 return;
             }
@@ -232,7 +233,7 @@ impl Mailbox {
         if !self.full.swap(false, Ordering::Acquire) {
             return VecDeque::new();
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_closing {
             self.waiting_bytes.store(0, Ordering::Relaxed);
             return std::mem::take(&mut state.items);
@@ -252,7 +253,7 @@ impl Mailbox {
     }
 
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.closed = true;
         state.items = VecDeque::new();
     }
@@ -286,7 +287,7 @@ impl Mailbox {
 
     /// The connection is over.
     pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.state.lock().closed
     }
 
     /// A mailbox for what the hub asks on its own account; nobody reads it.
@@ -295,10 +296,6 @@ impl Mailbox {
         let mailbox = Self::new("hub".to_owned(), &Principal::owner(), bounds);
         mailbox.close();
         mailbox
-    }
-
-    fn lock(&self) -> MutexGuard<'_, MailState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]

@@ -3,16 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use qd_wire::CodedError;
-use qd_wire::PROTOCOL_VERSION;
 use qd_wire::mux::{Channel, SystemEvent};
+use qd_wire::{CodedError, PROTOCOL_VERSION};
 
 use super::attachments::Job;
 use super::{Attachment, Mail, Parts, Speaker};
 use crate::channels::{Terminals, Watches, handle_files, handle_terminal};
 use crate::command::finished_commands::Finished;
-use crate::command::reply;
-use crate::command::{self, Handled, Sender};
+use crate::command::{self, Handled, Sender, reply};
 use crate::hub::Hub;
 use crate::sessions::presence::{self, Seat};
 

@@ -18,6 +18,7 @@ use axum::response::Response;
 use axum::routing::any;
 use axum::{Extension, Router};
 use http::StatusCode;
+use qd_link::clock::now_ms;
 use qd_link::net::BoxedIo;
 use qd_link::socket::{SocketOptions, over_websocket};
 use qd_store::{HostRow, HostTrust, StoreError};
@@ -35,7 +36,6 @@ use crate::server::listen::Peer;
 use crate::server::router::failed;
 use crate::server::upgrade::{NO_WEBSOCKET, accept_key, into_stream, switching};
 use adapter::Adapter;
-use qd_link::clock::now_ms;
 
 /// The longest message of a host; the original's library takes as much.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;

@@ -8,12 +8,14 @@ mod counters;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
 use qd_core::view::pi_server::admission::{Outcome, Token};
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_store::StoreError;
 use qd_wire::data::SessionStatus;
 use qd_wire::pi_server::ServerShutdown;
@@ -30,14 +32,13 @@ use crate::sessions::session::SessionEntry;
 use clients::connections::PiConnections;
 use clients::followers::Followers;
 use clients::natives::NativeFrames;
-use clients::{handler, port};
-use commands::{execute, journal, lifecycle, sessions};
 pub use clients::port::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerPorts};
+use clients::{handler, port};
 use commands::journal::{Entry, Journal, Recovery};
 use commands::pending_commands::{After, Desk, Todo};
+use commands::{execute, journal, lifecycle, sessions};
 pub use config::PiServerConfig;
 use counters::Counters;
-use qd_link::clock::now_ms;
 
 /// The timer never sleeps longer; a clock that was set is noticed by then.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -96,14 +97,14 @@ impl PiServer {
         let shutdown = ServerShutdown { reason: "graceful_shutdown".to_owned(), timeout_ms };
         let frames = lifecycle::message("server_shutdown", &lifecycle::json(&shutdown));
         self.stopping.cancel();
-        self.desk().say_goodbye(&frames);
+        self.desk.lock().say_goodbye(&frames);
     }
 
     /// Waits until every command has its answer. Called when no new ones are taken.
     async fn when_idle(&self) {
         loop {
             let idle = self.idle.notified();
-            if self.desk().is_idle() {
+            if self.desk.lock().is_idle() {
                 return;
             }
             idle.await;
@@ -114,14 +115,14 @@ impl PiServer {
         loop {
             let now = now_ms();
             let todo = {
-                let mut desk = self.desk();
+                let mut desk = self.desk.lock();
                 // The timer is awake and needs no alarm.
                 desk.alarm_at = Some(i64::MIN);
                 let todo = desk.step(now, |admission, effects| admission.tick(now, effects));
                 desk.alarm_at = desk.admission.next_deadline();
                 todo
             };
-            let alarm_at = self.desk().alarm_at;
+            let alarm_at = self.desk.lock().alarm_at;
             self.run(hub, todo);
             match alarm_at {
                 None => self.alarm.notified().await,
@@ -139,12 +140,8 @@ impl PiServer {
 
     /// A command is done.
     fn finish(&self, hub: &Arc<Hub>, token: Token, outcome: Outcome, after: After) {
-        let todo = self.desk().finish(now_ms(), token, outcome, after);
+        let todo = self.desk.lock().finish(now_ms(), token, outcome, after);
         self.run(hub, todo);
-    }
-
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does what the desk wants done.
@@ -197,9 +194,9 @@ impl Face for PiServer {
     fn open<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, Result<(), StoreError>> {
         Box::pin(async {
             let recovery = journal::restore(self, hub).await?;
-            *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+            *self.recovery.lock() = recovery;
             let sessions = open_sessions(hub).into_iter().map(|entry| Arc::clone(&entry.id));
-            self.desk().know(sessions);
+            self.desk.lock().know(sessions);
             Ok(())
         })
     }
@@ -246,7 +243,7 @@ impl Face for PiServer {
         Box::pin(async move {
             let (done, is_done) = oneshot::channel();
             let todo = {
-                let mut desk = self.desk();
+                let mut desk = self.desk.lock();
                 let todo = desk.revoke(now_ms(), principal);
                 self.journal.push(Entry::Purge { principal: principal.into(), done });
                 todo

@@ -16,21 +16,18 @@ mod words;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use qd_core::projection::Change;
-use qd_wire::CodedError;
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_wire::data::SessionStatus;
 use qd_wire::push::PushTopic;
-use qd_wire::{InputRequest, StopReason};
+use qd_wire::{CodedError, InputRequest, StopReason};
 use tokio::sync::mpsc;
-
-use answer::{Answering, answer};
-use deliver::{keep_telling, send_test};
-pub use key::{PushKey, PushKeyError};
 
 use super::{Face, Work};
 use crate::config::HubConfig;
@@ -39,9 +36,10 @@ use crate::server::Server;
 use crate::sessions::effects::Note;
 use crate::sessions::published::Published;
 use crate::sessions::session::SessionEntry;
-use deliver::{Job, Lanes};
+use answer::{Answering, answer};
+use deliver::{Job, Lanes, keep_telling, send_test};
 use endpoint::Endpoint;
-use qd_link::clock::now_ms;
+pub use key::{PushKey, PushKeyError};
 use questions::Questions;
 use seal::{AUTH_BYTES, POINT_BYTES, Reader};
 
@@ -203,21 +201,17 @@ impl Face for Push {
 impl Push {
     /// Somebody wants to know from now on.
     fn note_subscriber(&self) {
-        let mut subscribed = self.subscribed();
+        let mut subscribed = self.subscribed.lock();
         *subscribed += 1;
         self.has_subscribers.store(true, Ordering::Relaxed);
     }
 
     /// The store had no subscribers when this many had subscribed.
     fn note_no_subscribers(&self, subscribed: u64) {
-        let now = self.subscribed();
+        let now = self.subscribed.lock();
         if *now == subscribed {
             self.has_subscribers.store(false, Ordering::Relaxed);
         }
-    }
-
-    fn subscribed(&self) -> MutexGuard<'_, u64> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_subscribers(&self) -> bool {
@@ -284,7 +278,7 @@ impl Push {
 
     /// People are to be told of an end, of the worst one where several come together.
     fn ended(&self, session_id: &Arc<str>, end: End) {
-        let is_first = match self.ends().entry(Arc::clone(session_id)) {
+        let is_first = match self.ends.lock().entry(Arc::clone(session_id)) {
             Entry::Vacant(vacant) => {
                 vacant.insert(end);
                 true
@@ -300,12 +294,12 @@ impl Push {
             }
         };
         if is_first && !self.queue(Job::End(Arc::clone(session_id))) {
-            self.ends().remove(session_id);
+            self.ends.lock().remove(session_id);
         }
     }
 
     fn take_end(&self, session_id: &str) -> Option<End> {
-        self.ends().remove(session_id)
+        self.ends.lock().remove(session_id)
     }
 
     /// False if there is no room, which is logged.
@@ -315,10 +309,6 @@ impl Push {
             tracing::warn!("too many pushes wait; one is dropped");
         }
         queued.is_ok()
-    }
-
-    fn ends(&self) -> MutexGuard<'_, HashMap<Arc<str>, End>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,8 @@
 //! A face that exists in tests only: the proof that a new one costs a module for its words, one for its view, one for
 //! its transport, and the line in `faces.rs` that registers it. A real face has the first two in `wire` and `core/view`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -10,14 +10,14 @@ use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use http::StatusCode;
+use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandName;
 
 use super::{Face, RunnerNews, SessionNews};
 use crate::command::Command;
 use crate::command::ask::ask;
 use crate::config::HubConfig;
-use crate::connection::frame;
-use crate::connection::{Mail, Mailbox, Parts, Speaker};
+use crate::connection::{Mail, Mailbox, Parts, Speaker, frame};
 use crate::hub::Hub;
 use crate::server::Server;
 use crate::server::router::{check_access, failed, refused};
@@ -59,12 +59,8 @@ impl ToyFace {
         Self { clients: Mutex::default(), told: AtomicUsize::new(0) }
     }
 
-    fn clients(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Mailbox>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, frames: &Bytes) {
-        self.clients().iter().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+        self.clients.lock().iter().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
     }
 }
 
@@ -74,7 +70,7 @@ impl Face for ToyFace {
     }
 
     fn is_used(&self) -> bool {
-        !self.clients().is_empty()
+        !self.clients.lock().is_empty()
     }
 
     fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
@@ -91,19 +87,19 @@ impl Face for ToyFace {
     }
 
     fn close_revoked(&self) {
-        for mailbox in self.clients().iter().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
+        for mailbox in self.clients.lock().iter().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
         }
     }
 
     fn close_connections(&self) {
-        for mailbox in self.clients().iter() {
+        for mailbox in self.clients.lock().iter() {
             mailbox.put(Mail::Close { frames: Bytes::new(), code: 1001, reason: "the hub stops".into() });
         }
     }
 
     fn connection_count(&self) -> usize {
-        self.clients().len()
+        self.clients.lock().len()
     }
 }
 
@@ -116,7 +112,7 @@ async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
         return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
     };
     let mailbox = Mailbox::new("toy".to_owned(), &principal, hub.config.limits.mail_bounds());
-    hub.faces.toy.clients().push(Arc::clone(&mailbox));
+    hub.faces.toy.clients.lock().push(Arc::clone(&mailbox));
     let speaker = ToySpeaker(Arc::clone(&mailbox));
     speak(hub, request, accept, mailbox, speaker)
 }
@@ -149,7 +145,7 @@ impl Speaker for ToySpeaker {
     }
 
     fn on_end(&mut self, hub: &Hub) {
-        hub.faces.toy.clients().retain(|mailbox| !Arc::ptr_eq(mailbox, &self.0));
+        hub.faces.toy.clients.lock().retain(|mailbox| !Arc::ptr_eq(mailbox, &self.0));
     }
 }
 
@@ -256,7 +252,7 @@ mod tests {
         let told = || hub.faces.toy.told.load(Ordering::Relaxed);
         hub.faces.published(&hub, Published::new(&entry, &frames, &heads, &[]));
         assert_eq!(told(), 0);
-        hub.faces.toy.clients().push(Mailbox::for_tests());
+        hub.faces.toy.clients.lock().push(Mailbox::for_tests());
         // Deltas, which are neither records nor say anything of their session.
         hub.faces.published(&hub, Published::new(&entry, &frames, &[], &[]));
         assert_eq!(told(), 0);

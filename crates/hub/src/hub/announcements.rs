@@ -1,10 +1,11 @@
 //! What clients are told of the hub itself: runners, lists of sessions, the store.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use qd_link::mutex::Mutex;
 use qd_store::StoreError;
 use qd_wire::ErrorCode;
 use qd_wire::mux::{SessionChange, SystemEvent};
@@ -41,14 +42,10 @@ pub(crate) struct News {
     is_failure_told: AtomicBool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Hub {
     /// Every client is told soon how a runner stands.
     pub(crate) fn tell_runner(&self, runner: &Runner) {
-        lock(&self.news.changed_runners).insert(Arc::clone(&runner.id));
+        self.news.changed_runners.lock().insert(Arc::clone(&runner.id));
         self.news.runners_changed.notify_one();
     }
 
@@ -56,7 +53,7 @@ impl Hub {
     pub(crate) async fn tell_of_runners(&self) {
         loop {
             self.news.runners_changed.notified().await;
-            let changed = std::mem::take(&mut *lock(&self.news.changed_runners));
+            let changed = std::mem::take(&mut *self.news.changed_runners.lock());
             if changed.is_empty() {
                 continue;
             }
@@ -82,11 +79,11 @@ impl Hub {
 
     /// The client has asked for the list of sessions: it is told of changes to it from now on.
     pub(crate) fn show_sessions(&self, mailbox: &Arc<Mailbox>) {
-        lock(&self.news.watching).insert(Arc::clone(&mailbox.asker.connection_id), Arc::clone(mailbox));
+        self.news.watching.lock().insert(Arc::clone(&mailbox.asker.connection_id), Arc::clone(mailbox));
     }
 
     pub(crate) fn hide_sessions(&self, mailbox: &Mailbox) {
-        lock(&self.news.watching).remove(&mailbox.asker.connection_id);
+        self.news.watching.lock().remove(&mailbox.asker.connection_id);
     }
 
     /// Tells the clients that have asked for the list of sessions that a line of it has changed. Not everybody:
@@ -101,7 +98,7 @@ impl Hub {
         if let Some(news) = news {
             self.faces.session_news(self, &entry.id, news);
         }
-        let watching = lock(&self.news.watching);
+        let watching = self.news.watching.lock();
         if watching.is_empty() {
             return;
         }
@@ -122,10 +119,10 @@ impl Hub {
 
     /// The same, together with what else changes soon.
     pub(crate) fn tell_session_soon(&self, entry: &SessionEntry) {
-        if lock(&self.news.watching).is_empty() {
+        if self.news.watching.lock().is_empty() {
             return;
         }
-        lock(&self.news.changed_sessions).insert(Arc::clone(&entry.id));
+        self.news.changed_sessions.lock().insert(Arc::clone(&entry.id));
         self.news.sessions_changed.notify_one();
     }
 
@@ -134,14 +131,14 @@ impl Hub {
         loop {
             self.news.sessions_changed.notified().await;
             sleep(SESSION_NEWS_INTERVAL).await;
-            let changed = std::mem::take(&mut *lock(&self.news.changed_sessions));
+            let changed = std::mem::take(&mut *self.news.changed_sessions.lock());
             let mut frames = BytesMut::new();
             for entry in changed.iter().filter_map(|session_id| self.session(session_id)) {
                 frames.extend_from_slice(&self.session_news(&entry, SessionChange::Updated));
             }
             if !frames.is_empty() {
                 let frames = frames.freeze();
-                let watching = lock(&self.news.watching);
+                let watching = self.news.watching.lock();
                 watching.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
             }
         }
@@ -235,7 +232,7 @@ mod tests {
         hub.tell_session(&entry, SessionChange::Updated);
         assert_eq!((frames(&watching).len(), frames(&other).len()), (1, 0));
         hub.remove_connection(number);
-        assert!(lock(&hub.news.watching).is_empty());
+        assert!(hub.news.watching.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -245,7 +242,7 @@ mod tests {
         let (_, watching) = hub.add_connection(&Principal::owner()).unwrap();
         let entry = hub.session_or_new("s", &Arc::from("r"));
         hub.tell_session_soon(&entry);
-        assert!(lock(&hub.news.changed_sessions).is_empty(), "nobody watches");
+        assert!(hub.news.changed_sessions.lock().is_empty(), "nobody watches");
         hub.show_sessions(&watching);
         let teller = tokio::spawn({
             let hub = Arc::clone(&hub);

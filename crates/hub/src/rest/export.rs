@@ -17,6 +17,7 @@ use futures_util::{Stream, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_core::time::iso_8601;
+use qd_link::clock::now_ms;
 use qd_wire::Message;
 use qd_wire::data::SessionSummary;
 use serde::Deserialize;
@@ -24,7 +25,6 @@ use serde::Deserialize;
 use crate::hub::Hub;
 use crate::rest::messages::no_session;
 use crate::server::router::{check_access, failed, refused, unavailable};
-use qd_link::clock::now_ms;
 
 /// Where the file is opened on the hub's own address after all, it is nobody's page and runs nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";

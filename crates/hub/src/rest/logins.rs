@@ -4,6 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::Login;
 use qd_wire::people::{LoginInfo, Logins};
 use qd_wire::rest::LoginLink;
@@ -15,7 +16,6 @@ use crate::access::authenticate::Hash;
 use crate::access::principals::{Access, Principal};
 use crate::server::Server;
 use crate::server::router::{check_known, failed, refused, unavailable};
-use qd_link::clock::now_ms;
 
 /// Hex digits of a login's id: enough to tell a hundred apart.
 const ID_DIGITS: usize = 16;

@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::{PEOPLE_MAX, PersonChange, PersonPut, PersonRow};
 use qd_wire::CodedError;
 use qd_wire::command_table::Permission;
@@ -19,7 +20,6 @@ use crate::rest::runners::read_body;
 use crate::server::Server;
 use crate::server::listen::Peer;
 use crate::server::router::{check_known, check_owner, failed, failed_with, refused, unavailable};
-use qd_link::clock::now_ms;
 
 const NO_PERSON: &str = "There is no person of this name; see 'qd user list'";
 

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Json, Response};
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::RunnerRow;
 use qd_wire::fleet::{Invite, JoinRequest, Joined};
 use qd_wire::{CodedError, ErrorCode};
@@ -23,7 +24,6 @@ use crate::server::listen::Peer;
 use crate::server::router::{check_owner, failed, failed_as, failed_with, refused};
 use crate::server::upgrade::upgrade_runner;
 use crate::sessions::reads;
-use qd_link::clock::now_ms;
 
 /// Who the runner says it is; its key has to prove it.
 const RUNNER_HEADER: &str = "x-qd-runner";

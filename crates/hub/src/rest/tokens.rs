@@ -6,6 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::{ACCESS_TOKENS_MAX, AccessToken, TokenPut};
 use qd_wire::access::{AccessTokenInfo, AccessTokens, AddedAccessToken, NewAccessToken};
 use qd_wire::command_table::Permission;
@@ -20,7 +21,6 @@ use crate::access::principals::{Access, Principal};
 use crate::rest::runners::read_body;
 use crate::server::Server;
 use crate::server::router::{check_known, failed, failed_with, refused, unavailable};
-use qd_link::clock::now_ms;
 
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;

@@ -1,10 +1,11 @@
 //! The links of runners that dial in: each ends with the hub, and at once when its runner is revoked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use qd_link::memory::LinkEnd;
+use qd_link::mutex::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,7 +38,7 @@ pub(crate) struct Pass {
 impl Links {
     pub(crate) fn pass(&self, runner_id: &str) -> Pass {
         let stop = self.stop.child_token();
-        let mut passes = lock(&self.passes);
+        let mut passes = self.passes.lock();
         passes.last_number += 1;
         let number = passes.last_number;
         passes.open.insert(number, (Arc::from(runner_id), stop.clone()));
@@ -60,7 +61,7 @@ impl Links {
 
     /// Ends the links of one runner, also those that are only being opened.
     pub(crate) fn end(&self, runner_id: &str) {
-        let passes = lock(&self.passes);
+        let passes = self.passes.lock();
         let its = passes.open.values().filter(|(owner, _)| &**owner == runner_id);
         its.for_each(|(_, stop)| stop.cancel());
     }
@@ -80,12 +81,8 @@ impl Links {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        lock(&self.passes).open.remove(&self.number);
+        self.passes.lock().open.remove(&self.number);
     }
-}
-
-fn lock(passes: &Mutex<Passes>) -> MutexGuard<'_, Passes> {
-    passes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -101,6 +98,6 @@ mod tests {
         links.stop.cancel();
         assert!(other.stop.is_cancelled());
         drop((one, again, other));
-        assert!(lock(&links.passes).open.is_empty());
+        assert!(links.passes.lock().open.is_empty());
     }
 }

@@ -1,12 +1,13 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_store::RunnerRow;
 use qd_wire::data::{RunnerInfo, RunnerStatus, SessionStatus};
 use qd_wire::link::{RunnerHeartbeat, RunnerHello};
 
 use crate::runners::link::Link;
-use qd_link::clock::now_ms;
 
 /// One runner, whether it is connected or not. Its connections come and go.
 pub(crate) struct Runner {
@@ -76,7 +77,7 @@ impl Runner {
 
     /// Takes over what the store knows of a runner.
     pub(crate) fn learn(&self, row: &RunnerRow) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let about = &mut state.about;
         if about.hostname.is_empty() {
             about.hostname.clone_from(&row.hostname);
@@ -95,14 +96,14 @@ impl Runner {
 
     /// This connection is the newest of the runner; gives the one before, which is to end.
     pub(crate) fn claim(&self, link: &Arc<Link>) -> Option<Arc<Link>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.claim = Some(Arc::clone(link));
         state.last.replace(Arc::clone(link))
     }
 
     /// Commands go to this connection from now on, unless a newer one has come meanwhile.
     pub(crate) fn open(&self, link: &Arc<Link>, hello: &RunnerHello) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.claim.as_ref().is_some_and(|claim| Arc::ptr_eq(claim, link)) {
             return false;
         }
@@ -127,7 +128,7 @@ impl Runner {
     /// A connection is over. True when the runner is gone with it and that is news; a connection that was replaced
     /// changes nothing.
     pub(crate) fn leave(&self, link: &Arc<Link>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_same = |other: &Option<Arc<Link>>| other.as_ref().is_some_and(|it| Arc::ptr_eq(it, link));
         if is_same(&state.link) {
             state.link = None;
@@ -146,22 +147,22 @@ impl Runner {
 
     /// Where commands go; `None` when the runner is away.
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
-        self.lock().link.clone()
+        self.state.lock().link.clone()
     }
 
     /// The connection that came last, welcomed or not.
     pub(crate) fn newest_link(&self) -> Option<Arc<Link>> {
-        self.lock().claim.clone()
+        self.state.lock().claim.clone()
     }
 
     #[cfg(test)]
     pub(crate) fn status(&self) -> RunnerStatus {
-        self.lock().status
+        self.state.lock().status
     }
 
     /// Whether it was heard of lately, as its connection sees it. True if that is news.
     pub(crate) fn set_healthy(&self, link: &Arc<Link>, is_healthy: bool) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
             return false;
         }
@@ -174,11 +175,11 @@ impl Runner {
     }
 
     pub(crate) fn note_revoked(&self) {
-        self.lock().about.revoked_at.get_or_insert_with(now_ms);
+        self.state.lock().about.revoked_at.get_or_insert_with(now_ms);
     }
 
     pub(crate) fn note_heartbeat(&self, heartbeat: RunnerHeartbeat) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.agents = match &heartbeat.load {
             Some(load) => load.agents,
             None => heartbeat.sessions.iter().filter(|session| session.process.alive).count() as u64,
@@ -189,16 +190,16 @@ impl Runner {
     }
 
     pub(crate) fn note_create(&self) {
-        self.lock().creates += 1;
+        self.state.lock().creates += 1;
     }
 
     pub(crate) fn note_failed_create(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.creates = state.creates.saturating_sub(1);
     }
 
     pub(crate) fn standing(&self) -> Standing {
-        let state = self.lock();
+        let state = self.state.lock();
         let load = state.about.load.as_ref();
         let per_core = |load_1m: f64, cores: u64| load_1m / (cores.max(1) as f64);
         let machine_load = load.and_then(|load| Some(per_core(load.load_1m?, load.cpu_count)));
@@ -212,7 +213,7 @@ impl Runner {
     }
 
     pub(crate) fn info(&self, session_count: usize) -> RunnerInfo {
-        let state = self.lock();
+        let state = self.state.lock();
         let seen = self.last_seen.load(Ordering::Relaxed);
         RunnerInfo {
             status: state.status,
@@ -220,9 +221,5 @@ impl Runner {
             last_seen: if seen == 0 { state.about.last_seen } else { Some(seen) },
             ..state.about.clone()
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RunnerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,6 @@
 //! How long a runner's link may wait for slow clients, all its sessions together.
 
-use std::sync::{Mutex, PoisonError};
-
+use qd_link::mutex::Mutex;
 use tokio::time::{Duration, Instant};
 
 /// A link waits no longer than this in each window.
@@ -24,7 +23,7 @@ impl Default for Patience {
 
 impl Patience {
     pub(crate) fn left(&self, now: Instant) -> Duration {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.0.lock();
         if now.duration_since(window.began) >= WAIT_WINDOW {
             *window = Window { began: now, waited: Duration::ZERO };
         }
@@ -32,6 +31,6 @@ impl Patience {
     }
 
     pub(crate) fn spend(&self, waited: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).waited += waited;
+        self.0.lock().waited += waited;
     }
 }

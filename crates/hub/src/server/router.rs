@@ -21,10 +21,8 @@ use crate::access::principals::Principal;
 use crate::hub::Hub;
 use crate::rest;
 use crate::rest::runners;
-use crate::server::Server;
-use crate::server::assets;
-use crate::server::safe_headers;
 use crate::server::upgrade::upgrade;
+use crate::server::{Server, assets, safe_headers};
 use crate::sessions::reads;
 
 /// Where the WebSockets are.

@@ -1,8 +1,9 @@
 //! What people look at: each connection says it, and nobody is pushed what they see.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use qd_link::mutex::Mutex;
 use qd_wire::CodedError;
 use qd_wire::push::{SystemClientFrame, SystemCommand};
 
@@ -30,11 +31,7 @@ impl Presence {
             Some(shown) => **shown == *session_id,
             None => list_is_enough,
         };
-        self.lock().values().any(|view| *view.principal == *principal && sees(view))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, View>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().values().any(|view| *view.principal == *principal && sees(view))
     }
 }
 
@@ -46,7 +43,7 @@ pub(crate) struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.presence.lock().remove(&self.connection_id);
+        self.presence.0.lock().remove(&self.connection_id);
     }
 }
 
@@ -76,5 +73,5 @@ pub(crate) fn handle(parts: &mut Parts<'_>, seat: &mut Option<Seat>, text: &str)
     });
     let principal = Arc::clone(&parts.mailbox.asker.principal);
     let view = View { principal, session_id: session_id.map(String::into_boxed_str) };
-    seat.presence.lock().insert(Arc::clone(&seat.connection_id), view);
+    seat.presence.0.lock().insert(Arc::clone(&seat.connection_id), view);
 }

@@ -17,7 +17,6 @@ use crate::command::reply::ReplyTo;
 use crate::hub::Hub;
 use crate::runners::runner::Runner;
 use crate::sessions::session::SessionEntry;
-
 pub(crate) use away::{AwayAttach, attach as attach_away, bury};
 
 /// Messages in the snapshot of an attach.

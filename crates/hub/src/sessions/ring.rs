@@ -6,10 +6,11 @@
 mod coalesce;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use qd_link::mutex::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, timeout_at};
 
@@ -177,13 +178,13 @@ impl Ring {
                 None => break,
             }
         }
-        self.lock().is_awaited = false;
+        self.state.lock().is_awaited = false;
         patience.spend(began.elapsed());
     }
 
     /// How long those who keep the ring full may be waited for; `None` if there is room, or nobody is worth it.
     fn wait_until(&self, bytes: usize, link: &Patience) -> Option<Instant> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_awaited = false;
         let has_room = |state: &State| state.chunks.is_empty() || state.bytes + bytes <= self.bytes_max;
         if has_room(&state) {
@@ -215,7 +216,7 @@ impl Ring {
         seq: Option<u64>,
         terminal: impl FnOnce() -> TerminalChunk,
     ) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(seq) = seq {
             state.seq = state.seq.max(seq);
         }
@@ -246,7 +247,7 @@ impl Ring {
 
     /// The same for another form than that of the `agent` channel.
     pub(crate) fn subscribe_as(self: &Arc<Self>, view: View, mailbox: Arc<Mailbox>) -> Subscription {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.terminals += usize::from(view != View::Agent);
         let seq = state.seq;
         let signal = Arc::new(Signal { ready: AtomicBool::new(false), mailbox });
@@ -263,27 +264,22 @@ impl Ring {
 
     /// The last record published.
     pub(crate) fn seq(&self) -> u64 {
-        self.lock().seq
+        self.state.lock().seq
     }
 
     /// Makes every subscriber look, though there may be nothing new.
     pub(crate) fn wake_all(&self) {
-        self.lock().subscribers.iter().flatten().for_each(|subscriber| subscriber.signal.raise());
+        self.state.lock().subscribers.iter().flatten().for_each(|subscriber| subscriber.signal.raise());
     }
 
     pub(crate) fn subscriber_count(&self) -> usize {
-        self.lock().subscribers.iter().flatten().count()
+        self.state.lock().subscribers.iter().flatten().count()
     }
 
     /// Bytes held for subscribers.
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock is held leaves the ring usable: every change keeps it consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().bytes
     }
 }
 
@@ -371,7 +367,7 @@ impl Subscription {
     pub(crate) fn take(&mut self, out: &mut Outgoing) -> Taken {
         self.signal.ready.store(false, Ordering::Release);
         let ring = Arc::clone(&self.ring);
-        let mut guard = ring.lock();
+        let mut guard = ring.state.lock();
         let (taken, behind) = self.take_from(&mut guard, out);
         guard.drop_taken();
         let is_awaited = guard.is_awaited;
@@ -386,7 +382,7 @@ impl Subscription {
             let bytes = coalesce::coalesce(&chunks);
             out.push(bytes.clone());
             let to = from + chunks.len() as u64;
-            ring.lock().keep_shortened(Shortened { from, to, bytes });
+            ring.state.lock().keep_shortened(Shortened { from, to, bytes });
         }
         taken
     }
@@ -454,7 +450,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut state = self.ring.lock();
+        let mut state = self.ring.state.lock();
         let Some(subscriber) = state.subscribers.get_mut(self.key).and_then(Option::take) else { return };
         while state.subscribers.last().is_some_and(Option::is_none) {
             state.subscribers.pop();

@@ -180,7 +180,7 @@ fn those_behind_at_one_place_share_the_shortened_piece() {
         out.chunks().next().unwrap().as_ptr()
     });
     let pieces: std::collections::BTreeSet<_> = pieces.collect();
-    assert_eq!((pieces.len(), ring.held_bytes(), ring.lock().shortened.len()), (1, 0, 0));
+    assert_eq!((pieces.len(), ring.held_bytes(), ring.state.lock().shortened.len()), (1, 0, 0));
 }
 
 proptest::proptest! {
@@ -216,7 +216,7 @@ proptest::proptest! {
             while take(reader) == Taken::Some {}
             proptest::prop_assert!(text_of(&reader.1) == sent);
         }
-        proptest::prop_assert_eq!((ring.held_bytes(), ring.lock().shortened.len()), (0, 0));
+        proptest::prop_assert_eq!((ring.held_bytes(), ring.state.lock().shortened.len()), (0, 0));
     }
 }
 

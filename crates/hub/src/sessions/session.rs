@@ -1,9 +1,10 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use qd_core::projection::Projection;
 use qd_core::record::SessionKind;
+use qd_link::mutex::Mutex;
 use qd_store::HubSession;
 use tokio::sync::Notify;
 

@@ -1,6 +1,6 @@
 //! Lines of lists: what is stored of a session, with what is known of it now.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use qd_core::projection::{Projection, one_line};
 use qd_store::{HubSession, Totals};
@@ -12,7 +12,7 @@ use crate::sessions::session::SessionEntry;
 impl SessionEntry {
     /// How it looks from outside; held for a moment only.
     pub(crate) fn projection(&self) -> MutexGuard<'_, Projection> {
-        self.projection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.projection.lock()
     }
 
     pub(crate) fn status(&self) -> SessionStatus {

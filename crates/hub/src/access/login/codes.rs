@@ -2,14 +2,15 @@
 //! signed in make for one more browser of theirs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::authenticate::{Hash, hash, random_text};
 use crate::access::principals::Principal;
-use qd_link::clock::now_ms;
 
 /// How long a login code can be used.
 pub const LOGIN_CODE_LIFE: Duration = Duration::from_secs(600);
@@ -56,7 +57,7 @@ impl LoginCodes {
     fn put(&self, code: Code) -> Option<String> {
         let text = random_text(CODE_BYTES)?;
         let now = now_ms();
-        let mut codes = self.lock();
+        let mut codes = self.0.lock();
         codes.retain(|_, code| code.is_good(now));
         while codes.len() >= LOGIN_CODES_MAX {
             let oldest = codes.iter().min_by_key(|(_, code)| code.end).map(|(code, _)| *code)?;
@@ -69,7 +70,7 @@ impl LoginCodes {
     /// Makes room for one more of a person's own.
     fn retain_links_of(&self, person: Option<&str>) {
         let Some(person) = person else { return };
-        let mut codes = self.lock();
+        let mut codes = self.0.lock();
         let own = codes.iter().filter(|(_, code)| code.person.as_deref() == Some(person));
         let mut own: Vec<(i64, Hash)> = own.map(|(hash, code)| (code.end, *hash)).collect();
         own.sort_unstable();
@@ -81,19 +82,15 @@ impl LoginCodes {
 
     /// Once for each code, while it is good: what it is good for.
     pub(crate) fn redeem(&self, code: &str, now: i64) -> Option<Code> {
-        self.lock().remove(&hash(code)).filter(|code| code.is_good(now))
+        self.0.lock().remove(&hash(code)).filter(|code| code.is_good(now))
     }
 
     /// The login could not be made: the code stays good until its end.
     pub(crate) fn give_back(&self, text: &str, code: Code) {
-        let mut codes = self.lock();
+        let mut codes = self.0.lock();
         if codes.len() < LOGIN_CODES_MAX {
             codes.insert(hash(text), code);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Hash, Code>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,7 +124,7 @@ mod tests {
         for _ in 0..LOGIN_CODES_MAX * 2 {
             codes.issue().unwrap();
         }
-        assert_eq!(codes.lock().len(), LOGIN_CODES_MAX);
+        assert_eq!(codes.0.lock().len(), LOGIN_CODES_MAX);
     }
 
     #[test]
@@ -153,7 +150,7 @@ mod tests {
         let person = Principal { is_person: true, ..Principal::lasting("alice", Role::Viewer) };
         let links: Vec<String> =
             (0..LOGIN_CODES_MAX * 2).map(|_| codes.issue_for(&person).unwrap().0).collect();
-        assert_eq!(codes.lock().len(), LINKS_EACH_MAX + 1);
+        assert_eq!(codes.0.lock().len(), LINKS_EACH_MAX + 1);
         assert!(codes.redeem(&printed, now_ms()).is_some());
         assert!(codes.redeem(links.last().unwrap(), now_ms()).is_some());
     }

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::StoreError;
 
 use super::codes::Code;
@@ -18,7 +19,6 @@ use crate::hub::Hub;
 use crate::server::assets::wants_page;
 use crate::server::listen::Peer;
 use crate::server::router::{check_known, failed, query_code};
-use qd_link::clock::now_ms;
 
 const UNUSABLE: &str = "This sign-in link is used up or too old. Make a new one in the app on a browser that is signed in (Settings), or start 'qd up' again, which prints one";
 /// Where the app says the same to a person.

@@ -1,9 +1,10 @@
 //! Directories that a connection watches. Each watch is a command that stays in flight until it is taken back.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_link::mutex::Mutex;
 use qd_wire::channel::{FilesEvent, Place};
 use qd_wire::command_table::CommandName;
 use qd_wire::service::FsChanges;
@@ -47,13 +48,9 @@ struct Watch {
 }
 
 impl Watches {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The connection is over.
     pub(crate) fn end(&self, hub: &Hub) {
-        let open = std::mem::take(&mut self.lock().open);
+        let open = std::mem::take(&mut self.0.lock().open);
         for command in open.into_values().filter_map(|watch| watch.command) {
             cancel_asked(hub, command);
         }
@@ -61,7 +58,7 @@ impl Watches {
 
     /// The number of a new watch, and the command of the one it replaces.
     fn begin(&self, directory: &Directory) -> Result<(u64, Option<u64>), CodedError> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.open.len() >= WATCHES_MAX && !state.open.contains_key(directory) {
             let error = format!("This connection watches {WATCHES_MAX} directories, the most it may");
             return Err(ErrorCode::LimitReached.with(error));
@@ -74,14 +71,14 @@ impl Watches {
 
     /// A watch was sent; its answer may have come already.
     fn sent(&self, directory: &Directory, number: u64, command: u64) {
-        if let Some(watch) = self.lock().open.get_mut(directory).filter(|watch| watch.number == number) {
+        if let Some(watch) = self.0.lock().open.get_mut(directory).filter(|watch| watch.number == number) {
             watch.command = Some(command);
         }
     }
 
     /// Removes this watch, and no other; whether it was there.
     fn remove(&self, directory: &Directory, number: u64) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let is_own = state.open.get(directory).is_some_and(|watch| watch.number == number);
         is_own && state.open.remove(directory).is_some()
     }
@@ -155,7 +152,7 @@ impl Call<'_> {
             Ok(directory) => directory,
             Err(error) => return self.mailbox.put(Mail::Frames(error_frame(self.id, error))),
         };
-        let found = watches.lock().open.remove(&directory);
+        let found = watches.0.lock().open.remove(&directory);
         let success = found.is_some();
         if let Some(command) = found.and_then(|watch| watch.command) {
             cancel_asked(self.hub, command);

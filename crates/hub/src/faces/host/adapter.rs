@@ -1,17 +1,18 @@
 //! One connection of a foreign host: a tiny runner towards the hub.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_core::view::run::host::arrivals::Arrivals;
 use qd_core::view::run::host::book::RunBook;
+use qd_link::clock::now_ms;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender};
-use qd_wire::CommandResponse;
+use qd_link::mutex::Mutex;
 use qd_wire::data::SessionStatus;
 use qd_wire::event::EventPayload;
 use qd_wire::link::{HelloSession, LinkLine, LinkResponse, RunnerHeartbeat, RunnerHello, RunnerWelcome};
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, CommandResponse, ErrorCode};
 use serde_json::Value;
 use tokio::time::{Duration, Instant, interval};
 
@@ -20,7 +21,6 @@ use super::out::Out;
 use crate::hub::Hub;
 use crate::runners::link::line_of;
 use crate::sessions::reads::unreadable;
-use qd_link::clock::now_ms;
 
 /// How often the hub hears that the host is there, and time limits are looked at.
 const BEAT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub(super) struct Adapter {
     pub(super) out: Out,
     /// Towards the hub.
     pub(super) link: LinkSender,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     started: Instant,
 }
 
@@ -157,10 +157,6 @@ impl Adapter {
         socket.refuse(reason);
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Says hello for the host and takes the welcome; gives what came with it.
     async fn introduce(&self, from_hub: &mut LinkReceiver) -> Result<Bytes, CodedError> {
         let mut books = self.books().await.map_err(|error| unreadable(&error))?;
@@ -216,7 +212,7 @@ impl Adapter {
     }
 
     fn open(&self, welcome: &RunnerWelcome, mut books: HashMap<String, RunBook>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for session in &welcome.sessions {
             let run_id = &session.session_id;
             self.out.acks(|acks, _| acks.known(run_id, session.last_seq));
@@ -255,7 +251,7 @@ impl Adapter {
     /// The answers to calls whose time is over.
     fn over_time(&self) -> Vec<u8> {
         let now = now_ms();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut block = Vec::new();
         for asker in state.inputs.over_time(now) {
             let error = format!("Host {} did not confirm the input in time", self.host_id);

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::{HostRow, HostTrust};
 use qd_wire::CodedError;
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
@@ -20,7 +21,6 @@ use crate::rest::rest;
 use crate::rest::runners::read_body;
 use crate::server::Server;
 use crate::server::router::{check_owner, failed, failed_with, refused, unavailable};
-use qd_link::clock::now_ms;
 
 /// Random bytes of a host's token, and of a name that was made up.
 const TOKEN_BYTES: usize = 32;

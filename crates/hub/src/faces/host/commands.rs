@@ -6,6 +6,7 @@ use bytes::Bytes;
 use qd_core::projection::Question;
 use qd_core::view::run::host::book::RunBook;
 use qd_core::view::run::host::request::{Asked, Plan, Then, plan};
+use qd_link::clock::now_ms;
 use qd_link::memory::LinkReceiver;
 use qd_wire::command_table::{CommandClass, CommandHead, class_of, spec};
 use qd_wire::data::RunnerSessionsData;
@@ -20,7 +21,6 @@ use super::adapter::{Adapter, Asker, Call, Gate, Start};
 use super::inputs::INPUTS_MAX;
 use crate::access::audit;
 use crate::sessions::reads;
-use qd_link::clock::now_ms;
 
 /// Calls that a host may have to answer at once.
 const CALLS_MAX: usize = 1024;
@@ -83,7 +83,7 @@ impl Adapter {
             Ok(LinkLine::Ack { session_id, seq }) => self.committed(&session_id, seq),
             Ok(LinkLine::SessionRefused(refused)) => {
                 let run_id = &refused.session_id;
-                if let Some(run) = self.lock().runs.get_mut(run_id) {
+                if let Some(run) = self.state.lock().runs.get_mut(run_id) {
                     run.gate = Gate::Refused;
                 }
                 self.refused(run_id, &refused.reason);
@@ -103,7 +103,7 @@ impl Adapter {
     fn committed(&self, run_id: &str, seq: u64) {
         self.out.acks(|acks, now| acks.committed(now, run_id, seq));
         // The hub counts questions by what their records say, and hosts do not say when one is over.
-        let state = self.lock();
+        let state = self.state.lock();
         let Some(book) = state.runs.get(run_id).and_then(|run| run.book.as_ref()) else { return };
         if let Some(entry) = self.hub.session(run_id).filter(|_| book.seq <= seq) {
             entry.projection().set_questions(book.questions().iter().map(Question::from).collect());
@@ -144,7 +144,7 @@ impl Adapter {
 
     /// The answer to a run that was asked for under the same key before.
     fn started_before(&self, asker: &Asker, principal: &str, key: &str) -> Option<Vec<u8>> {
-        let state = self.lock();
+        let state = self.state.lock();
         let start = state.starts.iter().find(|start| start.principal == principal && start.key == key)?;
         Some(match &start.run_id {
             Some(run_id) => self.run_started(&state, asker, Some(run_id.clone())),
@@ -158,7 +158,7 @@ impl Adapter {
     /// Nobody waits for an answer any more.
     fn cancel(&self, text: &str) -> Vec<u8> {
         let Ok(Cancelled { target }) = serde_json::from_str(text) else { return Vec::new() };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let found = state.calls.iter().find(|(_, call)| call.asker.id == target).map(|(id, _)| id.clone());
         let Some(call) = found.and_then(|id| state.calls.remove(&id)) else { return Vec::new() };
         let error = "Cancelled; the host was not told, since the run protocol has no word for it";
@@ -169,7 +169,7 @@ impl Adapter {
         let run_id = asker.run_id.clone();
         let fresh_id = fresh_id();
         let planned = {
-            let state = self.lock();
+            let state = self.state.lock();
             let run = run_id.as_ref().and_then(|run_id| state.runs.get(run_id));
             let ended = RunBook::ended(0);
             let book = match run {
@@ -214,7 +214,7 @@ impl Adapter {
 
     /// What follows from a message that has no answer; gives lines for the hub.
     fn then(&self, run_id: &str, then: Then, text: &str) -> Vec<u8> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(book) = state.runs.get_mut(run_id).and_then(|run| run.book.as_mut()) else {
             return Vec::new();
         };
@@ -268,7 +268,7 @@ impl Adapter {
         input_id: String,
         data: Value,
     ) -> Result<Vec<u8>, (Asker, CodedError)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.inputs.is_full() {
             let error =
                 format!("Host {} has not confirmed {INPUTS_MAX} inputs; try again later", self.host_id);
@@ -294,7 +294,7 @@ impl Adapter {
         request_id: String,
         mut data: Value,
     ) -> Result<Vec<u8>, (Asker, CodedError)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.calls.len() >= CALLS_MAX {
             let error = format!("Host {} has {CALLS_MAX} calls to answer; try again later", self.host_id);
             return Err((asker, ErrorCode::Busy.with(error)));
@@ -314,7 +314,7 @@ impl Adapter {
     fn note_start(&self, text: &str, request_id: &str) {
         let Ok(head) = serde_json::from_str::<CommandHead<'_>>(text) else { return };
         let Some(key) = head.idempotency_key else { return };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.starts.len() >= STARTS_MAX {
             state.starts.pop_front();
         }
@@ -328,7 +328,7 @@ impl Adapter {
 
     fn attach(self: &Arc<Self>, asker: Asker, run_id: &str, after: Option<u64>) -> Vec<u8> {
         let size = {
-            let state = self.lock();
+            let state = self.state.lock();
             let Some(run) = state.runs.get(run_id).filter(|run| run.gate == Gate::Open) else {
                 return self.response(&asker, Err(&not_found(run_id)));
             };
@@ -363,7 +363,7 @@ impl Adapter {
             None => self.load(run_id).await?,
         };
         let screen = self.screen(run_id, size).await?;
-        let state = self.lock();
+        let state = self.state.lock();
         let book =
             state.runs.get(run_id).and_then(|run| run.book.as_ref()).ok_or_else(|| not_found(run_id))?;
         let screen = Some(screen).filter(|_| after.is_none_or(|after| after > book.seq));
@@ -377,13 +377,13 @@ impl Adapter {
         let read = self.read_on(run_id, &mut book).await;
         read.map_err(|error| reads::unreadable(&error))?;
         book.seq = book.seq.max(committed);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let run = state.runs.get_mut(run_id).ok_or_else(|| not_found(run_id))?;
         Ok(run.book.get_or_insert(book).size())
     }
 
     fn state_of(self: &Arc<Self>, asker: Asker, run_id: &str) -> Vec<u8> {
-        let state = self.lock();
+        let state = self.state.lock();
         let Some(run) = state.runs.get(run_id).filter(|run| run.gate == Gate::Open) else {
             return self.response(&asker, Err(&not_found(run_id)));
         };
@@ -404,7 +404,7 @@ impl Adapter {
 
     /// The runs that go on.
     fn sessions(&self, asker: &Asker) -> Vec<u8> {
-        let state = self.lock();
+        let state = self.state.lock();
         let alive = state.runs.iter().filter_map(|(run_id, run)| {
             let book = run.book.as_ref().filter(|book| run.gate == Gate::Open && !book.has_exited())?;
             Some(book.state(run_id, &self.host_id))
@@ -418,7 +418,7 @@ impl Adapter {
         let Some(entry) = self.hub.session(run_id) else {
             return self.response(&asker, Err(&not_found(run_id)));
         };
-        if let Some(run) = self.lock().runs.get_mut(run_id) {
+        if let Some(run) = self.state.lock().runs.get_mut(run_id) {
             let is_alive = run.book.as_ref().is_some_and(|book| !book.has_exited());
             if is_alive
                 && let Err(error) = self.out.send("run.stop", Some(run_id), json!({ "signal": "kill" }))
@@ -431,7 +431,7 @@ impl Adapter {
         self.hub.tasks.spawn(async move {
             let buried = reads::bury(&adapter.hub, &entry).await;
             if buried.is_err()
-                && let Some(run) = adapter.lock().runs.get_mut(&*entry.id)
+                && let Some(run) = adapter.state.lock().runs.get_mut(&*entry.id)
             {
                 run.gate = Gate::Open;
             }

@@ -4,20 +4,19 @@ use bytes::Bytes;
 use qd_core::ids::check_session_id;
 use qd_core::view::run::host::arrivals::{Arrived, NotTaken};
 use qd_core::view::run::host::{answer, event, time};
+use qd_link::clock::now_ms;
 use qd_link::memory::LinkReceiver;
-use qd_wire::InputRequest;
 use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::{LinkEvent, LinkLine};
 use qd_wire::run_protocol::{Envelope, ResponseData, Way, spec};
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, ErrorCode, InputRequest};
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
 use super::adapter::{Adapter, Asker, Call, Gate, Held, Run, State};
 use crate::runners::link::line_of;
-use qd_link::clock::now_ms;
 
 /// Lines that go to the hub in one block, as far as they are here.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -55,14 +54,14 @@ impl Adapter {
     }
 
     fn next_hole(&self) -> Duration {
-        let state = self.lock();
+        let state = self.state.lock();
         let due = state.holes.iter().filter_map(|run_id| state.runs.get(run_id)?.arrivals.due()).min();
         due.map_or(NO_HOLE, |due| Duration::from_millis((due - now_ms()).max(1).unsigned_abs()))
     }
 
     fn give_up_holes(&self) -> Vec<u8> {
         let now = now_ms();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut block = Vec::new();
         for run_id in state.holes.iter().cloned().collect::<Vec<_>>() {
             let mut arrived = Vec::new();
@@ -99,7 +98,7 @@ impl Adapter {
     /// Heartbeats only say that the host is there.
     fn note_host(&self) {
         let now = now_ms();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if now - state.noted_at < NOTE_INTERVAL_MS {
             return;
         }
@@ -130,7 +129,7 @@ impl Adapter {
         };
         let now = now_ms();
         let bytes = HELD_OVERHEAD_BYTES + data.to_string().len();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !self.is_open(&mut state, &run_id, seq) {
             return Vec::new();
         }
@@ -301,7 +300,7 @@ impl Adapter {
             self.out.error(Some("rpc.response"), envelope.run_id.as_deref(), &error);
             return Vec::new();
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // Also where the answer comes too late for its asker.
         if let Some(start) = state.starts.iter_mut().find(|start| start.request_id == data.request_id) {
             let result = data.result.clone().unwrap_or_default();

@@ -2,19 +2,18 @@
 //! to it: two ends that both send much cannot stand still.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use qd_core::view::run::host::acks::Acks;
 use qd_core::view::run::timestamp;
+use qd_link::clock::now_ms;
 use qd_link::memory::LinkSender;
+use qd_link::mutex::Mutex;
 use qd_wire::run_protocol::Envelope;
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
-
-use qd_link::clock::now_ms;
 
 /// Bytes of commands that may wait for a host.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -75,7 +74,7 @@ impl Out {
         };
         let message =
             serde_json::to_vec(&envelope).map_err(|error| ErrorCode::Internal.with(error.to_string()))?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.bytes > 0 && state.bytes + message.len() > bytes_max {
             let error = format!("Host {} does not take messages fast enough; try again later", self.host_id);
             return Err(ErrorCode::Busy.with(error));
@@ -89,7 +88,7 @@ impl Out {
 
     /// Changes what the host is to be told of its runs.
     pub(super) fn acks(&self, change: impl FnOnce(&mut Acks, i64)) {
-        change(&mut self.lock().acks, now_ms());
+        change(&mut self.state.lock().acks, now_ms());
         self.filled.notify_one();
     }
 
@@ -113,7 +112,7 @@ impl Out {
 
     /// The next message, whether or not acks are due.
     pub(super) fn take(&self) -> Option<Bytes> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let message = state.messages.pop_front()?;
         state.bytes -= message.len();
         Some(message)
@@ -126,7 +125,7 @@ impl Out {
         }
         let now = now_ms();
         let (acks, due) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             (state.acks.take(now), state.acks.due())
         };
         for (run_id, last_seq) in acks {
@@ -141,9 +140,5 @@ impl Out {
         }
         let wait = due.map_or(LOOK_MAX, |due| Duration::from_millis((due - now).max(1).unsigned_abs()));
         (None, wait.min(LOOK_MAX))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OutState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,10 +7,9 @@ use bytes::Bytes;
 use qd_core::terminal::Screen;
 use qd_core::view::run::host::book::{BOOK_EVENTS, RunBook};
 use qd_store::StoreError;
-use qd_wire::EventEnvelope;
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::run::TerminalSnapshot;
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, ErrorCode, EventEnvelope};
 
 use super::adapter::Adapter;
 use crate::sessions::reads::unreadable;

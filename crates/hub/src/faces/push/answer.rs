@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use qd_link::clock::now_ms;
 use qd_store::StoreError;
 use qd_wire::command_table::CommandName;
 use qd_wire::push::PushDecision;
@@ -15,7 +16,6 @@ use crate::access::principals::Principal;
 use crate::command::Command;
 use crate::hub::Hub;
 use crate::rest::commands::ask_and_wait;
-use qd_link::clock::now_ms;
 
 /// How it was answered, in the records of the session.
 const ACTOR: &str = "push";

@@ -8,14 +8,14 @@ use axum::routing::{delete, get, patch, post};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::{PushChange, PushRow};
-use qd_wire::CodedError;
-use qd_wire::ErrorCode;
 use qd_wire::command_table::Permission;
 use qd_wire::push::{
     ChangePushSubscription, NewPushSubscription, PushAnswer, PushAnswered, PushState, PushSubscriptionInfo,
     PushTest, PushTestResult, PushTested, PushTopic, RemovedPushSubscription,
 };
+use qd_wire::{CodedError, ErrorCode};
 
 use super::{Answering, answer as answer_question, check_subscription, send_test};
 use crate::access::audit::Deed;
@@ -27,7 +27,6 @@ use crate::rest::rest;
 use crate::rest::runners::read_body;
 use crate::server::Server;
 use crate::server::router::{check_permission, failed, failed_as, failed_with, refused, unavailable};
-use qd_link::clock::now_ms;
 
 const ID_BYTES: usize = 12;
 const LABEL_CHARS_MAX: usize = 200;

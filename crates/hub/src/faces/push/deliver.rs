@@ -1,11 +1,12 @@
 //! The task that tells people: who wants to know, whether they look already, and the way to their push services.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use qd_link::clock::now_ms;
 use qd_store::{PushRow, StoreError};
 use qd_wire::command_table::Permission;
 use qd_wire::push::{PushKind, PushMessage, PushTopic};
@@ -20,7 +21,6 @@ use super::{End, Endpoint};
 use crate::access::authenticate::{hash, random_text, role_of};
 use crate::access::principals::{OWNER, Rights};
 use crate::hub::Hub;
-use qd_link::clock::now_ms;
 
 /// Jobs under way at a time, those that wait for somebody to look away included.
 const TASKS_MAX: usize = 1024;
@@ -80,7 +80,7 @@ enum Attempt {
 
 /// Does the jobs, for ever.
 pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
-    let receiver = hub.faces.push.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let receiver = hub.faces.push.receiver.lock().take();
     let Some(mut jobs) = receiver.filter(|_| hub.config.faces.push.key.is_some()) else { return };
     count_subscribers(hub).await;
     let mut tasks = JoinSet::new();
@@ -101,7 +101,7 @@ pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
 
 /// Whether anybody wants pushes.
 pub(crate) async fn count_subscribers(hub: &Hub) {
-    let subscribed = *hub.faces.push.subscribed();
+    let subscribed = *hub.faces.push.subscribed.lock();
     match hub.store.push_subscriptions(alive_after(hub)).await {
         Ok(rows) if rows.is_empty() => hub.faces.push.note_no_subscribers(subscribed),
         Ok(_) => hub.faces.push.note_subscriber(),

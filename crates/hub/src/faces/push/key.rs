@@ -1,12 +1,11 @@
 //! The hub's own key for pushes: by it a push service knows that a message comes from whom the browser subscribed to
 //! (RFC 8292).
 
-use std::fmt;
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, fs};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

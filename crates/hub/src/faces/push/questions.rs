@@ -2,10 +2,11 @@
 //! it is in memory: after a restart a runner says which questions are open, and people are told again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use qd_link::mutex::Mutex;
 use qd_wire::InputRequest;
 use qd_wire::push::PushTopic;
 use qd_wire::run::{PermissionDetails, PermissionSource};
@@ -94,7 +95,7 @@ impl Questions {
         let life = request.timeout_ms().and_then(|timeout| i64::try_from(timeout).ok());
         let question =
             Question { request, expires_at: life.map(|life| now.saturating_add(life)), told: Vec::new() };
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.open.contains_key(&key) {
             return None;
         }
@@ -109,7 +110,7 @@ impl Questions {
     /// It needs no answer any more. Gives what was known of it.
     pub(super) fn close(&self, session_id: &Arc<str>, request_id: &str) -> Option<(QuestionKey, Question)> {
         let key = key_of(session_id, request_id);
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let question = state.open.remove(&key)?;
         state.tickets.retain(|_, ticket| ticket.key != key);
         Some((key, question))
@@ -117,14 +118,14 @@ impl Questions {
 
     /// The ids of a session's open questions.
     pub(super) fn ids_of(&self, session_id: &str) -> Vec<Arc<str>> {
-        let state = self.lock();
+        let state = self.0.lock();
         let of_session = state.open.keys().filter(|key| &*key.session_id == session_id);
         of_session.map(|key| Arc::clone(&key.request_id)).collect()
     }
 
     /// The question, while it is open and waited for.
     pub(super) fn get(&self, key: &QuestionKey, now: i64) -> Option<Question> {
-        let state = self.lock();
+        let state = self.0.lock();
         let question = state.open.get(key)?;
         (question.expires_at.is_none_or(|end| now < end)).then(|| question.clone())
     }
@@ -136,7 +137,7 @@ impl Questions {
         subscription_id: &str,
         token: Option<(Hash, Ticket)>,
     ) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let Some(question) = state.open.get_mut(key) else { return false };
         if question.told.iter().any(|told| told == subscription_id) {
             return false;
@@ -149,7 +150,7 @@ impl Questions {
     /// Takes what a token is good for; it is good for nothing then. The browser it is from has closed its notification
     /// itself, and need not be told of the answer.
     pub(super) fn take(&self, hash: &Hash, now: i64) -> Option<Ticket> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let ticket = state.tickets.remove(hash)?;
         let question = state.open.get_mut(&ticket.key)?;
         question.told.retain(|told| *told != ticket.subscription_id);
@@ -158,15 +159,11 @@ impl Questions {
 
     /// The answer did not arrive: the token stays good as long as its question is open.
     pub(super) fn give_back(&self, hash: Hash, ticket: Ticket) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if let Some(question) = state.open.get_mut(&ticket.key) {
             question.told.push(ticket.subscription_id.clone());
             state.tickets.insert(hash, ticket);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -211,7 +208,7 @@ mod tests {
         questions.give_back([1; 32], ticket(&key));
         assert!(questions.take(&[1; 32], 1000).is_none());
         assert!(!questions.note_told(&key, "s2", None));
-        assert!(questions.lock().tickets.is_empty());
+        assert!(questions.0.lock().tickets.is_empty());
     }
 
     #[test]

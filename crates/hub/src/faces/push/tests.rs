@@ -26,7 +26,7 @@ impl World {
         config.faces.push.done_after = Duration::ZERO;
         let hub = Arc::new(Hub::new(config, store, Stored::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
-        let jobs = hub.faces.push.receiver.lock().unwrap().take().unwrap();
+        let jobs = hub.faces.push.receiver.lock().take().unwrap();
         World { hub, entry, jobs, _directory: directory }
     }
 
@@ -134,7 +134,7 @@ async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
 #[tokio::test]
 async fn nothing_is_looked_into_while_nobody_wants_to_know() {
     let mut world = World::start();
-    let subscribed = *world.hub.faces.push.subscribed();
+    let subscribed = *world.hub.faces.push.subscribed.lock();
     world.hub.faces.push.note_no_subscribers(subscribed);
     world.observe(&[working(), needed(1, "q"), idle(2)]);
     assert!(world.jobs().is_empty());

@@ -3,11 +3,12 @@
 //! gets nothing twice, and each run's events come in their order.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use qd_core::view::run::event::Class;
+use qd_link::mutex::Mutex;
 
 use crate::connection::{Mailbox, Outgoing};
 use crate::sessions::session::SessionEntry;
@@ -154,7 +155,7 @@ impl Feed {
 
     /// A place after everything published so far.
     pub(super) fn join(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Follower {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (ready, has_missing) = (AtomicBool::new(false), AtomicBool::new(false));
         let signal = Arc::new(Signal { ready, has_missing, mailbox });
         let reader = Some(Reader {
@@ -176,7 +177,7 @@ impl Feed {
 
     /// Gives chunks, in the order of their run, to every follower.
     pub(super) fn publish(&self, chunks: Vec<Chunk>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.live == 0 || chunks.is_empty() {
             return;
         }
@@ -193,12 +194,7 @@ impl Feed {
 
     #[cfg(test)]
     fn held_bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock is held leaves the feed usable: every change keeps it consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().bytes
     }
 }
 
@@ -318,7 +314,7 @@ impl Follower {
         if !self.signal.ready.swap(false, Ordering::AcqRel) {
             return false;
         }
-        let mut guard = self.feed.lock();
+        let mut guard = self.feed.state.lock();
         let State { chunks, readers, first, .. } = &mut *guard;
         let Some(Some(reader)) = readers.get_mut(self.key) else { return false };
         let mut has_progress = false;
@@ -342,14 +338,14 @@ impl Follower {
 
     /// Changes what the app wants.
     pub(super) fn change_filter<T>(&self, change: impl FnOnce(&mut Filter) -> T) -> Option<T> {
-        let mut state = self.feed.lock();
+        let mut state = self.feed.state.lock();
         let reader = state.readers.get_mut(self.key)?.as_mut()?;
         Some(change(&mut reader.filter))
     }
 
     /// The app wants the records of a run after this one, whether it had them or not.
     pub(super) fn replay(&self, entry: &Arc<SessionEntry>, after: u64) {
-        let mut state = self.feed.lock();
+        let mut state = self.feed.state.lock();
         let Some(Some(reader)) = state.readers.get_mut(self.key) else { return };
         let until = entry.committed_seq();
         reader.last_turn += 1;
@@ -364,7 +360,7 @@ impl Follower {
         if !self.signal.has_missing.load(Ordering::Acquire) {
             return None;
         }
-        let mut guard = self.feed.lock();
+        let mut guard = self.feed.state.lock();
         let end = guard.first + guard.chunks.len() as u64;
         let reader = guard.readers.get_mut(self.key)?.as_mut()?;
         let waiting = reader.behind.values().filter(|behind| behind.is_reading());
@@ -382,7 +378,7 @@ impl Follower {
     /// A page of the log has gone to the app, up to this record; `is_end` when the log has no more. False when that
     /// page is not wanted any more.
     pub(super) fn has_read(&self, missing: &Missing, next: u64, is_end: bool) -> bool {
-        let mut state = self.feed.lock();
+        let mut state = self.feed.state.lock();
         let Some(Some(reader)) = state.readers.get_mut(self.key) else { return false };
         let turn = reader.last_turn + 1;
         let behind = reader.behind.get_mut(&missing.entry.id);
@@ -397,7 +393,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        let mut state = self.feed.lock();
+        let mut state = self.feed.state.lock();
         let Some(reader) = state.readers.get_mut(self.key).and_then(Option::take) else { return };
         while state.readers.last().is_some_and(Option::is_none) {
             state.readers.pop();

@@ -5,8 +5,7 @@ use qd_store::{HubStore, StoreOptions};
 
 use super::*;
 use crate::config::HubConfig;
-use crate::hub::Hub;
-use crate::hub::Stored;
+use crate::hub::{Hub, Stored};
 use crate::{LoginCodes, OwnerToken};
 
 const CHUNK_BYTES: usize = 1000;
@@ -138,7 +137,7 @@ impl App {
     }
 
     fn is_at_end(&self) -> bool {
-        let state = self.follower.feed.lock();
+        let state = self.follower.feed.state.lock();
         let reader = state.readers[self.follower.key].as_ref().unwrap();
         reader.next == state.first + state.chunks.len() as u64
     }

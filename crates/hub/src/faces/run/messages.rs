@@ -7,7 +7,6 @@ use qd_store::StoreError;
 use serde::Deserialize;
 
 use crate::hub::Hub;
-
 use crate::sessions::session::SessionEntry;
 
 /// Messages of a page: without a limit, and at most.

@@ -10,7 +10,6 @@ use qd_wire::InputRequest;
 use qd_wire::data::SessionStatus;
 
 use crate::hub::Hub;
-
 use crate::sessions::session::SessionEntry;
 
 /// Records at the beginning and at the end of a run that are looked at when the hub has not seen it run: it says

@@ -1,12 +1,13 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_core::view::run::answer as view;
 use qd_core::view::run::request::{self, Command, Refusal, Request, Subscribe, To};
-use qd_wire::command_table;
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_wire::run_protocol::Way;
-use qd_wire::{CodedError, ErrorCode, JsonObject};
+use qd_wire::{CodedError, ErrorCode, JsonObject, command_table};
 use tokio::time::Duration;
 
 use super::catch_up::{Page, page};
@@ -14,10 +15,8 @@ use super::feed::{Follower, Missing, SUBSCRIPTIONS_MAX};
 use crate::access::principals::Principal;
 use crate::command::ask::{Answer, Asker, ask, cancel_asked};
 use crate::command::{self, Command as CanonicalCommand, Ready};
-use crate::connection::frame;
-use crate::connection::{JobDone, Mail, Mailbox, Parts, Speaker};
+use crate::connection::{JobDone, Mail, Mailbox, Parts, Speaker, frame};
 use crate::hub::Hub;
-use qd_link::clock::now_ms;
 
 /// A page that could not be read is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);
@@ -220,14 +219,14 @@ impl Speaker for AppSpeaker {
 impl Drop for AppSpeaker {
     fn drop(&mut self) {
         self.hub.faces.run.connections.remove(self.number);
-        let open: Vec<u64> = self.calls.lock().open.drain().filter_map(|(_, number)| number).collect();
+        let open: Vec<u64> = self.calls.state.lock().open.drain().filter_map(|(_, number)| number).collect();
         open.into_iter().for_each(|number| cancel_asked(&self.hub, number));
     }
 }
 
 impl Calls {
     fn begin(&self) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last += 1;
         let ticket = state.last;
         state.open.insert(ticket, None);
@@ -235,11 +234,7 @@ impl Calls {
     }
 
     fn end(&self, ticket: u64) {
-        self.lock().open.remove(&ticket);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CallState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().open.remove(&ticket);
     }
 }
 
@@ -302,7 +297,7 @@ fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, ready: Ready<'_>, 
         })
     };
     let number = command::send_ready(hub, &calls.asker, ready, on_answer);
-    if let Some(place) = calls.lock().open.get_mut(&ticket) {
+    if let Some(place) = calls.state.lock().open.get_mut(&ticket) {
         *place = number.filter(|_| !is_gated);
     }
 }

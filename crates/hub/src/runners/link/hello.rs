@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use qd_core::projection::{Description, Question};
+use qd_link::clock::now_ms;
 use qd_store::RunnerNote;
 use qd_wire::ErrorCode;
 use qd_wire::data::{SessionState, SessionStatus};
@@ -19,7 +20,6 @@ use crate::hub::Hub;
 use crate::runners::line_head::json_string;
 use crate::runners::runner::Runner;
 use crate::sessions::effects;
-use qd_link::clock::now_ms;
 
 /// Ids of the hub's own deletes: no command of a client has such a one.
 pub(super) const BURIAL_ID: &str = "bury:";

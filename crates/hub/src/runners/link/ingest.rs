@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Buf, Bytes};
+use qd_link::clock::now_ms;
 use qd_link::memory::{LinkReceiver, LinkSender};
 use qd_store::RunnerNote;
 use qd_wire::ErrorCode;
@@ -19,15 +20,12 @@ use super::refusals::Refusals;
 use super::{Link, LinkState, RunnerIdentity, line_of};
 use crate::config::PlantedBug;
 use crate::faces::RunnerNews;
-use crate::hub::COMMIT_UNIT_BYTES;
-use crate::hub::COMMIT_UNITS_MAX;
-use crate::hub::Hub;
+use crate::hub::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub};
 use crate::runners::line_head::{self, Line};
 use crate::runners::runner::Runner;
 use crate::sessions::effects::apply_notes;
 use crate::sessions::published::Published;
 use crate::sessions::session::SessionEntry;
-use qd_link::clock::now_ms;
 
 /// A connection that says no hello for this long is not a runner.
 const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);

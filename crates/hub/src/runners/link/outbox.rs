@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use qd_link::memory::LinkSender;
+use qd_link::mutex::Mutex;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Notify;
 
@@ -65,7 +66,7 @@ impl Outbox {
     }
 
     fn push_within(&self, line: &[u8], bytes_max: usize) -> Result<(), OutboxError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_closed {
             return Err(OutboxError::Closed);
         }
@@ -80,18 +81,18 @@ impl Outbox {
 
     /// Everything of the session up to `seq` is committed.
     pub(crate) fn ack(&self, session_id: &Arc<str>, seq: u64) {
-        self.lock().acks.insert(Arc::clone(session_id), seq);
+        self.state.lock().acks.insert(Arc::clone(session_id), seq);
         self.filled.notify_one();
     }
 
     /// No more lines are taken; what is queued, and acks, still go out.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        self.state.lock().is_closed = true;
     }
 
     /// Nothing more comes; what is queued still goes out.
     pub(super) fn finish(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_closed = true;
         state.is_finished = true;
         drop(state);
@@ -102,7 +103,7 @@ impl Outbox {
     async fn next(&self) -> Option<Bytes> {
         loop {
             {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let block = state.take_block();
                 if !block.is_empty() {
                     return Some(block);
@@ -113,10 +114,6 @@ impl Outbox {
             }
             self.filled.notified().await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OutboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use qd_core::projection::{Change, Description, Moment, News};
 use qd_core::redact::redact_question;
+use qd_link::clock::now_ms;
 use qd_wire::data::SessionStatus;
 use qd_wire::mux::SessionChange;
 
@@ -11,7 +12,6 @@ use crate::faces::SessionNews;
 use crate::hub::Hub;
 use crate::sessions::session::SessionEntry;
 use crate::sessions::terminal_cleanup;
-use qd_link::clock::now_ms;
 
 /// What an event says of its session.
 #[derive(Debug, Clone)]

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use qd_link::clock::now_ms;
 use qd_wire::data::{AttachData, ModelRef, QueueState, Resume, SessionState, SessionStatus};
 use qd_wire::mux::SessionChange;
 use qd_wire::{CodedError, ErrorCode};
 
 use super::json;
 use crate::command::reply::ReplyTo;
-use crate::connection::frame;
-use crate::connection::{AttachFrame, Attached, Mailbox};
+use crate::connection::{AttachFrame, Attached, Mailbox, frame};
 use crate::hub::Hub;
 use crate::runners::link::{order_burials, resync_text};
 use crate::sessions::session::SessionEntry;
-use qd_link::clock::now_ms;
 
 /// How long records that were read may take to be committed before somebody else's attach goes past them.
 const SETTLE_MAX: Duration = Duration::from_secs(10);

@@ -1,9 +1,10 @@
 //! The clients of the pi-server face. They are counted by themselves, and get none of the hub's own broadcasts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_link::mutex::Mutex;
 
 use crate::access::principals::Principal;
 use crate::connection::{Mail, MailBounds, Mailbox};
@@ -36,7 +37,7 @@ pub(crate) enum Admitted {
 
 impl PiConnections {
     pub(crate) fn add(&self, principal: &Principal, connections_max: usize, bounds: MailBounds) -> Admitted {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.is_stopping || principal.revoked.is_cancelled() {
             return Admitted::Refused;
         }
@@ -57,31 +58,31 @@ impl PiConnections {
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        self.lock().open.remove(&number);
+        self.0.lock().open.remove(&number);
     }
 
     pub(crate) fn note_turned_away_gone(&self) {
-        self.lock().turned_away -= 1;
+        self.0.lock().turned_away -= 1;
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lock().open.len()
+        self.0.lock().open.len()
     }
 
     /// How many were turned away because there were too many.
     pub(crate) fn turned_away(&self) -> u64 {
-        self.lock().turned_away_total
+        self.0.lock().turned_away_total
     }
 
     /// Nobody is let in any more. True the first time.
     pub(crate) fn stop(&self) -> bool {
-        !std::mem::replace(&mut self.lock().is_stopping, true)
+        !std::mem::replace(&mut self.0.lock().is_stopping, true)
     }
 
     /// Closes every connection after what waits for it.
     pub(crate) fn close(&self) {
         let mailboxes: Vec<Arc<Mailbox>> = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             state.is_stopping = true;
             state.open.values().cloned().collect()
         };
@@ -93,15 +94,11 @@ impl PiConnections {
 
     /// Closes the connections whose access was taken back.
     pub(crate) fn close_revoked(&self) {
-        let state = self.lock();
+        let state = self.0.lock();
         for mailbox in state.open.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             let reason = "Access token revoked".into();
             mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Who gets a session's events, and what becomes of those who do not read them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use qd_link::mutex::Mutex;
 use qd_wire::pi_server::FaceEvent;
 
 use crate::command::ask::watch;
@@ -51,7 +52,7 @@ pub(crate) struct Resync {
 impl Followers {
     /// Somebody is about to follow the session: its runner says its events from now on.
     pub(crate) fn join(self: &Arc<Self>, hub: &Arc<Hub>, entry: &Arc<SessionEntry>) -> Joining {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let following = sessions.entry(Arc::clone(&entry.id)).or_insert_with(|| {
             watch(hub, entry, true);
             Following { entry: Arc::clone(entry), joining: 0, followers: Vec::new() }
@@ -68,25 +69,25 @@ impl Followers {
     /// Tells a runner that is here again which of its sessions are followed. Nobody begins or ends to follow one
     /// meanwhile, so what the runner is told last is true.
     pub(crate) fn watch_all(&self, hub: &Hub, runner_id: &str) {
-        let sessions = self.lock();
+        let sessions = self.sessions.lock();
         let of_runner = sessions.values().filter(|following| &*following.entry.runner_id == runner_id);
         of_runner.for_each(|following| watch(hub, &following.entry, true));
     }
 
     pub(crate) fn is_follower(&self, session_id: &str, client: &Arc<Client>) -> bool {
-        let sessions = self.lock();
+        let sessions = self.sessions.lock();
         let followers = sessions.get(session_id).into_iter().flat_map(|following| &following.followers);
         followers.into_iter().any(|follower| Arc::ptr_eq(&follower.client, client))
     }
 
     /// Whether somebody follows the session.
     pub(crate) fn has(&self, session_id: &str) -> bool {
-        self.lock().contains_key(session_id)
+        self.sessions.lock().contains_key(session_id)
     }
 
     /// Events of a session, for all who follow it.
     pub(crate) fn tell(&self, session_id: &str, frames: &Bytes, count: u64) {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let Some(following) = sessions.get_mut(session_id) else { return };
         for follower in &mut following.followers {
             match follower.place {
@@ -104,7 +105,7 @@ impl Followers {
 
     /// A client has read nearly everything: it is told what it missed, and gives the sessions that it has to catch up with.
     pub(crate) fn catch_up(&self, client: &Arc<Client>) -> Vec<Resync> {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let mut behind = Vec::new();
         for following in sessions.values_mut() {
             let is_behind = |follower: &&mut Follower| {
@@ -121,7 +122,7 @@ impl Followers {
 
     /// The same for one session, whether the client missed something of it or not.
     pub(crate) fn catch_up_one(&self, session_id: &str, client: &Arc<Client>) -> Option<Resync> {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let following = sessions.get_mut(session_id)?;
         let mut followers = following.followers.iter_mut();
         followers.find(|follower| Arc::ptr_eq(&follower.client, client))?.start_resync(&following.entry);
@@ -130,7 +131,7 @@ impl Followers {
 
     /// What the sessions of a runner said while it was away is lost: all who follow them catch up.
     pub(crate) fn catch_up_all(&self, runner_id: &str) -> Vec<Resync> {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let of_runner = sessions.values_mut().filter(|following| &*following.entry.runner_id == runner_id);
         let resync = |following: &mut Following| {
             let mut clients = Vec::new();
@@ -149,7 +150,7 @@ impl Followers {
     /// Clients get the frames that say how the session stands, and live events after them; without frames they stay
     /// behind. Gives the clients that still follow it.
     pub(crate) fn end_resync(&self, resync: &Resync, frames: Option<&Bytes>) -> Vec<Arc<Client>> {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let Some(following) = sessions.get_mut(&resync.entry.id) else { return Vec::new() };
         let mut found = Vec::new();
         for follower in &mut following.followers {
@@ -170,7 +171,7 @@ impl Followers {
 
     /// Its runner does not know the session any more: these clients hear nothing of it.
     pub(crate) fn give_up(&self, hub: &Hub, resync: &Resync) {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let Some(following) = sessions.get_mut(&resync.entry.id) else { return };
         if !Arc::ptr_eq(&following.entry, &resync.entry) {
             // Another session has the name by now.
@@ -183,7 +184,7 @@ impl Followers {
 
     /// The session is gone.
     pub(crate) fn end_session(&self, hub: &Hub, session_id: &str) {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         if let Some(following) = sessions.get_mut(session_id) {
             following.followers = Vec::new();
             end_if_alone(hub, &mut sessions, session_id);
@@ -192,7 +193,7 @@ impl Followers {
 
     /// The client is gone.
     pub(crate) fn remove_client(&self, hub: &Hub, client: &Arc<Client>) {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let mut left = Vec::new();
         for (session_id, following) in &mut *sessions {
             let before = following.followers.len();
@@ -202,10 +203,6 @@ impl Followers {
             }
         }
         left.iter().for_each(|session_id| end_if_alone(hub, &mut sessions, session_id));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Following>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -240,7 +237,7 @@ pub(crate) struct Joining {
 
 impl Drop for Joining {
     fn drop(&mut self) {
-        let mut sessions = self.followers.lock();
+        let mut sessions = self.followers.sessions.lock();
         let Some(following) = sessions.get_mut(&self.entry.id) else { return };
         following.joining = following.joining.saturating_sub(1);
         if let Some(hub) = self.hub.upgrade() {
@@ -258,7 +255,7 @@ pub(crate) struct NewFollower {
 impl NewFollower {
     /// Live events come from here on.
     pub(crate) fn follow(self, client: &Arc<Client>) {
-        let mut sessions = self.joining.followers.lock();
+        let mut sessions = self.joining.followers.sessions.lock();
         if let Some(following) = sessions.get_mut(&self.joining.entry.id) {
             self.events.into_iter().for_each(|event| client.put(event));
             let is_known = |follower: &Follower| Arc::ptr_eq(&follower.client, client);

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use qd_core::view::pi_server::admission::Submission;
 use qd_core::view::pi_server::request::{self, Request};
+use qd_link::clock::now_ms;
 use qd_wire::command_table::Lane;
 use qd_wire::pi_server::{Command, PROTOCOL_VERSION, ServerReady};
 use qd_wire::{CodedError, ErrorCode};
@@ -18,7 +19,6 @@ use crate::faces::pi_server::commands::lifecycle::{self, Heading};
 use crate::faces::pi_server::commands::pending_commands::Job;
 use crate::faces::pi_server::counters::Counters;
 use crate::hub::Hub;
-use qd_link::clock::now_ms;
 
 /// A message that is greater than the bound is refused and the connection stays; one that is so many times greater
 /// is not even read.
@@ -58,7 +58,7 @@ impl Speaker for PiSpeaker {
     fn greet(&mut self, parts: &mut Parts<'_>) {
         let server = &parts.hub.faces.pi_server;
         parts.outgoing.push(server.ready.clone());
-        server.desk().add_client(Arc::clone(&self.client));
+        server.desk.lock().add_client(Arc::clone(&self.client));
     }
 
     fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
@@ -78,7 +78,7 @@ impl Speaker for PiSpeaker {
     }
 
     fn on_end(&mut self, hub: &Hub) {
-        hub.faces.pi_server.desk().remove_client(&self.client);
+        hub.faces.pi_server.desk.lock().remove_client(&self.client);
         hub.faces.pi_server.followers.remove_client(hub, &self.client);
         hub.faces.pi_server.connections.remove(self.number);
     }
@@ -142,7 +142,7 @@ impl PiServer {
         match request::read(text) {
             Ok(request) => self.admit(hub, client, Arc::from(request), text.len()),
             Err(invalid) => {
-                let is_stopping = self.desk().is_stopping();
+                let is_stopping = self.desk.lock().is_stopping();
                 let error = match is_stopping {
                     true => ErrorCode::ShuttingDown.with(SHUTTING_DOWN),
                     false => CodedError::invalid(invalid.error.as_str()),
@@ -169,7 +169,7 @@ impl PiServer {
         // As much as possible is done before the desk is locked.
         let heading = request.envelope.id.as_deref().map(|id| Heading::new(&request, id));
         let mut submission = self.submission(client, &request, session_id.as_deref());
-        let mut desk = self.desk();
+        let mut desk = self.desk.lock();
         if desk.is_stopping() || client.is_revoked() {
             drop(desk);
             return refuse(&match client.is_revoked() {
@@ -238,7 +238,7 @@ impl PiServer {
         if !client.take_behind() {
             return;
         }
-        let desk = self.desk();
+        let desk = self.desk.lock();
         client.tell_missed();
         drop(desk);
         for resync in self.followers.catch_up(client) {

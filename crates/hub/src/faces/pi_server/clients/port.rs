@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware;
 use axum::response::{IntoResponse, Response};
+use axum::{Router, middleware};
 use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, StatusCode};
 use qd_link::net::BoxedIo;

@@ -6,10 +6,9 @@ use qd_core::view::pi_server::answer;
 use qd_wire::data::SessionState;
 
 use crate::command::ask::{Asker, ask};
-use crate::faces::pi_server::PiServer;
 use crate::faces::pi_server::commands::lifecycle;
 use crate::faces::pi_server::commands::sessions::{get_state, read};
-use crate::faces::pi_server::is_open;
+use crate::faces::pi_server::{PiServer, is_open};
 use crate::hub::Hub;
 
 impl PiServer {
@@ -23,7 +22,7 @@ impl PiServer {
     }
 
     pub(crate) fn note_gone(&self, hub: &Hub, session_id: &str) {
-        let mut desk = self.desk();
+        let mut desk = self.desk.lock();
         if !desk.is_news(session_id, false) {
             return;
         }
@@ -34,7 +33,7 @@ impl PiServer {
 
     pub(crate) fn note_there(&self, hub: &Arc<Hub>, session_id: &str) {
         {
-            let mut desk = self.desk();
+            let mut desk = self.desk.lock();
             if !desk.is_news(session_id, true) {
                 return;
             }
@@ -48,7 +47,7 @@ impl PiServer {
         let command = get_state(session_id.to_string());
         ask(hub, &asker, command, move |hub, answer| {
             let Some(state) = read::<SessionState>(&answer).filter(|_| answer.success) else { return };
-            let mut desk = hub.faces.pi_server.desk();
+            let mut desk = hub.faces.pi_server.desk.lock();
             // It may be gone again, or told by now.
             if desk.is_news(&session_id, true)
                 && hub.session(&session_id).is_some_and(|entry| is_open(&entry))

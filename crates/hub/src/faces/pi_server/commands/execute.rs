@@ -12,11 +12,8 @@ use tokio::time::Duration;
 
 use crate::command::ask::{Answer, ask};
 use crate::command::{Command as CanonicalCommand, spec_of};
-use crate::faces::pi_server::commands::history;
-use crate::faces::pi_server::commands::messages;
-use crate::faces::pi_server::commands::metrics;
 use crate::faces::pi_server::commands::pending_commands::{After, Job};
-use crate::faces::pi_server::commands::sessions;
+use crate::faces::pi_server::commands::{history, messages, metrics, sessions};
 use crate::faces::pi_server::counters::Counters;
 use crate::faces::pi_server::is_open;
 use crate::hub::Hub;

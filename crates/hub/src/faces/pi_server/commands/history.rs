@@ -1,16 +1,15 @@
 //! What the journal tells: earlier commands, and what a start found of them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use qd_store::{HistoryQuery, SubmissionRow};
 use qd_wire::pi_server::{CommandHistory, GetCommandHistory, HistoryEntry, StartupRecovery};
 use serde_json::Value;
 
 use crate::faces::pi_server::commands::execute::{failure, finish, success};
-use crate::faces::pi_server::commands::journal;
-use crate::faces::pi_server::commands::lifecycle;
 use crate::faces::pi_server::commands::pending_commands::Job;
+use crate::faces::pi_server::commands::{journal, lifecycle};
 use crate::hub::Hub;
 use crate::sessions::reads::unreadable;
 
@@ -21,7 +20,7 @@ const SCHEMA_VERSION: u64 = 1;
 
 /// `get_startup_recovery`.
 pub(crate) fn recovery(hub: &Arc<Hub>, job: &Job) {
-    let found = *hub.faces.pi_server.recovery.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = *hub.faces.pi_server.recovery.lock();
     let data = StartupRecovery {
         enabled: true,
         initialized: true,
@@ -55,7 +54,7 @@ pub(crate) fn history(hub: &Arc<Hub>, job: &Job, fields: &GetCommandHistory) {
         hub.faces.pi_server.journal.write(&hub).await;
         let outcome = match hub.store.submission_history(query).await {
             Ok((rows, truncated)) => {
-                let live = hub.faces.pi_server.desk().live_uids();
+                let live = hub.faces.pi_server.desk.lock().live_uids();
                 let entries: Vec<_> = rows.iter().map(|row| entry(row, &live)).collect();
                 let data = CommandHistory {
                     enabled: true,

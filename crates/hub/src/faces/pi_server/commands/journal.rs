@@ -1,12 +1,14 @@
 //! What outlives the process: commands that are about to be done, and outcomes.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use qd_core::view::pi_server::admission::{Outcome, Restored, Token};
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_store::{StoreError, SubmissionRow};
 use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,6 @@ use crate::faces::pi_server::PiServer;
 use crate::faces::pi_server::commands::pending_commands::Todo;
 use crate::faces::pi_server::commands::send_order::Course;
 use crate::hub::Hub;
-use qd_link::clock::now_ms;
 
 /// Outcomes of reads that wait to be stored. A read that is lost is read again, so more are not kept: the store has
 /// better things to do.
@@ -112,7 +113,7 @@ struct State {
 impl Journal {
     /// Puts an entry behind all others. Called with the desk locked, so that the order is that of the commands.
     pub(crate) fn push(&self, entry: Entry) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(row) = entry.row() {
             let uid = Arc::clone(&row.uid);
             state.written.insert(uid);
@@ -124,7 +125,7 @@ impl Journal {
 
     /// What waits, as much as one commit should have; a purge is by itself.
     fn take_batch(&self) -> Vec<Entry> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut batch: Vec<Entry> = Vec::new();
         let mut bytes = 0;
         while let Some(entry) = state.queue.front() {
@@ -142,7 +143,7 @@ impl Journal {
     /// Deletes all of a principal, what waits to be written included.
     async fn purge(&self, hub: &Hub, principal: &str) -> Result<(), StoreError> {
         let _alone = self.writing.lock().await;
-        self.lock().behind.retain(|row| *row.principal != *principal);
+        self.state.lock().behind.retain(|row| *row.principal != *principal);
         hub.store.delete_submissions_of(principal).await
     }
 
@@ -158,7 +159,7 @@ impl Journal {
     /// Keeps an outcome that nobody waits for, unless too many wait already.
     pub(crate) fn write_behind(&self, row: SubmissionRow) {
         let bytes = row.data_json.as_ref().map_or(0, Bytes::len);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.behind.len() >= BEHIND_ROWS_MAX || state.behind_bytes + bytes > BEHIND_BYTES_MAX {
             drop(state);
             self.is_full.store(true, Ordering::Relaxed);
@@ -174,7 +175,7 @@ impl Journal {
 
     /// These are replayed no more.
     pub(crate) fn forget(&self, uids: Vec<Arc<str>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // Most of many reads were never stored.
         let stored: Vec<_> = uids.into_iter().filter(|uid| state.written.remove(uid)).collect();
         let is_news = !stored.is_empty();
@@ -198,7 +199,7 @@ impl Journal {
     pub(crate) async fn write(&self, hub: &Hub) {
         let _alone = self.writing.lock().await;
         let (behind, forgotten) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.behind_bytes = 0;
             self.is_full.store(false, Ordering::Relaxed);
             (std::mem::take(&mut state.behind), std::mem::take(&mut state.forgotten))
@@ -218,10 +219,6 @@ impl Journal {
                 tracing::warn!(%error, "the outcome of a command cannot be stored; after a restart it is not replayed");
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -250,7 +247,7 @@ impl PiServer {
                 Entry::Begin { token, course, .. } => {
                     self.begun(hub, token, results.next().unwrap_or(Ok(())));
                     while let Some(behind) =
-                        course.as_ref().and_then(|course| self.desk().pass(course, token))
+                        course.as_ref().and_then(|course| self.desk.lock().pass(course, token))
                     {
                         self.run(hub, behind.into_iter().map(Todo::Execute).collect());
                     }
@@ -261,8 +258,10 @@ impl PiServer {
                         self.journal.note(result);
                     }
                     let now = now_ms();
-                    let todo =
-                        self.desk().step(now, |admission, effects| admission.stored(now, token, effects));
+                    let todo = self
+                        .desk
+                        .lock()
+                        .step(now, |admission, effects| admission.stored(now, token, effects));
                     self.run(hub, todo);
                 }
                 Entry::Purge { principal, done } => {
@@ -282,7 +281,7 @@ impl PiServer {
             .map(|error| format!("The command cannot be stored and was not done: {error}. Send it again"));
         self.journal.note(result);
         let now = now_ms();
-        let todo = self.desk().step(now, |admission, effects| match &refusal {
+        let todo = self.desk.lock().step(now, |admission, effects| match &refusal {
             None => admission.journaled(now, token, effects),
             Some(error) => admission.refuse(now, token, error, effects),
         });
@@ -333,8 +332,8 @@ pub(crate) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
     hub.store.keep_submissions(rows_max).await?;
     let rows = hub.store.submissions(rows_max).await?;
     let mut recovery = Recovery::default();
-    let mut desk = server.desk();
-    let mut journal = server.journal.lock();
+    let mut desk = server.desk.lock();
+    let mut journal = server.journal.state.lock();
     for row in rows {
         recovery.scanned += 1;
         let outcome = stored_outcome(&row).map(|stored| Outcome {

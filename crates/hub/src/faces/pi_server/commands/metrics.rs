@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use qd_core::view::pi_server::answer;
+use qd_link::clock::now_ms;
 use qd_wire::command_table::CommandName;
 use qd_wire::data::RunnerHealthData;
 use qd_wire::pi_server::{
@@ -18,10 +19,8 @@ use crate::faces::pi_server::commands::lifecycle;
 use crate::faces::pi_server::commands::pending_commands::Job;
 use crate::faces::pi_server::commands::sessions::{ALL_RUNNERS_PART, read};
 use crate::faces::pi_server::counters::Counters;
-use crate::faces::pi_server::open_sessions;
-use crate::faces::pi_server::running_count;
+use crate::faces::pi_server::{open_sessions, running_count};
 use crate::hub::Hub;
-use qd_link::clock::now_ms;
 
 /// How full a count may be before it is an issue, in percent.
 const FULL_PERCENT: usize = 90;
@@ -32,7 +31,7 @@ const QUESTIONS_MAX: u64 = 256;
 pub(crate) fn health(hub: &Arc<Hub>, job: Job) {
     ask_health(hub, job, |hub, job, runners, mut issues| {
         let config = &hub.faces.pi_server.config;
-        let connections = hub.faces.pi_server.desk().clients().len();
+        let connections = hub.faces.pi_server.desk.lock().clients().len();
         for (what, count, max) in [
             ("Session", running_count(hub), config.sessions_max),
             ("Connection", connections, config.connections_max),
@@ -85,7 +84,7 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
     let server = &hub.faces.pi_server;
     let sessions = open_sessions(hub);
     let (connection_count, admission) = {
-        let desk = server.desk();
+        let desk = server.desk.lock();
         (desk.clients().len() as u64, desk.admission.metrics(principal, now_ms()))
     };
     let counters = &server.counters;

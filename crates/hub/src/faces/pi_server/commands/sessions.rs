@@ -24,9 +24,7 @@ use crate::faces::pi_server::commands::execute::{
 use crate::faces::pi_server::commands::lifecycle;
 use crate::faces::pi_server::commands::pending_commands::{After, Job};
 use crate::faces::pi_server::counters::Counters;
-use crate::faces::pi_server::is_open;
-use crate::faces::pi_server::open_sessions;
-use crate::faces::pi_server::running_count;
+use crate::faces::pi_server::{is_open, open_sessions, running_count};
 use crate::hub::Hub;
 use crate::sessions::reads;
 use crate::sessions::reads::unreadable;
@@ -43,7 +41,7 @@ pub(crate) fn create(hub: &Arc<Hub>, job: Job) {
         return finish(hub, &job, failure(CodedError::invalid("A session needs a name; send sessionId")));
     };
     let under_way = {
-        let mut desk = hub.faces.pi_server.desk();
+        let mut desk = hub.faces.pi_server.desk.lock();
         desk.begin_under_way(job.token);
         desk.under_way()
     };
@@ -158,7 +156,7 @@ pub(crate) fn delete(hub: &Arc<Hub>, job: Job) {
         Ok(command) => command,
         Err(error) => return finish(hub, &job, failure(error)),
     };
-    hub.faces.pi_server.desk().begin_under_way(job.token);
+    hub.faces.pi_server.desk.lock().begin_under_way(job.token);
     ask_for(hub, job, command, |hub, job, answered| {
         if answered.success {
             let outcome = success(Some("{\"deleted\":true}".to_owned()), None);
