@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::access::authenticate::OwnerToken;
 use crate::access::login::LoginCodes;
-use crate::connection::MailBounds;
+use crate::connection::MailboxBounds;
 use crate::faces::FaceSettings;
 use crate::server::assets::AppFile;
 use crate::server::tls::HubTls;
@@ -99,8 +99,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn mail_bounds(&self) -> MailBounds {
-        MailBounds { held_bytes_max: self.held_bytes_max, stall_max: self.stall_max }
+    pub(crate) fn mail_bounds(&self) -> MailboxBounds {
+        MailboxBounds { held_bytes_max: self.held_bytes_max, stall_max: self.stall_max }
     }
 }
 

@@ -3,11 +3,11 @@
 
 mod attachments;
 pub(crate) mod frame;
+mod handler;
 mod mailbox;
 mod mux;
-mod outgoing;
+mod send_queue;
 mod socket;
-mod speaker;
 
 use std::future::Future;
 use std::io;
@@ -23,14 +23,15 @@ use tungstenite::error::{CapacityError, Error as SocketError};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::command::send_cancel;
-use crate::connection::frame;
 use crate::hub::Hub;
 pub(crate) use attachments::Attachment;
-pub(crate) use mailbox::{AttachFrame, Attached, JobDone, Mail, MailBounds, Mailbox};
-pub(crate) use mux::Mux;
-pub(crate) use outgoing::Outgoing;
+pub(crate) use handler::{ConnectionHandler, HandlerContext};
+pub(crate) use mailbox::{
+    AttachFrame, AttachedSession, ConnectionMail, Mailbox, MailboxBounds, StoreReadDone,
+};
+pub(crate) use mux::MuxHandler;
+pub(crate) use send_queue::ClientSendQueue;
 use socket::Socket;
-pub(crate) use speaker::{Parts, Speaker};
 
 /// Messages read before others get a turn.
 const READS_PER_TURN_MAX: usize = 64;
@@ -43,23 +44,23 @@ const READ_PAUSE_BYTES: usize = 1 << 20;
 /// How long a closing connection waits for its peer.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-pub(crate) struct Connection<S: Speaker> {
+pub(crate) struct Connection<S: ConnectionHandler> {
     hub: Arc<Hub>,
     mailbox: Arc<Mailbox>,
     socket: Socket,
-    outgoing: Outgoing,
-    speaker: S,
+    send_queue: ClientSendQueue,
+    handler: S,
     timer: Pin<Box<Sleep>>,
     last_heard: Instant,
     is_pinged: bool,
     /// The socket took nothing more the last time; when it does again, the peer is alive.
     is_write_blocked: bool,
-    closing: Option<Closing>,
+    closing: Option<ClosingStage>,
 }
 
 /// What is left to do for a connection that ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Closing {
+enum ClosingStage {
     /// Write what is queued.
     Flush,
     /// Read and forget until the peer closes too, so that it sees our last frames.
@@ -67,28 +68,28 @@ enum Closing {
 }
 
 /// How a turn went.
-enum Turn {
+enum TurnResult {
     Idle,
     Progress,
     Done,
 }
 
-impl<S: Speaker> Connection<S> {
+impl<S: ConnectionHandler> Connection<S> {
     pub(crate) fn new(
         hub: Arc<Hub>,
         mailbox: Arc<Mailbox>,
-        mut speaker: S,
+        mut handler: S,
         stream: BoxedIo,
         read_ahead: Vec<u8>,
     ) -> Self {
-        let mut outgoing = Outgoing::default();
-        speaker.greet(&mut Parts { hub: &hub, mailbox: &mailbox, outgoing: &mut outgoing });
+        let mut send_queue = ClientSendQueue::default();
+        handler.greet(&mut HandlerContext { hub: &hub, mailbox: &mailbox, send_queue: &mut send_queue });
         let limits = &hub.config.limits;
         Self {
             mailbox,
             socket: Socket::new(stream, read_ahead, S::message_bytes_max(&hub)),
-            outgoing,
-            speaker,
+            send_queue,
+            handler,
             timer: Box::pin(tokio::time::sleep(limits.ping_after)),
             last_heard: Instant::now(),
             is_pinged: false,
@@ -104,47 +105,47 @@ impl<S: Speaker> Connection<S> {
         self
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
+    fn turn(&mut self, cx: &mut Context<'_>) -> TurnResult {
         let mut has_progress = match self.closing {
             None => match self.read(cx) {
                 Ok(has_progress) => has_progress,
-                Err(()) => return Turn::Done,
+                Err(()) => return TurnResult::Done,
             },
-            Some(Closing::Flush) => false,
-            Some(Closing::Drain) => match self.socket.poll_drain(cx) {
-                Poll::Ready(_) => return Turn::Done,
-                Poll::Pending => return Turn::Idle,
+            Some(ClosingStage::Flush) => false,
+            Some(ClosingStage::Drain) => match self.socket.poll_drain(cx) {
+                Poll::Ready(_) => return TurnResult::Done,
+                Poll::Pending => return TurnResult::Idle,
             },
         };
-        let mail = self.mailbox.take(READ_PAUSE_BYTES.saturating_sub(self.outgoing.bytes()));
+        let mail = self.mailbox.take(READ_PAUSE_BYTES.saturating_sub(self.send_queue.bytes()));
         if self.closing.is_none() {
-            // Mail is taken first and written last: an answer never overtakes events that came before it.
-            let (speaker, mut parts) = self.parts();
-            has_progress |= speaker.take_events(&mut parts);
+            // ConnectionMail is taken first and written last: an answer never overtakes events that came before it.
+            let (handler, mut context) = self.context();
+            has_progress |= handler.take_events(&mut context);
             has_progress |= !mail.is_empty();
             for item in mail {
                 self.on_mail(item);
             }
-            let (speaker, mut parts) = self.parts();
-            speaker.after_mail(&mut parts);
+            let (handler, mut context) = self.context();
+            handler.after_mail(&mut context);
         }
-        let queued = self.outgoing.bytes();
+        let queued = self.send_queue.bytes();
         match self.write(cx) {
             Ok(written) => has_progress |= written,
-            Err(_) => return Turn::Done,
+            Err(_) => return TurnResult::Done,
         }
-        self.mailbox.note_outgoing(self.outgoing.bytes(), self.outgoing.bytes() < queued);
+        self.mailbox.note_send_queue(self.send_queue.bytes(), self.send_queue.bytes() < queued);
         if self.closing.is_none() && self.mailbox.held_bytes() <= S::drained_bytes_max(&self.hub) {
-            let queued = self.outgoing.bytes();
-            let (speaker, mut parts) = self.parts();
-            speaker.drained(&mut parts);
-            has_progress |= self.outgoing.bytes() != queued;
+            let queued = self.send_queue.bytes();
+            let (handler, mut context) = self.context();
+            handler.drained(&mut context);
+            has_progress |= self.send_queue.bytes() != queued;
         }
-        if self.closing == Some(Closing::Flush) && self.outgoing.is_flushed() {
-            self.closing = Some(Closing::Drain);
+        if self.closing == Some(ClosingStage::Flush) && self.send_queue.is_flushed() {
+            self.closing = Some(ClosingStage::Drain);
             has_progress = true;
         }
-        if has_progress { Turn::Progress } else { Turn::Idle }
+        if has_progress { TurnResult::Progress } else { TurnResult::Idle }
     }
 
     /// Reads and acts on what has come. An error ends the connection at once.
@@ -159,7 +160,7 @@ impl<S: Speaker> Connection<S> {
             }
             let message = self.socket.read(cx);
             if let Some(replies) = self.socket.take_replies() {
-                self.outgoing.push(replies);
+                self.send_queue.push(replies);
                 has_progress = true;
             }
             match message {
@@ -187,12 +188,12 @@ impl<S: Speaker> Connection<S> {
             Message::Binary(bytes) => match std::str::from_utf8(&bytes) {
                 Ok(text) if S::TAKES_BINARY => self.on_text(text),
                 _ if S::TAKES_BINARY => {
-                    let frames = self.speaker.complaint("The message is not UTF-8");
-                    self.outgoing.push(frames);
+                    let frames = self.handler.complaint("The message is not UTF-8");
+                    self.send_queue.push(frames);
                 }
                 _ => {
-                    let frames = self.speaker.complaint("Binary frames are not understood; send JSON text");
-                    self.outgoing.push(frames);
+                    let frames = self.handler.complaint("Binary frames are not understood; send JSON text");
+                    self.send_queue.push(frames);
                 }
             },
             // The library has answered them, or there is nothing to answer.
@@ -207,39 +208,41 @@ impl<S: Speaker> Connection<S> {
     }
 
     fn on_text(&mut self, text: &str) {
-        let (speaker, mut parts) = self.parts();
-        speaker.on_text(&mut parts, text);
+        let (handler, mut context) = self.context();
+        handler.on_text(&mut context, text);
     }
 
-    fn on_mail(&mut self, mail: Mail) {
+    fn on_mail(&mut self, mail: ConnectionMail) {
         match mail {
-            Mail::Frames(frames) => self.outgoing.push(frames),
+            ConnectionMail::Frames(frames) => self.send_queue.push(frames),
             // Nothing comes between them: all are pushed before anything else is.
-            Mail::Pieces(pieces) => pieces.into_iter().for_each(|piece| self.outgoing.push(piece)),
-            Mail::Close { frames, code, reason } => self.close(frames, code, &reason),
-            mail @ (Mail::Attached(_)
-            | Mail::JobDone(_)
-            | Mail::Run(_)
-            | Mail::Terminal(_)
-            | Mail::ResyncFailed { .. }
-            | Mail::ResyncNow { .. }) => {
-                let (speaker, mut parts) = self.parts();
-                speaker.on_mail(&mut parts, mail);
+            ConnectionMail::Pieces(pieces) => {
+                pieces.into_iter().for_each(|piece| self.send_queue.push(piece))
+            }
+            ConnectionMail::Close { frames, code, reason } => self.close(frames, code, &reason),
+            mail @ (ConnectionMail::Attached(_)
+            | ConnectionMail::StoreReadDone(_)
+            | ConnectionMail::Run(_)
+            | ConnectionMail::Terminal(_)
+            | ConnectionMail::ResyncFailed { .. }
+            | ConnectionMail::ResyncNow { .. }) => {
+                let (handler, mut context) = self.context();
+                handler.on_mail(&mut context, mail);
             }
         }
     }
 
-    /// The speaker, and what it may touch.
-    fn parts(&mut self) -> (&mut S, Parts<'_>) {
-        let Self { hub, mailbox, outgoing, speaker, .. } = self;
-        (speaker, Parts { hub, mailbox, outgoing })
+    /// The handler, and what it may touch.
+    fn context(&mut self) -> (&mut S, HandlerContext<'_>) {
+        let Self { hub, mailbox, send_queue, handler, .. } = self;
+        (handler, HandlerContext { hub, mailbox, send_queue })
     }
 
     fn on_socket_error(&mut self, error: SocketError) -> Result<(), ()> {
         match error {
             SocketError::Capacity(CapacityError::MessageTooLong { size, max_size }) => {
                 let error = format!("The message is too big: {size} bytes, the most is {max_size}");
-                let frames = self.speaker.complaint(&error);
+                let frames = self.handler.complaint(&error);
                 self.close(frames, 1009, "message too big");
                 Ok(())
             }
@@ -249,7 +252,7 @@ impl<S: Speaker> Connection<S> {
                 Ok(())
             }
             SocketError::Utf8(_) => {
-                let frames = self.speaker.complaint("The message is not UTF-8");
+                let frames = self.handler.complaint("The message is not UTF-8");
                 self.close(frames, 1007, "not UTF-8");
                 Ok(())
             }
@@ -268,14 +271,14 @@ impl<S: Speaker> Connection<S> {
 
     /// Queues last frames and a close.
     fn close(&mut self, frames: Bytes, code: u16, reason: &str) {
-        self.outgoing.push(frames);
-        self.outgoing.push(frame::close(code, reason));
+        self.send_queue.push(frames);
+        self.send_queue.push(frame::close(code, reason));
         self.start_closing();
     }
 
     fn start_closing(&mut self) {
-        self.closing = Some(Closing::Flush);
-        self.speaker.on_closing();
+        self.closing = Some(ClosingStage::Flush);
+        self.handler.on_closing();
         self.timer.as_mut().reset(Instant::now() + CLOSE_GRACE);
     }
 
@@ -283,10 +286,10 @@ impl<S: Speaker> Connection<S> {
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let mut has_progress = false;
         for _ in 0..WRITES_PER_TURN_MAX {
-            if self.outgoing.is_flushed() {
+            if self.send_queue.is_flushed() {
                 break;
             }
-            match self.outgoing.poll_write_to(self.socket.stream(), cx) {
+            match self.send_queue.poll_write_to(self.socket.stream(), cx) {
                 Poll::Ready(result) => {
                     result?;
                     has_progress = true;
@@ -301,7 +304,7 @@ impl<S: Speaker> Connection<S> {
                 }
             }
         }
-        Ok(has_progress || !self.outgoing.is_flushed())
+        Ok(has_progress || !self.send_queue.is_flushed())
     }
 
     /// Pings a silent peer and gives up on a dead one. Ready when the connection is over.
@@ -318,7 +321,7 @@ impl<S: Speaker> Connection<S> {
             }
             if silence >= ping_after && !self.is_pinged {
                 self.is_pinged = true;
-                self.outgoing.push(frame::PING);
+                self.send_queue.push(frame::PING);
                 if self.write(cx).is_err() {
                     return Poll::Ready(());
                 }
@@ -330,7 +333,7 @@ impl<S: Speaker> Connection<S> {
     }
 }
 
-impl<S: Speaker> Future for Connection<S> {
+impl<S: ConnectionHandler> Future for Connection<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -338,9 +341,9 @@ impl<S: Speaker> Future for Connection<S> {
         connection.mailbox.register(cx.waker());
         for _ in 0..ROUNDS_PER_TURN_MAX {
             match connection.turn(cx) {
-                Turn::Done => return Poll::Ready(()),
-                Turn::Idle => return connection.poll_timer(cx),
-                Turn::Progress => {}
+                TurnResult::Done => return Poll::Ready(()),
+                TurnResult::Idle => return connection.poll_timer(cx),
+                TurnResult::Progress => {}
             }
         }
         cx.waker().wake_by_ref();
@@ -348,7 +351,7 @@ impl<S: Speaker> Future for Connection<S> {
     }
 }
 
-impl<S: Speaker> Drop for Connection<S> {
+impl<S: ConnectionHandler> Drop for Connection<S> {
     fn drop(&mut self) {
         self.mailbox.close();
         // Nobody waits for what it had asked of the machines.
@@ -357,6 +360,6 @@ impl<S: Speaker> Drop for Connection<S> {
                 send_cancel(number, &link, false);
             }
         }
-        self.speaker.on_end(&self.hub);
+        self.handler.on_end(&self.hub);
     }
 }

@@ -16,18 +16,18 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::access::authenticate::Hash;
-use crate::access::login::LoginDesk;
+use crate::access::login::PasswordLogins;
 use crate::access::principals::{Principal, Principals};
-use crate::command::pending::PendingTable;
+use crate::command::pending::PendingCommands;
 use crate::config::HubConfig;
-use crate::connection::{Mail, Mailbox};
+use crate::connection::{ConnectionMail, Mailbox};
 use crate::faces::Faces;
 use crate::runners::link::line_of;
 use crate::runners::runner::Runner;
-use crate::sessions::deleted_sessions::Burials;
+use crate::sessions::deleted_sessions::DeletedSessions;
 use crate::sessions::presence::Presence;
 use crate::sessions::session::SessionEntry;
-use announcements::News;
+use announcements::Announcements;
 
 /// Bytes of all links that may wait for the store, in units; more make their runners wait.
 const COMMIT_BYTES_MAX: usize = 32 << 20;
@@ -37,9 +37,9 @@ pub(crate) const COMMIT_UNITS_MAX: usize = COMMIT_BYTES_MAX / COMMIT_UNIT_BYTES;
 pub(crate) struct Hub {
     pub(crate) config: HubConfig,
     pub(crate) store: HubStore,
-    pub(crate) pending: PendingTable,
+    pub(crate) pending: PendingCommands,
     pub(crate) principals: Principals,
-    pub(crate) logins: LoginDesk,
+    pub(crate) logins: PasswordLogins,
     pub(crate) faces: Faces,
     /// What people look at.
     pub(crate) presence: Arc<Presence>,
@@ -48,8 +48,8 @@ pub(crate) struct Hub {
     sessions: RwLock<HashMap<Arc<str>, Arc<SessionEntry>>>,
     /// Room for what waits for the store, in units of `COMMIT_UNIT_BYTES`.
     pub(crate) commit_room: Arc<Semaphore>,
-    pub(crate) burials: Burials,
-    news: News,
+    pub(crate) deleted_sessions: DeletedSessions,
+    announcements: Announcements,
     runners: RwLock<BTreeMap<Arc<str>, Arc<Runner>>>,
     connections: Mutex<HashMap<u64, Arc<Mailbox>>>,
     last_connection: AtomicU64,
@@ -58,27 +58,27 @@ pub(crate) struct Hub {
 
 /// What the store has when a hub starts.
 #[derive(Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredHub {
     pub(crate) sessions: Vec<HubSession>,
     pub(crate) runners: Vec<RunnerRow>,
     /// Deleted sessions and the runners that still have them.
-    pub(crate) buried: Vec<(String, String)>,
+    pub(crate) deleted: Vec<(String, String)>,
 }
 
 impl Hub {
     /// A hub that knows what its store knows: all sessions, and all runners as being away.
     pub(crate) async fn open(config: HubConfig, store: HubStore) -> Result<Self, StoreError> {
         let (sessions, runners) = (store.sessions().await?, store.runners().await?);
-        let mut buried = Vec::new();
+        let mut deleted = Vec::new();
         for runner in &runners {
             let of_runner = store.buried_sessions(&runner.runner_id).await?;
-            buried.extend(of_runner.into_iter().map(|session_id| (session_id, runner.runner_id.clone())));
+            deleted.extend(of_runner.into_iter().map(|session_id| (session_id, runner.runner_id.clone())));
         }
-        let stored = Stored { sessions, runners, buried };
+        let stored = StoredHub { sessions, runners, deleted };
         Ok(Self::new(config, store, stored))
     }
 
-    pub(crate) fn new(config: HubConfig, store: HubStore, stored: Stored) -> Self {
+    pub(crate) fn new(config: HubConfig, store: HubStore, stored: StoredHub) -> Self {
         let ring_bytes_max = config.limits.ring_bytes_max;
         let sessions = stored.sessions.into_iter().map(|row| {
             let entry = SessionEntry::stored(&row, ring_bytes_max);
@@ -86,7 +86,7 @@ impl Hub {
         });
         let runners = stored.runners.into_iter().map(|row| {
             let runner = Runner::new(&row.runner_id);
-            runner.learn(&row);
+            runner.apply_row(&row);
             (Arc::clone(&runner.id), Arc::new(runner))
         });
         Self {
@@ -94,14 +94,14 @@ impl Hub {
             presence: Arc::default(),
             config,
             store,
-            pending: PendingTable::default(),
+            pending: PendingCommands::default(),
             principals: Principals::default(),
-            logins: LoginDesk::default(),
+            logins: PasswordLogins::default(),
             tasks: TaskTracker::new(),
             sessions: RwLock::new(sessions.collect()),
             commit_room: Arc::new(Semaphore::new(COMMIT_UNITS_MAX)),
-            burials: Burials::stored(stored.buried),
-            news: News::default(),
+            deleted_sessions: DeletedSessions::stored(stored.deleted),
+            announcements: Announcements::default(),
             runners: RwLock::new(runners.collect()),
             connections: Mutex::default(),
             last_connection: AtomicU64::new(0),
@@ -197,7 +197,7 @@ impl Hub {
             tracing::warn!(runner = runner_id, reason, "a runner is cut off");
             link.refuse(ErrorCode::RunnerRevoked.with(reason));
         }
-        self.tell_runner(&runner);
+        self.announce_runner(&runner);
     }
 
     /// Asks a connected runner to make itself a new key.
@@ -207,7 +207,7 @@ impl Hub {
                 .with(format!("Runner {runner_id} is not connected; its key can be changed when it is back"))
         };
         let link = self.runner(runner_id).and_then(|runner| runner.link()).ok_or_else(away)?;
-        link.outbox.push(&line_of(&LinkLine::Rotate {})).map_err(|error| error.coded(runner_id))
+        link.send_queue.push(&line_of(&LinkLine::Rotate {})).map_err(|error| error.coded(runner_id))
     }
 
     /// A new connection's number and mailbox; `None` when there are too many, or its principal has no access any
@@ -256,7 +256,7 @@ impl Hub {
         self.faces.close_revoked();
         let connections = self.connections.lock();
         for mailbox in connections.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
-            mailbox.put(Mail::Close {
+            mailbox.put(ConnectionMail::Close {
                 frames: Bytes::new(),
                 code: 1008,
                 reason: "the access is revoked; log in again, or use another token".into(),
@@ -265,18 +265,22 @@ impl Hub {
     }
 
     /// Closes every connection and takes no more.
-    pub(crate) fn say_goodbye(&self, frames: &Bytes) {
+    pub(crate) fn close_connections(&self, frames: &Bytes) {
         self.faces.close_connections();
         let connections = self.connections.lock();
         // Set under the lock: who is not in the list yet will not get in.
         self.is_stopping.store(true, Ordering::Relaxed);
         for mailbox in connections.values() {
-            mailbox.put(Mail::Close { frames: frames.clone(), code: 1001, reason: "the hub stops".into() });
+            mailbox.put(ConnectionMail::Close {
+                frames: frames.clone(),
+                code: 1001,
+                reason: "the hub stops".into(),
+            });
         }
     }
 
     pub(crate) fn broadcast(&self, frames: &Bytes) {
         let connections = self.connections.lock();
-        connections.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+        connections.values().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
     }
 }

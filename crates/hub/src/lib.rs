@@ -27,10 +27,10 @@ pub use access::login::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, Login
 pub use config::PlantedBug;
 pub use config::{HubConfig, Limits};
 pub use faces::{
-    FaceSettings, PiDoor, PiDoorClosed, PiDoorEnd, PiServerConfig, PiServerPorts, PushConfig, PushKey,
-    PushKeyError,
+    FaceSettings, PiConnector, PiConnectorClosed, PiConnectorEnd, PiServerConfig, PiServerPorts, PushConfig,
+    PushKey, PushKeyError,
 };
 pub use server::assets::AppFile;
-pub use server::listen::{Listen, WaysIn};
+pub use server::listen::{FaceListeners, Listen};
 pub use server::tls::{self, HubTls};
 pub use server::{HubError, LocalRunner, serve, serve_with};

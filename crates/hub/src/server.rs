@@ -23,9 +23,8 @@ use crate::command::reply;
 use crate::config::HubConfig;
 use crate::hub::Hub;
 use crate::runners::link::RunnerIdentity;
-use crate::runners::open_links::Links;
-use crate::server::listen::{self, HubHandle, Listen, WaysIn};
-use crate::server::router;
+use crate::runners::open_links::OpenLinks;
+use crate::server::listen::{FaceListeners, HubHandle, Listen};
 use crate::sessions::terminal_cleanup;
 
 /// How long the last records get to be committed after the clients are gone.
@@ -59,7 +58,7 @@ pub(crate) struct Fleet {
     /// One join at a time: what it found out is still true when it stores.
     pub(crate) joining: Mutex<()>,
     pub(crate) local_runner_id: Option<Arc<str>>,
-    pub(crate) links: Links,
+    pub(crate) links: OpenLinks,
 }
 
 impl FromRef<Server> for Arc<Hub> {
@@ -81,7 +80,7 @@ pub async fn serve<L: Listen>(
 }
 
 /// The same with more ways in for clients of a face.
-pub async fn serve_with<L: Listen, W: WaysIn>(
+pub async fn serve_with<L: Listen, W: FaceListeners>(
     config: HubConfig,
     mut listener: L,
     store: HubStore,
@@ -106,32 +105,32 @@ pub async fn serve_with<L: Listen, W: WaysIn>(
     });
     let teller = tokio::spawn({
         let hub = Arc::clone(&hub);
-        async move { tokio::join!(hub.tell_of_runners(), hub.tell_of_sessions()) }
+        async move { tokio::join!(hub.announce_changed_runners(), hub.announce_changed_sessions()) }
     });
 
     let faces = tokio::spawn({
         let hub = Arc::clone(&hub);
-        async move { hub.faces.keep_going(&hub).await }
+        async move { hub.faces.run_background(&hub).await }
     });
 
     let clerk = tokio::spawn({
         let hub = Arc::clone(&hub);
         async move {
             tokio::join!(
-                hub.principals.keep_time(&hub),
-                audit::keep_short(&hub),
-                terminals::forget_ended(&hub)
+                hub.principals.expire_accesses(&hub),
+                audit::prune_old(&hub),
+                terminal_cleanup::forget_ended(&hub)
             );
         }
     });
 
-    let router = http::routes(server.clone());
+    let router = router::routes(server.clone());
     tokio::join!(
         listen::accept(&hub, &mut listener, &router, &shutdown),
         ways_in.serve(HubHandle(Arc::clone(&hub)), shutdown.clone()),
     );
     drop(listener);
-    say_goodbye(&hub).await;
+    announce_shutdown(&hub).await;
     server.fleet.links.close(COMMIT_GRACE).await;
     hub.faces.close(&hub).await;
     sweeper.abort();
@@ -143,13 +142,13 @@ pub async fn serve_with<L: Listen, W: WaysIn>(
 
 /// Lets work of the faces end, then closes all connections and waits until they are closed, no longer than
 /// the grace.
-async fn say_goodbye(hub: &Arc<Hub>) {
+async fn announce_shutdown(hub: &Arc<Hub>) {
     hub.faces.finish_work(hub).await;
     let grace_ends = Instant::now() + hub.config.limits.shutdown_grace;
     hub.tasks.close();
     let goodbye =
         reply::system(SystemEvent::Shutdown { reason: "the hub stops; reconnect later".to_owned() });
-    hub.say_goodbye(&goodbye);
+    hub.close_connections(&goodbye);
     if timeout_at(grace_ends, hub.tasks.wait()).await.is_err() {
         let connections = hub.connection_count() + hub.faces.connection_count();
         tracing::warn!(connections, "some clients did not take their last frames");

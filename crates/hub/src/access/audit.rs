@@ -24,7 +24,7 @@ const PRUNE_ROWS: usize = 2000;
 
 /// The fields of all records that are of interest here.
 #[derive(Deserialize)]
-struct Done<'a> {
+struct AuditedFields<'a> {
     #[serde(borrow)]
     request_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -58,7 +58,7 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRo
         }
         _ => return None,
     };
-    let done: Done<'_> = serde_json::from_slice(body)
+    let done: AuditedFields<'_> = serde_json::from_slice(body)
         .inspect_err(|error| tracing::warn!(%error, event, "a record for the audit is odd"))
         .ok()?;
     let summary = match event {
@@ -111,7 +111,7 @@ fn cut(text: &str, chars_max: usize) -> String {
 
 /// Something that was done to the hub itself.
 #[derive(Default)]
-pub(crate) struct Deed<'a> {
+pub(crate) struct AuditedAction<'a> {
     /// `login`, `person`, `token` or `host`.
     pub(crate) kind: &'static str,
     pub(crate) principal: Option<&'a str>,
@@ -121,7 +121,7 @@ pub(crate) struct Deed<'a> {
 
 impl Hub {
     /// Notes what was done. It is done whether that can be stored or not.
-    pub(crate) async fn note_deed(&self, deed: Deed<'_>) {
+    pub(crate) async fn note_deed(&self, deed: AuditedAction<'_>) {
         let row = AuditRow {
             ts: now_ms(),
             kind: deed.kind.to_owned(),
@@ -143,7 +143,7 @@ impl Hub {
 }
 
 /// Keeps the audit within its bounds, for ever.
-pub(crate) async fn keep_short(hub: &Hub) {
+pub(crate) async fn prune_old(hub: &Hub) {
     loop {
         tokio::time::sleep(PRUNE_EVERY).await;
         prune(hub, now_ms()).await;

@@ -15,7 +15,7 @@ use qd_wire::people::{Permissions, Role};
 use qd_wire::{CodedError, ErrorCode};
 use sha2::{Digest, Sha256};
 
-use crate::access::principals::{ANONYMOUS, Access, Known, OWNER, Principal, Principals, Rights};
+use crate::access::principals::{ANONYMOUS, Access, KnownAccess, OWNER, Principal, Principals, Rights};
 use crate::config::HubConfig;
 
 /// The cookie of a browser that has logged in.
@@ -162,7 +162,7 @@ pub(crate) async fn check_access(
     headers: &HeaderMap,
     query_token: Option<&str>,
 ) -> Result<Principal, Refusal> {
-    let doors = Doors { config, store, principals };
+    let doors = AccessLookup { config, store, principals };
     if let Some(token) = bearer(headers).or(query_token).map(str::trim) {
         if config.owner_token.matches(token) {
             return Ok(Principal::owner());
@@ -178,20 +178,20 @@ pub(crate) async fn check_access(
 }
 
 /// Where an access is looked up.
-struct Doors<'a> {
+struct AccessLookup<'a> {
     config: &'a HubConfig,
     store: &'a HubStore,
     principals: &'a Principals,
 }
 
-impl Doors<'_> {
+impl AccessLookup<'_> {
     /// Who has the access token or login with this hash.
     async fn open(&self, hash: &Hash) -> Result<Option<Principal>, Refusal> {
         for _ in 0..TOKEN_CHECKS_MAX {
             let generation = self.principals.generation();
             let found = self.find(hash).await.map_err(|error| Refusal::Store(error.to_string()))?;
             let Some(found) = found else { return Ok(None) };
-            let known = Known { name: &found.name, hash: *hash, ..found.known };
+            let known = KnownAccess { name: &found.name, hash: *hash, ..found.known };
             if let Some(principal) = self.principals.enter(known, generation) {
                 return Ok(Some(principal));
             }
@@ -199,7 +199,7 @@ impl Doors<'_> {
         Err(Refusal::Store("accesses are being revoked; try again".to_owned()))
     }
 
-    async fn find(&self, hash: &Hash) -> Result<Option<Found>, StoreError> {
+    async fn find(&self, hash: &Hash) -> Result<Option<FoundAccess>, StoreError> {
         let now = now_ms();
         if let Some(token) = self.store.check_access_token(hash, now).await? {
             return match &token.owner {
@@ -220,9 +220,9 @@ impl Doors<'_> {
         };
         let rights = Rights { role, permissions: role.permissions() };
         let access = Access::Login(*hash);
-        Ok(Some(Found {
+        Ok(Some(FoundAccess {
             name,
-            known: Known { name: "", rights, access, is_person, hash: *hash, expires_at },
+            known: KnownAccess { name: "", rights, access, is_person, hash: *hash, expires_at },
         }))
     }
 
@@ -234,10 +234,10 @@ impl Doors<'_> {
 }
 
 /// Somebody the store knows.
-struct Found {
+struct FoundAccess {
     name: String,
     /// Without the name.
-    known: Known<'static>,
+    known: KnownAccess<'static>,
 }
 
 /// What the table says of a person's role.
@@ -251,21 +251,21 @@ pub(crate) fn role_of(person: &PersonRow) -> Option<Role> {
 
 /// A token that the owner has made for somebody else is a principal of its own: all but managing, if nothing else is
 /// said.
-fn token_of_owner(token: &AccessToken) -> Found {
+fn token_of_owner(token: &AccessToken) -> FoundAccess {
     found_token(token, token.name.clone(), Role::Owner, false)
 }
 
 /// A token of a person acts as that person.
-fn token_of_person(token: &AccessToken, role: Role) -> Found {
+fn token_of_person(token: &AccessToken, role: Role) -> FoundAccess {
     found_token(token, token.owner.clone().unwrap_or_default(), role, true)
 }
 
 /// Whoever makes a token has to say that it manages: one for a script does not skip the gates of an owner.
-fn found_token(token: &AccessToken, name: String, role: Role, is_person: bool) -> Found {
+fn found_token(token: &AccessToken, name: String, role: Role, is_person: bool) -> FoundAccess {
     let is_manager = scopes(token).is_some_and(|scopes| scopes.contains(Permission::Manage));
     let role = if role == Role::Owner && !is_manager { Role::Operator } else { role };
     let permissions = scopes(token).map_or(role.permissions(), |scopes| scopes.and(role.permissions()));
-    let known = Known {
+    let known = KnownAccess {
         name: "",
         rights: Rights { role, permissions },
         access: Access::Token(Arc::from(&*token.name)),
@@ -273,7 +273,7 @@ fn found_token(token: &AccessToken, name: String, role: Role, is_person: bool) -
         hash: [0; 32],
         expires_at: token.expires_at,
     };
-    Found { name, known }
+    FoundAccess { name, known }
 }
 
 /// What a token may do at most; `None` for all that its owner may.

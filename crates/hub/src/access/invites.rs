@@ -20,15 +20,15 @@ const SECRET_BYTES: usize = 16;
 
 /// The codes of one hub.
 #[derive(Default)]
-pub(crate) struct Invites(Mutex<HashMap<Hash, Code>>);
+pub(crate) struct Invites(Mutex<HashMap<Hash, InviteCode>>);
 
-struct Code {
+struct InviteCode {
     expires_at: i64,
-    used: Option<Use>,
+    used: Option<InviteUse>,
 }
 
 #[derive(PartialEq, Eq, Clone)]
-struct Use {
+struct InviteUse {
     runner_id: String,
     key_hash: Hash,
 }
@@ -42,7 +42,7 @@ pub(crate) struct NewInvite {
 
 /// Why there is no new code.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoInvite {
+pub(crate) enum InviteError {
     #[error(
         "{INVITES_MAX} invites are open already; use one of them, or wait: each ends five minutes after it was made"
     )]
@@ -53,7 +53,7 @@ pub(crate) enum NoInvite {
 
 /// What a good code allows.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Permission {
+pub(crate) enum InviteGrant {
     /// To join.
     Join,
     /// To hear again that it has joined, if the answer was lost: this runner has used the code with this key.
@@ -62,7 +62,7 @@ pub(crate) enum Permission {
 
 /// Why a code allows nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CodeRefusal {
+pub(crate) enum InviteRefusal {
     #[error(
         "This code is not one of this hub's; copy it whole, or ask for a new one with 'qd runner invite'"
     )]
@@ -74,15 +74,15 @@ pub(crate) enum CodeRefusal {
 }
 
 impl Invites {
-    pub(crate) fn issue(&self, now: i64) -> Result<NewInvite, NoInvite> {
+    pub(crate) fn issue(&self, now: i64) -> Result<NewInvite, InviteError> {
         let mut codes = self.0.lock();
         forget_old(&mut codes, now);
         if codes.values().filter(|code| code.is_open(now)).count() >= INVITES_MAX {
-            return Err(NoInvite::TooMany);
+            return Err(InviteError::TooMany);
         }
-        let secret = random_text(SECRET_BYTES).ok_or(NoInvite::NoRandomness)?;
+        let secret = random_text(SECRET_BYTES).ok_or(InviteError::NoRandomness)?;
         let expires_at = now.saturating_add(milliseconds(INVITE_LIFE));
-        codes.insert(hash(&secret), Code { expires_at, used: None });
+        codes.insert(hash(&secret), InviteCode { expires_at, used: None });
         Ok(NewInvite { secret, expires_at })
     }
 
@@ -93,33 +93,35 @@ impl Invites {
         runner_id: &str,
         key_hash: &Hash,
         now: i64,
-    ) -> Result<Permission, CodeRefusal> {
+    ) -> Result<InviteGrant, InviteRefusal> {
         let mut codes = self.0.lock();
         forget_old(&mut codes, now);
-        let code = codes.get(&hash(secret)).ok_or(CodeRefusal::Wrong)?;
+        let code = codes.get(&hash(secret)).ok_or(InviteRefusal::Wrong)?;
         match &code.used {
-            Some(used) if used.runner_id == runner_id && used.key_hash == *key_hash => Ok(Permission::Repeat),
-            Some(_) => Err(CodeRefusal::Used),
-            None if code.is_open(now) => Ok(Permission::Join),
-            None => Err(CodeRefusal::Expired),
+            Some(used) if used.runner_id == runner_id && used.key_hash == *key_hash => {
+                Ok(InviteGrant::Repeat)
+            }
+            Some(_) => Err(InviteRefusal::Used),
+            None if code.is_open(now) => Ok(InviteGrant::Join),
+            None => Err(InviteRefusal::Expired),
         }
     }
 
     /// The runner has joined: the code is good for nobody else any more.
     pub(crate) fn use_up(&self, secret: &str, runner_id: &str, key_hash: &Hash) {
         if let Some(code) = self.0.lock().get_mut(&hash(secret)) {
-            code.used = Some(Use { runner_id: runner_id.to_owned(), key_hash: *key_hash });
+            code.used = Some(InviteUse { runner_id: runner_id.to_owned(), key_hash: *key_hash });
         }
     }
 }
 
-impl Code {
+impl InviteCode {
     fn is_open(&self, now: i64) -> bool {
         self.used.is_none() && self.expires_at > now
     }
 }
 
-fn forget_old(codes: &mut HashMap<Hash, Code>, now: i64) {
+fn forget_old(codes: &mut HashMap<Hash, InviteCode>, now: i64) {
     codes.retain(|_, code| now < code.expires_at.saturating_add(milliseconds(MEMORY)));
     let mut ended: Vec<(i64, Hash)> = codes
         .iter()
@@ -150,11 +152,11 @@ mod tests {
         let invites = Invites::default();
         let code = invites.issue(1_000).unwrap();
         assert_eq!(code.expires_at, 301_000);
-        assert_eq!(invites.check(&code.secret, "r", &KEY, 300_999), Ok(Permission::Join));
-        assert_eq!(invites.check(&code.secret, "r", &KEY, 301_000), Err(CodeRefusal::Expired));
-        assert_eq!(invites.check(&code.secret, "r", &KEY, 3_900_999), Err(CodeRefusal::Expired));
-        assert_eq!(invites.check(&code.secret, "r", &KEY, 3_901_000), Err(CodeRefusal::Wrong));
-        assert_eq!(invites.check("nonsense", "r", &KEY, 0), Err(CodeRefusal::Wrong));
+        assert_eq!(invites.check(&code.secret, "r", &KEY, 300_999), Ok(InviteGrant::Join));
+        assert_eq!(invites.check(&code.secret, "r", &KEY, 301_000), Err(InviteRefusal::Expired));
+        assert_eq!(invites.check(&code.secret, "r", &KEY, 3_900_999), Err(InviteRefusal::Expired));
+        assert_eq!(invites.check(&code.secret, "r", &KEY, 3_901_000), Err(InviteRefusal::Wrong));
+        assert_eq!(invites.check("nonsense", "r", &KEY, 0), Err(InviteRefusal::Wrong));
     }
 
     #[test]
@@ -162,15 +164,15 @@ mod tests {
         let invites = Invites::default();
         let secret = invites.issue(0).unwrap().secret;
         invites.use_up(&secret, "r", &KEY);
-        assert_eq!(invites.check(&secret, "r", &KEY, 1), Ok(Permission::Repeat));
+        assert_eq!(invites.check(&secret, "r", &KEY, 1), Ok(InviteGrant::Repeat));
         assert_eq!(
             invites.check(&secret, "r", &KEY, 400_000),
-            Ok(Permission::Repeat),
+            Ok(InviteGrant::Repeat),
             "late, but it has joined"
         );
-        assert_eq!(invites.check(&secret, "other", &KEY, 1), Err(CodeRefusal::Used));
-        assert_eq!(invites.check(&secret, "r", &[2; 32], 1), Err(CodeRefusal::Used));
-        assert_eq!(invites.check(&secret, "other", &KEY, 400_000), Err(CodeRefusal::Used), "not expired");
+        assert_eq!(invites.check(&secret, "other", &KEY, 1), Err(InviteRefusal::Used));
+        assert_eq!(invites.check(&secret, "r", &[2; 32], 1), Err(InviteRefusal::Used));
+        assert_eq!(invites.check(&secret, "other", &KEY, 400_000), Err(InviteRefusal::Used), "not expired");
     }
 
     #[test]
@@ -179,7 +181,7 @@ mod tests {
         for _ in 0..INVITES_MAX {
             invites.issue(0).unwrap();
         }
-        assert_eq!(invites.issue(0).err(), Some(NoInvite::TooMany));
+        assert_eq!(invites.issue(0).err(), Some(InviteError::TooMany));
         let secret = invites.issue(300_000).unwrap().secret;
         invites.use_up(&secret, "r", &KEY);
         for _ in 0..REMEMBERED_MAX * 2 {

@@ -19,7 +19,7 @@ use qd_store::PersonRow;
 use qd_wire::CodedError;
 use qd_wire::people::{LoginAnswer, LoginRequest};
 
-use crate::access::audit::Deed;
+use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{self, COOKIE_NAME};
 use crate::hub::Hub;
 use crate::rest::runners::read_body;
@@ -28,7 +28,7 @@ use crate::server::listen::Peer;
 use crate::server::router::{failed, failed_with};
 pub use codes::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
 pub(crate) use password::{HashError, Hasher, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
-use throttle::{Attempt, Throttle};
+use throttle::{LoginAttempt, LoginThrottle};
 
 const INVALID: &str = "invalid credentials";
 /// What a browser says of itself, as far as a list of logins shows it.
@@ -36,13 +36,13 @@ const LABEL_CHARS_MAX: usize = 200;
 
 /// Where people log in.
 #[derive(Default)]
-pub(crate) struct LoginDesk {
+pub(crate) struct PasswordLogins {
     pub(crate) hasher: Hasher,
-    throttle: Mutex<Throttle>,
+    throttle: Mutex<LoginThrottle>,
 }
 
 /// Why somebody is not believed to be who they say.
-pub(crate) enum Unproved {
+pub(crate) enum LoginRefusal {
     /// It is not their password, or there is no such person, or they are not to come in: nobody is told which.
     Wrong,
     /// Milliseconds to wait.
@@ -50,7 +50,7 @@ pub(crate) enum Unproved {
     Unavailable(String),
 }
 
-impl LoginDesk {
+impl PasswordLogins {
     /// Checks a name and a password, with the same work for every name.
     pub(crate) async fn prove(
         &self,
@@ -58,13 +58,13 @@ impl LoginDesk {
         peer: &Arc<str>,
         username: &str,
         password: String,
-    ) -> Result<PersonRow, Unproved> {
-        let attempt = Attempt::new(username, peer);
+    ) -> Result<PersonRow, LoginRefusal> {
+        let attempt = LoginAttempt::new(username, peer);
         if let Some(wait_ms) = self.throttle.lock().wait_ms(&attempt, now_ms()) {
-            return Err(Unproved::TooOften(wait_ms));
+            return Err(LoginRefusal::TooOften(wait_ms));
         }
         let unavailable = |error: &dyn std::fmt::Display| {
-            Unproved::Unavailable(format!("The password cannot be checked: {error}"))
+            LoginRefusal::Unavailable(format!("The password cannot be checked: {error}"))
         };
         let person = hub.store.person(username).await.map_err(|error| unavailable(&error))?;
         let stored = person.as_ref().map(|person| person.password_hash.clone());
@@ -77,24 +77,24 @@ impl LoginDesk {
             }
             None => {
                 self.throttle.lock().note_failure(&attempt, now_ms());
-                Err(Unproved::Wrong)
+                Err(LoginRefusal::Wrong)
             }
         }
     }
 }
 
-impl Unproved {
+impl LoginRefusal {
     pub(crate) fn response(self) -> Response {
         match self {
-            Unproved::Wrong => failed(StatusCode::UNAUTHORIZED, INVALID),
-            Unproved::TooOften(wait_ms) => {
+            LoginRefusal::Wrong => failed(StatusCode::UNAUTHORIZED, INVALID),
+            LoginRefusal::TooOften(wait_ms) => {
                 let seconds = wait_ms.max(1).cast_unsigned().div_ceil(1000);
                 let error = format!("Too many failed logins; try again in {seconds} s");
                 let mut response = failed(StatusCode::TOO_MANY_REQUESTS, &error);
                 response.headers_mut().insert(RETRY_AFTER, seconds.into());
                 response
             }
-            Unproved::Unavailable(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error),
+            LoginRefusal::Unavailable(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error),
         }
     }
 }
@@ -112,18 +112,19 @@ pub(crate) async fn login(
     };
     let hub = &server.hub;
     // What is no name may be anything, a password typed into the wrong field too: it is not written down.
-    let shown = access::is_plain_name(&username).then_some(&*username);
+    let shown = authenticate::is_plain_name(&username).then_some(&*username);
     let person = match hub.logins.prove(hub, &peer, &username, password).await {
         Ok(person) => person,
         Err(unproved) => {
-            if matches!(unproved, Unproved::Wrong) {
+            if matches!(unproved, LoginRefusal::Wrong) {
                 tracing::warn!(%peer, "a login failed");
                 note(hub, shown, false, &peer).await;
             }
             return unproved.response();
         }
     };
-    let token = access::new_login(&hub.store, &hub.principals, Some(&person.username), label(&headers)).await;
+    let token =
+        authenticate::new_login(&hub.store, &hub.principals, Some(&person.username), label(&headers)).await;
     let error = match token {
         Ok(Some(token)) => {
             hub.close_revoked();
@@ -150,7 +151,7 @@ async fn read_request(body: Body) -> Result<LoginRequest, CodedError> {
 
 async fn note(hub: &Hub, username: Option<&str>, ok: bool, peer: &str) {
     let summary = format!("from {peer}");
-    hub.note_deed(Deed { kind: "login", principal: username, ok: Some(ok), summary }).await;
+    hub.note_deed(AuditedAction { kind: "login", principal: username, ok: Some(ok), summary }).await;
 }
 
 /// What the list of logins shows.

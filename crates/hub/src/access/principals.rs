@@ -127,7 +127,7 @@ pub(crate) fn check_revoked(revoked: &CancellationToken) -> Result<(), CodedErro
 }
 
 /// An access that the store knows.
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownAccess<'a> {
     pub(crate) name: &'a str,
     pub(crate) rights: Rights,
     pub(crate) access: Access,
@@ -141,16 +141,16 @@ pub(crate) struct Known<'a> {
 /// Those with logins and access tokens that have come since the start. There are no more of them than the store has.
 #[derive(Default)]
 pub(crate) struct Principals {
-    state: Mutex<State>,
+    state: Mutex<PrincipalTable>,
     /// Something ends earlier than whoever waits for that thinks.
     alarm: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct PrincipalTable {
     /// Grows with each revocation.
     generation: u64,
-    known: HashMap<Arc<str>, Accesses>,
+    known: HashMap<Arc<str>, OpenAccesses>,
     /// How often each name was revoked; a name that never was is not here.
     lives: HashMap<Arc<str>, u64>,
     /// When it is looked next for what has ended; `None` when nothing is known to end.
@@ -159,12 +159,12 @@ struct State {
 
 /// What somebody has come in with. Cancelling `all` cancels each.
 #[derive(Default)]
-struct Accesses {
+struct OpenAccesses {
     all: CancellationToken,
-    each: HashMap<Hash, Open>,
+    each: HashMap<Hash, OpenAccess>,
 }
 
-struct Open {
+struct OpenAccess {
     revoked: CancellationToken,
     expires_at: Option<i64>,
 }
@@ -176,8 +176,8 @@ impl Principals {
     }
 
     /// Lets in whom the store knew in this generation. `None` when something was revoked since: ask the store again.
-    pub(crate) fn enter(&self, known: Known<'_>, generation: u64) -> Option<Principal> {
-        let Known { name, rights, access, is_person, hash, expires_at } = known;
+    pub(crate) fn enter(&self, known: KnownAccess<'_>, generation: u64) -> Option<Principal> {
+        let KnownAccess { name, rights, access, is_person, hash, expires_at } = known;
         let mut state = self.state.lock();
         if state.generation != generation {
             return None;
@@ -185,8 +185,8 @@ impl Principals {
         let name =
             state.known.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
         let accesses = state.known.entry(Arc::clone(&name)).or_default();
-        let Accesses { all, each } = accesses;
-        let open = each.entry(hash).or_insert_with(|| Open { revoked: all.child_token(), expires_at });
+        let OpenAccesses { all, each } = accesses;
+        let open = each.entry(hash).or_insert_with(|| OpenAccess { revoked: all.child_token(), expires_at });
         open.expires_at = expires_at;
         let revoked = open.revoked.clone();
         let life = state.lives.get(&name).copied().unwrap_or(0);
@@ -243,7 +243,7 @@ impl Principals {
     }
 
     /// Closes what accesses have opened when they end, for ever.
-    pub(crate) async fn keep_time(&self, hub: &Hub) {
+    pub(crate) async fn expire_accesses(&self, hub: &Hub) {
         loop {
             if self.expire(now_ms()) {
                 hub.close_revoked();
@@ -266,7 +266,7 @@ impl Principals {
 impl Principals {
     /// Lets in somebody with a token that the owner has made.
     pub(crate) fn enter_for_tests(&self, name: &str, generation: u64) -> Option<Principal> {
-        let known = Known {
+        let known = KnownAccess {
             name,
             rights: Rights { role: Role::Operator, permissions: Role::Operator.permissions() },
             access: Access::Token(name.into()),

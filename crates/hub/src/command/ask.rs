@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use crate::access::principals::{Principal, Rights};
 use crate::command::{Command, prepare, send_cancel, send_ready};
 use crate::hub::Hub;
-use crate::runners::link::{OutboxError, line_of};
+use crate::runners::link::{SendQueueError, line_of};
 use crate::sessions::session::SessionEntry;
 
 /// Who asks: what the runner is told of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker {
+pub(crate) struct CommandSender {
     pub(crate) principal: Arc<str>,
     /// What it may ask for, and its role.
     pub(crate) rights: Rights,
@@ -28,7 +28,7 @@ pub(crate) struct Asker {
     pub(crate) connection_id: Arc<str>,
 }
 
-impl Asker {
+impl CommandSender {
     pub(crate) fn new(principal: &Principal, connection_id: Arc<str>) -> Self {
         Self {
             principal: Arc::clone(&principal.name),
@@ -52,7 +52,7 @@ impl Asker {
 /// An answer, as far as a face needs it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Answer {
+pub(crate) struct CommandAnswer {
     pub(crate) success: bool,
     pub(crate) data: Option<Box<RawValue>>,
     pub(crate) error: Option<String>,
@@ -82,12 +82,12 @@ fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
     Ok(Option::<bool>::deserialize(deserializer)?.unwrap_or(false))
 }
 
-impl Answer {
+impl CommandAnswer {
     pub(crate) fn failure(error: CodedError) -> Self {
         Self { error: Some(error.message), code: Some(error.code), ..Self::default() }
     }
 
-    /// Why it failed; `None` for a success.
+    /// NoAnswerReason it failed; `None` for a success.
     pub(crate) fn failed(&self) -> Option<CodedError> {
         if self.success {
             return None;
@@ -103,13 +103,13 @@ impl Answer {
 }
 
 /// Called with the answer, once.
-pub(crate) type OnAnswer = Box<dyn FnOnce(&Arc<Hub>, Answer) + Send>;
+pub(crate) type OnAnswer = Box<dyn FnOnce(&Arc<Hub>, CommandAnswer) + Send>;
 /// Called each time the command says how far it is, before its answer.
 pub(crate) type OnProgress = Arc<dyn Fn(&Arc<Hub>, &RawValue) + Send + Sync>;
 /// Called with the answers of several runners, once.
-pub(crate) type OnAnswers = Box<dyn FnOnce(&Arc<Hub>, Answers) + Send>;
+pub(crate) type OnAnswers = Box<dyn FnOnce(&Arc<Hub>, RunnerAnswers) + Send>;
 /// Runners and what each has answered.
-pub(crate) type Answers = Vec<(Arc<str>, Answer)>;
+pub(crate) type RunnerAnswers = Vec<(Arc<str>, CommandAnswer)>;
 
 /// Asks for a canonical command. The asker follows nothing by it, and it waits for no runner that is away.
 ///
@@ -124,14 +124,14 @@ pub(crate) type Answers = Vec<(Arc<str>, Answer)>;
 /// The number is for [`cancel_asked`]; there is none when the answer has been given already.
 pub(crate) fn ask(
     hub: &Arc<Hub>,
-    asker: &Asker,
+    asker: &CommandSender,
     command: Command<'_>,
-    on_answer: impl FnOnce(&Arc<Hub>, Answer) + Send + 'static,
+    on_answer: impl FnOnce(&Arc<Hub>, CommandAnswer) + Send + 'static,
 ) -> Option<u64> {
     match prepare(hub, asker, command) {
         Ok(ready) => send_ready(hub, asker, ready, Box::new(on_answer)),
         Err(error) => {
-            on_answer(hub, Answer::failure(error));
+            on_answer(hub, CommandAnswer::failure(error));
             None
         }
     }
@@ -149,7 +149,7 @@ pub(crate) fn cancel_asked(hub: &Hub, number: u64) {
 /// answers of the others for longer.
 pub(crate) fn ask_runners(
     hub: &Arc<Hub>,
-    asker: &Asker,
+    asker: &CommandSender,
     name: CommandName,
     limit: Duration,
     on_answers: OnAnswers,
@@ -163,7 +163,7 @@ pub(crate) fn ask_runners(
     if runners.is_empty() {
         return on_answers(hub, Vec::new());
     }
-    let left = Arc::new(Mutex::new(Left {
+    let left = Arc::new(Mutex::new(OutstandingAnswers {
         answers: runners.iter().map(|runner_id| (Arc::clone(runner_id), None)).collect(),
         count: runners.len(),
         on_answers: Some(on_answers),
@@ -180,16 +180,16 @@ pub(crate) fn ask_runners(
     }
 }
 
-/// Answers that are yet to come.
-struct Left {
-    answers: Vec<(Arc<str>, Option<Answer>)>,
+/// RunnerAnswers that are yet to come.
+struct OutstandingAnswers {
+    answers: Vec<(Arc<str>, Option<CommandAnswer>)>,
     count: usize,
     on_answers: Option<OnAnswers>,
 }
 
-impl Left {
+impl OutstandingAnswers {
     /// Notes an answer; after the last one gives all, and who wants them.
-    fn take(&mut self, place: usize, answer: Answer) -> Option<(OnAnswers, Answers)> {
+    fn take(&mut self, place: usize, answer: CommandAnswer) -> Option<(OnAnswers, RunnerAnswers)> {
         if let Some((_, slot)) = self.answers.get_mut(place) {
             *slot = Some(answer);
         }
@@ -208,12 +208,12 @@ impl Left {
 pub(crate) fn watch(hub: &Hub, session: &SessionEntry, on: bool) {
     let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) else { return };
     let line = line_of(&LinkLine::SessionWatch { session_id: session.id.to_string(), on });
-    match link.outbox.push_control(&line) {
+    match link.send_queue.push_control(&line) {
         Ok(()) => {}
-        Err(OutboxError::Closed) => {
+        Err(SendQueueError::Closed) => {
             tracing::debug!(session = %session.id, "a runner that is gone cannot be told to watch a session");
         }
-        Err(OutboxError::Full) => {
+        Err(SendQueueError::Full) => {
             // It would go on with a wrong idea of who listens; when it comes again it is told all of it.
             tracing::warn!(runner = %session.runner_id, "a runner does not read; its link is ended");
             link.end();

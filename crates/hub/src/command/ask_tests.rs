@@ -14,8 +14,8 @@ use crate::{LoginCodes, OwnerToken};
 pub(crate) struct World {
     pub(crate) hub: Arc<Hub>,
     /// What was answered, in order.
-    answers: mpsc::Receiver<Answer>,
-    answered: mpsc::Sender<Answer>,
+    answers: mpsc::Receiver<CommandAnswer>,
+    answered: mpsc::FrameSender<CommandAnswer>,
     _directory: tempfile::TempDir,
 }
 
@@ -58,13 +58,13 @@ impl World {
         ask(&self.hub, &asker(), command, move |_, answer| answered.try_send(answer).unwrap());
     }
 
-    async fn answer(&mut self) -> Answer {
+    async fn answer(&mut self) -> CommandAnswer {
         self.answers.recv().await.unwrap()
     }
 }
 
-fn asker() -> Asker {
-    Asker { principal: Arc::from("ci \"1\""), connection_id: Arc::from("p7"), ..Asker::hub() }
+fn asker() -> CommandSender {
+    CommandSender { principal: Arc::from("ci \"1\""), connection_id: Arc::from("p7"), ..CommandSender::hub() }
 }
 
 impl Runner {
@@ -228,7 +228,7 @@ async fn all_runners_are_asked_and_one_that_is_silent_keeps_nobody_waiting_for_e
         async move { hub.pending.sweep(&hub).await }
     });
     let (done, mut results) = mpsc::channel(4);
-    let ask_all = |done: mpsc::Sender<Answers>| {
+    let ask_all = |done: mpsc::FrameSender<RunnerAnswers>| {
         let on_answers: OnAnswers = Box::new(move |_, answers| done.try_send(answers).unwrap());
         ask_runners(&world.hub, &asker(), CommandName::RunnerHealth, Duration::from_millis(200), on_answers);
     };

@@ -9,9 +9,9 @@ const FINISHED_MAX: usize = 256;
 
 /// How the latest commands of a connection ended.
 #[derive(Default)]
-pub(crate) struct Finished(VecDeque<(String, Result<(), CodedError>)>);
+pub(crate) struct FinishedCommands(VecDeque<(String, Result<(), CodedError>)>);
 
-impl Finished {
+impl FinishedCommands {
     pub(crate) fn note(&mut self, id: String, result: Result<(), CodedError>) {
         self.forget(&id);
         if self.0.len() >= FINISHED_MAX {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_latest_are_known_and_no_more() {
-        let mut finished = Finished::default();
+        let mut finished = FinishedCommands::default();
         finished.note("bad".to_owned(), Err(ErrorCode::Failed.with("no")));
         let mut list = vec!["bad".to_owned()];
         assert_eq!(

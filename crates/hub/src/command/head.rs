@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use qd_wire::{CodedError, ErrorCode};
 
-use crate::runners::line_head::Fields;
+use crate::runners::line_head::JsonFields;
 
 /// Objects and arrays inside each other in one frame.
 const NESTING_MAX: usize = 100;
 /// Bytes of a command's name, a session's id and a runner's id.
 const NAME_BYTES_MAX: usize = 256;
-/// Fields that must come at most once, because hub and runner both act on them.
+/// JsonFields that must come at most once, because hub and runner both act on them.
 const HEAD_FIELDS: [&str; 6] = ["channel", "id", "cmd", "session_id", "runner_id", "depends_on"];
 /// The same, of those that are read when it is known whom to answer.
 const CONDITION_FIELDS: [&str; 4] = ["idempotency_key", "if_session_version", "wait", "wait_ms"];
@@ -20,7 +20,7 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(60);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// What routing needs of a frame.
-pub(crate) struct Head<'a> {
+pub(crate) struct CommandHead<'a> {
     pub(crate) cmd: Cow<'a, str>,
     pub(crate) session_id: Option<Cow<'a, str>>,
     pub(crate) runner_id: Option<Cow<'a, str>>,
@@ -29,12 +29,12 @@ pub(crate) struct Head<'a> {
 }
 
 /// Whether a command is to be done only if the session has a certain version.
-pub(crate) fn has_version(fields: &Fields<'_>) -> bool {
+pub(crate) fn has_version(fields: &JsonFields<'_>) -> bool {
     fields.get("if_session_version").is_some_and(|version| version.get() != "null")
 }
 
 /// How long a command may wait for a runner that is away; `None` when it may not.
-pub(crate) fn wait(fields: &Fields<'_>) -> Result<Option<Duration>, CodedError> {
+pub(crate) fn wait(fields: &JsonFields<'_>) -> Result<Option<Duration>, CodedError> {
     let wait = fields.typed::<bool>("wait");
     let wait = wait.map_err(|_| CodedError::invalid("The field 'wait' must be true or false"))?;
     let wait_ms = fields.typed::<u64>("wait_ms");
@@ -48,7 +48,7 @@ pub(crate) fn wait(fields: &Fields<'_>) -> Result<Option<Duration>, CodedError> 
 }
 
 /// The fields of a frame, if it is an object and not too deep.
-pub(crate) fn read_fields(text: &str) -> Result<Fields<'_>, CodedError> {
+pub(crate) fn read_fields(text: &str) -> Result<JsonFields<'_>, CodedError> {
     if is_too_deep(text) {
         return Err(CodedError::invalid(format!("The frame is nested too deeply (max {NESTING_MAX})")));
     }
@@ -82,7 +82,7 @@ fn is_too_deep(text: &str) -> bool {
 }
 
 /// Reads what routing needs.
-pub(crate) fn read_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
+pub(crate) fn read_head<'a>(fields: &JsonFields<'a>) -> Result<CommandHead<'a>, CodedError> {
     HEAD_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
     let channel =
         text_field(fields, "channel")?.ok_or_else(|| CodedError::invalid("The frame has no channel"))?;
@@ -97,11 +97,11 @@ pub(crate) fn read_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError>
         _ => return Err(ErrorCode::UnknownCommand.with(format!("Unknown channel '{channel}'"))),
     }
     let head = read_address(fields)?;
-    Ok(Head { depends_on: read_dependencies(fields)?, ..head })
+    Ok(CommandHead { depends_on: read_dependencies(fields)?, ..head })
 }
 
 /// The same for a command that came over HTTP: it is on no channel and depends on nothing.
-pub(crate) fn read_body_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
+pub(crate) fn read_body_head<'a>(fields: &JsonFields<'a>) -> Result<CommandHead<'a>, CodedError> {
     HEAD_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
     let head = read_address(fields)?;
     if read_dependencies(fields)?.is_empty() {
@@ -113,21 +113,21 @@ pub(crate) fn read_body_head<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedE
     ))
 }
 
-fn read_dependencies(fields: &Fields<'_>) -> Result<Vec<String>, CodedError> {
+fn read_dependencies(fields: &JsonFields<'_>) -> Result<Vec<String>, CodedError> {
     let dependencies: Option<Vec<String>> = fields
         .typed("depends_on")
         .map_err(|_| CodedError::invalid("The field 'depends_on' must be a list of command ids"))?;
     Ok(dependencies.unwrap_or_default())
 }
 
-fn read_address<'a>(fields: &Fields<'a>) -> Result<Head<'a>, CodedError> {
+fn read_address<'a>(fields: &JsonFields<'a>) -> Result<CommandHead<'a>, CodedError> {
     let cmd = text_field(fields, "cmd")?.ok_or_else(|| CodedError::invalid("The frame has no cmd"))?;
     let session_id = text_field(fields, "session_id")?;
     let runner_id = text_field(fields, "runner_id")?;
-    Ok(Head { cmd, session_id, runner_id, depends_on: Vec::new() })
+    Ok(CommandHead { cmd, session_id, runner_id, depends_on: Vec::new() })
 }
 
-fn text_field<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, CodedError> {
+fn text_field<'a>(fields: &JsonFields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, CodedError> {
     let text = fields.text(name);
     let text = text.map_err(|_| CodedError::invalid(format!("The field '{name}' must be a string")))?;
     if let Some(text) = &text {
@@ -144,7 +144,7 @@ pub(crate) fn check_length(field: &str, name: &str) -> Result<(), CodedError> {
     Err(CodedError::invalid(format!("The field '{field}' is longer than {NAME_BYTES_MAX} bytes")))
 }
 
-fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), CodedError> {
+fn check_once(fields: &JsonFields<'_>, name: &str) -> Result<(), CodedError> {
     match fields.0.iter().filter(|(key, _)| key == name).count() {
         0 | 1 => Ok(()),
         _ => Err(CodedError::invalid(format!("The field '{name}' comes twice"))),
@@ -152,7 +152,7 @@ fn check_once(fields: &Fields<'_>, name: &str) -> Result<(), CodedError> {
 }
 
 /// The conditions of a command are the runner's to check; the hub sees to it that it can read them.
-pub(crate) fn check_conditions(fields: &Fields<'_>) -> Result<(), CodedError> {
+pub(crate) fn check_conditions(fields: &JsonFields<'_>) -> Result<(), CodedError> {
     CONDITION_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
     let key = fields.text("idempotency_key");
     key.map_err(|_| CodedError::invalid("The field 'idempotency_key' must be a string"))?;

@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
-use crate::command::ask::{Answer, OnAnswer, OnProgress};
+use crate::command::ask::{CommandAnswer, OnAnswer, OnProgress};
 use crate::command::reply::ReplyTo;
-use crate::command::{Waiting, id_text};
-use crate::connection::{Mail, Mailbox};
+use crate::command::{WaitingCommand, id_text};
+use crate::connection::{ConnectionMail, Mailbox};
 use crate::hub::Hub;
-use crate::runners::link::Outbox;
+use crate::runners::link::RunnerSendQueue;
 use crate::sessions::reads::HubCommand;
 
 /// Bytes of commands that may wait for their runners, all connections together.
@@ -26,11 +26,11 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 const PROGRESS_BACKLOG_MAX: usize = 1 << 20;
 
 /// One command that a runner has to answer.
-pub(crate) struct Pending {
+pub(crate) struct PendingCommand {
     pub(crate) to: AnswerTo,
     pub(crate) runner_id: Arc<str>,
     /// The link it went to; a runner that comes again has another one.
-    pub(crate) link: Arc<Outbox>,
+    pub(crate) link: Arc<RunnerSendQueue>,
     pub(crate) mutating: bool,
     /// A service of the machine: it may say how far it is, and is taken back when nobody waits for it any more.
     pub(crate) is_service: bool,
@@ -105,7 +105,7 @@ impl PendingKind {
     }
 }
 
-impl Pending {
+impl PendingCommand {
     /// The client that asked.
     pub(crate) fn client(&self) -> Option<(&Arc<Mailbox>, &ReplyTo)> {
         match &self.to {
@@ -114,14 +114,14 @@ impl Pending {
         }
     }
 
-    /// Answers with a failure, in the way the asker expects.
+    /// RunnerAnswers with a failure, in the way the asker expects.
     pub(crate) fn fail(self, hub: &Arc<Hub>, error: &CodedError, is_outcome_unknown: bool) {
-        let why = if is_outcome_unknown { Why::LinkLost } else { Why::Refused };
+        let why = if is_outcome_unknown { NoAnswerReason::LinkLost } else { NoAnswerReason::Refused };
         self.fail_as(hub, error, why);
     }
 
-    fn fail_as(self, hub: &Arc<Hub>, error: &CodedError, why: Why) {
-        let indeterminate = why != Why::Refused && self.mutating;
+    fn fail_as(self, hub: &Arc<Hub>, error: &CodedError, why: NoAnswerReason) {
+        let indeterminate = why != NoAnswerReason::Refused && self.mutating;
         let error = &match indeterminate {
             true => ErrorCode::Indeterminate.with(error.message.as_str()),
             false => error.clone(),
@@ -130,7 +130,8 @@ impl Pending {
             AnswerTo::Client { mailbox, reply } => {
                 let frames = match self.kind {
                     PendingKind::Resync { generation, .. } => {
-                        return mailbox.put(Mail::ResyncFailed { generation, is_session_gone: false });
+                        return mailbox
+                            .put(ConnectionMail::ResyncFailed { generation, is_session_gone: false });
                     }
                     PendingKind::ResyncAll => return,
                     _ if indeterminate => reply.indeterminate(error),
@@ -142,16 +143,16 @@ impl Pending {
                     | PendingKind::Barrier(_) => reply.error(error),
                 };
                 mailbox.end_command(self.kind.attaches());
-                mailbox.put(Mail::Frames(frames));
+                mailbox.put(ConnectionMail::Frames(frames));
             }
             AnswerTo::Face { session_id, on_answer, .. } => {
-                let answered = Answer {
+                let answered = CommandAnswer {
                     indeterminate,
-                    timed_out: why == Why::TimedOut,
-                    link_lost: why == Why::LinkLost,
+                    timed_out: why == NoAnswerReason::TimedOut,
+                    link_lost: why == NoAnswerReason::LinkLost,
                     session_id: session_id.map(|session_id| session_id.to_string()),
                     runner_id: Some(self.runner_id),
-                    ..Answer::failure(error.clone())
+                    ..CommandAnswer::failure(error.clone())
                 };
                 on_answer(hub, answered);
             }
@@ -159,9 +160,9 @@ impl Pending {
     }
 }
 
-/// Why there is no answer of the runner's.
+/// NoAnswerReason there is no answer of the runner's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum NoAnswerReason {
     /// It was not done.
     Refused,
     /// The runner may have done it, and can say so when it is back.
@@ -175,22 +176,22 @@ fn number_of(id: &str) -> Option<u64> {
 }
 
 #[derive(Default)]
-pub(crate) struct PendingTable {
-    state: Mutex<PendingState>,
+pub(crate) struct PendingCommands {
+    state: Mutex<PendingCommandTable>,
     filled: Notify,
 }
 
 #[derive(Default)]
-struct PendingState {
+struct PendingCommandTable {
     last: u64,
-    commands: HashMap<u64, Pending>,
+    commands: HashMap<u64, PendingCommand>,
     /// Commands whose runner is away, in the order they came.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingCommand>,
 }
 
-impl PendingTable {
+impl PendingCommands {
     /// Keeps a command and gives the number its answer will name, as `h<number>`.
-    pub(crate) fn insert(&self, pending: Pending) -> u64 {
+    pub(crate) fn insert(&self, pending: PendingCommand) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
@@ -203,28 +204,28 @@ impl PendingTable {
         number
     }
 
-    pub(crate) fn remove(&self, number: u64) -> Option<Pending> {
+    pub(crate) fn remove(&self, number: u64) -> Option<PendingCommand> {
         self.state.lock().commands.remove(&number)
     }
 
     /// The command that an answer from this link belongs to, if it still waits. One of another link's is not given:
     /// a runner answers its own commands only.
-    pub(crate) fn remove_answered(&self, id: &str, link: &Arc<Outbox>) -> Option<Pending> {
+    pub(crate) fn remove_answered(&self, id: &str, link: &Arc<RunnerSendQueue>) -> Option<PendingCommand> {
         let number = number_of(id)?;
         let mut state = self.state.lock();
-        let is_own = |pending: &Pending| Arc::ptr_eq(&pending.link, link);
+        let is_own = |pending: &PendingCommand| Arc::ptr_eq(&pending.link, link);
         state.commands.get(&number).is_some_and(is_own).then(|| state.commands.remove(&number))?
     }
 
     /// Passes on how far a command has come, as long as its asker keeps up.
-    pub(crate) fn progress(&self, hub: &Arc<Hub>, id: &str, link: &Arc<Outbox>, data: &RawValue) {
+    pub(crate) fn progress(&self, hub: &Arc<Hub>, id: &str, link: &Arc<RunnerSendQueue>, data: &RawValue) {
         let told = {
             let state = self.state.lock();
             let pending = number_of(id).and_then(|number| state.commands.get(&number));
             let Some(pending) = pending.filter(|pending| Arc::ptr_eq(&pending.link, link)) else { return };
             match &pending.to {
                 AnswerTo::Client { mailbox, reply } => {
-                    mailbox.offer(reply.progress(data.get()), PROGRESS_BACKLOG_MAX);
+                    mailbox.put_unless_full(reply.progress(data.get()), PROGRESS_BACKLOG_MAX);
                     return;
                 }
                 AnswerTo::Face { on_progress, .. } => on_progress.clone(),
@@ -237,8 +238,8 @@ impl PendingTable {
     }
 
     /// The number and the link of the command that this client sent under this id, if it waits for its answer.
-    pub(crate) fn of_client(&self, mailbox: &Arc<Mailbox>, id: &str) -> Option<(u64, Arc<Outbox>)> {
-        let is_it = |pending: &Pending| {
+    pub(crate) fn of_client(&self, mailbox: &Arc<Mailbox>, id: &str) -> Option<(u64, Arc<RunnerSendQueue>)> {
+        let is_it = |pending: &PendingCommand| {
             pending.client().is_some_and(|(owner, reply)| {
                 Arc::ptr_eq(owner, mailbox) && reply.id.as_deref().is_some_and(|it| id_text(it) == id)
             })
@@ -249,13 +250,13 @@ impl PendingTable {
     }
 
     /// The link a command of a face went to, if it waits for its answer.
-    pub(crate) fn link_of(&self, number: u64) -> Option<Arc<Outbox>> {
+    pub(crate) fn link_of(&self, number: u64) -> Option<Arc<RunnerSendQueue>> {
         self.state.lock().commands.get(&number).map(|pending| Arc::clone(&pending.link))
     }
 
     /// Services that a client waits for which has gone.
-    pub(crate) fn services_of(&self, mailbox: &Arc<Mailbox>) -> Vec<(u64, Arc<Outbox>)> {
-        let is_its = |pending: &Pending| {
+    pub(crate) fn services_of(&self, mailbox: &Arc<Mailbox>) -> Vec<(u64, Arc<RunnerSendQueue>)> {
+        let is_its = |pending: &PendingCommand| {
             pending.is_service && pending.client().is_some_and(|(owner, _)| Arc::ptr_eq(owner, mailbox))
         };
         let state = self.state.lock();
@@ -264,7 +265,7 @@ impl PendingTable {
     }
 
     /// Whether an answer of this id, from this link, is one to a delete.
-    pub(crate) fn is_delete(&self, id: &str, link: &Arc<Outbox>) -> bool {
+    pub(crate) fn is_delete(&self, id: &str, link: &Arc<RunnerSendQueue>) -> bool {
         let state = self.state.lock();
         let pending = number_of(id).and_then(|number| state.commands.get(&number));
         pending.is_some_and(|pending| {
@@ -273,9 +274,9 @@ impl PendingTable {
     }
 
     /// Keeps a command until its runner comes; false when too many bytes wait already.
-    pub(crate) fn keep_waiting(&self, waiting: Waiting) -> bool {
+    pub(crate) fn keep_waiting(&self, waiting: WaitingCommand) -> bool {
         let mut state = self.state.lock();
-        let bytes: usize = state.waiting.iter().map(Waiting::bytes).sum();
+        let bytes: usize = state.waiting.iter().map(WaitingCommand::bytes).sum();
         if bytes + waiting.bytes() > WAITING_BYTES_MAX {
             return false;
         }
@@ -286,19 +287,19 @@ impl PendingTable {
     }
 
     /// Takes out the waiting commands that pass the test, in their order.
-    pub(crate) fn take_waiting(&self, mut test: impl FnMut(&Waiting) -> bool) -> Vec<Waiting> {
+    pub(crate) fn take_waiting(&self, mut test: impl FnMut(&WaitingCommand) -> bool) -> Vec<WaitingCommand> {
         self.state.lock().waiting.extract_if(.., |waiting| test(waiting)).collect()
     }
 
     /// Puts back those whose runner has not come after all; they stay in front.
-    pub(crate) fn put_back(&self, mut waiting: Vec<Waiting>) {
+    pub(crate) fn put_back(&self, mut waiting: Vec<WaitingCommand>) {
         let mut state = self.state.lock();
         waiting.append(&mut state.waiting);
         state.waiting = waiting;
     }
 
     /// All commands that will never be answered now that their link is over.
-    pub(crate) fn remove_of_link(&self, link: &Arc<Outbox>) -> Vec<Pending> {
+    pub(crate) fn remove_of_link(&self, link: &Arc<RunnerSendQueue>) -> Vec<PendingCommand> {
         self.remove_where(|pending| Arc::ptr_eq(&pending.link, link))
     }
 
@@ -321,7 +322,7 @@ impl PendingTable {
                         pending.runner_id,
                         pending.to.cmd()
                     ));
-                    pending.fail_as(hub, &error, Why::TimedOut);
+                    pending.fail_as(hub, &error, NoAnswerReason::TimedOut);
                 }
             }
         }
@@ -332,7 +333,7 @@ impl PendingTable {
         !state.waiting.is_empty() || state.commands.values().any(|pending| pending.deadline.is_some())
     }
 
-    fn remove_where(&self, test: impl Fn(&Pending) -> bool) -> Vec<Pending> {
+    fn remove_where(&self, test: impl Fn(&PendingCommand) -> bool) -> Vec<PendingCommand> {
         let mut state = self.state.lock();
         state.commands.extract_if(|_, pending| test(pending)).map(|(_, pending)| pending).collect()
     }

@@ -13,16 +13,16 @@ use http::StatusCode;
 use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandName;
 
-use super::{Face, RunnerNews, SessionNews};
+use super::{Face, RunnerUpdate, SessionUpdate};
 use crate::command::Command;
 use crate::command::ask::ask;
 use crate::config::HubConfig;
-use crate::connection::{Mail, Mailbox, Parts, Speaker, frame};
+use crate::connection::{ConnectionHandler, ConnectionMail, HandlerContext, Mailbox, frame};
 use crate::hub::Hub;
 use crate::server::Server;
 use crate::server::router::{check_access, failed, refused};
 use crate::server::upgrade::{NO_WEBSOCKET, accept_key, speak};
-use crate::sessions::published::Published;
+use crate::sessions::published::PublishedEvents;
 
 /// What travels: the module that would be in `wire`.
 mod wire {
@@ -60,7 +60,7 @@ impl ToyFace {
     }
 
     fn tell(&self, frames: &Bytes) {
-        self.clients.lock().iter().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+        self.clients.lock().iter().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
     }
 }
 
@@ -73,28 +73,32 @@ impl Face for ToyFace {
         !self.clients.lock().is_empty()
     }
 
-    fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
+    fn on_published(&self, _hub: &Arc<Hub>, published: PublishedEvents<'_>) {
         self.told.fetch_add(1, Ordering::Relaxed);
         published.records().for_each(|record| self.tell(&frame_of(&view::shown(&record))));
     }
 
-    fn on_session_news(&self, _hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
-        self.tell(&frame_of(&wire::Toy { toy: &format!("{news:?}"), about: session_id }));
+    fn on_session_update(&self, _hub: &Arc<Hub>, session_id: &str, update: SessionUpdate) {
+        self.tell(&frame_of(&wire::Toy { toy: &format!("{update:?}"), about: session_id }));
     }
 
-    fn on_runner_news(&self, _hub: &Arc<Hub>, runner_id: &str, news: RunnerNews) {
-        self.tell(&frame_of(&wire::Toy { toy: &format!("{news:?}"), about: runner_id }));
+    fn on_runner_update(&self, _hub: &Arc<Hub>, runner_id: &str, update: RunnerUpdate) {
+        self.tell(&frame_of(&wire::Toy { toy: &format!("{update:?}"), about: runner_id }));
     }
 
     fn close_revoked(&self) {
         for mailbox in self.clients.lock().iter().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
+            mailbox.put(ConnectionMail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
         }
     }
 
     fn close_connections(&self) {
         for mailbox in self.clients.lock().iter() {
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1001, reason: "the hub stops".into() });
+            mailbox.put(ConnectionMail::Close {
+                frames: Bytes::new(),
+                code: 1001,
+                reason: "the hub stops".into(),
+            });
         }
     }
 
@@ -113,30 +117,30 @@ async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     };
     let mailbox = Mailbox::new("toy".to_owned(), &principal, hub.config.limits.mail_bounds());
     hub.faces.toy.clients.lock().push(Arc::clone(&mailbox));
-    let speaker = ToySpeaker(Arc::clone(&mailbox));
-    speak(hub, request, accept, mailbox, speaker)
+    let handler = ToyHandler(Arc::clone(&mailbox));
+    speak(hub, request, accept, mailbox, handler)
 }
 
 /// Takes a session's name and answers whether its runner knows it.
-struct ToySpeaker(Arc<Mailbox>);
+struct ToyHandler(Arc<Mailbox>);
 
-impl Speaker for ToySpeaker {
+impl ConnectionHandler for ToyHandler {
     const TAKES_BINARY: bool = false;
 
     fn message_bytes_max(hub: &Hub) -> usize {
         hub.config.limits.message_bytes_max
     }
 
-    fn greet(&mut self, parts: &mut Parts<'_>) {
-        parts.outgoing.push(frame_of(&wire::Toy { toy: "hello", about: "" }));
+    fn greet(&mut self, context: &mut HandlerContext<'_>) {
+        context.send_queue.push(frame_of(&wire::Toy { toy: "hello", about: "" }));
     }
 
-    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
+    fn on_text(&mut self, context: &mut HandlerContext<'_>, text: &str) {
         let command = Command::new(CommandName::GetState).on(text);
-        let mailbox = Arc::clone(parts.mailbox);
-        ask(parts.hub, &parts.mailbox.asker, command, move |_, answer| {
+        let mailbox = Arc::clone(context.mailbox);
+        ask(context.hub, &context.mailbox.asker, command, move |_, answer| {
             let about = answer.success.to_string();
-            mailbox.put(Mail::Frames(frame_of(&wire::Toy { toy: "answer", about: &about })));
+            mailbox.put(ConnectionMail::Frames(frame_of(&wire::Toy { toy: "answer", about: &about })));
         });
     }
 
@@ -250,13 +254,13 @@ mod tests {
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let (frames, heads) = frames_of(&[event(1, "agent.idle", "")]);
         let told = || hub.faces.toy.told.load(Ordering::Relaxed);
-        hub.faces.published(&hub, Published::new(&entry, &frames, &heads, &[]));
+        hub.faces.published(&hub, PublishedEvents::new(&entry, &frames, &heads, &[]));
         assert_eq!(told(), 0);
         hub.faces.toy.clients.lock().push(Mailbox::for_tests());
         // Deltas, which are neither records nor say anything of their session.
-        hub.faces.published(&hub, Published::new(&entry, &frames, &[], &[]));
+        hub.faces.published(&hub, PublishedEvents::new(&entry, &frames, &[], &[]));
         assert_eq!(told(), 0);
-        hub.faces.published(&hub, Published::new(&entry, &frames, &heads, &[]));
+        hub.faces.published(&hub, PublishedEvents::new(&entry, &frames, &heads, &[]));
         assert_eq!(told(), 1);
     }
 }

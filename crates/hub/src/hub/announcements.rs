@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
 use crate::command::reply;
-use crate::connection::{Mail, Mailbox};
-use crate::faces::SessionNews;
+use crate::connection::{ConnectionMail, Mailbox};
+use crate::faces::SessionUpdate;
 use crate::hub::Hub;
 use crate::runners::runner::Runner;
 use crate::sessions::session::SessionEntry;
@@ -27,7 +27,7 @@ const RUNNER_NEWS_INTERVAL: Duration = Duration::from_millis(100);
 const SESSION_NEWS_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
-pub(crate) struct News {
+pub(crate) struct Announcements {
     /// Runners that clients are yet to be told of.
     changed_runners: Mutex<BTreeSet<Arc<str>>>,
     runners_changed: Notify,
@@ -44,26 +44,26 @@ pub(crate) struct News {
 
 impl Hub {
     /// Every client is told soon how a runner stands.
-    pub(crate) fn tell_runner(&self, runner: &Runner) {
-        self.news.changed_runners.lock().insert(Arc::clone(&runner.id));
-        self.news.runners_changed.notify_one();
+    pub(crate) fn announce_runner(&self, runner: &Runner) {
+        self.announcements.changed_runners.lock().insert(Arc::clone(&runner.id));
+        self.announcements.runners_changed.notify_one();
     }
 
     /// Tells clients of changed runners, for ever. Nothing runs while nothing changes.
-    pub(crate) async fn tell_of_runners(&self) {
+    pub(crate) async fn announce_changed_runners(&self) {
         loop {
-            self.news.runners_changed.notified().await;
-            let changed = std::mem::take(&mut *self.news.changed_runners.lock());
+            self.announcements.runners_changed.notified().await;
+            let changed = std::mem::take(&mut *self.announcements.changed_runners.lock());
             if changed.is_empty() {
                 continue;
             }
-            self.broadcast(&self.runner_news(&changed));
+            self.broadcast(&self.runner_frames(&changed));
             sleep(RUNNER_NEWS_INTERVAL).await;
         }
     }
 
     /// How these runners stand now, as one chunk of frames.
-    fn runner_news(&self, changed: &BTreeSet<Arc<str>>) -> Bytes {
+    fn runner_frames(&self, changed: &BTreeSet<Arc<str>>) -> Bytes {
         let counts = self.session_counts();
         let mut frames = BytesMut::new();
         for runner in changed.iter().filter_map(|runner_id| self.runner(runner_id)) {
@@ -79,34 +79,37 @@ impl Hub {
 
     /// The client has asked for the list of sessions: it is told of changes to it from now on.
     pub(crate) fn show_sessions(&self, mailbox: &Arc<Mailbox>) {
-        self.news.watching.lock().insert(Arc::clone(&mailbox.asker.connection_id), Arc::clone(mailbox));
+        self.announcements
+            .watching
+            .lock()
+            .insert(Arc::clone(&mailbox.asker.connection_id), Arc::clone(mailbox));
     }
 
     pub(crate) fn hide_sessions(&self, mailbox: &Mailbox) {
-        self.news.watching.lock().remove(&mailbox.asker.connection_id);
+        self.announcements.watching.lock().remove(&mailbox.asker.connection_id);
     }
 
     /// Tells the clients that have asked for the list of sessions that a line of it has changed. Not everybody:
     /// with many clients and busy sessions this would be most of what the hub sends.
-    pub(crate) fn tell_session(self: &Arc<Self>, entry: &SessionEntry, change: SessionChange) {
-        let news = match change {
-            SessionChange::Closed => Some(SessionNews::Closed),
-            SessionChange::Deleted => Some(SessionNews::Deleted),
+    pub(crate) fn announce_session(self: &Arc<Self>, entry: &SessionEntry, change: SessionChange) {
+        let announcements = match change {
+            SessionChange::Closed => Some(SessionUpdate::Closed),
+            SessionChange::Deleted => Some(SessionUpdate::Deleted),
             // Said where it is known whether it is really new.
             SessionChange::Created | SessionChange::Updated => None,
         };
-        if let Some(news) = news {
-            self.faces.session_news(self, &entry.id, news);
+        if let Some(announcements) = announcements {
+            self.faces.session_update(self, &entry.id, announcements);
         }
-        let watching = self.news.watching.lock();
+        let watching = self.announcements.watching.lock();
         if watching.is_empty() {
             return;
         }
-        let frames = self.session_news(entry, change);
-        watching.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+        let frames = self.session_frames(entry, change);
+        watching.values().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
     }
 
-    fn session_news(&self, entry: &SessionEntry, change: SessionChange) -> Bytes {
+    fn session_frames(&self, entry: &SessionEntry, change: SessionChange) -> Bytes {
         let is_gone = change == SessionChange::Deleted;
         let summary = (!is_gone).then(|| Box::new(entry.summary(self.is_away(&entry.runner_id))));
         reply::system(SystemEvent::SessionChanged {
@@ -118,36 +121,36 @@ impl Hub {
     }
 
     /// The same, together with what else changes soon.
-    pub(crate) fn tell_session_soon(&self, entry: &SessionEntry) {
-        if self.news.watching.lock().is_empty() {
+    pub(crate) fn announce_session_soon(&self, entry: &SessionEntry) {
+        if self.announcements.watching.lock().is_empty() {
             return;
         }
-        self.news.changed_sessions.lock().insert(Arc::clone(&entry.id));
-        self.news.sessions_changed.notify_one();
+        self.announcements.changed_sessions.lock().insert(Arc::clone(&entry.id));
+        self.announcements.sessions_changed.notify_one();
     }
 
     /// Tells clients of sessions that go on, for ever. Nothing runs while nothing changes.
-    pub(crate) async fn tell_of_sessions(&self) {
+    pub(crate) async fn announce_changed_sessions(&self) {
         loop {
-            self.news.sessions_changed.notified().await;
+            self.announcements.sessions_changed.notified().await;
             sleep(SESSION_NEWS_INTERVAL).await;
-            let changed = std::mem::take(&mut *self.news.changed_sessions.lock());
+            let changed = std::mem::take(&mut *self.announcements.changed_sessions.lock());
             let mut frames = BytesMut::new();
             for entry in changed.iter().filter_map(|session_id| self.session(session_id)) {
-                frames.extend_from_slice(&self.session_news(&entry, SessionChange::Updated));
+                frames.extend_from_slice(&self.session_frames(&entry, SessionChange::Updated));
             }
             if !frames.is_empty() {
                 let frames = frames.freeze();
-                let watching = self.news.watching.lock();
-                watching.values().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+                let watching = self.announcements.watching.lock();
+                watching.values().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
             }
         }
     }
 
     /// The store fails for one more link. Clients are told once, not for each.
     pub(crate) fn note_store_failure(&self, error: &StoreError) {
-        self.news.failing_links.fetch_add(1, Ordering::AcqRel);
-        if !self.news.is_failure_told.swap(true, Ordering::AcqRel) {
+        self.announcements.failing_links.fetch_add(1, Ordering::AcqRel);
+        if !self.announcements.is_failure_told.swap(true, Ordering::AcqRel) {
             let error = ErrorCode::StoreUnavailable
                 .with(format!("The hub cannot store events and holds them back: {error}"));
             self.broadcast(&reply::system_error(None, &error));
@@ -156,15 +159,15 @@ impl Hub {
 
     /// A link for which the store failed is over, or its records are stored after all.
     pub(crate) fn note_failing_link_gone(&self) {
-        self.news.failing_links.fetch_sub(1, Ordering::AcqRel);
+        self.announcements.failing_links.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Something was stored. That is news after a failure, if there is no link left that still waits.
+    /// Something was stored. That is announcements after a failure, if there is no link left that still waits.
     pub(crate) fn note_store_success(&self) {
-        let news = &self.news;
-        if news.is_failure_told.load(Ordering::Acquire)
-            && news.failing_links.load(Ordering::Acquire) == 0
-            && news.is_failure_told.swap(false, Ordering::AcqRel)
+        let announcements = &self.announcements;
+        if announcements.is_failure_told.load(Ordering::Acquire)
+            && announcements.failing_links.load(Ordering::Acquire) == 0
+            && announcements.is_failure_told.swap(false, Ordering::AcqRel)
         {
             let message = "The hub stores events again".to_owned();
             self.broadcast(&reply::system(SystemEvent::Notice { message }));
@@ -191,7 +194,7 @@ mod tests {
 
     fn frames(mailbox: &Mailbox) -> Vec<String> {
         let text = |mail| match mail {
-            Mail::Frames(frames) => String::from_utf8_lossy(&frames).into_owned(),
+            ConnectionMail::Frames(frames) => String::from_utf8_lossy(&frames).into_owned(),
             _ => panic!("no frames"),
         };
         mailbox.take(usize::MAX).into_iter().map(text).collect()
@@ -204,18 +207,18 @@ mod tests {
         let (_, mailbox) = hub.add_connection(&Principal::owner()).unwrap();
         let (one, two) = (hub.runner_or_new(&Arc::from("one")), hub.runner_or_new(&Arc::from("two")));
         for _ in 0..10 {
-            hub.tell_runner(&one);
-            hub.tell_runner(&two);
+            hub.announce_runner(&one);
+            hub.announce_runner(&two);
         }
         let teller = tokio::spawn({
             let hub = Arc::clone(&hub);
-            async move { hub.tell_of_runners().await }
+            async move { hub.announce_changed_runners().await }
         });
         sleep(RUNNER_NEWS_INTERVAL * 3).await;
         let told = frames(&mailbox);
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(told[0].matches("runner.changed").count(), 2, "{told:?}");
-        hub.tell_runner(&two);
+        hub.announce_runner(&two);
         sleep(RUNNER_NEWS_INTERVAL * 3).await;
         assert_eq!(frames(&mailbox).len(), 1);
         teller.abort();
@@ -229,10 +232,10 @@ mod tests {
         let (_, other) = hub.add_connection(&Principal::owner()).unwrap();
         let entry = hub.session_or_new("s", &Arc::from("r"));
         hub.show_sessions(&watching);
-        hub.tell_session(&entry, SessionChange::Updated);
+        hub.announce_session(&entry, SessionChange::Updated);
         assert_eq!((frames(&watching).len(), frames(&other).len()), (1, 0));
         hub.remove_connection(number);
-        assert!(hub.news.watching.lock().is_empty());
+        assert!(hub.announcements.watching.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -241,17 +244,17 @@ mod tests {
         let hub = hub(&directory);
         let (_, watching) = hub.add_connection(&Principal::owner()).unwrap();
         let entry = hub.session_or_new("s", &Arc::from("r"));
-        hub.tell_session_soon(&entry);
-        assert!(hub.news.changed_sessions.lock().is_empty(), "nobody watches");
+        hub.announce_session_soon(&entry);
+        assert!(hub.announcements.changed_sessions.lock().is_empty(), "nobody watches");
         hub.show_sessions(&watching);
         let teller = tokio::spawn({
             let hub = Arc::clone(&hub);
-            async move { hub.tell_of_sessions().await }
+            async move { hub.announce_changed_sessions().await }
         });
         for count in 1..=10 {
             let said = Change::Said { text: Some("working on it".to_owned()), count };
             entry.projection().apply(&said, Moment::default());
-            hub.tell_session_soon(&entry);
+            hub.announce_session_soon(&entry);
         }
         sleep(SESSION_NEWS_INTERVAL * 3).await;
         let told = frames(&watching);

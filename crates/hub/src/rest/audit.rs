@@ -15,7 +15,7 @@ use crate::server::router::{check_access, failed, refused, unavailable};
 const LIMIT_DEFAULT: usize = 100;
 
 #[derive(Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct AuditParameters {
     session: Option<String>,
     principal: Option<String>,
     tool: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
 /// `GET /api/audit`: what was done in sessions, and one's own deeds; everything for those who manage.
 pub(crate) async fn list(
     State(server): State<Server>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<AuditParameters>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {

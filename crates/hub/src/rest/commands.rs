@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::access::principals::Principal;
-use crate::command::ask::{Answer, Asker, ask, cancel_asked};
+use crate::command::ask::{CommandAnswer, CommandSender, ask, cancel_asked};
 use crate::command::head::{read_body_head, read_fields};
 use crate::command::{Command, spec_of};
 use crate::hub::Hub;
@@ -24,7 +24,7 @@ const BODY_BYTES_MAX: usize = 48 << 20;
 
 /// An answer as JSON.
 #[derive(Serialize)]
-struct CommandAnswer {
+struct CommandReply {
     success: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
@@ -65,11 +65,11 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
     };
     let answer = match command {
         Ok(command) => ask_and_wait(hub, &principal, command).await,
-        Err(error) => Answer::failure(error),
+        Err(error) => CommandAnswer::failure(error),
     };
     let is_forbidden = answer.failed_with(ErrorCode::PermissionDenied);
     let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
-    let Answer {
+    let CommandAnswer {
         success,
         data,
         error,
@@ -81,7 +81,7 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
         timed_out,
         ..
     } = answer;
-    let answer = CommandAnswer {
+    let answer = CommandReply {
         success,
         data,
         error,
@@ -113,26 +113,30 @@ fn read(bytes: &[u8]) -> Result<Result<Command<'_>, CodedError>, CodedError> {
 }
 
 /// Asks and waits. When nobody waits any more, a service is taken back.
-pub(crate) async fn ask_and_wait(hub: &Arc<Hub>, principal: &Principal, command: Command<'_>) -> Answer {
-    let asker = Asker::new(principal, Arc::from("http"));
+pub(crate) async fn ask_and_wait(
+    hub: &Arc<Hub>,
+    principal: &Principal,
+    command: Command<'_>,
+) -> CommandAnswer {
+    let asker = CommandSender::new(principal, Arc::from("http"));
     let (sender, answer) = oneshot::channel();
     let number = ask(hub, &asker, command, move |_, answer| {
         // The asker may have gone.
         let _ = sender.send(answer);
     });
-    let mut given_up = GivenUp { hub, number };
+    let mut given_up = CancelOnDrop { hub, number };
     let answer = answer.await;
     given_up.number = None;
-    answer.unwrap_or_else(|_| Answer::failure(ErrorCode::ShuttingDown.with("The hub stops")))
+    answer.unwrap_or_else(|_| CommandAnswer::failure(ErrorCode::ShuttingDown.with("The hub stops")))
 }
 
 /// Takes back what was asked for, unless it is answered.
-struct GivenUp<'a> {
+struct CancelOnDrop<'a> {
     hub: &'a Arc<Hub>,
     number: Option<u64>,
 }
 
-impl Drop for GivenUp<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             cancel_asked(self.hub, number);

@@ -32,40 +32,40 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 const SLUG_CHARS_MAX: usize = 60;
 
 #[derive(Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct ExportQuery {
     format: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum ExportFormat {
     Html,
     Json,
     Markdown,
 }
 
-impl Format {
+impl ExportFormat {
     fn parse(word: Option<&str>) -> Option<Self> {
         match word {
-            None | Some("html") => Some(Format::Html),
-            Some("json") => Some(Format::Json),
-            Some("md") => Some(Format::Markdown),
+            None | Some("html") => Some(ExportFormat::Html),
+            Some("json") => Some(ExportFormat::Json),
+            Some("md") => Some(ExportFormat::Markdown),
             Some(_) => None,
         }
     }
 
     fn mime(self) -> &'static str {
         match self {
-            Format::Html => "text/html; charset=utf-8",
-            Format::Json => "application/json",
-            Format::Markdown => "text/markdown; charset=utf-8",
+            ExportFormat::Html => "text/html; charset=utf-8",
+            ExportFormat::Json => "application/json",
+            ExportFormat::Markdown => "text/markdown; charset=utf-8",
         }
     }
 
     fn ending(self) -> &'static str {
         match self {
-            Format::Html => "html",
-            Format::Json => "json",
-            Format::Markdown => "md",
+            ExportFormat::Html => "html",
+            ExportFormat::Json => "json",
+            ExportFormat::Markdown => "md",
         }
     }
 }
@@ -74,14 +74,14 @@ impl Format {
 pub(crate) async fn export(
     State(hub): State<Arc<Hub>>,
     Path(session_id): Path<String>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<ExportQuery>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     if let Err(refusal) = check_access(&hub, &uri, &headers).await {
         return refused(&refusal);
     }
-    let format = wanted.ok().and_then(|Query(wanted)| Format::parse(wanted.format.as_deref()));
+    let format = wanted.ok().and_then(|Query(wanted)| ExportFormat::parse(wanted.format.as_deref()));
     let Some(format) = format else {
         return failed(StatusCode::BAD_REQUEST, "'format' must be 'html', 'json' or 'md'");
     };
@@ -96,12 +96,12 @@ pub(crate) async fn export(
         (CONTENT_DISPOSITION, format!("attachment; filename=\"{}\"", file_name(&session, format, now))),
         (CONTENT_SECURITY_POLICY, POLICY.to_owned()),
     ];
-    let export = Export { hub, session, format, exported_at: now, after: None, stage: Stage::Head };
+    let export = Export { hub, session, format, exported_at: now, after: None, stage: ExportStage::Head };
     (headers, Body::from_stream(export.into_stream())).into_response()
 }
 
 /// The title as far as every system takes it, and the day.
-fn file_name(session: &SessionSummary, format: Format, now: i64) -> String {
+fn file_name(session: &SessionSummary, format: ExportFormat, now: i64) -> String {
     let title = session.title.as_deref().filter(|title| !title.is_empty()).unwrap_or(&session.session_id);
     let mut slug = String::new();
     for letter in title.chars() {
@@ -123,16 +123,16 @@ fn file_name(session: &SessionSummary, format: Format, now: i64) -> String {
 struct Export {
     hub: Arc<Hub>,
     session: SessionSummary,
-    format: Format,
+    format: ExportFormat,
     /// Unix milliseconds.
     exported_at: i64,
     /// The last message that is in it.
     after: Option<i64>,
-    stage: Stage,
+    stage: ExportStage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ExportStage {
     Head,
     Messages,
     Done,
@@ -149,35 +149,35 @@ impl Export {
     /// The next piece of the file. An error breaks the answer off, so that nobody takes a part for the whole.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         match self.stage {
-            Stage::Head => {
-                self.stage = Stage::Messages;
+            ExportStage::Head => {
+                self.stage = ExportStage::Messages;
                 Some(Ok(self.head().into()))
             }
-            Stage::Messages => {
+            ExportStage::Messages => {
                 let page = self.hub.store.messages_after(&self.session.session_id, self.after).await;
                 let page = match page {
                     Ok(page) => page,
                     Err(error) => {
-                        self.stage = Stage::Done;
+                        self.stage = ExportStage::Done;
                         return Some(Err(io::Error::other(error)));
                     }
                 };
                 let Some((last, _)) = page.last() else {
-                    self.stage = Stage::Done;
+                    self.stage = ExportStage::Done;
                     return Some(Ok(Bytes::from_static(self.end().as_bytes())));
                 };
                 let is_first = self.after.replace(*last).is_none();
                 Some(Ok(self.page(&page, is_first)))
             }
-            Stage::Done => None,
+            ExportStage::Done => None,
         }
     }
 
     fn head(&self) -> String {
         match self.format {
-            Format::Html => html::head(&self.session, self.exported_at),
-            Format::Markdown => markdown::head(&self.session, self.exported_at),
-            Format::Json => {
+            ExportFormat::Html => html::head(&self.session, self.exported_at),
+            ExportFormat::Markdown => markdown::head(&self.session, self.exported_at),
+            ExportFormat::Json => {
                 // A summary has no maps with odd keys, so writing it cannot fail.
                 let session = serde_json::to_string(&self.session).unwrap_or_default();
                 format!("{{\"session\":{session},\"exported_at\":{},\"messages\":[", self.exported_at)
@@ -186,7 +186,7 @@ impl Export {
     }
 
     fn page(&self, page: &[(i64, Bytes)], is_first: bool) -> Bytes {
-        if self.format == Format::Json {
+        if self.format == ExportFormat::Json {
             let mut out = BytesMut::new();
             for (number, (_, message)) in page.iter().enumerate() {
                 if number > 0 || !is_first {
@@ -200,14 +200,14 @@ impl Export {
         let mut out = String::new();
         for (_, message) in page {
             match serde_json::from_slice::<Message>(message) {
-                Ok(message) if self.format == Format::Html => html::message(&mut out, &message),
+                Ok(message) if self.format == ExportFormat::Html => html::message(&mut out, &message),
                 Ok(message) => markdown::message(&mut out, &message),
                 Err(error) => {
                     tracing::warn!(session = self.session.session_id, %error, "a stored message cannot be read");
                     let note = "A message is missing here: it cannot be read.";
                     match self.format {
-                        Format::Html => html::note(&mut out, note),
-                        Format::Json | Format::Markdown => markdown::note(&mut out, note),
+                        ExportFormat::Html => html::note(&mut out, note),
+                        ExportFormat::Json | ExportFormat::Markdown => markdown::note(&mut out, note),
                     }
                 }
             }
@@ -217,9 +217,9 @@ impl Export {
 
     fn end(&self) -> &'static str {
         match self.format {
-            Format::Html => html::END,
-            Format::Markdown => "",
-            Format::Json => "\n]}\n",
+            ExportFormat::Html => html::END,
+            ExportFormat::Markdown => "",
+            ExportFormat::Json => "\n]}\n",
         }
     }
 }

@@ -32,7 +32,7 @@ const UPLOAD_ID_BYTES: usize = 16;
 
 /// Which file.
 #[derive(Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct FileQuery {
     path: String,
     /// Of an upload: write only if the file has this hash now; empty for a file that is not there.
     expected_hash: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Place {
 pub(crate) async fn download(
     State(server): State<Server>,
     Path(session_id): Path<String>,
-    Query(place): Query<Place>,
+    Query(place): Query<FileQuery>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -53,7 +53,7 @@ pub(crate) async fn download(
         Ok(principal) => principal,
         Err(refusal) => return refused(&refusal),
     };
-    let reader = Reader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
+    let reader = FileReader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
     let first = match reader.page(0).await {
         Ok(first) => first,
         Err(error) => return failed_as(StatusCode::NOT_FOUND, &error),
@@ -75,11 +75,11 @@ pub(crate) async fn download(
     (headers, Body::from_stream(pages(reader, first))).into_response()
 }
 
-type Page = (FsReadData, Bytes);
+type FilePage = (FsReadData, Bytes);
 
 /// The first page, and those after it as they are wanted. Pages of two states of a file are no file: a change between
 /// them ends the body with an error, and its length tells the reader that it is not whole.
-fn pages(reader: Reader, first: Page) -> impl futures_util::Stream<Item = io::Result<Bytes>> {
+fn pages(reader: FileReader, first: FilePage) -> impl futures_util::Stream<Item = io::Result<Bytes>> {
     let (size, modified_at) = (first.0.size, first.0.modified_at);
     stream::unfold((Some(first), reader, 0), move |(page, reader, sent)| async move {
         let (data, bytes) = page?;
@@ -103,15 +103,15 @@ fn pages(reader: Reader, first: Page) -> impl futures_util::Stream<Item = io::Re
     })
 }
 
-struct Reader {
+struct FileReader {
     hub: Arc<Hub>,
     principal: Principal,
     session_id: String,
     path: String,
 }
 
-impl Reader {
-    async fn page(&self, offset: u64) -> Result<Page, CodedError> {
+impl FileReader {
+    async fn page(&self, offset: u64) -> Result<FilePage, CodedError> {
         let command = Command::new(CommandName::FsRead)
             .on(&*self.session_id)
             .with("path", &self.path)
@@ -130,7 +130,7 @@ impl Reader {
 pub(crate) async fn upload(
     State(server): State<Server>,
     Path(session_id): Path<String>,
-    Query(place): Query<Place>,
+    Query(place): Query<FileQuery>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -142,7 +142,7 @@ pub(crate) async fn upload(
     let Some(upload_id) = random_text(UPLOAD_ID_BYTES) else {
         return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
     };
-    let writer = Writer { hub: &server.hub, principal, session_id, place, upload_id, sent: 0 };
+    let writer = FileWriter { hub: &server.hub, principal, session_id, place, upload_id, sent: 0 };
     match writer.take(body).await {
         Ok(done) => Json(done).into_response(),
         Err(error) if matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::Denied) => {
@@ -152,16 +152,16 @@ pub(crate) async fn upload(
     }
 }
 
-struct Writer<'a> {
+struct FileWriter<'a> {
     hub: &'a Arc<Hub>,
     principal: Principal,
     session_id: String,
-    place: Place,
+    place: FileQuery,
     upload_id: String,
     sent: u64,
 }
 
-impl Writer<'_> {
+impl FileWriter<'_> {
     async fn take(mut self, body: Body) -> Result<FsUploadData, CodedError> {
         let mut stream = body.into_data_stream();
         let mut waiting = BytesMut::new();

@@ -11,7 +11,7 @@ use qd_wire::rest::LoginLink;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::access::audit::Deed;
+use crate::access::audit::AuditedAction;
 use crate::access::authenticate::Hash;
 use crate::access::principals::{Access, Principal};
 use crate::server::Server;
@@ -52,7 +52,10 @@ pub(crate) async fn end(
         server.hub.end_access(&hash);
     }
     let summary = format!("ended {login_id}");
-    server.hub.note_deed(Deed { kind: "login", principal: Some(&principal.name), ok: None, summary }).await;
+    server
+        .hub
+        .note_deed(AuditedAction { kind: "login", principal: Some(&principal.name), ok: None, summary })
+        .await;
     Json(json!({ "login_id": login_id })).into_response()
 }
 
@@ -72,7 +75,10 @@ pub(crate) async fn link(State(server): State<Server>, uri: Uri, headers: Header
         return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
     };
     let summary = "made a sign-in link".to_owned();
-    server.hub.note_deed(Deed { kind: "login", principal: Some(&principal.name), ok: None, summary }).await;
+    server
+        .hub
+        .note_deed(AuditedAction { kind: "login", principal: Some(&principal.name), ok: None, summary })
+        .await;
     let url = format!("{}/login?code={code}", own_address(&server, &uri, &headers));
     Json(LoginLink { url, code, expires_at }).into_response()
 }

@@ -44,7 +44,7 @@ pub(crate) async fn session(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Page {
+pub(crate) struct MessagesQuery {
     before: Option<u64>,
     limit: Option<u64>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Page {
 pub(crate) async fn messages(
     State(server): State<Server>,
     Path(session_id): Path<String>,
-    page: Result<Query<Page>, QueryRejection>,
+    page: Result<Query<MessagesQuery>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -65,7 +65,7 @@ pub(crate) async fn messages(
         return failed(StatusCode::BAD_REQUEST, "'before' and 'limit' must be whole numbers");
     };
     let is_known = server.hub.session(&session_id).is_some();
-    let Page { before, limit } = page;
+    let MessagesQuery { before, limit } = page;
     let command = Command::new(CommandName::GetMessages).on(session_id);
     let command = command.with("before", before).with("limit", limit);
     let response = ask(&server.hub, &principal, command).await;
@@ -77,7 +77,7 @@ pub(crate) async fn messages(
 
 /// The words of `search`, with `q` for the words looked for.
 #[derive(Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct SearchQuery {
     q: String,
     session_id: Option<String>,
     runner_id: Option<String>,
@@ -92,7 +92,7 @@ pub(crate) struct Wanted {
 /// `GET /api/search`
 pub(crate) async fn search(
     State(server): State<Server>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<SearchQuery>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {

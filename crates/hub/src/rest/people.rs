@@ -12,7 +12,7 @@ use qd_wire::command_table::Permission;
 use qd_wire::people::{ChangePerson, Me, NewPerson, People, Person};
 use serde_json::json;
 
-use crate::access::audit::Deed;
+use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{check_principal_name, role_of};
 use crate::access::login::{HashError, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use crate::access::principals::{Access, Principal};
@@ -214,7 +214,7 @@ async fn check_change(
         return Err(failed(StatusCode::BAD_REQUEST, "Give your present password as 'current_password'"));
     };
     let proved = server.hub.logins.prove(&server.hub, peer, username, current).await;
-    proved.map(drop).map_err(crate::access::login::Unproved::response)
+    proved.map(drop).map_err(crate::access::login::LoginRefusal::response)
 }
 
 fn changes(username: &str, wanted: &ChangePerson) -> String {
@@ -259,7 +259,7 @@ async fn close_all(server: &Server, username: &str) -> Result<(), Response> {
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = Deed { kind: "person", principal: Some(&principal.name), ok: Some(true), summary };
+    let deed = AuditedAction { kind: "person", principal: Some(&principal.name), ok: Some(true), summary };
     server.hub.note_deed(deed).await;
 }
 

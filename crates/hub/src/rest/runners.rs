@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::time::{Duration, timeout};
 
 use crate::access::authenticate::{self, Hash, KeyRefusal, has_key, is_plain_name};
-use crate::access::invites::{CodeRefusal, NoInvite, Permission};
+use crate::access::invites::{InviteError, InviteGrant, InviteRefusal};
 use crate::runners::link::RunnerIdentity;
 use crate::server::Server;
 use crate::server::listen::Peer;
@@ -43,8 +43,10 @@ pub(crate) async fn invite(State(server): State<Server>, uri: Uri, headers: Head
     }
     let invite = match server.fleet.invites.issue(now_ms()) {
         Ok(invite) => invite,
-        Err(error @ NoInvite::TooMany) => return failed(StatusCode::TOO_MANY_REQUESTS, &error.to_string()),
-        Err(error @ NoInvite::NoRandomness) => {
+        Err(error @ InviteError::TooMany) => {
+            return failed(StatusCode::TOO_MANY_REQUESTS, &error.to_string());
+        }
+        Err(error @ InviteError::NoRandomness) => {
             return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
     };
@@ -87,7 +89,7 @@ pub(crate) async fn join(
 }
 
 /// A join that can be read.
-struct ReadJoin {
+struct JoinBody {
     join: JoinRequest,
     key_hash: Hash,
 }
@@ -102,7 +104,7 @@ pub(crate) async fn read_body(body: Body) -> Result<Bytes, CodedError> {
     })
 }
 
-async fn read_join(body: Body) -> Result<ReadJoin, CodedError> {
+async fn read_join(body: Body) -> Result<JoinBody, CodedError> {
     let body = read_body(body).await?;
     let join: JoinRequest = serde_json::from_slice(&body)
         .map_err(|error| CodedError::invalid(format!("The body is no join request: {error}")))?;
@@ -125,7 +127,7 @@ async fn read_join(body: Body) -> Result<ReadJoin, CodedError> {
     let key_hash = from_hex(&join.key_hash).ok_or_else(|| {
         CodedError::invalid("'key_hash' must be the SHA-256 of the runner's key in 64 hex digits")
     })?;
-    Ok(ReadJoin { join, key_hash })
+    Ok(JoinBody { join, key_hash })
 }
 
 fn from_hex(text: &str) -> Option<Hash> {
@@ -140,7 +142,7 @@ fn from_hex(text: &str) -> Option<Hash> {
 }
 
 /// Makes the runner known, if the code is good and the name free.
-async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result<(), CodedError> {
+async fn admit(server: &Server, JoinBody { join, key_hash }: JoinBody) -> Result<(), CodedError> {
     let fleet = &server.fleet;
     let now = now_ms();
     // The fingerprint in a code is for the runner; that it sends it along does no harm.
@@ -158,9 +160,9 @@ async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result
     let known = server.hub.store.runner(&join.runner_id).await.map_err(unavailable)?;
     let known = known.filter(|row| row.revoked_at.is_none());
     let is_itself = known.as_ref().is_some_and(|row| has_key(row, &key_hash));
-    if permission == Permission::Repeat {
+    if permission == InviteGrant::Repeat {
         // After it was revoked or got another key, what it did with this code is over.
-        return if is_itself { Ok(()) } else { Err(code_refused(CodeRefusal::Used)) };
+        return if is_itself { Ok(()) } else { Err(code_refused(InviteRefusal::Used)) };
     }
     if join.known_only == Some(true) && !is_itself {
         return Err(ErrorCode::RunnerNotFound.with("This hub does not know this runner by this key"));
@@ -173,8 +175,8 @@ async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result
         let row = new_row(&join, &key_hash, now);
         server.hub.store.put_runner(row.clone()).await.map_err(unavailable)?;
         let runner = server.hub.runner_or_new(&Arc::from(&*row.runner_id));
-        runner.learn(&row);
-        server.hub.tell_runner(&runner);
+        runner.apply_row(&row);
+        server.hub.announce_runner(&runner);
     }
     fleet.invites.use_up(secret, &join.runner_id, &key_hash);
     Ok(())
@@ -198,10 +200,10 @@ fn new_row(join: &JoinRequest, key_hash: &Hash, now: i64) -> RunnerRow {
     }
 }
 
-fn code_refused(refusal: CodeRefusal) -> CodedError {
+fn code_refused(refusal: InviteRefusal) -> CodedError {
     let code = match refusal {
-        CodeRefusal::Wrong => ErrorCode::NotLoggedIn,
-        CodeRefusal::Expired | CodeRefusal::Used => ErrorCode::CodeExpired,
+        InviteRefusal::Wrong => ErrorCode::NotLoggedIn,
+        InviteRefusal::Expired | InviteRefusal::Used => ErrorCode::CodeExpired,
     };
     code.with(refusal.to_string())
 }
@@ -290,7 +292,7 @@ pub(crate) async fn link(
     let checked = if server.fleet.local_runner_id.as_deref() == Some(&*runner_id) {
         Err(KeyRefusal::Local)
     } else {
-        access::check_key(&server.hub.store, &runner_id, request.headers()).await
+        authenticate::check_key(&server.hub.store, &runner_id, request.headers()).await
     };
     let row = match checked {
         Ok(row) => row,
@@ -298,7 +300,7 @@ pub(crate) async fn link(
     };
     // The hello needs no store: it finds what is known of its runner in the hub.
     let runner_id: Arc<str> = runner_id.into();
-    server.hub.runner_or_new(&runner_id).learn(&row);
+    server.hub.runner_or_new(&runner_id).apply_row(&row);
     let identity = RunnerIdentity { runner_id, is_local: false, peer: peer.to_string() };
     upgrade_runner(server, pass, identity, request)
 }

@@ -15,7 +15,7 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::access::audit::Deed;
+use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{Hash, check_principal_name, hash, random_text, scopes};
 use crate::access::principals::{Access, Principal};
 use crate::rest::runners::read_body;
@@ -131,7 +131,7 @@ async fn read_wanted(body: Body, principal: &Principal) -> Result<NewAccessToken
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Whose {
+pub(crate) struct TokenOwnerQuery {
     owner: Option<String>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Whose {
 pub(crate) async fn revoke(
     State(server): State<Server>,
     Path(name): Path<String>,
-    Query(Whose { owner }): Query<Whose>,
+    Query(TokenOwnerQuery { owner }): Query<TokenOwnerQuery>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -187,7 +187,7 @@ pub(crate) async fn revoke(
     Json(json!({ "name": name })).into_response()
 }
 
-/// A token that fell into wrong hands must not lock its owner's other programs out. Whose token it is was looked at
+/// A token that fell into wrong hands must not lock its owner's other programs out. TokenOwnerQuery token it is was looked at
 /// before.
 fn may_revoke(principal: &Principal, name: &str) -> bool {
     match &principal.access {
@@ -208,6 +208,6 @@ async fn check_holder(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = Deed { kind: "token", principal: Some(&principal.name), ok: Some(true), summary };
+    let deed = AuditedAction { kind: "token", principal: Some(&principal.name), ok: Some(true), summary };
     server.hub.note_deed(deed).await;
 }

@@ -20,7 +20,7 @@ const OFFSET_MINUTES_MAX: i64 = 14 * 60;
 const DAY_CHARS: usize = 10;
 
 #[derive(Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct UsageParameters {
     from: Option<String>,
     to: Option<String>,
     by: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
 /// `GET /api/usage`
 pub(crate) async fn usage(
     State(server): State<Server>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<UsageParameters>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -57,7 +57,7 @@ pub(crate) async fn usage(
     }
 }
 
-fn read(wanted: Wanted) -> Result<UsageQuery, CodedError> {
+fn read(wanted: UsageParameters) -> Result<UsageQuery, CodedError> {
     let minutes = wanted.tz_offset_minutes.unwrap_or(0);
     if minutes.abs() > OFFSET_MINUTES_MAX {
         return Err(CodedError::invalid(format!(

@@ -68,26 +68,26 @@ const EVENT_PLACE: usize = 0;
 /// Checks a line of another machine: it is whole JSON, and no name of its head stands there twice, or would once our
 /// own fields are before it. Its tail can then be passed on as it is.
 pub(crate) fn check(line: &str) -> Result<(), BadLine> {
-    serde_json::from_str::<Checked>(line).map(drop).map_err(|error| BadLine(error.to_string()))
+    serde_json::from_str::<CheckedObject>(line).map(drop).map_err(|error| BadLine(error.to_string()))
 }
 
 /// An object that passed the check.
-struct Checked;
+struct CheckedObject;
 
-impl<'de> Deserialize<'de> for Checked {
+impl<'de> Deserialize<'de> for CheckedObject {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct CheckedVisitor;
         impl<'de> Visitor<'de> for CheckedVisitor {
-            type Value = Checked;
+            type Value = CheckedObject;
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 formatter.write_str("an object")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Checked, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CheckedObject, A::Error> {
                 let mut seen = [false; HEAD_NAMES.len()];
                 let mut is_response = false;
-                while let Some(Key(name)) = map.next_key::<Key<'de>>()? {
+                while let Some(JsonKey(name)) = map.next_key::<JsonKey<'de>>()? {
                     if name == "type" {
-                        is_response = map.next_value::<Key<'de>>()?.0 == "response";
+                        is_response = map.next_value::<JsonKey<'de>>()?.0 == "response";
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for Checked {
                 if is_response && seen[EVENT_PLACE] {
                     return Err(A::Error::custom("an answer is no event"));
                 }
-                Ok(Checked)
+                Ok(CheckedObject)
             }
         }
         deserializer.deserialize_map(CheckedVisitor)
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for Checked {
 
 fn parse_event_fast<'a>(line: &'a str, runner_id: &str) -> Option<EventHead<'a>> {
     let tail = line.strip_prefix(LINK_EVENT_PREFIX)?;
-    let mut scan = Scan { text: tail, at: 0 };
+    let mut scan = LineScanner { text: tail, at: 0 };
     scan.literal("\"session_id\":\"")?;
     let session_id = scan.plain_string()?;
     scan.literal(",\"runner_id\":\"")?;
@@ -146,7 +146,7 @@ fn parse_event_fast<'a>(line: &'a str, runner_id: &str) -> Option<EventHead<'a>>
 
 fn parse_response_fast<'a>(line: &'a str, runner_id: &str) -> Option<ResponseHead<'a>> {
     let rest = line.strip_prefix(LINK_RESPONSE_PREFIX)?;
-    let mut scan = Scan { text: rest, at: 0 };
+    let mut scan = LineScanner { text: rest, at: 0 };
     let id = scan.plain_string()?;
     scan.literal(",")?;
     let tail = &rest[scan.at..];
@@ -177,12 +177,12 @@ fn parse_response_fast<'a>(line: &'a str, runner_id: &str) -> Option<ResponseHea
 }
 
 /// A cursor over the usual spelling of a line.
-pub(crate) struct Scan<'a> {
+pub(crate) struct LineScanner<'a> {
     pub(crate) text: &'a str,
     pub(crate) at: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> LineScanner<'a> {
     pub(crate) fn literal(&mut self, literal: &str) -> Option<()> {
         let found = self.text.as_bytes().get(self.at..)?.starts_with(literal.as_bytes());
         found.then(|| self.at += literal.len())
@@ -216,9 +216,9 @@ impl<'a> Scan<'a> {
 }
 
 /// The fields of an object in their order, values unread.
-pub(crate) struct Fields<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+pub(crate) struct JsonFields<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'a> Fields<'a> {
+impl<'a> JsonFields<'a> {
     /// The value of a field; the last one where a name comes twice.
     pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
@@ -231,11 +231,11 @@ impl<'a> Fields<'a> {
 
     /// A string, borrowed where it has no escapes; `null` counts as absent.
     pub(crate) fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, serde_json::Error> {
-        Ok(self.typed::<Key<'a>>(name)?.map(|Key(text)| text))
+        Ok(self.typed::<JsonKey<'a>>(name)?.map(|JsonKey(text)| text))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonFields<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct FieldsVisitor;
         impl<'de> Visitor<'de> for FieldsVisitor {
@@ -245,24 +245,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Vec::with_capacity(8);
-                while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                while let Some((JsonKey(name), value)) = map.next_entry::<JsonKey<'de>, &'de RawValue>()? {
                     fields.push((name, value));
                 }
                 Ok(fields)
             }
         }
-        deserializer.deserialize_map(FieldsVisitor).map(Fields)
+        deserializer.deserialize_map(FieldsVisitor).map(JsonFields)
     }
 }
 
 /// A string borrowed where it has no escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
     let bad = |error: serde_json::Error| BadLine(error.to_string());
-    let fields: Fields<'a> = serde_json::from_str(line).map_err(bad)?;
+    let fields: JsonFields<'a> = serde_json::from_str(line).map_err(bad)?;
     let kind: Cow<'a, str> = text(&fields, "type")?.ok_or_else(|| BadLine("it has no type".to_owned()))?;
     match &*kind {
         "event" => {
@@ -302,7 +302,7 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
     }
 }
 
-fn text<'a>(fields: &Fields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, BadLine> {
+fn text<'a>(fields: &JsonFields<'a>, name: &str) -> Result<Option<Cow<'a, str>>, BadLine> {
     fields.text(name).map_err(|error| BadLine(format!("{name}: {error}")))
 }
 
@@ -313,7 +313,7 @@ fn body_at(tail: &str, head_end: usize) -> usize {
 
 /// The fields as `"name":value,…}`: those of `order` first, the others as they came, without `type` and `skip`. Also
 /// says where those of `order` end.
-fn tail(fields: &Fields<'_>, order: &[&str], skip: &[&str], runner_id: &str) -> (String, usize) {
+fn tail(fields: &JsonFields<'_>, order: &[&str], skip: &[&str], runner_id: &str) -> (String, usize) {
     let mut out = String::new();
     for name in order {
         match fields.get(name) {

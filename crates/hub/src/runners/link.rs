@@ -5,9 +5,9 @@ mod answers;
 mod block;
 mod commit;
 mod hello;
-mod ingest;
-mod outbox;
-mod refusals;
+mod reader;
+mod refused_sessions;
+mod send_queue;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,12 +19,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::hub::Hub;
-use crate::runners::stall_timeout::Patience;
+use crate::runners::stall_timeout::StallTimeout;
 pub(crate) use answers::resync_text;
 use commit::Committer;
-pub(crate) use hello::order_burials;
-use ingest::Ingest;
-pub(crate) use outbox::{Outbox, OutboxError};
+pub(crate) use hello::order_deletions;
+use reader::LinkReader;
+pub(crate) use send_queue::{RunnerSendQueue, SendQueueError};
 
 /// Pieces of the stream that may wait for the store; a full queue makes the runner wait.
 const COMMITS_MAX: usize = 64;
@@ -40,21 +40,21 @@ pub(crate) struct RunnerIdentity {
 }
 
 /// One connection of a runner, as the rest of the hub sees it.
-pub(crate) struct Link {
-    pub(crate) outbox: Arc<Outbox>,
+pub(crate) struct RunnerLink {
+    pub(crate) send_queue: Arc<RunnerSendQueue>,
     stop: CancellationToken,
     settled: CancellationToken,
 }
 
-impl Link {
+impl RunnerLink {
     fn new(stop: &CancellationToken) -> Self {
-        Self { outbox: Arc::default(), stop: stop.child_token(), settled: CancellationToken::new() }
+        Self { send_queue: Arc::default(), stop: stop.child_token(), settled: CancellationToken::new() }
     }
 
     /// Ends the link and tells the runner why.
     pub(crate) fn refuse(&self, reason: CodedError) {
         let line = LinkLine::Refused { reason: reason.message, code: Some(reason.code) };
-        if let Err(error) = self.outbox.push(&line_of(&line)) {
+        if let Err(error) = self.send_queue.push(&line_of(&line)) {
             tracing::debug!(%error, "a runner cannot be told why its link ends");
         }
         self.stop.cancel();
@@ -87,31 +87,36 @@ pub(crate) fn line_of(line: &LinkLine) -> Vec<u8> {
 
 /// What the tasks of one link share.
 #[derive(Default)]
-struct LinkState {
+struct LinkShared {
     /// The store fails: answers that need no store go past the queue.
     is_failing: AtomicBool,
-    patience: Patience,
+    stall_timeout: StallTimeout,
 }
 
 /// Serves one link until its other end goes or `stop` says so; what was read is committed before this returns, or
 /// given up if the store fails then.
 pub(crate) async fn run(hub: Arc<Hub>, identity: RunnerIdentity, link: LinkEnd, stop: CancellationToken) {
     let (commits, queue) = mpsc::channel(COMMITS_MAX);
-    let state = Arc::new(LinkState::default());
-    let this = Arc::new(Link::new(&stop));
+    let state = Arc::new(LinkShared::default());
+    let this = Arc::new(RunnerLink::new(&stop));
     // Whatever happens here, nobody waits for this link for ever.
     let settled = this.settled.clone().drop_guard();
-    let outbox = Arc::clone(&this.outbox);
-    let committer =
-        Committer::new(Arc::clone(&hub), Arc::clone(&outbox), queue, Arc::clone(&state), this.stop.clone());
+    let send_queue = Arc::clone(&this.send_queue);
+    let committer = Committer::new(
+        Arc::clone(&hub),
+        Arc::clone(&send_queue),
+        queue,
+        Arc::clone(&state),
+        this.stop.clone(),
+    );
     let committer = tokio::spawn(committer.run());
-    let writer = tokio::spawn(outbox::write(Arc::clone(&outbox), link.sender.clone()));
-    Ingest::new(hub, identity, this, link.sender, commits, state).run(link.receiver).await;
+    let writer = tokio::spawn(send_queue::write(Arc::clone(&send_queue), link.sender.clone()));
+    LinkReader::new(hub, identity, this, link.sender, commits, state).run(link.receiver).await;
     if committer.await.is_err() {
         tracing::error!("the committing task of a runner link failed");
     }
     drop(settled);
-    outbox.finish();
+    send_queue.finish();
     if writer.await.is_err() {
         tracing::error!("the writing task of a runner link failed");
     }

@@ -15,41 +15,41 @@ use crate::runners::link::{self, RunnerIdentity};
 
 /// All links of one hub.
 #[derive(Default)]
-pub(crate) struct Links {
+pub(crate) struct OpenLinks {
     stop: CancellationToken,
     tasks: TaskTracker,
-    passes: Arc<Mutex<Passes>>,
+    passes: Arc<Mutex<LinkPermits>>,
 }
 
 #[derive(Default)]
-struct Passes {
+struct LinkPermits {
     last_number: u64,
     open: HashMap<u64, (Arc<str>, CancellationToken)>,
 }
 
 /// Leave to serve one link of a runner. It is taken before the key is looked up: so who revokes the runner either
 /// comes before that, or finds the pass.
-pub(crate) struct Pass {
+pub(crate) struct LinkPermit {
     number: u64,
     stop: CancellationToken,
-    passes: Arc<Mutex<Passes>>,
+    passes: Arc<Mutex<LinkPermits>>,
 }
 
-impl Links {
-    pub(crate) fn pass(&self, runner_id: &str) -> Pass {
+impl OpenLinks {
+    pub(crate) fn pass(&self, runner_id: &str) -> LinkPermit {
         let stop = self.stop.child_token();
         let mut passes = self.passes.lock();
         passes.last_number += 1;
         let number = passes.last_number;
         passes.open.insert(number, (Arc::from(runner_id), stop.clone()));
-        Pass { number, stop, passes: Arc::clone(&self.passes) }
+        LinkPermit { number, stop, passes: Arc::clone(&self.passes) }
     }
 
     /// Serves the link in a task of its own.
-    pub(crate) fn start(&self, hub: &Arc<Hub>, pass: Pass, identity: RunnerIdentity, link: LinkEnd) {
+    pub(crate) fn start(&self, hub: &Arc<Hub>, pass: LinkPermit, identity: RunnerIdentity, link: LinkEnd) {
         let hub = Arc::clone(hub);
         self.tasks.spawn(async move {
-            runner_link::run(hub, identity, link, pass.stop.clone()).await;
+            link::run(hub, identity, link, pass.stop.clone()).await;
             drop(pass);
         });
     }
@@ -79,7 +79,7 @@ impl Links {
     }
 }
 
-impl Drop for Pass {
+impl Drop for LinkPermit {
     fn drop(&mut self) {
         self.passes.lock().open.remove(&self.number);
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_pass_ends_with_its_runner_or_with_the_hub_and_leaves_nothing() {
-        let links = Links::default();
+        let links = OpenLinks::default();
         let (one, again, other) = (links.pass("one"), links.pass("one"), links.pass("other"));
         links.end("one");
         assert!(one.stop.is_cancelled() && again.stop.is_cancelled() && !other.stop.is_cancelled());

@@ -7,7 +7,7 @@ use qd_store::RunnerRow;
 use qd_wire::data::{RunnerInfo, RunnerStatus, SessionStatus};
 use qd_wire::link::{RunnerHeartbeat, RunnerHello};
 
-use crate::runners::link::Link;
+use crate::runners::link::RunnerLink;
 
 /// One runner, whether it is connected or not. Its connections come and go.
 pub(crate) struct Runner {
@@ -22,11 +22,11 @@ struct RunnerState {
     about: RunnerInfo,
     status: RunnerStatus,
     /// The newest connection, welcomed or not: all others are over or about to be.
-    claim: Option<Arc<Link>>,
+    claim: Option<Arc<RunnerLink>>,
     /// The newest connection, also when it is over: what it read may not be committed yet.
-    last: Option<Arc<Link>>,
+    last: Option<Arc<RunnerLink>>,
     /// The connection that was welcomed.
-    link: Option<Arc<Link>>,
+    link: Option<Arc<RunnerLink>>,
     /// Agents running or starting, from its last heartbeat.
     agents: u64,
     /// Sessions created since that heartbeat.
@@ -35,7 +35,7 @@ struct RunnerState {
 
 /// What routing looks at.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct RunnerStanding {
     pub(crate) status: RunnerStatus,
     pub(crate) harnesses: Vec<String>,
     pub(crate) max_sessions: u64,
@@ -76,7 +76,7 @@ impl Runner {
     }
 
     /// Takes over what the store knows of a runner.
-    pub(crate) fn learn(&self, row: &RunnerRow) {
+    pub(crate) fn apply_row(&self, row: &RunnerRow) {
         let mut state = self.state.lock();
         let about = &mut state.about;
         if about.hostname.is_empty() {
@@ -95,14 +95,14 @@ impl Runner {
     }
 
     /// This connection is the newest of the runner; gives the one before, which is to end.
-    pub(crate) fn claim(&self, link: &Arc<Link>) -> Option<Arc<Link>> {
+    pub(crate) fn claim(&self, link: &Arc<RunnerLink>) -> Option<Arc<RunnerLink>> {
         let mut state = self.state.lock();
         state.claim = Some(Arc::clone(link));
         state.last.replace(Arc::clone(link))
     }
 
     /// Commands go to this connection from now on, unless a newer one has come meanwhile.
-    pub(crate) fn open(&self, link: &Arc<Link>, hello: &RunnerHello) -> bool {
+    pub(crate) fn open(&self, link: &Arc<RunnerLink>, hello: &RunnerHello) -> bool {
         let mut state = self.state.lock();
         if !state.claim.as_ref().is_some_and(|claim| Arc::ptr_eq(claim, link)) {
             return false;
@@ -127,9 +127,10 @@ impl Runner {
 
     /// A connection is over. True when the runner is gone with it and that is news; a connection that was replaced
     /// changes nothing.
-    pub(crate) fn leave(&self, link: &Arc<Link>) -> bool {
+    pub(crate) fn leave(&self, link: &Arc<RunnerLink>) -> bool {
         let mut state = self.state.lock();
-        let is_same = |other: &Option<Arc<Link>>| other.as_ref().is_some_and(|it| Arc::ptr_eq(it, link));
+        let is_same =
+            |other: &Option<Arc<RunnerLink>>| other.as_ref().is_some_and(|it| Arc::ptr_eq(it, link));
         if is_same(&state.link) {
             state.link = None;
         }
@@ -146,12 +147,12 @@ impl Runner {
     }
 
     /// Where commands go; `None` when the runner is away.
-    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+    pub(crate) fn link(&self) -> Option<Arc<RunnerLink>> {
         self.state.lock().link.clone()
     }
 
     /// The connection that came last, welcomed or not.
-    pub(crate) fn newest_link(&self) -> Option<Arc<Link>> {
+    pub(crate) fn newest_link(&self) -> Option<Arc<RunnerLink>> {
         self.state.lock().claim.clone()
     }
 
@@ -161,7 +162,7 @@ impl Runner {
     }
 
     /// Whether it was heard of lately, as its connection sees it. True if that is news.
-    pub(crate) fn set_healthy(&self, link: &Arc<Link>, is_healthy: bool) -> bool {
+    pub(crate) fn set_healthy(&self, link: &Arc<RunnerLink>, is_healthy: bool) -> bool {
         let mut state = self.state.lock();
         if !state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
             return false;
@@ -198,12 +199,12 @@ impl Runner {
         state.creates = state.creates.saturating_sub(1);
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> RunnerStanding {
         let state = self.state.lock();
         let load = state.about.load.as_ref();
         let per_core = |load_1m: f64, cores: u64| load_1m / (cores.max(1) as f64);
         let machine_load = load.and_then(|load| Some(per_core(load.load_1m?, load.cpu_count)));
-        Standing {
+        RunnerStanding {
             status: state.status,
             harnesses: state.about.harnesses.clone(),
             max_sessions: state.about.max_sessions,

@@ -8,24 +8,24 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(2);
 const WAIT_WINDOW: Duration = Duration::from_secs(30);
 
 /// What is left of a link's time for waiting.
-pub(crate) struct Patience(Mutex<Window>);
+pub(crate) struct StallTimeout(Mutex<StallWindow>);
 
-struct Window {
+struct StallWindow {
     began: Instant,
     waited: Duration,
 }
 
-impl Default for Patience {
+impl Default for StallTimeout {
     fn default() -> Self {
-        Self(Mutex::new(Window { began: Instant::now(), waited: Duration::ZERO }))
+        Self(Mutex::new(StallWindow { began: Instant::now(), waited: Duration::ZERO }))
     }
 }
 
-impl Patience {
+impl StallTimeout {
     pub(crate) fn left(&self, now: Instant) -> Duration {
         let mut window = self.0.lock();
         if now.duration_since(window.began) >= WAIT_WINDOW {
-            *window = Window { began: now, waited: Duration::ZERO };
+            *window = StallWindow { began: now, waited: Duration::ZERO };
         }
         WAIT_MAX.saturating_sub(window.waited)
     }

@@ -53,7 +53,7 @@ static PLACEHOLDER: AppFile = AppFile {
 };
 
 /// Made by `cargo xtask codegen` of the table of REST routes.
-const DOCUMENT: &str = include_str!("../../../docs/generated/openapi.json");
+const DOCUMENT: &str = include_str!("../../../../docs/generated/openapi.json");
 
 /// Everything that no route takes: files and pages of the app.
 pub(crate) async fn app(State(hub): State<Arc<Hub>>, request: Request) -> Response {

@@ -47,14 +47,14 @@ impl Listen for TcpListener {
 }
 
 /// Ways for clients to come beside the hub's listener: a face may have a port of its own, or streams within the process.
-pub trait WaysIn: Send + 'static {
+pub trait FaceListeners: Send + 'static {
     /// Serves who comes, until `stop`.
     #[doc(hidden)]
     fn serve(self, hub: HubHandle, stop: CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
 /// There are none.
-impl WaysIn for () {
+impl FaceListeners for () {
     async fn serve(self, _hub: HubHandle, _stop: CancellationToken) {}
 }
 

@@ -31,15 +31,15 @@ const SOCKETS: &str = "/ws/";
 /// Everything the hub answers to.
 pub(crate) fn routes(server: Server) -> Router {
     let hub = Arc::clone(&server.hub);
-    let for_people = rest_routes::routes()
+    let for_people = rest::routes()
         .route("/login", head(with_code::not_for_head))
         .route("/ws/mux", any(mux))
         .merge(server.hub.faces.routes())
         .fallback(assets::app)
         .layer(middleware::from_fn_with_state(hub, check_place));
     let for_runners = Router::new()
-        .route("/ws/runner", any(runners_api::link))
-        .route("/api/runners/join", post(runners_api::join))
+        .route("/ws/runner", any(runners::link))
+        .route("/api/runners/join", post(runners::join))
         .merge(server.hub.faces.machine_routes())
         .layer(middleware::from_fn(refuse_browsers));
     for_people.merge(for_runners).layer(middleware::from_fn(safe_headers::add)).with_state(server)
@@ -47,7 +47,7 @@ pub(crate) fn routes(server: Server) -> Router {
 
 pub(crate) async fn check_place(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
-    match access::check_place(&hub.config, request.headers(), authority.as_deref()) {
+    match authenticate::check_place(&hub.config, request.headers(), authority.as_deref()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(&refusal),
     }
@@ -56,7 +56,7 @@ pub(crate) async fn check_place(State(hub): State<Arc<Hub>>, request: Request, n
 /// A runner has a secret of its own, and may know the hub by any name. A page, which could use a name made to
 /// point here, always says where it comes from.
 async fn refuse_browsers(request: Request, next: Next) -> Response {
-    match access::check_no_browser(request.headers()) {
+    match authenticate::check_no_browser(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(&refusal),
     }
@@ -101,13 +101,13 @@ pub(crate) fn failed_as(status: StatusCode, error: &CodedError) -> Response {
 }
 
 #[derive(Deserialize, Default)]
-struct Secrets {
+struct QuerySecrets {
     token: Option<String>,
     code: Option<String>,
 }
 
-fn secrets(uri: &Uri) -> Secrets {
-    Query::<Secrets>::try_from_uri(uri).map(|Query(secrets)| secrets).unwrap_or_default()
+fn secrets(uri: &Uri) -> QuerySecrets {
+    Query::<QuerySecrets>::try_from_uri(uri).map(|Query(secrets)| secrets).unwrap_or_default()
 }
 
 /// The code in the query of `/login`.
@@ -124,7 +124,7 @@ fn query_token(uri: &Uri) -> Option<String> {
 /// Tells who has sent the request, whatever they may do.
 pub(crate) async fn check_known(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
     let token = query_token(uri);
-    access::check_access(&hub.config, &hub.store, &hub.principals, headers, token.as_deref()).await
+    authenticate::check_access(&hub.config, &hub.store, &hub.principals, headers, token.as_deref()).await
 }
 
 /// The same as [`check_access`] on a port where every path is a WebSocket.
@@ -134,7 +134,8 @@ pub(crate) async fn check_port_access(
     headers: &HeaderMap,
 ) -> Result<Principal, Refusal> {
     let token = secrets(uri).token;
-    let known = access::check_access(&hub.config, &hub.store, &hub.principals, headers, token.as_deref());
+    let known =
+        authenticate::check_access(&hub.config, &hub.store, &hub.principals, headers, token.as_deref());
     let principal = known.await?;
     principal.rights().check(uri.path(), Permission::View).map_err(Refusal::Denied)?;
     Ok(principal)
@@ -159,12 +160,12 @@ pub(crate) async fn check_owner(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Re
 
 /// Whether the request has a token, right or wrong.
 pub(crate) fn has_token(uri: &Uri, headers: &HeaderMap) -> bool {
-    access::bearer(headers).is_some() || query_token(uri).is_some()
+    authenticate::bearer(headers).is_some() || query_token(uri).is_some()
 }
 
 /// The same on a port where every path is a WebSocket.
 pub(crate) fn has_port_token(uri: &Uri, headers: &HeaderMap) -> bool {
-    access::bearer(headers).is_some() || secrets(uri).token.is_some()
+    authenticate::bearer(headers).is_some() || secrets(uri).token.is_some()
 }
 
 /// Checks that the request comes from somebody who may see what is here.

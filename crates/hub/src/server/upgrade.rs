@@ -16,10 +16,10 @@ use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::Role;
 
 use crate::access::principals::Principal;
-use crate::connection::{Connection, Mailbox, Mux, Speaker};
+use crate::connection::{Connection, ConnectionHandler, Mailbox, MuxHandler};
 use crate::hub::Hub;
 use crate::runners::link::RunnerIdentity;
-use crate::runners::open_links::Pass;
+use crate::runners::open_links::LinkPermit;
 use crate::server::Server;
 use crate::server::router::failed;
 
@@ -54,7 +54,7 @@ pub(crate) fn upgrade(hub: Arc<Hub>, principal: &Principal, request: Request) ->
 /// Answers 101 and serves the link of a runner that has proved who it is.
 pub(crate) fn upgrade_runner(
     server: Server,
-    pass: Pass,
+    pass: LinkPermit,
     identity: RunnerIdentity,
     request: Request,
 ) -> Response {
@@ -75,20 +75,20 @@ pub(crate) fn upgrade_runner(
     switching(accept)
 }
 
-/// Answers 101 and lets a face's speaker speak as soon as the answer is out.
-pub(crate) fn speak<S: Speaker>(
+/// Answers 101 and lets a face's handler speak as soon as the answer is out.
+pub(crate) fn speak<S: ConnectionHandler>(
     hub: Arc<Hub>,
     request: Request,
     accept: String,
     mailbox: Arc<Mailbox>,
-    speaker: S,
+    handler: S,
 ) -> Response {
     let upgraded = hyper::upgrade::on(request);
     let tasks = hub.tasks.clone();
     tasks.clone().spawn(async move {
         match upgraded.await.map(into_stream) {
             Ok(Some((stream, read_ahead))) => {
-                tasks.spawn(Connection::new(hub, mailbox, speaker, stream, read_ahead));
+                tasks.spawn(Connection::new(hub, mailbox, handler, stream, read_ahead));
             }
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "an upgrade failed"),
@@ -111,12 +111,12 @@ pub(crate) fn switching(accept: String) -> Response {
 /// A task of its own for the connection, no greater than the connection needs.
 fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, stream: BoxedIo, read_ahead: Vec<u8>) {
     let tasks = hub.tasks.clone();
-    tasks.spawn(Connection::new(hub, mailbox, Mux::new(number), stream, read_ahead));
+    tasks.spawn(Connection::new(hub, mailbox, MuxHandler::new(number), stream, read_ahead));
 }
 
 async fn start_runner(
     server: &Server,
-    pass: Pass,
+    pass: LinkPermit,
     identity: RunnerIdentity,
     stream: BoxedIo,
     read_ahead: Vec<u8>,
@@ -131,7 +131,7 @@ async fn start_runner(
 /// The stream that carried the request, and what was read of it already.
 pub(crate) fn into_stream(upgraded: Upgraded) -> Option<(BoxedIo, Vec<u8>)> {
     match upgraded.downcast::<TokioIo<BoxedIo>>() {
-        Ok(parts) => Some((parts.io.into_inner(), parts.read_buf.to_vec())),
+        Ok(context) => Some((context.io.into_inner(), context.read_buf.to_vec())),
         Err(_) => {
             // Every connection is made from such a stream, so this cannot be reached from outside.
             tracing::error!("an upgraded connection is no stream of ours");

@@ -1,6 +1,6 @@
 //! What a record changes in the hub's own tables and lists. The only place that looks into bodies, beside `audit`.
 
-mod notes;
+mod session_notes;
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::access::audit;
 use crate::runners::line_head::EventHead;
 use crate::sessions::session::SessionEntry;
-pub(crate) use notes::{Note, apply_notes, describe};
+pub(crate) use session_notes::{SessionNote, apply_notes, describe};
 
 /// What lists show of the last message.
 const LAST_TEXT_CHARACTERS_MAX: usize = 200;
@@ -25,52 +25,52 @@ const ERROR_CHARACTERS_MAX: usize = 500;
 
 /// What one event says: for its session as it looks from outside, and, if it is a record, for the store.
 #[derive(Default)]
-pub(crate) struct Digest {
-    pub(crate) notes: Vec<Note>,
+pub(crate) struct EventDigest {
+    pub(crate) notes: Vec<SessionNote>,
     pub(crate) effect: Option<Effect>,
     pub(crate) audit: Option<Box<AuditRow>>,
 }
 
 /// Whose record it is.
-struct Owner<'a> {
+struct RecordOwner<'a> {
     session_id: &'a str,
     runner_id: &'a str,
 }
 
 /// Reads an event's body, the only time that anybody does. `text` is the event as a JSON object.
-pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> Digest {
+pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> EventDigest {
     let EventHead { event, seq, ts, .. } = head;
     let Some(seq) = *seq else {
-        let note = |change| Note::new(Moment { ts: *ts, ..Moment::default() }, change);
+        let note = |change| SessionNote::new(Moment { ts: *ts, ..Moment::default() }, change);
         // Deltas are nearly all there is; they end here.
         let changes = if is_telling(event) { read(event, None, text) } else { Vec::new() };
-        return Digest { notes: changes.into_iter().map(note).collect(), ..Digest::default() };
+        return EventDigest { notes: changes.into_iter().map(note).collect(), ..EventDigest::default() };
     };
     entry.note_activity(*ts);
-    let owner = Owner { session_id: &entry.id, runner_id: &entry.runner_id };
+    let owner = RecordOwner { session_id: &entry.id, runner_id: &entry.runner_id };
     let (changes, effect, audit) = of_record(&owner, seq, *ts, event, text);
     for change in &changes {
         if let Change::Created { harness, .. } = change {
-            entry.learn_harness(harness);
+            entry.set_harness(harness);
         }
     }
     // A record from the spool may be older than what the runner said of the session in its hello.
     let moment = Moment { seq: Some(seq), ts: *ts, now: 0, is_past: entry.is_described(seq) };
-    let notes = changes.into_iter().map(|change| Note::new(moment, change)).collect();
-    Digest { notes, effect, audit }
+    let notes = changes.into_iter().map(|change| SessionNote::new(moment, change)).collect();
+    EventDigest { notes, effect, audit }
 }
 
 /// Makes the effect of a record, and its row of the audit, again, from its body.
 pub(crate) fn restore(record: &mut RecordIn) {
     let Ok(text) = std::str::from_utf8(&record.body) else { return };
-    let owner = Owner { session_id: &record.session_id, runner_id: &record.runner_id };
+    let owner = RecordOwner { session_id: &record.session_id, runner_id: &record.runner_id };
     let (_, effect, audit) = of_record(&owner, record.seq, record.ts, &record.event, text);
     (record.effect, record.audit) = (effect, audit);
 }
 
-type OfRecord = (Vec<Change>, Option<Effect>, Option<Box<AuditRow>>);
+type RecordEffects = (Vec<Change>, Option<Effect>, Option<Box<AuditRow>>);
 
-fn of_record(owner: &Owner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> OfRecord {
+fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> RecordEffects {
     match event {
         "stream.message_end" | "messages" => {
             let effect = messages_effect(event, text);
@@ -174,7 +174,7 @@ fn messages_effect(event: &str, text: &str) -> Option<Effect> {
 }
 
 /// What a change of a session changes in the store.
-fn effect(owner: &Owner<'_>, seq: u64, ts: i64, change: &Change) -> Option<Effect> {
+fn effect(owner: &RecordOwner<'_>, seq: u64, ts: i64, change: &Change) -> Option<Effect> {
     let patch = match change {
         Change::Created { harness, cwd } => {
             return Some(created_effect(owner, (seq, ts), harness, cwd.as_deref()));
@@ -214,7 +214,12 @@ fn state(word: &str) -> SessionPatch {
 }
 
 /// The first record describes a session; later ones say that its agent runs again.
-fn created_effect(owner: &Owner<'_>, (seq, ts): (u64, i64), harness: &str, cwd: Option<&str>) -> Effect {
+fn created_effect(
+    owner: &RecordOwner<'_>,
+    (seq, ts): (u64, i64),
+    harness: &str,
+    cwd: Option<&str>,
+) -> Effect {
     let runner_id = owner.runner_id.to_owned();
     if seq > 1 {
         return Effect::SessionPatch(Box::new(SessionPatch {
@@ -240,7 +245,7 @@ fn created_effect(owner: &Owner<'_>, (seq, ts): (u64, i64), harness: &str, cwd: 
 
 fn message_row(message: &RawValue) -> Option<MessageRow> {
     let head: MessageHead<'_> = parse(message.get())?;
-    let texts = Texts::read(head.parts);
+    let texts = MessageTexts::read(head.parts);
     let content = texts.flattened();
     let last_text = matches!(&*head.role, "user" | "assistant").then(|| texts.last_words());
     let usage: Option<Usage> = head.usage.and_then(|usage| parse::<Usage>(usage.get()));
@@ -286,9 +291,9 @@ fn end_of(text: &str) -> String {
 }
 
 /// The texts of a message, read once.
-struct Texts(Vec<(bool, String)>);
+struct MessageTexts(Vec<(bool, String)>);
 
-impl Texts {
+impl MessageTexts {
     fn read(parts: &RawValue) -> Self {
         let parts: Vec<PartText<'_>> = parse(parts.get()).unwrap_or_default();
         let text = |part: PartText<'_>| {
@@ -320,8 +325,8 @@ impl Texts {
 mod tests {
     use super::*;
 
-    fn read_record(seq: u64, event: &str, text: &str) -> OfRecord {
-        of_record(&Owner { session_id: "s", runner_id: "r" }, seq, 1, event, text)
+    fn read_record(seq: u64, event: &str, text: &str) -> RecordEffects {
+        of_record(&RecordOwner { session_id: "s", runner_id: "r" }, seq, 1, event, text)
     }
 
     #[test]

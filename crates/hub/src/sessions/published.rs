@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use qd_core::record::Record;
 
-use crate::sessions::effects::Note;
+use crate::sessions::effects::SessionNote;
 use crate::sessions::session::SessionEntry;
 
 /// Names that most records have; theirs need no memory of their own.
@@ -50,20 +50,20 @@ pub(crate) struct RecordHead {
 
 /// One piece of a session's stream that is stored and published.
 #[derive(Clone, Copy)]
-pub(crate) struct Published<'a> {
+pub(crate) struct PublishedEvents<'a> {
     pub(crate) entry: &'a Arc<SessionEntry>,
     frames: &'a Bytes,
     heads: &'a [RecordHead],
     /// What its events, live ones too, say of the session.
-    pub(crate) notes: &'a [Note],
+    pub(crate) notes: &'a [SessionNote],
 }
 
-impl<'a> Published<'a> {
+impl<'a> PublishedEvents<'a> {
     pub(crate) fn new(
         entry: &'a Arc<SessionEntry>,
         frames: &'a Bytes,
         heads: &'a [RecordHead],
-        notes: &'a [Note],
+        notes: &'a [SessionNote],
     ) -> Self {
         Self { entry, frames, heads, notes }
     }

@@ -12,12 +12,12 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::command::ask::{Answer, OnAnswer};
+use crate::command::ask::{CommandAnswer, OnAnswer};
 use crate::command::reply::ReplyTo;
 use crate::hub::Hub;
 use crate::runners::runner::Runner;
 use crate::sessions::session::SessionEntry;
-pub(crate) use away::{AwayAttach, attach as attach_away, bury};
+pub(crate) use away::{AwayAttach, attach as attach_away, delete_while_away};
 
 /// Messages in the snapshot of an attach.
 pub(crate) const SNAPSHOT_MESSAGES: usize = 200;
@@ -26,10 +26,10 @@ const SEARCH_LIMIT_DEFAULT: u64 = 20;
 /// A read, and where its answer goes.
 pub(crate) struct HubCommand {
     pub(crate) reply: ReplyTo,
-    pub(crate) read: Read,
+    pub(crate) read: HubRead,
 }
 
-pub(crate) enum Read {
+pub(crate) enum HubRead {
     Messages(GetMessagesParams),
     Sessions,
     Runners,
@@ -54,20 +54,20 @@ impl HubCommand {
     /// The answer as a frame, or the error in it.
     pub(crate) async fn run(self, hub: &Arc<Hub>) -> Result<Bytes, (ReplyTo, CodedError)> {
         let data = match self.read {
-            Read::Messages(params) => match messages(hub, &self.reply, params).await {
+            HubRead::Messages(params) => match messages(hub, &self.reply, params).await {
                 Ok(frame) => return Ok(frame),
                 Err(error) => Err(error),
             },
-            Read::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
-            Read::Runners => runners(hub).await.map(|runners| json(&runners)),
+            HubRead::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
+            HubRead::Runners => runners(hub).await.map(|runners| json(&runners)),
             // The connection attaches by itself, as it detaches.
-            Read::Detach | Read::AwayAttach { .. } => return Ok(self.reply.success(None)),
-            Read::AwayState(session) => Ok(json(&away::state(&session))),
-            Read::Bury(session) => match away::bury(hub, &session).await {
+            HubRead::Detach | HubRead::AwayAttach { .. } => return Ok(self.reply.success(None)),
+            HubRead::AwayState(session) => Ok(json(&away::state(&session))),
+            HubRead::Bury(session) => match away::delete_while_away(hub, &session).await {
                 Ok(()) => return Ok(self.reply.success(None)),
                 Err(error) => return Err((self.reply, error)),
             },
-            Read::Search { params, session_id } => search(hub, *params, session_id).await,
+            HubRead::Search { params, session_id } => search(hub, *params, session_id).await,
         };
         match data {
             Ok(data) => Ok(self.reply.success(Some(&data))),
@@ -85,27 +85,27 @@ impl HubCommand {
             let (session_id, runner_id) = (self.reply.session_id.clone(), self.reply.runner_id.clone());
             let result = self.read.data(&hub, session_id.as_deref().unwrap_or_default()).await;
             let answered = match result {
-                Ok(data) => Answer { success: true, data, ..Answer::default() },
-                Err(error) => Answer::failure(error),
+                Ok(data) => CommandAnswer { success: true, data, ..CommandAnswer::default() },
+                Err(error) => CommandAnswer::failure(error),
             };
             let session_id = session_id.map(|session_id| session_id.to_string());
-            on_answer(&hub, Answer { session_id, runner_id, ..answered });
+            on_answer(&hub, CommandAnswer { session_id, runner_id, ..answered });
         });
     }
 }
 
-impl Read {
+impl HubRead {
     /// What the answer holds, or the error in it.
     async fn data(self, hub: &Arc<Hub>, session_id: &str) -> Result<Option<Box<RawValue>>, CodedError> {
         let data = match self {
-            Read::Messages(params) => messages_text(hub, session_id, params).await,
-            Read::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
-            Read::Runners => runners(hub).await.map(|runners| json(&runners)),
-            Read::Detach => return Ok(None),
-            Read::AwayAttach { session, after } => Ok(json(&away::attach_data(&session, after))),
-            Read::AwayState(session) => Ok(json(&away::state(&session))),
-            Read::Bury(session) => return away::bury(hub, &session).await.map(|()| None),
-            Read::Search { params, session_id } => search(hub, *params, session_id).await,
+            HubRead::Messages(params) => messages_text(hub, session_id, params).await,
+            HubRead::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
+            HubRead::Runners => runners(hub).await.map(|runners| json(&runners)),
+            HubRead::Detach => return Ok(None),
+            HubRead::AwayAttach { session, after } => Ok(json(&away::attach_data(&session, after))),
+            HubRead::AwayState(session) => Ok(json(&away::state(&session))),
+            HubRead::Bury(session) => return away::delete_while_away(hub, &session).await.map(|()| None),
+            HubRead::Search { params, session_id } => search(hub, *params, session_id).await,
         };
         let data = data.map_err(|error| unreadable(&error))?;
         RawValue::from_string(data).map(Some).map_err(|error| {
@@ -186,7 +186,7 @@ pub(crate) async fn runners(hub: &Hub) -> Result<RunnersData, StoreError> {
     let counts = hub.session_counts();
     // Runners join, change their keys and are revoked in the store; how they stand now is known here.
     for row in hub.store.runners().await? {
-        hub.runner_or_new(&Arc::from(&*row.runner_id)).learn(&row);
+        hub.runner_or_new(&Arc::from(&*row.runner_id)).apply_row(&row);
     }
     let info = |runner: Arc<Runner>| runner.info(counts.get(&runner.id).copied().unwrap_or(0));
     Ok(RunnersData { runners: hub.runners().into_iter().map(info).collect() })

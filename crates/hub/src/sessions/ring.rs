@@ -14,8 +14,8 @@ use qd_link::mutex::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, timeout_at};
 
-use crate::connection::{Mailbox, Outgoing};
-use crate::runners::stall_timeout::Patience;
+use crate::connection::{ClientSendQueue, Mailbox};
+use crate::runners::stall_timeout::StallTimeout;
 
 /// What a chunk costs beside its bytes.
 const CHUNK_OVERHEAD_BYTES: usize = 64;
@@ -36,14 +36,14 @@ const PATIENCE_WITH_ALL: Duration = Duration::from_millis(500);
 
 /// Chunks of whole WebSocket frames in order, shared by all subscribers.
 pub(crate) struct Ring {
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     bytes_max: usize,
     /// A chunk has gone while someone waited for room.
     room: Notify,
 }
 
-struct State {
-    chunks: VecDeque<Chunk>,
+struct RingState {
+    chunks: VecDeque<RingChunk>,
     /// The number of the first chunk in `chunks`; numbers never repeat.
     first: u64,
     bytes: usize,
@@ -58,18 +58,18 @@ struct State {
     terminals: usize,
     is_awaited: bool,
     /// Stretches of chunks that were brought into their shortest form: who is behind is seldom alone.
-    shortened: VecDeque<Shortened>,
+    shortened: VecDeque<ShortenedChunks>,
 }
 
 /// Chunks `from` up to, not including, `to` in their shortest form.
 #[derive(Clone)]
-struct Shortened {
+struct ShortenedChunks {
     from: u64,
     to: u64,
     bytes: Bytes,
 }
 
-struct Chunk {
+struct RingChunk {
     bytes: Bytes,
     /// What it is on a screen; only there while somebody watches one.
     terminal: Option<TerminalChunk>,
@@ -86,7 +86,7 @@ struct Chunk {
 
 /// The form in which a subscriber takes the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum View {
+pub(crate) enum SubscriberView {
     /// Events as they came: frames of the `agent` channel.
     Agent,
     /// Frames of the `terminal` channel. Records up to this one are on the screen that its client has.
@@ -102,20 +102,20 @@ pub(crate) struct TerminalChunk {
 }
 
 struct Subscriber {
-    view: View,
+    view: SubscriberView,
     /// The chunk to take next.
     next: u64,
     lagged: bool,
-    signal: Arc<Signal>,
+    signal: Arc<RingSignal>,
 }
 
 /// Tells a connection that one of its subscriptions has something.
-struct Signal {
+struct RingSignal {
     ready: AtomicBool,
     mailbox: Arc<Mailbox>,
 }
 
-impl Signal {
+impl RingSignal {
     fn raise(&self) {
         self.ready.store(true, Ordering::Release);
         self.mailbox.wake();
@@ -123,7 +123,7 @@ impl Signal {
 }
 
 /// Chunks from number `from` on that somebody who is behind takes, to be shortened when the ring is not locked.
-struct Behind {
+struct ChunksBehind {
     from: u64,
     chunks: Vec<Bytes>,
 }
@@ -132,14 +132,14 @@ struct Behind {
 pub(crate) struct Subscription {
     ring: Arc<Ring>,
     key: usize,
-    signal: Arc<Signal>,
+    signal: Arc<RingSignal>,
     /// The last record taken.
     pub(crate) seq: u64,
 }
 
 /// What a subscriber found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum TakenEvents {
     /// Everything there was.
     All,
     /// The receiver is full; there is more.
@@ -153,7 +153,7 @@ pub(crate) enum Taken {
 impl Ring {
     /// A ring whose last record, published before its time, is `seq`.
     pub(crate) fn new(bytes_max: usize, seq: u64) -> Self {
-        let state = State {
+        let state = RingState {
             chunks: VecDeque::new(),
             first: 0,
             bytes: 0,
@@ -168,25 +168,25 @@ impl Ring {
         Self { state: Mutex::new(state), bytes_max, room: Notify::new() }
     }
 
-    /// Waits, but not long and not beyond the link's patience, until there is room for a chunk of `bytes`.
-    pub(crate) async fn make_room(&self, bytes: usize, patience: &Patience) {
-        let Some(mut deadline) = self.wait_until(bytes, patience) else { return };
+    /// Waits, but not long and not beyond the link's stall_timeout, until there is room for a chunk of `bytes`.
+    pub(crate) async fn make_room(&self, bytes: usize, stall_timeout: &StallTimeout) {
+        let Some(mut deadline) = self.wait_until(bytes, stall_timeout) else { return };
         let began = Instant::now();
         while timeout_at(deadline, self.room.notified()).await.is_ok() {
-            match self.wait_until(bytes, patience) {
+            match self.wait_until(bytes, stall_timeout) {
                 Some(later) => deadline = later,
                 None => break,
             }
         }
         self.state.lock().is_awaited = false;
-        patience.spend(began.elapsed());
+        stall_timeout.spend(began.elapsed());
     }
 
     /// How long those who keep the ring full may be waited for; `None` if there is room, or nobody is worth it.
-    fn wait_until(&self, bytes: usize, link: &Patience) -> Option<Instant> {
+    fn wait_until(&self, bytes: usize, link: &StallTimeout) -> Option<Instant> {
         let mut state = self.state.lock();
         state.is_awaited = false;
-        let has_room = |state: &State| state.chunks.is_empty() || state.bytes + bytes <= self.bytes_max;
+        let has_room = |state: &RingState| state.chunks.is_empty() || state.bytes + bytes <= self.bytes_max;
         if has_room(&state) {
             return None;
         }
@@ -198,8 +198,8 @@ impl Ring {
         let blockers = state.subscribers.iter().flatten().filter(|it| !it.lagged && it.next <= first).count();
         // Where most keep up, the rest is slow; where most do not, the publisher is too fast for anyone.
         let is_slow = blockers * 2 <= state.live;
-        let patience = if is_slow { PATIENCE_WITH_SLOW } else { PATIENCE_WITH_ALL };
-        let deadline = (published_at + patience).min(now + link.left(now));
+        let stall_timeout = if is_slow { PATIENCE_WITH_SLOW } else { PATIENCE_WITH_ALL };
+        let deadline = (published_at + stall_timeout).min(now + link.left(now));
         state.is_awaited = deadline > now;
         state.is_awaited.then_some(deadline)
     }
@@ -231,7 +231,7 @@ impl Ring {
         let (seq, begins_at) = (state.seq, state.published_bytes);
         state.published_bytes += bytes.len() as u64;
         let published_at = Instant::now();
-        state.chunks.push_back(Chunk { bytes, terminal, cost, begins_at, published_at, seq, waiting });
+        state.chunks.push_back(RingChunk { bytes, terminal, cost, begins_at, published_at, seq, waiting });
         while state.bytes > self.bytes_max && state.chunks.len() > 1 {
             state.leave_behind(|_| true);
         }
@@ -242,15 +242,19 @@ impl Ring {
 
     /// A place after everything published so far, for one who has it or reads it from the store.
     pub(crate) fn subscribe(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Subscription {
-        self.subscribe_as(View::Agent, mailbox)
+        self.subscribe_as(SubscriberView::Agent, mailbox)
     }
 
     /// The same for another form than that of the `agent` channel.
-    pub(crate) fn subscribe_as(self: &Arc<Self>, view: View, mailbox: Arc<Mailbox>) -> Subscription {
+    pub(crate) fn subscribe_as(
+        self: &Arc<Self>,
+        view: SubscriberView,
+        mailbox: Arc<Mailbox>,
+    ) -> Subscription {
         let mut state = self.state.lock();
-        state.terminals += usize::from(view != View::Agent);
+        state.terminals += usize::from(view != SubscriberView::Agent);
         let seq = state.seq;
-        let signal = Arc::new(Signal { ready: AtomicBool::new(false), mailbox });
+        let signal = Arc::new(RingSignal { ready: AtomicBool::new(false), mailbox });
         let next = state.first + state.chunks.len() as u64;
         let subscriber = Some(Subscriber { view, next, lagged: false, signal: Arc::clone(&signal) });
         state.live += 1;
@@ -283,10 +287,10 @@ impl Ring {
     }
 }
 
-impl State {
+impl RingState {
     /// Takes the place of subscribers that have not taken the oldest chunk, if `who` says so. They are told, and
     /// hold nothing from then on.
-    fn leave_behind(&mut self, who: impl Fn(&Signal) -> bool) {
+    fn leave_behind(&mut self, who: impl Fn(&RingSignal) -> bool) {
         let first = self.first;
         for index in 0..self.subscribers.len() {
             let Some(subscriber) = &mut self.subscribers[index] else { continue };
@@ -294,7 +298,7 @@ impl State {
                 subscriber.lagged = true;
                 subscriber.signal.mailbox.note_lag();
                 subscriber.signal.raise();
-                self.terminals -= usize::from(subscriber.view != View::Agent);
+                self.terminals -= usize::from(subscriber.view != SubscriberView::Agent);
                 let next = subscriber.next;
                 self.release(next);
             }
@@ -326,8 +330,8 @@ impl State {
     }
 
     /// Keeps a shortened stretch for others at its beginning, while there are any.
-    fn keep_shortened(&mut self, shortened: Shortened) {
-        let is_kept = |kept: &Shortened| kept.from == shortened.from && kept.to >= shortened.to;
+    fn keep_shortened(&mut self, shortened: ShortenedChunks) {
+        let is_kept = |kept: &ShortenedChunks| kept.from == shortened.from && kept.to >= shortened.to;
         if shortened.from < self.first || self.shortened.iter().any(is_kept) {
             return;
         }
@@ -341,7 +345,7 @@ impl State {
     /// The chunks from `index` on that are shortened in one go.
     fn stretch(&self, index: usize) -> Vec<Bytes> {
         let mut bytes = 0;
-        let fits = |chunk: &&Chunk| {
+        let fits = |chunk: &&RingChunk| {
             let has_room = bytes < COALESCE_BYTES_MAX;
             bytes += chunk.bytes.len();
             has_room
@@ -364,7 +368,7 @@ impl Subscription {
     }
 
     /// Moves chunks to `out` until it is full.
-    pub(crate) fn take(&mut self, out: &mut Outgoing) -> Taken {
+    pub(crate) fn take(&mut self, out: &mut ClientSendQueue) -> TakenEvents {
         self.signal.ready.store(false, Ordering::Release);
         let ring = Arc::clone(&self.ring);
         let mut guard = ring.state.lock();
@@ -372,53 +376,57 @@ impl Subscription {
         guard.drop_taken();
         let is_awaited = guard.is_awaited;
         drop(guard);
-        if taken == Taken::Some {
+        if taken == TakenEvents::Some {
             self.signal.ready.store(true, Ordering::Release);
         }
         if is_awaited {
             ring.room.notify_one();
         }
-        if let Some(Behind { from, chunks }) = behind {
+        if let Some(ChunksBehind { from, chunks }) = behind {
             let bytes = coalesce::coalesce(&chunks);
             out.push(bytes.clone());
             let to = from + chunks.len() as u64;
-            ring.state.lock().keep_shortened(Shortened { from, to, bytes });
+            ring.state.lock().keep_shortened(ShortenedChunks { from, to, bytes });
         }
         taken
     }
 
-    fn take_from(&mut self, state: &mut State, out: &mut Outgoing) -> (Taken, Option<Behind>) {
-        let Some(Some(subscriber)) = state.subscribers.get(self.key) else { return (Taken::All, None) };
+    fn take_from(
+        &mut self,
+        state: &mut RingState,
+        out: &mut ClientSendQueue,
+    ) -> (TakenEvents, Option<ChunksBehind>) {
+        let Some(Some(subscriber)) = state.subscribers.get(self.key) else { return (TakenEvents::All, None) };
         if subscriber.lagged {
-            return (Taken::Lagged, None);
+            return (TakenEvents::Lagged, None);
         }
         let (view, mut next) = (subscriber.view, subscriber.next);
         let mut behind = None;
         let taken = loop {
             let index = usize::try_from(next - state.first).unwrap_or(usize::MAX);
             if index >= state.chunks.len() {
-                break Taken::All;
+                break TakenEvents::All;
             }
             if out.is_full() || behind.is_some() {
-                break Taken::Some;
+                break TakenEvents::Some;
             }
-            let is_behind = view == View::Agent && state.is_behind(index);
+            let is_behind = view == SubscriberView::Agent && state.is_behind(index);
             let mut to = next + 1;
             if !is_behind {
                 let chunk = &state.chunks[index];
                 match view {
-                    View::Agent => out.push(chunk.bytes.clone()),
-                    View::Terminal { seen } if chunk.seq > seen => {
+                    SubscriberView::Agent => out.push(chunk.bytes.clone()),
+                    SubscriberView::Terminal { seen } if chunk.seq > seen => {
                         if let Some(terminal) = &chunk.terminal {
                             out.push(terminal.frames.clone());
                             if terminal.is_end {
                                 self.count_taken(state, next, to);
                                 next = to;
-                                break Taken::Ended;
+                                break TakenEvents::Ended;
                             }
                         }
                     }
-                    View::Terminal { .. } => {}
+                    SubscriberView::Terminal { .. } => {}
                 }
             } else if let Some(shortened) = state.shortened.iter().find(|it| it.from == next) {
                 to = shortened.to;
@@ -426,7 +434,7 @@ impl Subscription {
             } else {
                 let chunks = state.stretch(index);
                 to = next + chunks.len() as u64;
-                behind = Some(Behind { from: next, chunks });
+                behind = Some(ChunksBehind { from: next, chunks });
             }
             self.count_taken(state, next, to);
             next = to;
@@ -438,7 +446,7 @@ impl Subscription {
     }
 
     /// One reader less waits for chunks `from` up to `to`.
-    fn count_taken(&mut self, state: &mut State, from: u64, to: u64) {
+    fn count_taken(&mut self, state: &mut RingState, from: u64, to: u64) {
         let skip = usize::try_from(from - state.first).unwrap_or(usize::MAX);
         let count = usize::try_from(to - from).unwrap_or(usize::MAX);
         for chunk in state.chunks.iter_mut().skip(skip).take(count) {
@@ -456,7 +464,7 @@ impl Drop for Subscription {
             state.subscribers.pop();
         }
         if !subscriber.lagged {
-            state.terminals -= usize::from(subscriber.view != View::Agent);
+            state.terminals -= usize::from(subscriber.view != SubscriberView::Agent);
             state.release(subscriber.next);
             state.drop_taken();
         }

@@ -5,7 +5,7 @@ fn chunk(byte: u8, length: usize) -> Bytes {
     Bytes::from(vec![byte; length])
 }
 
-fn drain(subscription: &mut Subscription) -> (Taken, Vec<u8>) {
+fn drain(subscription: &mut Subscription) -> (TakenEvents, Vec<u8>) {
     let mut out = Outgoing::default();
     let taken = subscription.take(&mut out);
     let firsts = out.chunks().map(|bytes| bytes[0]).collect();
@@ -42,11 +42,11 @@ fn every_subscriber_takes_every_chunk_once_and_nothing_is_kept() {
     let mut two = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(1, 10), Some(4));
     ring.publish(chunk(2, 10), None);
-    assert_eq!(drain(&mut one), (Taken::All, vec![1, 2]));
+    assert_eq!(drain(&mut one), (TakenEvents::All, vec![1, 2]));
     assert!(ring.held_bytes() > 0);
-    assert_eq!(drain(&mut two), (Taken::All, vec![1, 2]));
+    assert_eq!(drain(&mut two), (TakenEvents::All, vec![1, 2]));
     assert_eq!((ring.held_bytes(), one.seq, two.seq), (0, 4, 4));
-    assert_eq!(drain(&mut one), (Taken::All, vec![]));
+    assert_eq!(drain(&mut one), (TakenEvents::All, vec![]));
 }
 
 #[test]
@@ -56,14 +56,14 @@ fn a_slow_subscriber_lags_alone_and_holds_nothing() {
     let mut quick = ring.subscribe(Mailbox::for_tests());
     for byte in 1..=50 {
         ring.publish(chunk(byte, 300), None);
-        assert_eq!(drain(&mut quick), (Taken::All, vec![byte]));
+        assert_eq!(drain(&mut quick), (TakenEvents::All, vec![byte]));
         assert!(ring.held_bytes() <= 1000 + 364);
     }
-    assert_eq!(drain(&mut slow), (Taken::Lagged, vec![]));
+    assert_eq!(drain(&mut slow), (TakenEvents::Lagged, vec![]));
     assert_eq!(ring.held_bytes(), 0);
     drop(slow);
     ring.publish(chunk(9, 300), None);
-    assert_eq!(drain(&mut quick), (Taken::All, vec![9]));
+    assert_eq!(drain(&mut quick), (TakenEvents::All, vec![9]));
     drop(quick);
     assert_eq!((ring.held_bytes(), ring.subscriber_count()), (0, 0));
 }
@@ -73,7 +73,7 @@ fn a_chunk_greater_than_the_ring_still_reaches_who_is_quick() {
     let ring = Arc::new(Ring::new(100, 0));
     let mut quick = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(1, 5000), None);
-    assert_eq!(drain(&mut quick), (Taken::All, vec![1]));
+    assert_eq!(drain(&mut quick), (TakenEvents::All, vec![1]));
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn leaving_frees_what_only_the_leaver_waited_for() {
     let leaver = ring.subscribe(Mailbox::for_tests());
     let mut stays = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(1, 10), None);
-    assert_eq!(drain(&mut stays), (Taken::All, vec![1]));
+    assert_eq!(drain(&mut stays), (TakenEvents::All, vec![1]));
     drop(leaver);
     assert_eq!(ring.held_bytes(), 0);
     let mut late = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(2, 10), None);
-    assert_eq!(drain(&mut late), (Taken::All, vec![2]));
-    assert_eq!(drain(&mut stays), (Taken::All, vec![2]));
+    assert_eq!(drain(&mut late), (TakenEvents::All, vec![2]));
+    assert_eq!(drain(&mut stays), (TakenEvents::All, vec![2]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,44 +99,44 @@ async fn a_full_ring_waits_for_who_keeps_up_and_not_long_for_who_does_not() {
     let began = Instant::now();
     let waiting = tokio::spawn({
         let ring = Arc::clone(&ring);
-        async move { ring.make_room(900, &Patience::default()).await }
+        async move { ring.make_room(900, &StallTimeout::default()).await }
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(drain(&mut quick), (Taken::All, vec![1]));
+    assert_eq!(drain(&mut quick), (TakenEvents::All, vec![1]));
     waiting.await.unwrap();
     assert_eq!(began.elapsed(), Duration::from_millis(20));
 
     // One of two that does not move is waited for once, and then not for a long while.
     let mut slow = ring.subscribe(Mailbox::for_tests());
     ring.publish(chunk(2, 900), None);
-    assert_eq!(drain(&mut quick), (Taken::All, vec![2]));
+    assert_eq!(drain(&mut quick), (TakenEvents::All, vec![2]));
     let began = Instant::now();
-    ring.make_room(900, &Patience::default()).await;
+    ring.make_room(900, &StallTimeout::default()).await;
     assert_eq!(began.elapsed(), PATIENCE_WITH_SLOW);
     ring.publish(chunk(3, 900), None);
-    assert_eq!(drain(&mut slow), (Taken::Lagged, vec![]));
+    assert_eq!(drain(&mut slow), (TakenEvents::Lagged, vec![]));
     let mut again = ring.subscribe(Arc::clone(&slow.signal.mailbox));
     drop(slow);
-    assert_eq!(drain(&mut quick), (Taken::All, vec![3]));
+    assert_eq!(drain(&mut quick), (TakenEvents::All, vec![3]));
     ring.publish(chunk(4, 900), None);
-    assert_eq!(drain(&mut quick), (Taken::All, vec![4]));
+    assert_eq!(drain(&mut quick), (TakenEvents::All, vec![4]));
     let began = Instant::now();
-    ring.make_room(900, &Patience::default()).await;
+    ring.make_room(900, &StallTimeout::default()).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
     ring.publish(chunk(5, 900), None);
-    assert_eq!(drain(&mut again), (Taken::Lagged, vec![]));
+    assert_eq!(drain(&mut again), (TakenEvents::Lagged, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_waiting_of_a_link_together_is_bounded() {
-    let patience = Patience::default();
+    let stall_timeout = StallTimeout::default();
     let began = Instant::now();
     // However many sessions have someone who does not read: the link waits for them as if they were one.
     for number in 0..50 {
         let ring = Arc::new(Ring::new(1000, 0));
         let _stuck = ring.subscribe(Mailbox::for_tests());
         ring.publish(chunk(number, 900), None);
-        ring.make_room(900, &patience).await;
+        ring.make_room(900, &stall_timeout).await;
         ring.publish(chunk(number, 900), None);
     }
     assert_eq!(began.elapsed(), WAIT_MAX);
@@ -153,11 +153,11 @@ fn who_is_behind_gets_the_shortest_stream_and_who_keeps_up_gets_every_frame() {
         sent += frame.len();
         ring.publish(frame, Some(number as u64));
         let mut out = Outgoing::default();
-        assert_eq!(quick.take(&mut out), Taken::All);
+        assert_eq!(quick.take(&mut out), TakenEvents::All);
         quick_bytes += out.bytes();
     }
     assert_eq!(quick_bytes, sent);
-    while slow.take(&mut out) == Taken::Some {
+    while slow.take(&mut out) == TakenEvents::Some {
         assert!(!out.is_full(), "bytes of a text are not made more");
     }
     let frames = out.chunks().count();
@@ -175,7 +175,7 @@ fn those_behind_at_one_place_share_the_shortened_piece() {
     }
     let pieces = slow.iter_mut().map(|slow| {
         let mut out = Outgoing::default();
-        assert_eq!(slow.take(&mut out), Taken::All);
+        assert_eq!(slow.take(&mut out), TakenEvents::All);
         assert_eq!(out.chunks().count(), 1);
         out.chunks().next().unwrap().as_ptr()
     });
@@ -213,7 +213,7 @@ proptest::proptest! {
             }
         }
         for reader in &mut readers {
-            while take(reader) == Taken::Some {}
+            while take(reader) == TakenEvents::Some {}
             proptest::prop_assert!(text_of(&reader.1) == sent);
         }
         proptest::prop_assert_eq!((ring.held_bytes(), ring.state.lock().shortened.len()), (0, 0));
@@ -234,7 +234,7 @@ fn a_screen_is_made_once_for_all_who_watch_and_not_while_nobody_does() {
     publish(1, false);
     assert_eq!(made.get(), 0);
     let mut watching: Vec<Subscription> =
-        [1, 2].map(|seen| ring.subscribe_as(View::Terminal { seen }, Mailbox::for_tests())).into();
+        [1, 2].map(|seen| ring.subscribe_as(SubscriberView::Terminal { seen }, Mailbox::for_tests())).into();
     publish(2, false);
     publish(3, true);
     publish(4, false);
@@ -244,8 +244,12 @@ fn a_screen_is_made_once_for_all_who_watch_and_not_while_nobody_does() {
         let how = subscription.take(&mut out);
         (how, out.chunks().cloned().collect::<Vec<_>>())
     };
-    assert_eq!(taken(&mut watching[0]), (Taken::Ended, vec!["screen 2".into(), "screen 3".into()]));
-    assert_eq!(taken(&mut watching[1]), (Taken::Ended, vec!["screen 3".into()]), "it has the second already");
+    assert_eq!(taken(&mut watching[0]), (TakenEvents::Ended, vec!["screen 2".into(), "screen 3".into()]));
+    assert_eq!(
+        taken(&mut watching[1]),
+        (TakenEvents::Ended, vec!["screen 3".into()]),
+        "it has the second already"
+    );
     assert_eq!(taken(&mut agent).1.len(), 4, "events go on as they came");
     drop((watching, agent));
     assert_eq!(ring.held_bytes(), 0);

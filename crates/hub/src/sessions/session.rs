@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::channels::show_terminal;
 use crate::runners::line_head::json_string;
-use crate::sessions::published::{Published, RecordHead};
+use crate::sessions::published::{PublishedEvents, RecordHead};
 use crate::sessions::ring::Ring;
 use crate::sessions::session_lines::of_row;
 
@@ -37,9 +37,9 @@ pub(crate) struct SessionEntry {
     /// It was deleted: who still follows it may stop.
     is_over: AtomicBool,
     /// It is being deleted: nothing more of it is stored.
-    is_doomed: AtomicBool,
+    is_being_deleted: AtomicBool,
     /// Held by who deletes it.
-    pub(crate) burying: tokio::sync::Mutex<()>,
+    pub(crate) deleting: tokio::sync::Mutex<()>,
     /// Of a program in a terminal; known from its first record on.
     is_terminal: AtomicBool,
     /// Whether it is known what runs in it.
@@ -65,8 +65,8 @@ impl SessionEntry {
             settled: Notify::new(),
             is_orphan: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            is_doomed: AtomicBool::new(false),
-            burying: tokio::sync::Mutex::default(),
+            is_being_deleted: AtomicBool::new(false),
+            deleting: tokio::sync::Mutex::default(),
             is_terminal: AtomicBool::new(false),
             has_harness: AtomicBool::new(false),
             described_seq: AtomicU64::new(0),
@@ -78,7 +78,7 @@ impl SessionEntry {
     /// After a start the agent of a stored session does not run.
     pub(crate) fn stored(row: &HubSession, ring_bytes_max: usize) -> Self {
         let entry = Self::new(&row.session_id, &Arc::from(&*row.runner_id), ring_bytes_max, row.last_seq);
-        entry.learn_harness(&row.harness);
+        entry.set_harness(&row.harness);
         entry.note_activity(row.updated_at);
         *entry.projection() = Projection::stored(of_row(row.clone()), row.closed);
         entry
@@ -94,7 +94,7 @@ impl SessionEntry {
     }
 
     /// What runs in it, as its first record says.
-    pub(crate) fn learn_harness(&self, harness: &str) {
+    pub(crate) fn set_harness(&self, harness: &str) {
         self.is_terminal.store(SessionKind::of(harness) == SessionKind::Terminal, Ordering::Relaxed);
         // After the other, which who sees this one sees too.
         self.has_harness.store(true, Ordering::Release);
@@ -113,7 +113,7 @@ impl SessionEntry {
     /// Gives frames, of which those with a head are records, to all who follow it.
     pub(crate) fn publish(self: &Arc<Self>, frames: &Bytes, heads: &[RecordHead]) {
         let seq = heads.last().map(|head| head.seq);
-        let published = Published::new(self, frames, heads, &[]);
+        let published = PublishedEvents::new(self, frames, heads, &[]);
         self.ring.publish_with(frames.clone(), seq, || show_terminal(published));
     }
 
@@ -131,8 +131,8 @@ impl SessionEntry {
     }
 
     /// One more piece of the stream waits for a commit.
-    pub(crate) fn begin_one(&self) {
-        // In one order with `is_doomed`: who deletes the session waits for this piece, or the piece is not stored.
+    pub(crate) fn begin_commit(&self) {
+        // In one order with `is_being_deleted`: who deletes the session waits for this piece, or the piece is not stored.
         self.uncommitted.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -142,7 +142,7 @@ impl SessionEntry {
     }
 
     /// Such a piece has been dealt with.
-    pub(crate) fn settle_one(&self) {
+    pub(crate) fn finish_commit(&self) {
         if self.uncommitted.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.settled.notify_waiters();
         }
@@ -160,12 +160,12 @@ impl SessionEntry {
     }
 
     /// Whether the session is being deleted, so that nothing more of it is to be stored.
-    pub(crate) fn set_doomed(&self, is_doomed: bool) {
-        self.is_doomed.store(is_doomed, Ordering::SeqCst);
+    pub(crate) fn set_being_deleted(&self, is_being_deleted: bool) {
+        self.is_being_deleted.store(is_being_deleted, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.is_doomed.load(Ordering::SeqCst)
+    pub(crate) fn is_being_deleted(&self) -> bool {
+        self.is_being_deleted.load(Ordering::SeqCst)
     }
 
     /// Nothing more will be published: those who follow it leave when they have taken all.

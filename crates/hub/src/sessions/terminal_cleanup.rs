@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Duration;
 
 use crate::command::Command;
-use crate::command::ask::{Answer, Asker, ask};
+use crate::command::ask::{CommandAnswer, CommandSender, ask};
 use crate::hub::Hub;
 
 /// Who looks at a terminal shall see its end; its runner keeps it this long too.
@@ -53,7 +53,7 @@ async fn forget(hub: &Arc<Hub>, session_id: &str) {
     }
     let command = Command::new(CommandName::GetState).on(session_id);
     let name = session_id.to_owned();
-    ask(hub, &Asker::hub(), command, move |hub, answer| match ended_version(&answer) {
+    ask(hub, &CommandSender::hub(), command, move |hub, answer| match ended_version(&answer) {
         Some(version) => delete(hub, name, Some(version)),
         // What its runner does not have cannot live again.
         None if answer.failed_with(ErrorCode::SessionNotFound) => delete(hub, name, None),
@@ -64,21 +64,21 @@ async fn forget(hub: &Arc<Hub>, session_id: &str) {
 }
 
 /// The version of a session that its runner says is over.
-fn ended_version(answer: &Answer) -> Option<u64> {
+fn ended_version(answer: &CommandAnswer) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Ended {
+    struct EndedSession {
         status: SessionStatus,
         session_version: u64,
     }
     let data = answer.data.as_ref().filter(|_| answer.success)?;
-    let ended: Ended = serde_json::from_str(data.get()).ok()?;
+    let ended: EndedSession = serde_json::from_str(data.get()).ok()?;
     (ended.status == SessionStatus::Closed).then_some(ended.session_version)
 }
 
 /// Deletes it if it still has this version.
 fn delete(hub: &Arc<Hub>, session_id: String, version: Option<u64>) {
     let command = Command::new(CommandName::SessionDelete).on(session_id.clone()).if_version(version);
-    ask(hub, &Asker::hub(), command, move |_, answer| {
+    ask(hub, &CommandSender::hub(), command, move |_, answer| {
         if !answer.success {
             tracing::debug!(session_id, error = answer.error, "an ended terminal stays");
         }

@@ -25,11 +25,11 @@ const CODE_BYTES: usize = 16;
 
 /// One-time codes that a browser trades for a cookie. Clones share the codes.
 #[derive(Clone, Default)]
-pub struct LoginCodes(Arc<Mutex<HashMap<Hash, Code>>>);
+pub struct LoginCodes(Arc<Mutex<HashMap<Hash, LoginCode>>>);
 
 /// What a code is good for.
 #[derive(Clone)]
-pub(crate) struct Code {
+pub(crate) struct LoginCode {
     /// Unix milliseconds.
     end: i64,
     /// Whose login it makes; `None` for the hub's owner.
@@ -42,7 +42,7 @@ impl LoginCodes {
     /// A new code of the owner, for `/login?code=…`. `None` when the system has no randomness to give.
     pub fn issue(&self) -> Option<String> {
         let end = after(LOGIN_CODE_LIFE);
-        self.put(Code { end, person: None, revoked: CancellationToken::new() })
+        self.put(LoginCode { end, person: None, revoked: CancellationToken::new() })
     }
 
     /// A code for one more login of somebody, and when it ends.
@@ -50,11 +50,11 @@ impl LoginCodes {
         let end = after(LOGIN_LINK_LIFE);
         let person = principal.person().map(Arc::from);
         self.retain_links_of(person.as_deref());
-        let code = self.put(Code { end, person, revoked: principal.revoked.clone() })?;
+        let code = self.put(LoginCode { end, person, revoked: principal.revoked.clone() })?;
         Some((code, end))
     }
 
-    fn put(&self, code: Code) -> Option<String> {
+    fn put(&self, code: LoginCode) -> Option<String> {
         let text = random_text(CODE_BYTES)?;
         let now = now_ms();
         let mut codes = self.0.lock();
@@ -81,12 +81,12 @@ impl LoginCodes {
     }
 
     /// Once for each code, while it is good: what it is good for.
-    pub(crate) fn redeem(&self, code: &str, now: i64) -> Option<Code> {
+    pub(crate) fn redeem(&self, code: &str, now: i64) -> Option<LoginCode> {
         self.0.lock().remove(&hash(code)).filter(|code| code.is_good(now))
     }
 
     /// The login could not be made: the code stays good until its end.
-    pub(crate) fn give_back(&self, text: &str, code: Code) {
+    pub(crate) fn give_back(&self, text: &str, code: LoginCode) {
         let mut codes = self.0.lock();
         if codes.len() < LOGIN_CODES_MAX {
             codes.insert(hash(text), code);
@@ -94,7 +94,7 @@ impl LoginCodes {
     }
 }
 
-impl Code {
+impl LoginCode {
     fn is_good(&self, now: i64) -> bool {
         self.end > now && !self.revoked.is_cancelled()
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::access::authenticate::{Hash, hash};
 
-/// Failures for one name that cost nothing.
+/// LoginFailures for one name that cost nothing.
 const FREE_PER_NAME: u32 = 5;
 /// The same for one address, behind which there may be many people.
 const FREE_PER_ADDRESS: u32 = 20;
 /// The first wait; each further failure doubles it.
 const WAIT_FIRST_MS: i64 = 1000;
 const WAIT_MAX_MS: i64 = 60_000;
-/// Failures are forgotten when there was none for this long.
+/// LoginFailures are forgotten when there was none for this long.
 const MEMORY_MS: i64 = 15 * 60_000;
 /// Names, and addresses, with failures that are remembered; the one that failed longest ago goes.
 const FAILED_MAX: usize = 4096;
@@ -22,22 +22,22 @@ const GOOD_MAX: usize = 4096;
 
 /// What is known of failures.
 #[derive(Default)]
-pub(crate) struct Throttle {
-    names: Table,
-    addresses: Table,
+pub(crate) struct LoginThrottle {
+    names: FailureTable,
+    addresses: FailureTable,
     /// Where people have logged in from, and when: who tries their names from elsewhere does not keep them out.
     good: HashMap<Hash, i64>,
 }
 
 /// Somebody who tries.
 #[derive(Clone)]
-pub(crate) struct Attempt {
+pub(crate) struct LoginAttempt {
     name: Hash,
     address: Hash,
     pair: Hash,
 }
 
-impl Attempt {
+impl LoginAttempt {
     pub(crate) fn new(username: &str, peer: &Arc<str>) -> Self {
         let address = address_of(peer);
         // As a hash, whatever was sent as a name takes the same room.
@@ -55,21 +55,21 @@ fn address_of(peer: &str) -> &str {
     }
 }
 
-impl Throttle {
+impl LoginThrottle {
     /// How long it has to wait yet, in milliseconds; `None` if it may try now.
-    pub(crate) fn wait_ms(&self, attempt: &Attempt, now: i64) -> Option<i64> {
+    pub(crate) fn wait_ms(&self, attempt: &LoginAttempt, now: i64) -> Option<i64> {
         let of_address = self.addresses.wait_ms(&attempt.address, FREE_PER_ADDRESS, now);
         let is_good = self.good.contains_key(&attempt.pair);
         let of_name = if is_good { None } else { self.names.wait_ms(&attempt.name, FREE_PER_NAME, now) };
         of_address.max(of_name)
     }
 
-    pub(crate) fn note_failure(&mut self, attempt: &Attempt, now: i64) {
+    pub(crate) fn note_failure(&mut self, attempt: &LoginAttempt, now: i64) {
         self.names.note(&attempt.name, now);
         self.addresses.note(&attempt.address, now);
     }
 
-    pub(crate) fn note_success(&mut self, attempt: &Attempt, now: i64) {
+    pub(crate) fn note_success(&mut self, attempt: &LoginAttempt, now: i64) {
         self.names.0.remove(&attempt.name);
         if self.good.len() >= GOOD_MAX
             && !self.good.contains_key(&attempt.pair)
@@ -82,14 +82,14 @@ impl Throttle {
 }
 
 #[derive(Default)]
-struct Table(HashMap<Hash, Failures>);
+struct FailureTable(HashMap<Hash, LoginFailures>);
 
-struct Failures {
+struct LoginFailures {
     count: u32,
     last_at: i64,
 }
 
-impl Table {
+impl FailureTable {
     fn wait_ms(&self, key: &Hash, free: u32, now: i64) -> Option<i64> {
         let failures = self.0.get(key).filter(|failures| !failures.is_old(now))?;
         let doublings = failures.count.checked_sub(free)?;
@@ -107,13 +107,13 @@ impl Table {
                 self.0.remove(&oldest);
             }
         }
-        let failures = self.0.entry(*key).or_insert(Failures { count: 0, last_at: now });
+        let failures = self.0.entry(*key).or_insert(LoginFailures { count: 0, last_at: now });
         failures.count = if failures.is_old(now) { 1 } else { failures.count.saturating_add(1) };
         failures.last_at = now;
     }
 }
 
-impl Failures {
+impl LoginFailures {
     fn is_old(&self, now: i64) -> bool {
         now.saturating_sub(self.last_at) > MEMORY_MS
     }
@@ -123,13 +123,13 @@ impl Failures {
 mod tests {
     use super::*;
 
-    fn attempt(name: &str, peer: &str) -> Attempt {
-        Attempt::new(name, &Arc::from(peer))
+    fn attempt(name: &str, peer: &str) -> LoginAttempt {
+        LoginAttempt::new(name, &Arc::from(peer))
     }
 
     #[test]
     fn hole_07_waits_grow_to_a_minute_and_are_forgotten() {
-        let mut throttle = Throttle::default();
+        let mut throttle = LoginThrottle::default();
         let alice = attempt("alice", "1.2.3.4:5");
         for number in 0..FREE_PER_NAME {
             assert_eq!(throttle.wait_ms(&alice, 0), None, "{number}");
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn hole_07_many_names_from_one_address_wait_too() {
-        let mut throttle = Throttle::default();
+        let mut throttle = LoginThrottle::default();
         for number in 0..FREE_PER_ADDRESS {
             throttle.note_failure(&attempt(&format!("name{number}"), "[2001:db8:1:2:3:4:5:6]:9"), 0);
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn hole_07_who_has_logged_in_before_is_not_kept_out_by_others() {
-        let mut throttle = Throttle::default();
+        let mut throttle = LoginThrottle::default();
         let (home, elsewhere) = (attempt("alice", "1.2.3.4:5"), attempt("alice", "6.6.6.6:5"));
         throttle.note_success(&home, 0);
         for _ in 0..15 {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn hole_07_the_tables_are_bounded() {
-        let mut throttle = Throttle::default();
+        let mut throttle = LoginThrottle::default();
         for number in 0..FAILED_MAX as i64 + 500 {
             let attempt = attempt(&format!("n{number}"), &format!("h{number}:1"));
             throttle.note_failure(&attempt, number / 100);

@@ -10,9 +10,9 @@ use http::{HeaderMap, StatusCode, Uri};
 use qd_link::clock::now_ms;
 use qd_store::StoreError;
 
-use super::codes::Code;
+use super::codes::LoginCode;
 use super::{cookie, label};
-use crate::access::audit::Deed;
+use crate::access::audit::AuditedAction;
 use crate::access::authenticate;
 use crate::access::principals::OWNER;
 use crate::hub::Hub;
@@ -36,43 +36,44 @@ pub(crate) async fn login(
         return unusable(&hub, &uri, &headers).await;
     };
     let error = match make_login(&hub, &code, &headers).await {
-        Ok(Made::Login(token)) => {
+        Ok(NewLogin::Login(token)) => {
             let summary = format!("with a code, from {peer}");
             let name = code.person.as_deref().unwrap_or(OWNER);
-            hub.note_deed(Deed { kind: "login", principal: Some(name), ok: Some(true), summary }).await;
+            hub.note_deed(AuditedAction { kind: "login", principal: Some(name), ok: Some(true), summary })
+                .await;
             return to_start(&hub, &token, hub.config.login_life.as_secs());
         }
-        Ok(Made::NobodyThere) => return unusable(&hub, &uri, &headers).await,
-        Ok(Made::NoRandomness) => "The system has no randomness; try again".to_owned(),
+        Ok(NewLogin::NobodyThere) => return unusable(&hub, &uri, &headers).await,
+        Ok(NewLogin::NoRandomness) => "The system has no randomness; try again".to_owned(),
         Err(error) => format!("The login cannot be stored: {error}. The link stays good; open it again"),
     };
     hub.config.login_codes.give_back(&text, code);
     failed(StatusCode::SERVICE_UNAVAILABLE, &error)
 }
 
-enum Made {
+enum NewLogin {
     Login(String),
     NoRandomness,
     /// The person has gone, or is not to come in.
     NobodyThere,
 }
 
-async fn make_login(hub: &Hub, code: &Code, headers: &HeaderMap) -> Result<Made, StoreError> {
+async fn make_login(hub: &Hub, code: &LoginCode, headers: &HeaderMap) -> Result<NewLogin, StoreError> {
     let person = code.person.as_deref();
     if let Some(username) = person
         && hub.store.person(username).await?.is_none_or(|person| person.disabled)
     {
-        return Ok(Made::NobodyThere);
+        return Ok(NewLogin::NobodyThere);
     }
-    let token = access::new_login(&hub.store, &hub.principals, person, label(headers)).await?;
-    let Some(token) = token else { return Ok(Made::NoRandomness) };
+    let token = authenticate::new_login(&hub.store, &hub.principals, person, label(headers)).await?;
+    let Some(token) = token else { return Ok(NewLogin::NoRandomness) };
     hub.close_revoked();
     if let Some(username) = person
         && let Err(error) = hub.store.note_person_login(username, now_ms()).await
     {
         tracing::warn!(%error, "the time of a login cannot be noted");
     }
-    Ok(Made::Login(token))
+    Ok(NewLogin::Login(token))
 }
 
 /// A person who opens a link again in the browser it has signed in is where they want to be.
@@ -86,7 +87,7 @@ async fn unusable(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Response {
 
 /// Forgets the login of a browser or of a program, on both sides.
 pub(crate) async fn logout(State(hub): State<Arc<Hub>>, headers: HeaderMap) -> Response {
-    match access::end_logins(&hub.store, &headers).await {
+    match authenticate::end_logins(&hub.store, &headers).await {
         Ok(ended) => {
             ended.iter().for_each(|hash| hub.end_access(hash));
             to_start(&hub, "", 0)

@@ -13,7 +13,7 @@ use qd_wire::CodedError;
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
 use serde_json::json;
 
-use crate::access::audit::Deed;
+use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{check_principal_name, hash, random_text};
 use crate::access::principals::Principal;
 use crate::hub::Hub;
@@ -170,6 +170,6 @@ async fn revoke(
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = Deed { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
+    let deed = AuditedAction { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
     server.hub.note_deed(deed).await;
 }

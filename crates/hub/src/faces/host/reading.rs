@@ -11,7 +11,7 @@ use qd_wire::event::{Event, EventPayload};
 use qd_wire::run::TerminalSnapshot;
 use qd_wire::{CodedError, ErrorCode, EventEnvelope};
 
-use super::adapter::Adapter;
+use super::adapter::HostAdapter;
 use crate::sessions::reads::unreadable;
 
 /// Records read at a time.
@@ -21,7 +21,7 @@ const PAGE_BYTES: usize = 4 << 20;
 const SCREEN_BYTES: usize = 1 << 20;
 const OUTPUT: &[&str] = &["run.output"];
 
-impl Adapter {
+impl HostAdapter {
     /// The books of all runs that go on, as far as their records are committed.
     pub(super) async fn books(&self) -> Result<HashMap<String, RunBook>, StoreError> {
         let mut books = HashMap::new();

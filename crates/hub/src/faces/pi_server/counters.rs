@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the face counts for `get_metrics`, beside what the machine of admission counts itself.
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct PiCounters {
     pub(crate) session_limit: AtomicU64,
     pub(crate) message_size: AtomicU64,
     pub(crate) pending_limit: AtomicU64,
@@ -10,7 +10,7 @@ pub(crate) struct Counters {
     pub(crate) resyncs: AtomicU64,
 }
 
-impl Counters {
+impl PiCounters {
     pub(crate) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -17,8 +17,8 @@ use qd_wire::push::{
 };
 use qd_wire::{CodedError, ErrorCode};
 
-use super::{Answering, answer as answer_question, check_subscription, send_test};
-use crate::access::audit::Deed;
+use super::{AnswerResult, answer as answer_question, check_subscription, send_test};
+use crate::access::audit::AuditedAction;
 use crate::access::authenticate::random_text;
 use crate::access::login;
 use crate::access::principals::{Access, OWNER, Principal};
@@ -229,14 +229,14 @@ async fn answer(State(server): State<Server>, body: Body) -> Response {
         Err(error) => return failed_with(&error),
     };
     match answer_question(&server.hub, &token, decision).await {
-        Answering::Done { session_id, request_id } => {
+        AnswerResult::Done { session_id, request_id } => {
             Json(PushAnswered { session_id: session_id.to_string(), request_id: request_id.to_string() })
                 .into_response()
         }
-        Answering::Over => failed_as(StatusCode::GONE, &ErrorCode::QuestionNotFound.with(OVER)),
-        Answering::Denied(error) => failed_as(StatusCode::FORBIDDEN, &error),
-        Answering::Refused(error) => failed_as(StatusCode::CONFLICT, &error),
-        Answering::Failed(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
+        AnswerResult::Over => failed_as(StatusCode::GONE, &ErrorCode::QuestionNotFound.with(OVER)),
+        AnswerResult::Denied(error) => failed_as(StatusCode::FORBIDDEN, &error),
+        AnswerResult::Refused(error) => failed_as(StatusCode::CONFLICT, &error),
+        AnswerResult::Failed(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
     }
 }
 
@@ -277,5 +277,6 @@ fn plain(label: &str) -> String {
 }
 
 async fn note(hub: &Hub, principal: &Principal, summary: String) {
-    hub.note_deed(Deed { kind: "push", principal: Some(&principal.name), ok: Some(true), summary }).await;
+    hub.note_deed(AuditedAction { kind: "push", principal: Some(&principal.name), ok: Some(true), summary })
+        .await;
 }

@@ -8,13 +8,13 @@ use qd_link::mutex::Mutex;
 
 use crate::access::principals::Principal;
 use crate::config::Limits;
-use crate::connection::{Mail, Mailbox};
+use crate::connection::{ConnectionMail, Mailbox};
 
 #[derive(Default)]
-pub(super) struct AppConnections(Mutex<State>);
+pub(super) struct AppConnections(Mutex<AppConnectionTable>);
 
 #[derive(Default)]
-struct State {
+struct AppConnectionTable {
     last: u64,
     open: HashMap<u64, Arc<Mailbox>>,
     is_stopping: bool,
@@ -46,7 +46,7 @@ impl AppConnections {
     pub(super) fn close_revoked(&self) {
         for mailbox in self.0.lock().open.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             let reason = "the access is revoked; log in again, or use another token".into();
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason });
+            mailbox.put(ConnectionMail::Close { frames: Bytes::new(), code: 1008, reason });
         }
     }
 
@@ -55,7 +55,11 @@ impl AppConnections {
         // Set under the lock: who is not in the list yet will not get in.
         state.is_stopping = true;
         for mailbox in state.open.values() {
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1001, reason: "the hub stops".into() });
+            mailbox.put(ConnectionMail::Close {
+                frames: Bytes::new(),
+                code: 1001,
+                reason: "the hub stops".into(),
+            });
         }
     }
 }

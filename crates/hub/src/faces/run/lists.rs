@@ -36,7 +36,7 @@ async fn shown(hub: &Hub, row: HubSession) -> Result<Value, StoreError> {
     let entry = hub.session(&row.session_id);
     let (run, questions) = match &entry {
         Some(entry) => past::run_of(hub, entry).await?,
-        None => past::Run::default(),
+        None => past::RunWithQuestions::default(),
     };
     let is_closed = entry.as_ref().map_or(row.closed, |entry| entry.status() == SessionStatus::Closed);
     let is_idle = entry.as_ref().is_some_and(|entry| entry.status() == SessionStatus::Idle);

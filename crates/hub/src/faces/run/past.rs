@@ -23,10 +23,10 @@ const QUESTIONS: &[&str] =
 const QUESTION_ROWS: usize = 1000;
 
 /// A session as a run, and the questions that nobody has answered, the oldest first.
-pub(super) type Run = (RunLine, Vec<Arc<InputRequest>>);
+pub(super) type RunWithQuestions = (RunLine, Vec<Arc<InputRequest>>);
 
 /// What is known of a run, from the log where it has to be.
-pub(super) async fn run_of(hub: &Hub, entry: &SessionEntry) -> Result<Run, StoreError> {
+pub(super) async fn run_of(hub: &Hub, entry: &SessionEntry) -> Result<RunWithQuestions, StoreError> {
     if let Some(run) = entry.projection().run() {
         return Ok(run);
     }

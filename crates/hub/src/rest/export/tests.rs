@@ -21,11 +21,11 @@ fn html_of(parts: &str) -> String {
 
 #[test]
 fn a_file_name_has_nothing_a_system_would_trip_over() {
-    assert_eq!(file_name(&session(), Format::Html, 0), "b-fix-run-b-etc-1970-01-01.html");
+    assert_eq!(file_name(&session(), ExportFormat::Html, 0), "b-fix-run-b-etc-1970-01-01.html");
     let named = |title: &str| SessionSummary { title: Some(title.to_owned()), ..session() };
-    assert_eq!(file_name(&named(""), Format::Json, 0), "s1-1970-01-01.json");
-    assert_eq!(file_name(&named("…"), Format::Markdown, 0), "session-1970-01-01.md");
-    assert_eq!(file_name(&named(&"x y".repeat(100)), Format::Html, 0).len(), 60 + 16);
+    assert_eq!(file_name(&named(""), ExportFormat::Json, 0), "s1-1970-01-01.json");
+    assert_eq!(file_name(&named("…"), ExportFormat::Markdown, 0), "session-1970-01-01.md");
+    assert_eq!(file_name(&named(&"x y".repeat(100)), ExportFormat::Html, 0).len(), 60 + 16);
 }
 
 #[test]

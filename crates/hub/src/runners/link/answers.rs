@@ -9,18 +9,18 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::refusals::belongs_to;
-use crate::command::ask::Answer;
-use crate::command::pending::{AnswerTo, Pending, PendingKind};
+use super::refused_sessions::belongs_to;
+use crate::command::ask::CommandAnswer;
+use crate::command::pending::{AnswerTo, PendingCommand, PendingKind};
 use crate::command::reply;
-use crate::connection::{AttachFrame, Attached, Mail, frame};
+use crate::connection::{AttachFrame, AttachedSession, ConnectionMail, frame};
 use crate::hub::Hub;
-use crate::runners::line_head::{Fields, json_string};
+use crate::runners::line_head::{JsonFields, json_string};
 use crate::sessions::session::SessionEntry;
 
 /// An answer and the command it belongs to.
 pub(super) struct RunnerAnswer {
-    pub(super) pending: Pending,
+    pub(super) pending: PendingCommand,
     pub(super) success: bool,
     /// The runner's fields after `id`, with the closing brace.
     pub(super) tail: String,
@@ -134,12 +134,15 @@ impl RunnerAnswer {
             Ok(()) => match self.pending.to {
                 AnswerTo::Client { mailbox, reply } => {
                     mailbox.end_command(false);
-                    mailbox.put(Mail::Frames(reply.success(None)));
+                    mailbox.put(ConnectionMail::Frames(reply.success(None)));
                 }
                 AnswerTo::Face { session_id, on_answer, .. } => {
                     let session_id = session_id.map(|session_id| session_id.to_string());
                     let runner_id = Some(self.pending.runner_id);
-                    on_answer(hub, Answer { success: true, session_id, runner_id, ..Answer::default() });
+                    on_answer(
+                        hub,
+                        CommandAnswer { success: true, session_id, runner_id, ..CommandAnswer::default() },
+                    );
                 }
             },
             Err(error) => {
@@ -156,12 +159,12 @@ impl RunnerAnswer {
             AnswerTo::Client { mailbox, reply } => {
                 let frame = reply::spliced_response(reply.id.as_deref(), &self.tail);
                 mailbox.end_command(self.pending.kind.attaches());
-                mailbox.put(Mail::Frames(frame));
+                mailbox.put(ConnectionMail::Frames(frame));
             }
             AnswerTo::Face { cmd, session_id, on_answer, .. } => {
                 let mut answered = answered(&self.tail).unwrap_or_else(|| {
                     tracing::error!(cmd, "the runner's answer cannot be read");
-                    Answer::failure(
+                    CommandAnswer::failure(
                         ErrorCode::Internal.with("The runner's answer cannot be read; look at the session"),
                     )
                 });
@@ -182,7 +185,7 @@ impl RunnerAnswer {
         }
         let PendingKind::Barrier(command) = self.pending.kind else { return };
         match self.pending.to {
-            AnswerTo::Client { mailbox, .. } => mailbox.put(Mail::Run(command)),
+            AnswerTo::Client { mailbox, .. } => mailbox.put(ConnectionMail::Run(command)),
             AnswerTo::Face { on_answer, .. } => command.run_for_face(hub, on_answer),
         }
     }
@@ -246,7 +249,7 @@ impl RunnerAnswer {
         } else {
             AttachFrame::Ready(join(&before, &rest))
         };
-        let mail = Mail::Attached(Box::new(Attached {
+        let mail = ConnectionMail::Attached(Box::new(AttachedSession {
             session: entry,
             subscription,
             frame,
@@ -279,7 +282,7 @@ impl RunnerAnswer {
         if let PendingKind::Resync { generation, .. } = self.pending.kind {
             // A refusal is final when the session is gone; anything else is tried again.
             let is_session_gone = self.is_session_gone();
-            return mailbox.put(Mail::ResyncFailed { generation, is_session_gone });
+            return mailbox.put(ConnectionMail::ResyncFailed { generation, is_session_gone });
         }
         tracing::error!(cmd = %reply.cmd, "the runner's answer is no attach; passed on as it is");
         self.pass(hub);
@@ -287,7 +290,7 @@ impl RunnerAnswer {
 }
 
 /// An answer as a face reads it.
-fn answered(tail: &str) -> Option<Answer> {
+fn answered(tail: &str) -> Option<CommandAnswer> {
     let mut text = String::with_capacity(tail.len() + 1);
     text.push('{');
     text.push_str(tail);
@@ -342,7 +345,7 @@ pub(crate) fn resync_text(
         json_string(session_id),
         json_string(runner_id),
     );
-    if let Ok(fields) = serde_json::from_str::<Fields<'_>>(data) {
+    if let Ok(fields) = serde_json::from_str::<JsonFields<'_>>(data) {
         let replaced = ["session_id", "resume", "seq", "replay_until"];
         for (name, value) in fields.0.iter().filter(|(name, _)| !replaced.contains(&name.as_ref())) {
             text.push(',');

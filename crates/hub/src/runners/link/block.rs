@@ -10,25 +10,25 @@ use qd_wire::event::NATIVE;
 
 use super::answers::answer_tail;
 use super::hello::SESSION_ID_BYTES_MAX;
-use super::refusals::{Refusals, belongs_to};
-use super::{Outbox, RunnerIdentity};
+use super::refused_sessions::{RefusedSessions, belongs_to};
+use super::{RunnerIdentity, RunnerSendQueue};
 use crate::config::PlantedBug;
 use crate::connection::frame;
 use crate::hub::Hub;
 use crate::runners::line_head::{self, EVENT_PREFIX, EventHead, Line};
-use crate::sessions::effects::{self, Digest, Note};
+use crate::sessions::effects::{self, EventDigest, SessionNote};
 use crate::sessions::published::{NativeEvents, RecordHead, event_name};
 use crate::sessions::session::SessionEntry;
 
 /// One step of the stream, in order within its session.
-pub(super) enum Step {
+pub(super) enum StreamStep {
     /// Frames to publish, after their records are stored.
     Frames {
         entry: Arc<SessionEntry>,
         frames: Bytes,
         records: Vec<RecordIn>,
         heads: Vec<RecordHead>,
-        notes: Vec<Note>,
+        notes: Vec<SessionNote>,
     },
     /// Events in the words of the session's own harness.
     Natives {
@@ -58,13 +58,13 @@ pub(super) enum Step {
 }
 
 /// Frames of one session, as they are collected.
-struct Group {
+struct FrameGroup {
     entry: Arc<SessionEntry>,
     out: BytesMut,
     heads: Vec<RecordHead>,
     /// What each of them means for the store.
     meanings: Vec<(Option<Effect>, Option<Box<AuditRow>>)>,
-    notes: Vec<Note>,
+    notes: Vec<SessionNote>,
     ack: Option<u64>,
     natives: NativeLines,
 }
@@ -92,40 +92,40 @@ impl NativeLines {
 }
 
 /// Takes blocks apart. Reads the heads of lines and nothing else.
-pub(super) struct Splitter<'a> {
+pub(super) struct BlockSplitter<'a> {
     hub: &'a Hub,
     runner_id: &'a Arc<str>,
     /// What a runner of our own process writes needs no check.
     is_local: bool,
-    outbox: &'a Arc<Outbox>,
-    refusals: &'a mut Refusals,
-    groups: Vec<Group>,
+    send_queue: &'a Arc<RunnerSendQueue>,
+    refusals: &'a mut RefusedSessions,
+    groups: Vec<FrameGroup>,
     by_session: HashMap<Arc<str>, usize>,
     current: usize,
-    steps: Vec<Step>,
+    steps: Vec<StreamStep>,
     block: &'a Bytes,
-    missing: Option<Missing>,
+    missing: Option<SeqGap>,
 }
 
 /// What a block says.
-pub(super) struct Split {
-    pub(super) steps: Vec<Step>,
+pub(super) struct SplitBlock {
+    pub(super) steps: Vec<StreamStep>,
     /// The bytes that the steps cover. The answer to a delete ends them: what follows may be a new session of the
     /// same name, which can only be told once the answer is acted on.
     pub(super) taken: usize,
     /// A record that should have come first; nothing after this place counts.
-    pub(super) missing: Option<Missing>,
+    pub(super) missing: Option<SeqGap>,
 }
 
 /// A hole in a session's numbers.
-pub(super) struct Missing {
+pub(super) struct SeqGap {
     pub(super) session_id: Arc<str>,
     pub(super) expected: u64,
     pub(super) found: u64,
 }
 
 /// What to do with an event.
-enum Admission {
+enum EventAdmission {
     Take,
     Skip,
     /// Records before it are missing.
@@ -139,15 +139,15 @@ enum Admission {
 pub(super) fn split(
     hub: &Hub,
     identity: &RunnerIdentity,
-    outbox: &Arc<Outbox>,
-    refusals: &mut Refusals,
+    send_queue: &Arc<RunnerSendQueue>,
+    refusals: &mut RefusedSessions,
     block: &Bytes,
-) -> Split {
-    let mut splitter = Splitter {
+) -> SplitBlock {
+    let mut splitter = BlockSplitter {
         hub,
         runner_id: &identity.runner_id,
         is_local: identity.is_local,
-        outbox,
+        send_queue,
         refusals,
         groups: Vec::new(),
         by_session: HashMap::new(),
@@ -178,25 +178,25 @@ pub(super) fn split(
         }
     }
     splitter.flush();
-    Split { steps: splitter.steps, taken, missing: splitter.missing }
+    SplitBlock { steps: splitter.steps, taken, missing: splitter.missing }
 }
 
-impl Splitter<'_> {
+impl BlockSplitter<'_> {
     /// True if the steps end here.
     fn line(&mut self, line: &str) -> bool {
         if line.is_empty() {
             return false;
         }
-        let checked = if self.is_local { Ok(()) } else { head::check(line) };
-        match checked.and_then(|()| head::parse(line, self.runner_id)) {
+        let checked = if self.is_local { Ok(()) } else { line_head::check(line) };
+        match checked.and_then(|()| line_head::parse(line, self.runner_id)) {
             Ok(Line::Event(head)) => {
                 self.event(&head, line);
                 return self.missing.is_some();
             }
             Ok(Line::Response(head)) => {
                 self.flush();
-                let is_last = self.hub.pending.is_delete(&head.id, self.outbox);
-                self.steps.push(Step::Answer {
+                let is_last = self.hub.pending.is_delete(&head.id, self.send_queue);
+                self.steps.push(StreamStep::Answer {
                     id: head.id.into_owned(),
                     session_id: head.session_id.map(Into::into),
                     success: head.success,
@@ -206,7 +206,7 @@ impl Splitter<'_> {
             }
             Ok(Line::Other(kind)) => {
                 self.flush();
-                self.steps.push(Step::Runner { kind: kind.into_owned(), line: line.to_owned() });
+                self.steps.push(StreamStep::Runner { kind: kind.into_owned(), line: line.to_owned() });
             }
             Err(error) => tracing::warn!(%error, "a line of the runner cannot be read; skipped"),
         }
@@ -225,9 +225,9 @@ impl Splitter<'_> {
             return;
         }
         match group.admit(head.seq, resends_count) {
-            Admission::Take => {}
-            Admission::Skip => return,
-            Admission::Hole { expected, found } => {
+            EventAdmission::Take => {}
+            EventAdmission::Skip => return,
+            EventAdmission::Hole { expected, found } => {
                 let entry = Arc::clone(&group.entry);
                 return self.hole(&entry, expected, found);
             }
@@ -243,7 +243,7 @@ impl Splitter<'_> {
             let event = event_name(&head.event);
             group.heads.push(RecordHead { seq, ts: head.ts, event, text: start..end, body_at });
         }
-        let Digest { mut notes, effect, audit } = effects::digest(&group.entry, head, line);
+        let EventDigest { mut notes, effect, audit } = effects::digest(&group.entry, head, line);
         group.notes.append(&mut notes);
         if head.seq.is_some() {
             group.meanings.push((effect, audit));
@@ -270,7 +270,7 @@ impl Splitter<'_> {
             }
             Some(entry) if seq == Some(1) && entry.is_orphan.load(Ordering::Relaxed) => {
                 self.hub.forget_session(&entry);
-                self.steps.push(Step::Forget { entry });
+                self.steps.push(StreamStep::Forget { entry });
                 match self.newborn(session_id) {
                     Some(entry) => entry,
                     None => return false,
@@ -292,7 +292,7 @@ impl Splitter<'_> {
         // A frame's head is a little longer than a line's.
         let whole = self.block.len() + self.block.len() / 16 + 64;
         let out = BytesMut::with_capacity(if self.groups.is_empty() { whole } else { 0 });
-        self.groups.push(Group::new(entry, out));
+        self.groups.push(FrameGroup::new(entry, out));
         true
     }
 
@@ -302,7 +302,7 @@ impl Splitter<'_> {
             tracing::warn!(runner = %self.runner_id, bytes = session_id.len(), "the name of a session is too long; skipped");
             return None;
         }
-        if let Some(owner) = self.hub.buried_at(session_id) {
+        if let Some(owner) = self.hub.deleted_on(session_id) {
             if owner == *self.runner_id {
                 tracing::debug!(session = session_id, "an event of a deleted session; skipped");
             } else {
@@ -323,7 +323,7 @@ impl Splitter<'_> {
     /// help before, the record is nowhere and the session cannot go on.
     fn hole(&mut self, entry: &Arc<SessionEntry>, expected: u64, found: u64) {
         if entry.missing_seq.swap(expected, Ordering::Relaxed) != expected {
-            self.missing = Some(Missing { session_id: Arc::clone(&entry.id), expected, found });
+            self.missing = Some(SeqGap { session_id: Arc::clone(&entry.id), expected, found });
             return;
         }
         // What is collected of it comes before the hole.
@@ -340,11 +340,11 @@ impl Splitter<'_> {
     /// Turns what is collected into steps.
     fn flush(&mut self) {
         for group in self.groups.drain(..) {
-            let Group { entry, out, heads, meanings, notes, ack, natives } = group;
+            let FrameGroup { entry, out, heads, meanings, notes, ack, natives } = group;
             let natives = natives.finish(self.is_local);
-            let natives = natives.map(|events| Step::Natives { entry: Arc::clone(&entry), events });
+            let natives = natives.map(|events| StreamStep::Natives { entry: Arc::clone(&entry), events });
             // An ack names records of this very block too, so it comes after their commit.
-            let ack = ack.map(|seq| Step::Ack { entry: Arc::clone(&entry), seq });
+            let ack = ack.map(|seq| StreamStep::Ack { entry: Arc::clone(&entry), seq });
             if out.is_empty() {
                 self.steps.extend(natives);
                 self.steps.extend(ack);
@@ -362,7 +362,7 @@ impl Splitter<'_> {
                 effect,
             });
             let records = records.collect();
-            self.steps.push(Step::Frames { entry, frames, records, heads, notes });
+            self.steps.push(StreamStep::Frames { entry, frames, records, heads, notes });
             self.steps.extend(natives);
             self.steps.extend(ack);
         }
@@ -371,7 +371,7 @@ impl Splitter<'_> {
     }
 }
 
-impl Group {
+impl FrameGroup {
     fn new(entry: Arc<SessionEntry>, out: BytesMut) -> Self {
         let natives = NativeLines::default();
         let (heads, meanings, notes) = (Vec::new(), Vec::new(), Vec::new());
@@ -379,21 +379,21 @@ impl Group {
     }
 
     /// Whether the event may be passed on: a record only when it is the next one.
-    fn admit(&mut self, seq: Option<u64>, resends_count: bool) -> Admission {
+    fn admit(&mut self, seq: Option<u64>, resends_count: bool) -> EventAdmission {
         let entry = &self.entry;
-        let Some(seq) = seq else { return Admission::Take };
+        let Some(seq) = seq else { return EventAdmission::Take };
         let last = entry.last_seq.load(Ordering::Relaxed);
         if seq == last + 1 {
             entry.last_seq.store(seq, Ordering::Relaxed);
-            return Admission::Take;
+            return EventAdmission::Take;
         }
         if seq > last {
-            return Admission::Hole { expected: last + 1, found: seq };
+            return EventAdmission::Hole { expected: last + 1, found: seq };
         }
         if resends_count {
-            return Admission::Take;
+            return EventAdmission::Take;
         }
         self.ack = Some(last);
-        Admission::Skip
+        EventAdmission::Skip
     }
 }

@@ -12,10 +12,10 @@ use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::RunnerAnswer;
-use super::{LinkState, Outbox};
+use super::{LinkShared, RunnerSendQueue};
 use crate::hub::Hub;
-use crate::sessions::effects::{self, Note};
-use crate::sessions::published::{NativeEvents, Published, RecordHead};
+use crate::sessions::effects::{self, SessionNote};
+use crate::sessions::published::{NativeEvents, PublishedEvents, RecordHead};
 use crate::sessions::session::SessionEntry;
 
 /// Records and bytes in one transaction.
@@ -27,13 +27,13 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// One piece of the stream that has to keep its place behind a commit.
-pub(super) enum Commit {
+pub(super) enum CommitStep {
     Frames {
         entry: Arc<SessionEntry>,
         frames: Bytes,
         records: Vec<RecordIn>,
         heads: Vec<RecordHead>,
-        notes: Vec<Note>,
+        notes: Vec<SessionNote>,
     },
     Natives {
         entry: Arc<SessionEntry>,
@@ -54,32 +54,34 @@ pub(super) enum Commit {
     },
 }
 
-impl Commit {
+impl CommitStep {
     /// The bytes that wait with it.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Commit::Frames { frames, .. } => frames.len(),
-            Commit::Natives { events, .. } => events.bytes(),
-            Commit::Answer { answer, .. } | Commit::Forget { answer: Some(answer), .. } => answer.tail.len(),
-            Commit::Ack { .. } | Commit::Forget { answer: None, .. } => 0,
+            CommitStep::Frames { frames, .. } => frames.len(),
+            CommitStep::Natives { events, .. } => events.bytes(),
+            CommitStep::Answer { answer, .. } | CommitStep::Forget { answer: Some(answer), .. } => {
+                answer.tail.len()
+            }
+            CommitStep::Ack { .. } | CommitStep::Forget { answer: None, .. } => 0,
         }
     }
 }
 
 /// A piece and its share of the room for what waits; giving the piece up or finishing it frees the share.
-pub(super) struct Queued<T> {
+pub(super) struct QueuedStep<T> {
     pub(super) it: T,
     pub(super) room: OwnedSemaphorePermit,
 }
 
 /// A piece whose records are in the store.
-enum Stored {
+enum StoredStep {
     Frames {
         entry: Arc<SessionEntry>,
         frames: Bytes,
         seq: Option<u64>,
         heads: Vec<RecordHead>,
-        notes: Vec<Note>,
+        notes: Vec<SessionNote>,
     },
     Natives {
         entry: Arc<SessionEntry>,
@@ -104,28 +106,28 @@ enum Stored {
 }
 
 /// The link is to end while the store fails; the runner still has the records.
-struct Stopped;
+struct CommitterStopped;
 
 /// The one who commits for a link.
 pub(super) struct Committer {
     pub(super) hub: Arc<Hub>,
-    pub(super) outbox: Arc<Outbox>,
-    pub(super) queue: mpsc::Receiver<Queued<Commit>>,
-    pub(super) link: Arc<LinkState>,
+    pub(super) send_queue: Arc<RunnerSendQueue>,
+    pub(super) queue: mpsc::Receiver<QueuedStep<CommitStep>>,
+    pub(super) link: Arc<LinkShared>,
     pub(super) stop: CancellationToken,
     /// Taken from the queue while the store failed.
-    backlog: VecDeque<Queued<Commit>>,
+    backlog: VecDeque<QueuedStep<CommitStep>>,
 }
 
 impl Committer {
     pub(super) fn new(
         hub: Arc<Hub>,
-        outbox: Arc<Outbox>,
-        queue: mpsc::Receiver<Queued<Commit>>,
-        link: Arc<LinkState>,
+        send_queue: Arc<RunnerSendQueue>,
+        queue: mpsc::Receiver<QueuedStep<CommitStep>>,
+        link: Arc<LinkShared>,
         stop: CancellationToken,
     ) -> Self {
-        Self { hub, outbox, queue, link, stop, backlog: VecDeque::new() }
+        Self { hub, send_queue, queue, link, stop, backlog: VecDeque::new() }
     }
 
     /// Commits until the reader of the link is done, or the link is to end while the store fails.
@@ -137,7 +139,7 @@ impl Committer {
             let mut next = Some(first);
             while let Some(commit) = next {
                 // Records of the session's next life must not go with the old one.
-                let is_last = matches!(commit.it, Commit::Forget { .. });
+                let is_last = matches!(commit.it, CommitStep::Forget { .. });
                 bytes += collect(commit, &mut records, &mut pieces);
                 let is_full = records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX;
                 next = if is_full || is_last { None } else { self.try_next() };
@@ -157,18 +159,18 @@ impl Committer {
 
     /// The link is to end and the store fails: the runner still has the records, and those who wait for an answer
     /// are told that it does not come.
-    fn give_up(mut self, pieces: Vec<Queued<Stored>>) {
+    fn give_up(mut self, pieces: Vec<QueuedStep<StoredStep>>) {
         self.queue.close();
         self.fails_no_more();
         for piece in pieces {
             let commit = match piece.it {
-                Stored::Answer { entry, answer } => Commit::Answer { entry, answer },
-                Stored::Forget { entry, answer } => Commit::Forget { entry, answer },
-                Stored::Frames { entry, .. }
-                | Stored::Natives { entry, .. }
-                | Stored::Ack { entry, .. }
-                | Stored::Dropped { entry } => {
-                    entry.settle_one();
+                StoredStep::Answer { entry, answer } => CommitStep::Answer { entry, answer },
+                StoredStep::Forget { entry, answer } => CommitStep::Forget { entry, answer },
+                StoredStep::Frames { entry, .. }
+                | StoredStep::Natives { entry, .. }
+                | StoredStep::Ack { entry, .. }
+                | StoredStep::Dropped { entry } => {
+                    entry.finish_commit();
                     continue;
                 }
             };
@@ -181,14 +183,14 @@ impl Committer {
         left.into_iter().for_each(|commit| give_up(&self.hub, commit.it));
     }
 
-    async fn next(&mut self) -> Option<Queued<Commit>> {
+    async fn next(&mut self) -> Option<QueuedStep<CommitStep>> {
         match self.backlog.pop_front() {
             Some(commit) => Some(commit),
             None => self.queue.recv().await,
         }
     }
 
-    fn try_next(&mut self) -> Option<Queued<Commit>> {
+    fn try_next(&mut self) -> Option<QueuedStep<CommitStep>> {
         self.backlog.pop_front().or_else(|| self.queue.try_recv().ok())
     }
 
@@ -196,8 +198,8 @@ impl Committer {
     async fn store(
         &mut self,
         records: Vec<RecordIn>,
-        pieces: &mut Vec<Queued<Stored>>,
-    ) -> Result<(), Stopped> {
+        pieces: &mut Vec<QueuedStep<StoredStep>>,
+    ) -> Result<(), CommitterStopped> {
         // Effects are made again from the bodies if a batch has to be repeated; copying them would cost every
         // batch.
         let copies: Vec<RecordIn> = records.iter().map(shallow).collect();
@@ -217,7 +219,7 @@ impl Committer {
     }
 
     /// Removes a session from the store, however long that takes; an error is one that will not pass.
-    async fn delete(&mut self, entry: &SessionEntry) -> Result<Result<(), StoreError>, Stopped> {
+    async fn delete(&mut self, entry: &SessionEntry) -> Result<Result<(), StoreError>, CommitterStopped> {
         let mut wait = RETRY_FIRST;
         loop {
             match self.hub.store.delete_session(&entry.id).await {
@@ -241,15 +243,15 @@ impl Committer {
     async fn pause(
         &mut self,
         error: &StoreError,
-        pieces: &mut Vec<Queued<Stored>>,
+        pieces: &mut Vec<QueuedStep<StoredStep>>,
         wait: &mut Duration,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), CommitterStopped> {
         if !self.link.is_failing.swap(true, Ordering::AcqRel) {
             self.hub.note_store_failure(error);
         }
         self.answer_early(pieces);
         if self.stop.is_cancelled() || matches!(error, StoreError::Closed) {
-            return Err(Stopped);
+            return Err(CommitterStopped);
         }
         tokio::select! {
             () = sleep(*wait) => {}
@@ -271,18 +273,18 @@ impl Committer {
         }
     }
 
-    fn answer_early(&mut self, pieces: &mut Vec<Queued<Stored>>) {
+    fn answer_early(&mut self, pieces: &mut Vec<QueuedStep<StoredStep>>) {
         for piece in std::mem::take(pieces) {
             match piece.it {
-                Stored::Answer { entry, answer } if !answer.needs_store() => {
+                StoredStep::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                it @ (Stored::Frames { .. }
-                | Stored::Natives { .. }
-                | Stored::Ack { .. }
-                | Stored::Answer { .. }
-                | Stored::Forget { .. }
-                | Stored::Dropped { .. }) => pieces.push(Queued { it, room: piece.room }),
+                it @ (StoredStep::Frames { .. }
+                | StoredStep::Natives { .. }
+                | StoredStep::Ack { .. }
+                | StoredStep::Answer { .. }
+                | StoredStep::Forget { .. }
+                | StoredStep::Dropped { .. }) => pieces.push(QueuedStep { it, room: piece.room }),
             }
         }
         while self.backlog.len() < BACKLOG_MAX
@@ -292,52 +294,52 @@ impl Committer {
         }
         for commit in std::mem::take(&mut self.backlog) {
             match commit.it {
-                Commit::Answer { entry, answer } if !answer.needs_store() => {
+                CommitStep::Answer { entry, answer } if !answer.needs_store() => {
                     pass_early(&self.hub, &entry, answer);
                 }
-                it @ (Commit::Frames { .. }
-                | Commit::Natives { .. }
-                | Commit::Ack { .. }
-                | Commit::Answer { .. }
-                | Commit::Forget { .. }) => self.backlog.push_back(Queued { it, room: commit.room }),
+                it @ (CommitStep::Frames { .. }
+                | CommitStep::Natives { .. }
+                | CommitStep::Ack { .. }
+                | CommitStep::Answer { .. }
+                | CommitStep::Forget { .. }) => self.backlog.push_back(QueuedStep { it, room: commit.room }),
             }
         }
     }
 
-    async fn announce(&mut self, piece: Queued<Stored>) -> Result<(), Stopped> {
-        let Queued { it: piece, room } = piece;
+    async fn announce(&mut self, piece: QueuedStep<StoredStep>) -> Result<(), CommitterStopped> {
+        let QueuedStep { it: piece, room } = piece;
         let entry = match piece {
-            Stored::Frames { entry, frames, seq, heads, mut notes } => {
-                entry.ring.make_room(frames.len(), &self.link.patience).await;
+            StoredStep::Frames { entry, frames, seq, heads, mut notes } => {
+                entry.ring.make_room(frames.len(), &self.link.stall_timeout).await;
                 // The ack first: of the tasks that are woken here the last one runs first, and people wait for the frames.
                 if let Some(seq) = seq {
-                    self.outbox.ack(&entry.id, seq);
+                    self.send_queue.ack(&entry.id, seq);
                 }
                 entry.publish(&frames, &heads);
                 effects::apply_notes(&self.hub, &entry, &mut notes);
-                self.hub.faces.published(&self.hub, Published::new(&entry, &frames, &heads, &notes));
+                self.hub.faces.published(&self.hub, PublishedEvents::new(&entry, &frames, &heads, &notes));
                 entry
             }
-            Stored::Natives { entry, events } => {
+            StoredStep::Natives { entry, events } => {
                 self.hub.faces.native_events(&self.hub, &entry, &events);
                 entry
             }
-            Stored::Ack { entry, seq } => {
-                self.outbox.ack(&entry.id, seq);
+            StoredStep::Ack { entry, seq } => {
+                self.send_queue.ack(&entry.id, seq);
                 entry
             }
-            Stored::Answer { entry, answer } => {
+            StoredStep::Answer { entry, answer } => {
                 answer.deliver(&self.hub, Some(&entry));
                 entry
             }
-            Stored::Forget { entry, answer } => {
+            StoredStep::Forget { entry, answer } => {
                 let Ok(result) = self.delete(&entry).await else {
-                    give_up(&self.hub, Commit::Forget { entry, answer });
-                    return Err(Stopped);
+                    give_up(&self.hub, CommitStep::Forget { entry, answer });
+                    return Err(CommitterStopped);
                 };
                 entry.end();
                 self.hub.faces.forget(&entry.id);
-                self.hub.tell_session(&entry, SessionChange::Deleted);
+                self.hub.announce_session(&entry, SessionChange::Deleted);
                 if let Some(answer) = answer {
                     answer.deliver_deleted(&self.hub, result);
                 } else if let Err(error) = result {
@@ -345,23 +347,25 @@ impl Committer {
                 }
                 entry
             }
-            Stored::Dropped { entry } => entry,
+            StoredStep::Dropped { entry } => entry,
         };
-        entry.settle_one();
+        entry.finish_commit();
         drop(room);
         Ok(())
     }
 }
 
 /// A piece that cannot be committed before its link ends.
-pub(super) fn give_up(hub: &Arc<Hub>, commit: Commit) {
+pub(super) fn give_up(hub: &Arc<Hub>, commit: CommitStep) {
     let entry = match commit {
-        Commit::Frames { entry, .. } | Commit::Natives { entry, .. } | Commit::Ack { entry, .. } => entry,
-        Commit::Answer { entry, answer } => {
+        CommitStep::Frames { entry, .. }
+        | CommitStep::Natives { entry, .. }
+        | CommitStep::Ack { entry, .. } => entry,
+        CommitStep::Answer { entry, answer } => {
             answer.give_up(hub);
             entry
         }
-        Commit::Forget { entry, answer } => {
+        CommitStep::Forget { entry, answer } => {
             // Its copy is still stored, so it can be deleted again.
             hub.remember_session(Arc::clone(&entry));
             if let Some(answer) = answer {
@@ -371,33 +375,39 @@ pub(super) fn give_up(hub: &Arc<Hub>, commit: Commit) {
         }
     };
     // Who waits for what was read waits no longer for this.
-    entry.settle_one();
+    entry.finish_commit();
 }
 
 fn pass_early(hub: &Arc<Hub>, entry: &Arc<SessionEntry>, answer: RunnerAnswer) {
     answer.deliver(hub, Some(entry));
-    entry.settle_one();
+    entry.finish_commit();
 }
 
 /// Splits a piece into what is stored and what is announced afterwards.
-fn collect(commit: Queued<Commit>, batch: &mut Vec<RecordIn>, pieces: &mut Vec<Queued<Stored>>) -> usize {
+fn collect(
+    commit: QueuedStep<CommitStep>,
+    batch: &mut Vec<RecordIn>,
+    pieces: &mut Vec<QueuedStep<StoredStep>>,
+) -> usize {
     let bytes = commit.it.bytes();
     let it = match commit.it {
         // Records of a session that is deleted would bring it back, and an ack would count for the next of its name.
-        Commit::Frames { entry, .. } | Commit::Ack { entry, .. } if entry.is_doomed() || entry.is_over() => {
-            Stored::Dropped { entry }
+        CommitStep::Frames { entry, .. } | CommitStep::Ack { entry, .. }
+            if entry.is_being_deleted() || entry.is_over() =>
+        {
+            StoredStep::Dropped { entry }
         }
-        Commit::Frames { entry, frames, mut records, heads, notes } => {
+        CommitStep::Frames { entry, frames, mut records, heads, notes } => {
             let seq = records.last().map(|record| record.seq);
             batch.append(&mut records);
-            Stored::Frames { entry, frames, seq, heads, notes }
+            StoredStep::Frames { entry, frames, seq, heads, notes }
         }
-        Commit::Natives { entry, events } => Stored::Natives { entry, events },
-        Commit::Ack { entry, seq } => Stored::Ack { entry, seq },
-        Commit::Answer { entry, answer } => Stored::Answer { entry, answer },
-        Commit::Forget { entry, answer } => Stored::Forget { entry, answer },
+        CommitStep::Natives { entry, events } => StoredStep::Natives { entry, events },
+        CommitStep::Ack { entry, seq } => StoredStep::Ack { entry, seq },
+        CommitStep::Answer { entry, answer } => StoredStep::Answer { entry, answer },
+        CommitStep::Forget { entry, answer } => StoredStep::Forget { entry, answer },
     };
-    pieces.push(Queued { it, room: commit.room });
+    pieces.push(QueuedStep { it, room: commit.room });
     bytes
 }
 

@@ -11,18 +11,18 @@ use qd_wire::ErrorCode;
 use qd_wire::data::{SessionState, SessionStatus};
 use qd_wire::link::{LinkLine, RefusedSession, RunnerHello, RunnerWelcome, WelcomeSession};
 
-use super::ingest::{Ended, Ingest};
-use super::refusals::belongs_to;
-use super::{Link, line_of};
+use super::reader::{LinkEnded, LinkReader};
+use super::refused_sessions::belongs_to;
+use super::{RunnerLink, line_of};
 use crate::command::{request_resync_of_all, send_waiting};
-use crate::faces::RunnerNews;
+use crate::faces::RunnerUpdate;
 use crate::hub::Hub;
 use crate::runners::line_head::json_string;
 use crate::runners::runner::Runner;
 use crate::sessions::effects;
 
 /// Ids of the hub's own deletes: no command of a client has such a one.
-pub(super) const BURIAL_ID: &str = "bury:";
+pub(super) const DELETION_ID: &str = "bury:";
 
 /// Sessions that one runner may name; each costs the hub some memory for as long as it knows it.
 const HELLO_SESSIONS_MAX: usize = 10_000;
@@ -32,8 +32,8 @@ pub(super) const SESSION_ID_BYTES_MAX: usize = 256;
 /// The packing of blocks this hub knows.
 const COMPRESSION: &str = "deflate";
 
-impl Ingest {
-    pub(super) async fn hello(&mut self, hello: RunnerHello) -> Result<(), Ended> {
+impl LinkReader {
+    pub(super) async fn hello(&mut self, hello: RunnerHello) -> Result<(), LinkEnded> {
         self.check_hello(&hello)?;
         let runner = self.hub.runner_or_new(&self.identity.runner_id);
         self.runner = Some(Arc::clone(&runner));
@@ -45,7 +45,7 @@ impl Ingest {
             old.settled().await;
         }
         if self.link.stop.is_cancelled() {
-            return Err(Ended);
+            return Err(LinkEnded);
         }
         for entry in self.hub.sessions_of(&runner.id) {
             entry.start_over();
@@ -53,22 +53,22 @@ impl Ingest {
         // Nothing is read from the store here: many clients may be reading, and the runner would wait for them all.
         let note = self.noted(&hello);
         note_runner(&self.hub, note).await;
-        self.unbury_lost(&runner, &hello).await;
+        self.forget_lost_deletions(&runner, &hello).await;
         self.welcome(&hello);
-        order_burials(&self.hub, &runner.id, &self.link);
+        order_deletions(&self.hub, &runner.id, &self.link);
         // Those who waited come first; the second time for those who came in between.
         send_waiting(&self.hub, &runner, Some(&self.link));
         if !runner.open(&self.link, &hello) {
-            return Err(Ended);
+            return Err(LinkEnded);
         }
         // Who buries a session from now on sees the link; who did so since the welcome did not.
-        order_burials(&self.hub, &runner.id, &self.link);
+        order_deletions(&self.hub, &runner.id, &self.link);
         runner.note_seen();
         tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has come");
-        self.hub.tell_runner(&runner);
+        self.hub.announce_runner(&runner);
         send_waiting(&self.hub, &runner, None);
         // Who follows a session from now on finds the link.
-        self.hub.faces.runner_news(&self.hub, &runner.id, RunnerNews::Came);
+        self.hub.faces.runner_update(&self.hub, &runner.id, RunnerUpdate::Came);
         for entry in self.hub.sessions_of(&runner.id) {
             let is_followed = entry.ring.subscriber_count() > 0 && !entry.is_orphan.load(Ordering::Relaxed);
             if is_followed {
@@ -78,7 +78,7 @@ impl Ingest {
         Ok(())
     }
 
-    fn check_hello(&self, hello: &RunnerHello) -> Result<(), Ended> {
+    fn check_hello(&self, hello: &RunnerHello) -> Result<(), LinkEnded> {
         let own = &self.identity.runner_id;
         let reason = if *hello.runner_id != **own {
             format!("This connection is runner {own}'s, but its hello names {}", hello.runner_id)
@@ -89,7 +89,7 @@ impl Ingest {
         };
         tracing::warn!(runner = %own, peer = %self.identity.peer, reason, "a runner is refused");
         self.link.refuse(ErrorCode::Conflict.with(reason));
-        Err(Ended)
+        Err(LinkEnded)
     }
 
     /// Brings the sessions in line with what the runner says of them, and tells it how far each is committed.
@@ -110,12 +110,13 @@ impl Ingest {
                 }
                 continue;
             }
-            let buried_at = self.hub.buried_at(&session.session_id);
-            if buried_at.as_ref() == Some(&runner_id) {
+            let deleted_on = self.hub.deleted_on(&session.session_id);
+            if deleted_on.as_ref() == Some(&runner_id) {
                 continue;
             }
-            let entry = buried_at.is_none().then(|| self.hub.session_or_new(&session.session_id, &runner_id));
-            let owner = entry.as_ref().map(|entry| Arc::clone(&entry.runner_id)).or(buried_at);
+            let entry =
+                deleted_on.is_none().then(|| self.hub.session_or_new(&session.session_id, &runner_id));
+            let owner = entry.as_ref().map(|entry| Arc::clone(&entry.runner_id)).or(deleted_on);
             let Some(entry) = entry.filter(|entry| entry.runner_id == runner_id) else {
                 let reason = belongs_to(&session.session_id, owner.as_deref().unwrap_or_default());
                 self.refusals.note(&session.session_id, &reason);
@@ -144,7 +145,7 @@ impl Ingest {
             refused,
             compression,
         };
-        if let Err(error) = self.link.outbox.push(&line_of(&LinkLine::Welcome(welcome))) {
+        if let Err(error) = self.link.send_queue.push(&line_of(&LinkLine::Welcome(welcome))) {
             tracing::warn!(runner = %runner_id, %error, "the runner cannot be welcomed");
         }
     }
@@ -180,18 +181,18 @@ impl Ingest {
     }
 
     /// Deleted sessions that the runner does not have any more are forgotten.
-    async fn unbury_lost(&self, runner: &Runner, hello: &RunnerHello) {
+    async fn forget_lost_deletions(&self, runner: &Runner, hello: &RunnerHello) {
         let named: HashSet<&str> = hello.sessions.iter().map(|session| &*session.session_id).collect();
-        for session_id in self.hub.buried_of(&runner.id) {
+        for session_id in self.hub.deleted_sessions_of(&runner.id) {
             if !named.contains(&*session_id) {
-                unbury(&self.hub, &session_id).await;
+                forget_deleted(&self.hub, &session_id).await;
             }
         }
     }
 
     /// The runner's answer to such an order.
-    pub(super) fn buried_for_good(&self, session_id: &str, success: bool, tail: &str) {
-        if !self.hub.is_burial_told(session_id, &self.link) {
+    pub(super) fn note_deleted_by_runner(&self, session_id: &str, success: bool, tail: &str) {
+        if !self.hub.is_deletion_ordered(session_id, &self.link) {
             return;
         }
         if !success && !super::answers::says_not_found(tail) {
@@ -202,7 +203,7 @@ impl Ingest {
             return;
         }
         let (hub, session_id) = (Arc::clone(&self.hub), session_id.to_owned());
-        self.hub.tasks.spawn(async move { unbury(&hub, &session_id).await });
+        self.hub.tasks.spawn(async move { forget_deleted(&hub, &session_id).await });
     }
 }
 
@@ -217,27 +218,27 @@ fn beyond_bounds(number: usize, session_id: &str) -> Option<String> {
 }
 
 /// Tells a runner to delete the sessions that were deleted while it was away, each once on this link.
-pub(crate) fn order_burials(hub: &Hub, runner_id: &str, link: &Arc<Link>) {
-    for session_id in hub.buried_to_tell(runner_id, link) {
-        order_burial(link, &session_id);
+pub(crate) fn order_deletions(hub: &Hub, runner_id: &str, link: &Arc<RunnerLink>) {
+    for session_id in hub.deleted_to_order(runner_id, link) {
+        order_deletion(link, &session_id);
     }
 }
 
-fn order_burial(link: &Link, session_id: &str) {
-    let (id, session) = (json_string(&format!("{BURIAL_ID}{session_id}")), json_string(session_id));
+fn order_deletion(link: &RunnerLink, session_id: &str) {
+    let (id, session) = (json_string(&format!("{DELETION_ID}{session_id}")), json_string(session_id));
     let line = format!(
         "{{\"type\":\"command\",\"id\":{id},\"user_id\":\"owner\",\"connection_id\":\"hub\",\
          \"session_id\":{session},\"cmd\":\"session.delete\"}}\n"
     );
-    if let Err(error) = link.outbox.push(line.as_bytes()) {
+    if let Err(error) = link.send_queue.push(line.as_bytes()) {
         tracing::warn!(session = session_id, %error, "a runner cannot be told to delete a session yet");
     }
 }
 
 /// The name is free again, once the store says so too: a tombstone left behind would delete its next bearer.
-async fn unbury(hub: &Hub, session_id: &str) {
+async fn forget_deleted(hub: &Hub, session_id: &str) {
     match hub.store.unbury_session(session_id).await {
-        Ok(_) => hub.unbury(session_id),
+        Ok(_) => hub.forget_deleted(session_id),
         Err(error) => {
             tracing::warn!(session = session_id, %error, "a deleted session's name is not free yet")
         }

@@ -4,7 +4,7 @@ use qd_store::{HubStore, StoreOptions};
 use qd_wire::data::RunnerStatus;
 
 use super::*;
-use crate::command::pending::{AnswerTo, Pending, PendingKind};
+use crate::command::pending::{AnswerTo, PendingCommand, PendingKind};
 use crate::command::reply::ReplyTo;
 use crate::config::HubConfig;
 use crate::connection::Mailbox;
@@ -24,8 +24,8 @@ fn identity() -> RunnerIdentity {
     RunnerIdentity { runner_id: Arc::from("r"), is_local: false, peer: "test".to_owned() }
 }
 
-fn pending(link: &Arc<Outbox>) -> Pending {
-    Pending {
+fn pending(link: &Arc<RunnerSendQueue>) -> PendingCommand {
+    PendingCommand {
         to: AnswerTo::Client {
             mailbox: Mailbox::for_tests(),
             reply: ReplyTo { id: None, cmd: "prompt".into(), session_id: None, runner_id: None },
@@ -40,7 +40,7 @@ fn pending(link: &Arc<Outbox>) -> Pending {
 }
 
 /// Serves one more connection of the runner, until it is the one that commands go to.
-async fn connect(hub: &Arc<Hub>) -> (LinkEnd, tokio::task::JoinHandle<()>, Arc<Link>) {
+async fn connect(hub: &Arc<Hub>) -> (LinkEnd, tokio::task::JoinHandle<()>, Arc<RunnerLink>) {
     let before = hub.runner("r").and_then(|runner| runner.link());
     let (hub_end, mut link) = pair();
     let task = tokio::spawn(run(Arc::clone(hub), identity(), hub_end, CancellationToken::new()));
@@ -63,9 +63,9 @@ async fn a_newer_connection_ends_the_old_one_whose_late_death_changes_nothing() 
     let directory = tempfile::tempdir().unwrap();
     let hub = hub(&directory);
     let (mut old, old_task, old_link) = connect(&hub).await;
-    let old_number = hub.pending.insert(pending(&old_link.outbox));
+    let old_number = hub.pending.insert(pending(&old_link.send_queue));
     let (_new, _new_task, new_link) = connect(&hub).await;
-    let new_number = hub.pending.insert(pending(&new_link.outbox));
+    let new_number = hub.pending.insert(pending(&new_link.send_queue));
     assert!(old_link.settled.is_cancelled(), "the new one is welcomed when the old one is done");
     let refused = old.receiver.recv().await.unwrap();
     assert!(refused.starts_with(b"{\"type\":\"runner.refused\""), "{refused:?}");
@@ -86,7 +86,7 @@ async fn a_newer_connection_ends_the_old_one_whose_late_death_changes_nothing() 
 async fn a_runner_answers_its_own_commands_only() {
     let directory = tempfile::tempdir().unwrap();
     let hub = hub(&directory);
-    let (own, other): (Arc<Outbox>, Arc<Outbox>) = (Arc::default(), Arc::default());
+    let (own, other): (Arc<RunnerSendQueue>, Arc<RunnerSendQueue>) = (Arc::default(), Arc::default());
     let number = hub.pending.insert(pending(&own));
     let id = format!("h{number}");
     assert!(hub.pending.remove_answered(&id, &other).is_none());
@@ -116,7 +116,7 @@ async fn nobody_is_welcomed_before_the_connections_before_it_are_done() {
     let directory = tempfile::tempdir().unwrap();
     let hub = hub(&directory);
     // A connection that still commits what it has read.
-    let busy = Arc::new(Link::new(&CancellationToken::new()));
+    let busy = Arc::new(RunnerLink::new(&CancellationToken::new()));
     let runner = hub.runner_or_new(&Arc::from("r"));
     assert!(runner.claim(&busy).is_none());
     let (mut second, second_task) = dial(&hub).await;
@@ -187,25 +187,25 @@ async fn a_runner_is_told_once_of_a_deleted_session_and_only_when_its_tombstone_
     let directory = tempfile::tempdir().unwrap();
     let hub = hub(&directory);
     let (session_id, runner_id): (Arc<str>, Arc<str>) = (Arc::from("gone"), Arc::from("r"));
-    hub.bury(&session_id, &runner_id);
+    hub.mark_deleted(&session_id, &runner_id);
     let (mut link, _task, this) = connect(&hub).await;
-    order_burials(&hub, "r", &this);
+    order_deletions(&hub, "r", &this);
     // An answer nobody asked for frees no name.
     let answer = b"{\"type\":\"response\",\"id\":\"bury:gone\",\"success\":true}\n";
     link.sender.send(Bytes::from_static(answer)).await.unwrap();
     link.sender.send(Bytes::from_static(RECORD)).await.unwrap();
     let ack = link.receiver.recv().await.unwrap();
     assert!(ack.starts_with(b"{\"type\":\"ack\""), "what came before it is read: {ack:?}");
-    assert!(!hub.is_burial_told("gone", &this) && hub.buried_of("r").is_empty());
+    assert!(!hub.is_deletion_ordered("gone", &this) && hub.deleted_sessions_of("r").is_empty());
     hub.store.bury_session("gone", "r", 1).await.unwrap();
-    hub.note_buried("gone");
-    order_burials(&hub, "r", &this);
-    order_burials(&hub, "r", &this);
+    hub.note_deletion_stored("gone");
+    order_deletions(&hub, "r", &this);
+    order_deletions(&hub, "r", &this);
     let order = link.receiver.recv().await.unwrap();
     assert_eq!(String::from_utf8_lossy(&order).matches("bury:gone").count(), 1);
-    assert!(hub.buried_at("gone").is_some(), "its name is not free before the runner has answered");
+    assert!(hub.deleted_on("gone").is_some(), "its name is not free before the runner has answered");
     link.sender.send(Bytes::from_static(answer)).await.unwrap();
-    while hub.buried_at("gone").is_some() {
+    while hub.deleted_on("gone").is_some() {
         tokio::task::yield_now().await;
     }
     assert!(hub.store.buried_sessions("r").await.unwrap().is_empty());

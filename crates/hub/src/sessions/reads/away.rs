@@ -10,9 +10,9 @@ use qd_wire::{CodedError, ErrorCode};
 
 use super::json;
 use crate::command::reply::ReplyTo;
-use crate::connection::{AttachFrame, Attached, Mailbox, frame};
+use crate::connection::{AttachFrame, AttachedSession, Mailbox, frame};
 use crate::hub::Hub;
-use crate::runners::link::{order_burials, resync_text};
+use crate::runners::link::{order_deletions, resync_text};
 use crate::sessions::session::SessionEntry;
 
 /// How long records that were read may take to be committed before somebody else's attach goes past them.
@@ -31,7 +31,7 @@ pub(crate) async fn attach(
     mailbox: &Arc<Mailbox>,
     session: Arc<SessionEntry>,
     attach: AwayAttach<'_>,
-) -> Box<Attached> {
+) -> Box<AttachedSession> {
     // What the runner's last link brought comes first: its live events go on with a message that is not told here.
     // A store that fails must not keep readers out for ever; they are resynced when the runner is back.
     if tokio::time::timeout(SETTLE_MAX, session.when_settled()).await.is_err() {
@@ -68,7 +68,7 @@ pub(crate) async fn attach(
     } else {
         AttachFrame::Ready(frame::text_of(&[&before, &rest]))
     };
-    Box::new(Attached { session, subscription, frame, replay, resync_of, is_away: true })
+    Box::new(AttachedSession { session, subscription, frame, replay, resync_of, is_away: true })
 }
 
 /// The same for one who follows nothing by it.
@@ -129,32 +129,32 @@ pub(super) fn state(session: &SessionEntry) -> SessionState {
 }
 
 /// Deletes a session here, and leaves word for its runner. An error says what to do.
-pub(crate) async fn bury(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<(), CodedError> {
-    let _alone = session.burying.lock().await;
+pub(crate) async fn delete_while_away(hub: &Arc<Hub>, session: &Arc<SessionEntry>) -> Result<(), CodedError> {
+    let _alone = session.deleting.lock().await;
     if session.is_over() {
         return Ok(());
     }
     // First the name is taken: a runner that comes meanwhile does not revive it. Then what its last link brought
     // comes to rest: rows that come after the others are gone would be another session's.
-    hub.bury(&session.id, &session.runner_id);
+    hub.mark_deleted(&session.id, &session.runner_id);
     hub.forget_session(session);
-    session.set_doomed(true);
+    session.set_being_deleted(true);
     if let Err(error) = remove_rows(hub, session).await {
-        session.set_doomed(false);
+        session.set_being_deleted(false);
         hub.remember_session(Arc::clone(session));
-        hub.unbury(&session.id);
+        hub.forget_deleted(&session.id);
         // A runner that has come just now was welcomed without it. It comes again, and sends what was not taken.
         if let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.newest_link()) {
             link.end();
         }
         return Err(error);
     }
-    hub.note_buried(&session.id);
+    hub.note_deletion_stored(&session.id);
     session.end();
     hub.faces.forget(&session.id);
-    hub.tell_session(session, SessionChange::Deleted);
+    hub.announce_session(session, SessionChange::Deleted);
     if let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) {
-        order_burials(hub, &session.runner_id, &link);
+        order_deletions(hub, &session.runner_id, &link);
     }
     Ok(())
 }
@@ -164,8 +164,8 @@ async fn remove_rows(hub: &Hub, session: &SessionEntry) -> Result<(), CodedError
         let error = "Events of the session still wait to be stored; delete it again later";
         return Err(ErrorCode::Busy.with(error));
     }
-    let buried = hub.store.bury_session(&session.id, &session.runner_id, now_ms()).await;
-    buried.map(drop).map_err(|error| {
+    let stored = hub.store.bury_session(&session.id, &session.runner_id, now_ms()).await;
+    stored.map(drop).map_err(|error| {
         ErrorCode::StoreUnavailable.with(format!("The hub cannot change its store: {error}"))
     })
 }

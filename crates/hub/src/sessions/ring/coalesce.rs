@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::connection::frame;
-use crate::runners::line_head::Scan;
+use crate::runners::line_head::LineScanner;
 
 const EVENT_START: &str = "{\"channel\":\"agent\",\"session_id\":\"";
 
 /// Joins what can be joined in chunks of whole frames of one session.
 pub(super) fn coalesce(chunks: &[Bytes]) -> Bytes {
     let bytes = chunks.iter().map(Bytes::len).sum();
-    let mut run = Run { out: BytesMut::with_capacity(bytes), pieces: Vec::new(), newest: HashMap::new() };
+    let mut run = LiveRun { out: BytesMut::with_capacity(bytes), pieces: Vec::new(), newest: HashMap::new() };
     for chunk in chunks {
         let mut rest: &[u8] = chunk;
         while !rest.is_empty() {
@@ -28,23 +28,23 @@ pub(super) fn coalesce(chunks: &[Bytes]) -> Bytes {
 }
 
 /// Live events since the last frame that nothing may pass.
-struct Run<'a> {
+struct LiveRun<'a> {
     out: BytesMut,
-    pieces: Vec<Piece<'a>>,
+    pieces: Vec<LivePiece<'a>>,
     /// Where the newest of those that replace each other stands.
-    newest: HashMap<Replaced<'a>, usize>,
+    newest: HashMap<ReplacedKey<'a>, usize>,
 }
 
-enum Piece<'a> {
+enum LivePiece<'a> {
     Whole(&'a [u8]),
-    Text(Text<'a>),
+    Text(LiveText<'a>),
     /// A newer one has come.
     Gone,
 }
 
 /// Pieces of one text that follow each other.
-struct Text<'a> {
-    first: Delta<'a>,
+struct LiveText<'a> {
+    first: TextDelta<'a>,
     more: Vec<&'a str>,
     /// Where the text ends so far, if the pieces say where they begin. Kept, since counting the characters of all
     /// pieces for each new one would take a time that grows with their square.
@@ -53,19 +53,19 @@ struct Text<'a> {
 
 /// Live events of which only the newest matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Replaced<'a> {
+struct ReplacedKey<'a> {
     event: &'a str,
     key: &'a str,
 }
 
-enum Kind<'a> {
-    Delta(Delta<'a>),
-    Replaced(Replaced<'a>),
+enum LiveKind<'a> {
+    Delta(TextDelta<'a>),
+    Replaced(ReplacedKey<'a>),
     Other,
 }
 
 /// A piece of a text that is being generated.
-struct Delta<'a> {
+struct TextDelta<'a> {
     frame: &'a [u8],
     /// Up to the opening quote of the text, and what follows it from the closing quote on.
     before: &'a str,
@@ -77,28 +77,28 @@ struct Delta<'a> {
     offset: Option<u64>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> LiveRun<'a> {
     fn add(&mut self, whole: &'a [u8], payload: &'a str) {
         match kind(whole, payload) {
-            Kind::Delta(delta) => {
-                let last = self.pieces.iter_mut().rev().find(|piece| !matches!(piece, Piece::Gone));
-                if let Some(Piece::Text(text)) = last
+            LiveKind::Delta(delta) => {
+                let last = self.pieces.iter_mut().rev().find(|piece| !matches!(piece, LivePiece::Gone));
+                if let Some(LivePiece::Text(text)) = last
                     && text.is_continued_by(&delta)
                 {
                     text.more.push(delta.text);
                     text.end = delta.end();
                 } else {
                     let end = delta.end();
-                    self.pieces.push(Piece::Text(Text { first: delta, more: Vec::new(), end }));
+                    self.pieces.push(LivePiece::Text(LiveText { first: delta, more: Vec::new(), end }));
                 }
             }
-            Kind::Replaced(replaced) => {
+            LiveKind::Replaced(replaced) => {
                 if let Some(older) = self.newest.insert(replaced, self.pieces.len()) {
-                    self.pieces[older] = Piece::Gone;
+                    self.pieces[older] = LivePiece::Gone;
                 }
-                self.pieces.push(Piece::Whole(whole));
+                self.pieces.push(LivePiece::Whole(whole));
             }
-            Kind::Other => {
+            LiveKind::Other => {
                 self.flush();
                 self.out.put_slice(whole);
             }
@@ -109,29 +109,31 @@ impl<'a> Run<'a> {
         self.newest.clear();
         for piece in self.pieces.drain(..) {
             match piece {
-                Piece::Whole(whole) => self.out.put_slice(whole),
-                Piece::Text(Text { first, more, .. }) if more.is_empty() => self.out.put_slice(first.frame),
-                Piece::Text(Text { first, more, .. }) => {
+                LivePiece::Whole(whole) => self.out.put_slice(whole),
+                LivePiece::Text(LiveText { first, more, .. }) if more.is_empty() => {
+                    self.out.put_slice(first.frame)
+                }
+                LivePiece::Text(LiveText { first, more, .. }) => {
                     let parts = [first.before, first.text].into_iter().chain(more).chain([first.after]);
                     let length = parts.clone().map(str::len).sum();
                     frame::put_text_header(&mut self.out, length);
                     parts.for_each(|part| self.out.put_slice(part.as_bytes()));
                 }
-                Piece::Gone => {}
+                LivePiece::Gone => {}
             }
         }
     }
 }
 
-impl Text<'_> {
+impl LiveText<'_> {
     /// Whether another piece goes on where this text ends.
-    fn is_continued_by(&self, next: &Delta<'_>) -> bool {
+    fn is_continued_by(&self, next: &TextDelta<'_>) -> bool {
         let is_same = self.first.stream == next.stream && self.first.content_index == next.content_index;
         is_same && self.end == next.offset
     }
 }
 
-impl Delta<'_> {
+impl TextDelta<'_> {
     /// Where its text ends, if it says where it begins.
     fn end(&self) -> Option<u64> {
         self.offset.map(|offset| offset.saturating_add(characters(self.text)))
@@ -164,13 +166,13 @@ fn characters(text: &str) -> u64 {
     count
 }
 
-fn kind<'a>(whole: &'a [u8], payload: &'a str) -> Kind<'a> {
-    live_kind(whole, payload).unwrap_or(Kind::Other)
+fn kind<'a>(whole: &'a [u8], payload: &'a str) -> LiveKind<'a> {
+    live_kind(whole, payload).unwrap_or(LiveKind::Other)
 }
 
 /// Reads the usual spelling; any other, and every record, is something that nothing passes.
-fn live_kind<'a>(whole: &'a [u8], payload: &'a str) -> Option<Kind<'a>> {
-    let mut scan = Scan { text: payload, at: 0 };
+fn live_kind<'a>(whole: &'a [u8], payload: &'a str) -> Option<LiveKind<'a>> {
+    let mut scan = LineScanner { text: payload, at: 0 };
     scan.literal(EVENT_START)?;
     scan.plain_string()?;
     scan.literal(",\"runner_id\":\"")?;
@@ -189,19 +191,19 @@ fn live_kind<'a>(whole: &'a [u8], payload: &'a str) -> Option<Kind<'a>> {
             if event == "stream.tool_call_delta" {
                 keyed(&mut scan, ",\"tool_call_id\":\"")?;
             }
-            return delta(whole, scan, stream_at).map(Kind::Delta);
+            return delta(whole, scan, stream_at).map(LiveKind::Delta);
         }
         _ => return None,
     };
-    Some(Kind::Replaced(Replaced { event, key }))
+    Some(LiveKind::Replaced(ReplacedKey { event, key }))
 }
 
-fn keyed<'a>(scan: &mut Scan<'a>, name: &str) -> Option<&'a str> {
+fn keyed<'a>(scan: &mut LineScanner<'a>, name: &str) -> Option<&'a str> {
     scan.literal(name)?;
     scan.plain_string()
 }
 
-fn delta<'a>(whole: &'a [u8], mut scan: Scan<'a>, stream_at: usize) -> Option<Delta<'a>> {
+fn delta<'a>(whole: &'a [u8], mut scan: LineScanner<'a>, stream_at: usize) -> Option<TextDelta<'a>> {
     let stream = &scan.text[stream_at..scan.at];
     scan.literal(",\"delta\":\"")?;
     let start = scan.at;
@@ -214,7 +216,7 @@ fn delta<'a>(whole: &'a [u8], mut scan: Scan<'a>, stream_at: usize) -> Option<De
         None => None,
     };
     scan.literal("}")?;
-    (scan.at == scan.text.len()).then_some(Delta {
+    (scan.at == scan.text.len()).then_some(TextDelta {
         frame: whole,
         before: &scan.text[..start],
         after: &scan.text[end..],

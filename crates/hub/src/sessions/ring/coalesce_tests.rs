@@ -43,19 +43,19 @@ fn coalesced(list: &[String]) -> Vec<String> {
 }
 
 /// Each text with the characters it has.
-type Texts = BTreeMap<String, (String, u64)>;
+type TextsById = BTreeMap<String, (String, u64)>;
 
 /// What a client knows after some events.
 #[derive(Debug, Default, PartialEq)]
-struct Shown {
-    texts: Texts,
+struct ClientTexts {
+    texts: TextsById,
     newest: BTreeMap<String, Value>,
     /// Everything that must come one by one, with what was shown when it came.
-    steps: Vec<(String, Texts, BTreeMap<String, Value>)>,
+    steps: Vec<(String, TextsById, BTreeMap<String, Value>)>,
 }
 
-fn shown(list: &[String]) -> Shown {
-    let mut shown = Shown::default();
+fn shown(list: &[String]) -> ClientTexts {
+    let mut shown = ClientTexts::default();
     for text in list {
         let event: Value = serde_json::from_str(text).unwrap();
         let name = event["event"].as_str().unwrap();
@@ -136,18 +136,18 @@ fn what_is_no_frame_passes_as_it_is() {
 }
 
 #[derive(Debug, Clone)]
-enum Any {
+enum AnyEvent {
     Delta { name: &'static str, message: u8, index: u8, text: String, has_offset: bool, skips: bool },
     Replaced(String),
     Record(u8),
     Other,
 }
 
-fn any_event() -> impl Strategy<Value = Any> {
+fn any_event() -> impl Strategy<Value = AnyEvent> {
     let name = prop::sample::select(vec!["text_delta", "thinking_delta", "tool_call_delta"]);
     let delta =
         (name, 0..2_u8, 0..2_u8, any::<String>(), prop::bool::weighted(0.8), prop::bool::weighted(0.1))
-            .prop_map(|(name, message, index, text, has_offset, skips)| Any::Delta {
+            .prop_map(|(name, message, index, text, has_offset, skips)| AnyEvent::Delta {
                 name,
                 message,
                 index,
@@ -156,7 +156,7 @@ fn any_event() -> impl Strategy<Value = Any> {
                 skips,
             });
     let replaced = (0..6_u8, any::<u8>()).prop_map(|(kind, value)| {
-        Any::Replaced(match kind {
+        AnyEvent::Replaced(match kind {
             0 => event("session.heartbeat", &format!(r#","process":{{"alive":true,"pid":{value}}}"#)),
             1 => event("agent.working", &format!(r#","phase":"thinking","detail":"{value}""#)),
             2 | 3 => event(
@@ -166,28 +166,28 @@ fn any_event() -> impl Strategy<Value = Any> {
             _ => event("status", &format!(r#","key":"k{kind}","text":"{value}""#)),
         })
     });
-    prop_oneof![6 => delta, 3 => replaced, 1 => any::<u8>().prop_map(Any::Record), 1 => Just(Any::Other)]
+    prop_oneof![6 => delta, 3 => replaced, 1 => any::<u8>().prop_map(AnyEvent::Record), 1 => Just(AnyEvent::Other)]
 }
 
 /// The events as a runner would write them: numbers without holes, offsets that fit unless they are to skip.
-fn written(list: &[Any]) -> Vec<String> {
+fn written(list: &[AnyEvent]) -> Vec<String> {
     let mut seq = 0;
     let mut lengths: BTreeMap<(&str, u8, u8), usize> = BTreeMap::new();
-    let write = |it: &Any| match it {
-        Any::Delta { name, message, index, text, has_offset, skips } => {
+    let write = |it: &AnyEvent| match it {
+        AnyEvent::Delta { name, message, index, text, has_offset, skips } => {
             let length = lengths.entry((name, *message, *index)).or_default();
             *length += usize::from(*skips);
             let offset = has_offset.then_some(*length);
             *length += text.chars().count();
             delta_event(name, *message, *index, text, offset)
         }
-        Any::Replaced(text) => text.clone(),
-        Any::Record(value) => {
+        AnyEvent::Replaced(text) => text.clone(),
+        AnyEvent::Record(value) => {
             seq += 1;
             event("notify", &format!(r#","message":"{value}""#))
                 .replace(r#""event""#, &format!(r#""seq":{seq},"event""#))
         }
-        Any::Other => event("stream.done", r#","reason":"stop""#),
+        AnyEvent::Other => event("stream.done", r#","reason":"stop""#),
     };
     list.iter().map(write).collect()
 }

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::principals::Principal;
-use crate::command::ask::Asker;
-use crate::connection::{Mail, Mailbox};
+use crate::command::ask::CommandSender;
+use crate::connection::{ConnectionMail, Mailbox};
 use crate::faces::pi_server::commands::lifecycle;
-use crate::faces::pi_server::commands::lifecycle::Frame;
+use crate::faces::pi_server::commands::lifecycle::PiFrame;
 
 /// A client that fell behind has caught up when no more than this part of the bound waits for it.
 const CAUGHT_UP_PART: usize = 4;
@@ -22,8 +22,8 @@ pub(crate) fn caught_up_bytes_max(backlog_bytes_max: usize) -> usize {
 }
 
 /// One connection of this face, as the face knows it.
-pub(crate) struct Client {
-    pub(crate) asker: Asker,
+pub(crate) struct PiClient {
+    pub(crate) asker: CommandSender,
     mailbox: Arc<Mailbox>,
     /// `connection`, or `transport` for the one that is the standard input and output of the process.
     pub(crate) place: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Client {
     is_behind: AtomicBool,
 }
 
-impl Client {
+impl PiClient {
     pub(crate) fn new(
         principal: &Principal,
         mailbox: Arc<Mailbox>,
@@ -50,7 +50,7 @@ impl Client {
     ) -> Arc<Self> {
         let connection_id = Arc::clone(&mailbox.asker.connection_id);
         Arc::new(Self {
-            asker: Asker::new(principal, connection_id),
+            asker: CommandSender::new(principal, connection_id),
             mailbox,
             place,
             backlog_bytes_max,
@@ -79,14 +79,14 @@ impl Client {
 
     /// What must not be lost.
     pub(crate) fn put(&self, frames: Bytes) {
-        self.mailbox.put(Mail::Frames(frames));
+        self.mailbox.put(ConnectionMail::Frames(frames));
     }
 
     /// The same for a frame that may be great.
-    pub(crate) fn put_frame(&self, frame: Frame) {
+    pub(crate) fn put_frame(&self, frame: PiFrame) {
         self.mailbox.put(match frame {
-            Frame::Whole(frames) => Mail::Frames(frames),
-            Frame::Pieces(pieces) => Mail::Pieces(pieces),
+            PiFrame::Whole(frames) => ConnectionMail::Frames(frames),
+            PiFrame::Pieces(pieces) => ConnectionMail::Pieces(pieces),
         });
     }
 
@@ -96,8 +96,8 @@ impl Client {
     }
 
     /// An event; false when the client is too far behind to get it.
-    pub(crate) fn offer(&self, frames: &Bytes) -> bool {
-        let is_taken = self.mailbox.offer(frames.clone(), self.backlog_bytes_max);
+    pub(crate) fn put_unless_full(&self, frames: &Bytes) -> bool {
+        let is_taken = self.mailbox.put_unless_full(frames.clone(), self.backlog_bytes_max);
         // It may have read all of it just now: one more turn, so that it is told in any case.
         if !is_taken && !self.is_behind.swap(true, Ordering::AcqRel) {
             self.mailbox.wake();
@@ -105,21 +105,21 @@ impl Client {
         is_taken
     }
 
-    /// A broadcast of `count` messages. Called with the desk locked, so that all clients see one order.
-    pub(crate) fn tell(&self, frames: &Bytes, count: u64) {
+    /// A broadcast of `count` messages. Called with the pending locked, so that all clients see one order.
+    pub(crate) fn send_events(&self, frames: &Bytes, count: u64) {
         // One that is always busy may never have read everything.
         if self.missed.load(Ordering::Relaxed) > 0
             && self.mailbox.held_bytes() <= caught_up_bytes_max(self.backlog_bytes_max)
         {
-            self.tell_missed();
+            self.send_missed();
         }
-        if self.missed.load(Ordering::Relaxed) > 0 || !self.offer(frames) {
+        if self.missed.load(Ordering::Relaxed) > 0 || !self.put_unless_full(frames) {
             self.missed.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    /// Tells how many broadcasts were dropped, if some were. Called with the desk locked.
-    pub(crate) fn tell_missed(&self) {
+    /// Tells how many broadcasts were dropped, if some were. Called with the pending locked.
+    pub(crate) fn send_missed(&self) {
         let missed = self.missed.swap(0, Ordering::Relaxed);
         if missed > 0 {
             self.put(lifecycle::lifecycle_gap(missed));
@@ -141,7 +141,7 @@ impl Client {
     }
 
     /// Counts a command in; false when there are too many. Only the connection's own task counts up.
-    pub(crate) fn try_begin(&self, pending_max: usize, bytes: usize) -> bool {
+    pub(crate) fn try_begin_command(&self, pending_max: usize, bytes: usize) -> bool {
         let pending = self.pending.load(Ordering::Acquire);
         let pending_bytes = self.pending_bytes.load(Ordering::Acquire);
         if pending >= pending_max || (pending > 0 && pending_bytes + bytes > PENDING_BYTES_MAX) {

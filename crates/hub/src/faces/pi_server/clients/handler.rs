@@ -12,12 +12,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access::principals::Principal;
-use crate::connection::{Mailbox, Parts, Speaker};
+use crate::connection::{ConnectionHandler, HandlerContext, Mailbox};
 use crate::faces::pi_server::PiServer;
-use crate::faces::pi_server::clients::client::{Client, caught_up_bytes_max};
-use crate::faces::pi_server::commands::lifecycle::{self, Heading};
-use crate::faces::pi_server::commands::pending_commands::Job;
-use crate::faces::pi_server::counters::Counters;
+use crate::faces::pi_server::clients::client::{PiClient, caught_up_bytes_max};
+use crate::faces::pi_server::commands::lifecycle::{self, CommandHeading};
+use crate::faces::pi_server::commands::pending_commands::CommandJob;
+use crate::faces::pi_server::counters::PiCounters;
 use crate::hub::Hub;
 
 /// A message that is greater than the bound is refused and the connection stays; one that is so many times greater
@@ -29,12 +29,12 @@ const REVOKED: &str = "Access token revoked";
 const ECHOED_ID_BYTES_MAX: usize = 1024;
 
 /// Speaks the document on one connection.
-pub(crate) struct PiSpeaker {
+pub(crate) struct PiHandler {
     number: u64,
-    client: Arc<Client>,
+    client: Arc<PiClient>,
 }
 
-impl PiSpeaker {
+impl PiHandler {
     /// `is_stdio` is for the connection that carries the standard input and output of the process.
     pub(crate) fn new(
         hub: &Hub,
@@ -44,25 +44,25 @@ impl PiSpeaker {
     ) -> Self {
         let place = if is_stdio { "transport" } else { "connection" };
         let backlog_bytes_max = hub.faces.pi_server.config.backlog_bytes_max;
-        Self { number, client: Client::new(principal, Arc::clone(mailbox), place, backlog_bytes_max) }
+        Self { number, client: PiClient::new(principal, Arc::clone(mailbox), place, backlog_bytes_max) }
     }
 }
 
-impl Speaker for PiSpeaker {
+impl ConnectionHandler for PiHandler {
     const TAKES_BINARY: bool = true;
 
     fn message_bytes_max(hub: &Hub) -> usize {
         hub.faces.pi_server.config.message_bytes_max.saturating_mul(MESSAGE_FACTOR_MAX)
     }
 
-    fn greet(&mut self, parts: &mut Parts<'_>) {
-        let server = &parts.hub.faces.pi_server;
-        parts.outgoing.push(server.ready.clone());
-        server.desk.lock().add_client(Arc::clone(&self.client));
+    fn greet(&mut self, context: &mut HandlerContext<'_>) {
+        let server = &context.hub.faces.pi_server;
+        context.send_queue.push(server.ready.clone());
+        server.pending.lock().add_client(Arc::clone(&self.client));
     }
 
-    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
-        parts.hub.faces.pi_server.take(parts.hub, &self.client, text);
+    fn on_text(&mut self, context: &mut HandlerContext<'_>, text: &str) {
+        context.hub.faces.pi_server.take(context.hub, &self.client, text);
     }
 
     fn complaint(&self, error: &str) -> Bytes {
@@ -73,30 +73,30 @@ impl Speaker for PiSpeaker {
         caught_up_bytes_max(hub.faces.pi_server.config.backlog_bytes_max)
     }
 
-    fn drained(&mut self, parts: &mut Parts<'_>) {
-        parts.hub.faces.pi_server.drained(parts.hub, &self.client);
+    fn drained(&mut self, context: &mut HandlerContext<'_>) {
+        context.hub.faces.pi_server.drained(context.hub, &self.client);
     }
 
     fn on_end(&mut self, hub: &Hub) {
-        hub.faces.pi_server.desk.lock().remove_client(&self.client);
+        hub.faces.pi_server.pending.lock().remove_client(&self.client);
         hub.faces.pi_server.followers.remove_client(hub, &self.client);
         hub.faces.pi_server.connections.remove(self.number);
     }
 }
 
 /// Says nothing: for a connection that is one too many and closes at once.
-pub(crate) struct TurnedAway;
+pub(crate) struct RejectingHandler;
 
-impl Speaker for TurnedAway {
+impl ConnectionHandler for RejectingHandler {
     const TAKES_BINARY: bool = true;
 
     fn message_bytes_max(_hub: &Hub) -> usize {
         0
     }
 
-    fn greet(&mut self, _parts: &mut Parts<'_>) {}
+    fn greet(&mut self, _parts: &mut HandlerContext<'_>) {}
 
-    fn on_text(&mut self, _parts: &mut Parts<'_>, _text: &str) {}
+    fn on_text(&mut self, _parts: &mut HandlerContext<'_>, _text: &str) {}
 
     fn complaint(&self, _error: &str) -> Bytes {
         Bytes::new()
@@ -110,11 +110,11 @@ impl Speaker for TurnedAway {
 /// The `id` of a message that is not read otherwise.
 fn id_of(text: &str) -> Option<Value> {
     #[derive(Deserialize)]
-    struct OnlyId<'a> {
+    struct MessageId<'a> {
         #[serde(borrow)]
         id: Option<&'a RawValue>,
     }
-    let id = serde_json::from_str::<OnlyId<'_>>(text).ok()?.id?;
+    let id = serde_json::from_str::<MessageId<'_>>(text).ok()?.id?;
     let is_short = id.get().len() <= ECHOED_ID_BYTES_MAX;
     is_short.then(|| serde_json::from_str(id.get()).ok()).flatten()
 }
@@ -131,18 +131,18 @@ pub(crate) fn ready(server_version: &str, transports: &[String]) -> Bytes {
 
 impl PiServer {
     /// One message of a client.
-    fn take(&self, hub: &Arc<Hub>, client: &Arc<Client>, text: &str) {
+    fn take(&self, hub: &Arc<Hub>, client: &Arc<PiClient>, text: &str) {
         let max = self.config.message_bytes_max;
         if text.len() > max {
-            Counters::count(&self.counters.message_size);
+            PiCounters::count(&self.counters.message_size);
             let error = ErrorCode::TooLarge.with(format!("Message size {} exceeds limit {max}", text.len()));
             return client.put(lifecycle::refusal(id_of(text).as_ref(), "unknown", &error));
         }
-        // Read and checked before the desk is locked: that is most of the work.
+        // Read and checked before the pending is locked: that is most of the work.
         match request::read(text) {
             Ok(request) => self.admit(hub, client, Arc::from(request), text.len()),
             Err(invalid) => {
-                let is_stopping = self.desk.lock().is_stopping();
+                let is_stopping = self.pending.lock().is_stopping();
                 let error = match is_stopping {
                     true => ErrorCode::ShuttingDown.with(SHUTTING_DOWN),
                     false => CodedError::invalid(invalid.error.as_str()),
@@ -152,7 +152,7 @@ impl PiServer {
         }
     }
 
-    fn admit(&self, hub: &Arc<Hub>, client: &Arc<Client>, request: Arc<Request>, bytes: usize) {
+    fn admit(&self, hub: &Arc<Hub>, client: &Arc<PiClient>, request: Arc<Request>, bytes: usize) {
         let refuse = |error: &CodedError| {
             let id = request.envelope.id.as_deref().map(Value::from);
             client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
@@ -166,33 +166,33 @@ impl PiServer {
             None if request.spec.lane == Lane::Session => Some(self.mint_session_id()),
             None => None,
         };
-        // As much as possible is done before the desk is locked.
-        let heading = request.envelope.id.as_deref().map(|id| Heading::new(&request, id));
+        // As much as possible is done before the pending is locked.
+        let heading = request.envelope.id.as_deref().map(|id| CommandHeading::new(&request, id));
         let mut submission = self.submission(client, &request, session_id.as_deref());
-        let mut desk = self.desk.lock();
-        if desk.is_stopping() || client.is_revoked() {
-            drop(desk);
+        let mut pending = self.pending.lock();
+        if pending.is_stopping() || client.is_revoked() {
+            drop(pending);
             return refuse(&match client.is_revoked() {
                 true => ErrorCode::PermissionDenied.with(REVOKED),
                 false => ErrorCode::ShuttingDown.with(SHUTTING_DOWN),
             });
         }
-        if !client.try_begin(self.config.pending_max, bytes) {
-            drop(desk);
-            Counters::count(&self.counters.pending_limit);
+        if !client.try_begin_command(self.config.pending_max, bytes) {
+            drop(pending);
+            PiCounters::count(&self.counters.pending_limit);
             let max = self.config.pending_max;
             let error = format!("Too many pending commands for this {} (max {max})", client.place);
             return refuse(&ErrorCode::TooManyInFlight.with(error));
         }
-        let token = desk.next_token();
+        let token = pending.next_token();
         submission.token = token;
         // A read that nobody can name is stored nowhere and is not told to the runner as one to do once.
         if heading.is_some() || submission.key.is_some() || request.spec.mutating {
             submission.uid = format!("{}-{token:010x}", self.uid_prefix).into();
         }
-        let anonymous = || Heading::new(&request, &format!("anon:{}:{token}", self.started_at));
+        let anonymous = || CommandHeading::new(&request, &format!("anon:{}:{token}", self.started_at));
         let heading = heading.unwrap_or_else(anonymous);
-        let job = Job {
+        let job = CommandJob {
             token,
             uid: Arc::clone(&submission.uid),
             is_taken_up_again: false,
@@ -201,13 +201,13 @@ impl PiServer {
             client: Arc::clone(client),
             bytes,
         };
-        let todo = desk.submit(now_ms(), submission, job, heading);
-        drop(desk);
+        let todo = pending.submit(now_ms(), submission, job, heading);
+        drop(pending);
         self.run(hub, todo);
     }
 
-    /// What the machine of admission looks at, without the names it gets at the desk.
-    fn submission(&self, client: &Client, request: &Request, session_id: Option<&str>) -> Submission {
+    /// What the machine of admission looks at, without the names it gets at the pending.
+    fn submission(&self, client: &PiClient, request: &Request, session_id: Option<&str>) -> Submission {
         let envelope = &request.envelope;
         Submission {
             token: 0,
@@ -234,13 +234,13 @@ impl PiServer {
     }
 
     /// A client has read nearly everything: it is told what it missed.
-    fn drained(&self, hub: &Arc<Hub>, client: &Arc<Client>) {
+    fn drained(&self, hub: &Arc<Hub>, client: &Arc<PiClient>) {
         if !client.take_behind() {
             return;
         }
-        let desk = self.desk.lock();
-        client.tell_missed();
-        drop(desk);
+        let pending = self.pending.lock();
+        client.send_missed();
+        drop(pending);
         for resync in self.followers.catch_up(client) {
             self.resync(hub, resync);
         }

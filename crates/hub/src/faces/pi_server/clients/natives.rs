@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::connection::frame;
-use crate::runners::line_head::{Fields, json_string};
+use crate::runners::line_head::{JsonFields, json_string};
 use crate::sessions::published::NativeEvents;
 
 /// What stands before the event itself in the line as a runner writes it, after session, runner and time.
@@ -15,21 +15,21 @@ const EVENT_FIELD: &[u8] = b",\"event\":";
 
 /// Whole frames of one session, ready for every client that follows it.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Natives {
+pub(crate) struct NativeFrames {
     pub(crate) frames: Bytes,
     pub(crate) count: u64,
 }
 
 /// The same while they are collected.
 #[derive(Default)]
-pub(crate) struct NativeFrames {
+pub(crate) struct NativeFrameWriter {
     out: BytesMut,
     count: u64,
     /// What every frame of the session starts with; empty before the first.
     start: Vec<u8>,
 }
 
-impl NativeFrames {
+impl NativeFrameWriter {
     /// Takes the event out of a line's tail. False when there is none. A runner of our own process writes it last in
     /// the line; what stands where in the line of another is read.
     fn push(&mut self, session_id: &str, tail: &str, is_local: bool) -> bool {
@@ -47,7 +47,7 @@ impl NativeFrames {
     }
 
     /// The frames of all events that are objects.
-    pub(crate) fn of(session_id: &str, events: &NativeEvents) -> Option<Natives> {
+    pub(crate) fn of(session_id: &str, events: &NativeEvents) -> Option<NativeFrames> {
         let mut frames = Self::default();
         for tail in &events.tails {
             let is_taken =
@@ -59,8 +59,8 @@ impl NativeFrames {
         frames.finish()
     }
 
-    fn finish(self) -> Option<Natives> {
-        (self.count > 0).then(|| Natives { frames: self.out.freeze(), count: self.count })
+    fn finish(self) -> Option<NativeFrames> {
+        (self.count > 0).then(|| NativeFrames { frames: self.out.freeze(), count: self.count })
     }
 }
 
@@ -74,7 +74,7 @@ fn cut(tail: &str) -> Option<&str> {
 
 fn read(tail: &str) -> Option<Cow<'static, str>> {
     let text = format!("{{{tail}");
-    let fields: Fields<'_> = serde_json::from_str(&text).ok()?;
+    let fields: JsonFields<'_> = serde_json::from_str(&text).ok()?;
     let native = fields.get("native")?.get();
     native.starts_with('{').then(|| Cow::Owned(native.to_owned()))
 }
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
 
     fn frames(session_id: &str, tails: &[&str], is_local: bool) -> Vec<String> {
-        let mut natives = NativeFrames::default();
+        let mut natives = NativeFrameWriter::default();
         let taken = tails.iter().filter(|tail| natives.push(session_id, tail, is_local)).count();
-        let Some(Natives { frames, count }) = natives.finish() else { return Vec::new() };
+        let Some(NativeFrames { frames, count }) = natives.finish() else { return Vec::new() };
         assert_eq!(taken as u64, count);
         let (mut rest, mut found) = (&frames[..], Vec::new());
         while let Some((frame, text)) = frame::split_text(rest) {
@@ -126,7 +126,7 @@ mod tests {
             [r#"{"type":"event","sessionId":"s\"1","event":{"type":"a"}}"#]
         );
         assert!(frames("s", &[r#""event":"x-native"}"#], false).is_empty());
-        // Fields in another order, as a runner of ours would not write them.
+        // JsonFields in another order, as a runner of ours would not write them.
         let tail =
             r#""session_id":"s","runner_id":"r","ts":1,"event":"x-native","x":1,"native":{"type":"a"}}"#;
         assert_eq!(frames("s", &[tail], true), [r#"{"type":"event","sessionId":"s","event":{"type":"a"}}"#]);

@@ -17,33 +17,33 @@ use crate::access::authenticate::Refusal;
 use crate::access::principals::{ANONYMOUS, OWNER, Principal};
 use crate::connection::Connection;
 use crate::faces::Face;
-use crate::faces::pi_server::clients::connections::Admitted;
-use crate::faces::pi_server::clients::handler::{PiSpeaker, TurnedAway};
+use crate::faces::pi_server::clients::connections::ConnectionAdmission;
+use crate::faces::pi_server::clients::handler::{PiHandler, RejectingHandler};
 use crate::hub::Hub;
-use crate::server::listen::{self, HubHandle, Listen, WaysIn};
+use crate::server::listen::{self, FaceListeners, HubHandle, Listen};
 use crate::server::router::{check_access, check_place, check_port_access, failed, has_port_token, refused};
 use crate::server::upgrade::{accept_key, has_word, into_stream, switching};
 
 /// Requests of the process itself that may wait.
-const DOOR_MAX: usize = 16;
+const CONNECTOR_REQUESTS_MAX: usize = 16;
 
 /// How clients of the pi-server face come beside `/ws/pi`.
 pub struct PiServerPorts<L> {
     /// A listener where every path is the WebSocket.
     pub listener: Option<L>,
     /// Streams within the process.
-    pub door: Option<PiDoorEnd>,
+    pub connector: Option<PiConnectorEnd>,
 }
 
 impl<L> Default for PiServerPorts<L> {
     fn default() -> Self {
-        Self { listener: None, door: None }
+        Self { listener: None, connector: None }
     }
 }
 
-impl<L: Listen> WaysIn for PiServerPorts<L> {
+impl<L: Listen> FaceListeners for PiServerPorts<L> {
     async fn serve(self, HubHandle(hub): HubHandle, stop: CancellationToken) {
-        tokio::join!(accept(&hub, self.listener, &stop), keep_door(&hub, self.door, &stop));
+        tokio::join!(accept(&hub, self.listener, &stop), serve_connector(&hub, self.connector, &stop));
     }
 }
 
@@ -53,62 +53,62 @@ async fn accept(hub: &Arc<Hub>, listener: Option<impl Listen>, stop: &Cancellati
     listen::accept(hub, &mut listener, &port_routes(hub), stop).await;
 }
 
-/// The process's own way to the pi-server face. Clones are the same door.
+/// The process's own way to the pi-server face. Clones are the same connector.
 #[derive(Clone)]
-pub struct PiDoor(mpsc::Sender<Knock>);
+pub struct PiConnector(mpsc::Sender<ConnectorRequest>);
 
-/// The hub's side of the door.
-pub struct PiDoorEnd(mpsc::Receiver<Knock>);
+/// The hub's side of the connector.
+pub struct PiConnectorEnd(mpsc::Receiver<ConnectorRequest>);
 
 /// The hub has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the hub has stopped")]
-pub struct PiDoorClosed;
+pub struct PiConnectorClosed;
 
-enum Knock {
+enum ConnectorRequest {
     Stream { stream: BoxedIo, principal: Option<String> },
-    Goodbye(oneshot::Sender<()>),
+    ShutDown(oneshot::Sender<()>),
 }
 
-impl PiDoor {
-    /// A door, and the side of it that goes to `serve_with`.
-    pub fn new() -> (PiDoor, PiDoorEnd) {
-        let (sender, receiver) = mpsc::channel(DOOR_MAX);
-        (PiDoor(sender), PiDoorEnd(receiver))
+impl PiConnector {
+    /// A connector, and the side of it that goes to `serve_with`.
+    pub fn new() -> (PiConnector, PiConnectorEnd) {
+        let (sender, receiver) = mpsc::channel(CONNECTOR_REQUESTS_MAX);
+        (PiConnector(sender), PiConnectorEnd(receiver))
     }
 
     /// Serves a stream that speaks WebSocket frames from the first byte, without a handshake. `principal` is who is at
     /// its other end; the owner unless said otherwise.
-    pub async fn serve(&self, stream: BoxedIo, principal: Option<String>) -> Result<(), PiDoorClosed> {
-        self.0.send(Knock::Stream { stream, principal }).await.map_err(|_| PiDoorClosed)
+    pub async fn serve(&self, stream: BoxedIo, principal: Option<String>) -> Result<(), PiConnectorClosed> {
+        self.0.send(ConnectorRequest::Stream { stream, principal }).await.map_err(|_| PiConnectorClosed)
     }
 
     /// Tells the clients of the face that the server stops, and waits until the commands under way are done, not for
     /// ever. New ones are refused from now on. To be called while the runners still work, before the hub is stopped.
-    pub async fn goodbye(&self) -> Result<(), PiDoorClosed> {
+    pub async fn shut_down(&self) -> Result<(), PiConnectorClosed> {
         let (done, wait) = oneshot::channel();
-        self.0.send(Knock::Goodbye(done)).await.map_err(|_| PiDoorClosed)?;
-        wait.await.map_err(|_| PiDoorClosed)
+        self.0.send(ConnectorRequest::ShutDown(done)).await.map_err(|_| PiConnectorClosed)?;
+        wait.await.map_err(|_| PiConnectorClosed)
     }
 }
 
-/// Acts on what comes to the door, until `stop`.
-async fn keep_door(hub: &Arc<Hub>, door: Option<PiDoorEnd>, stop: &CancellationToken) {
-    let Some(PiDoorEnd(mut knocks)) = door else { return };
+/// Acts on what comes to the connector, until `stop`.
+async fn serve_connector(hub: &Arc<Hub>, connector: Option<PiConnectorEnd>, stop: &CancellationToken) {
+    let Some(PiConnectorEnd(mut requests)) = connector else { return };
     loop {
-        let knock = tokio::select! {
+        let request = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            knock = knocks.recv() => knock,
+            request = requests.recv() => request,
         };
-        match knock {
+        match request {
             None => return,
-            Some(Knock::Stream { stream, principal }) => {
+            Some(ConnectorRequest::Stream { stream, principal }) => {
                 // Whoever started the process.
                 let principal = Principal::lasting(principal.as_deref().unwrap_or(OWNER), Role::Owner);
                 start_pi(hub, &principal, stream, Vec::new(), true);
             }
-            Some(Knock::Goodbye(done)) => {
+            Some(ConnectorRequest::ShutDown(done)) => {
                 let hub = Arc::clone(hub);
                 let tasks = hub.tasks.clone();
                 tasks.spawn(async move {
@@ -135,16 +135,16 @@ async fn upgrade_on_port(State(hub): State<Arc<Hub>>, request: Request) -> Respo
         return admit(hub, &Principal::lasting(ANONYMOUS, Role::Operator), request);
     }
     let known = check_port_access(&hub, request.uri(), request.headers()).await;
-    let_in(hub, known, request)
+    upgrade_client(hub, known, request)
 }
 
 /// A client of the face that has to prove who it is.
 pub(crate) async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     let known = check_access(&hub, request.uri(), request.headers()).await;
-    let_in(hub, known, request)
+    upgrade_client(hub, known, request)
 }
 
-fn let_in(hub: Arc<Hub>, known: Result<Principal, Refusal>, request: Request) -> Response {
+fn upgrade_client(hub: Arc<Hub>, known: Result<Principal, Refusal>, request: Request) -> Response {
     if accept_key(&request).is_none() {
         return no_websocket(&request);
     }
@@ -174,7 +174,7 @@ fn no_websocket(request: &Request) -> Response {
 /// Answers 101 and starts the connection as soon as the answer is out.
 fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
     let Some(accept) = accept_key(&request) else { return no_websocket(&request) };
-    let Some(place) = Place::take(&hub, principal) else {
+    let Some(place) = ConnectionSlot::take(&hub, principal) else {
         let error = "There are too many connections, or the server stops; try again later";
         return failed(StatusCode::SERVICE_UNAVAILABLE, error);
     };
@@ -192,30 +192,30 @@ fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
 
 /// Serves a stream whose handshake is over. `read_ahead` came with it.
 fn start_pi(hub: &Arc<Hub>, principal: &Principal, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
-    match Place::take(hub, principal) {
+    match ConnectionSlot::take(hub, principal) {
         Some(place) => place.start(stream, read_ahead, is_stdio),
         None => tracing::warn!("a connection is dropped: there are too many, or the hub stops"),
     }
 }
 
 /// A place among the connections; it is given up with it, unless a connection was started.
-struct Place {
+struct ConnectionSlot {
     hub: Arc<Hub>,
     principal: Principal,
     /// Taken by the connection.
-    seat: Option<Admitted>,
+    seat: Option<ConnectionAdmission>,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// `None` when nobody is let in.
-    fn take(hub: &Arc<Hub>, principal: &Principal) -> Option<Place> {
+    fn take(hub: &Arc<Hub>, principal: &Principal) -> Option<ConnectionSlot> {
         let connections_max = hub.config.faces.pi_server.connections_max;
         let bounds = hub.config.limits.mail_bounds();
         let seat = hub.faces.pi_server.connections.add(principal, connections_max, bounds);
-        if matches!(seat, Admitted::Refused) {
+        if matches!(seat, ConnectionAdmission::Refused) {
             return None;
         }
-        Some(Place { hub: Arc::clone(hub), principal: principal.clone(), seat: Some(seat) })
+        Some(ConnectionSlot { hub: Arc::clone(hub), principal: principal.clone(), seat: Some(seat) })
     }
 
     /// A task of its own for the connection, no greater than the connection needs.
@@ -223,28 +223,28 @@ impl Place {
         let hub = Arc::clone(&self.hub);
         let tasks = hub.tasks.clone();
         match self.seat.take() {
-            Some(Admitted::Served(number, mailbox)) => {
-                let speaker = PiSpeaker::new(&hub, &self.principal, (number, &mailbox), is_stdio);
-                tasks.spawn(Connection::new(hub, mailbox, speaker, stream, read_ahead));
+            Some(ConnectionAdmission::Served(number, mailbox)) => {
+                let handler = PiHandler::new(&hub, &self.principal, (number, &mailbox), is_stdio);
+                tasks.spawn(Connection::new(hub, mailbox, handler, stream, read_ahead));
             }
-            Some(Admitted::TurnedAway(mailbox)) => {
+            Some(ConnectionAdmission::Rejected(mailbox)) => {
                 let max = hub.config.faces.pi_server.connections_max;
-                let connection = Connection::new(hub, mailbox, TurnedAway, stream, read_ahead);
+                let connection = Connection::new(hub, mailbox, RejectingHandler, stream, read_ahead);
                 let reason = format!("Connection limit reached ({max} connections)");
                 tasks.spawn(connection.closed_with(1013, &reason));
             }
-            Some(Admitted::Refused) | None => {}
+            Some(ConnectionAdmission::Refused) | None => {}
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let connections = &self.hub.faces.pi_server.connections;
         match self.seat.take() {
-            Some(Admitted::Served(number, _)) => connections.remove(number),
-            Some(Admitted::TurnedAway(_)) => connections.note_turned_away_gone(),
-            Some(Admitted::Refused) | None => {}
+            Some(ConnectionAdmission::Served(number, _)) => connections.remove(number),
+            Some(ConnectionAdmission::Rejected(_)) => connections.note_turned_away_gone(),
+            Some(ConnectionAdmission::Refused) | None => {}
         }
     }
 }

@@ -14,10 +14,10 @@ use tokio::time::{Duration, sleep};
 use crate::command::Command;
 use crate::command::ask::ask;
 use crate::faces::pi_server::PiServer;
-use crate::faces::pi_server::clients::followers::Resync;
+use crate::faces::pi_server::clients::followers::ResyncTargets;
 use crate::faces::pi_server::commands::lifecycle;
 use crate::faces::pi_server::commands::sessions::read;
-use crate::faces::pi_server::counters::Counters;
+use crate::faces::pi_server::counters::PiCounters;
 use crate::hub::Hub;
 use crate::sessions::session::SessionEntry;
 
@@ -26,9 +26,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl PiServer {
     /// Asks the session's runner how it stands, and gives the answer to these clients.
-    pub(crate) fn resync(&self, hub: &Arc<Hub>, resync: Resync) {
+    pub(crate) fn resync(&self, hub: &Arc<Hub>, resync: ResyncTargets) {
         let Some(client) = resync.clients.first() else { return };
-        Counters::count(&self.counters.resyncs);
+        PiCounters::count(&self.counters.resyncs);
         let (client, command) = (Arc::clone(client), attach(&resync.entry));
         ask(hub, &client.asker, command, move |hub, answer| {
             if answer.failed_with(ErrorCode::SessionNotFound) {
@@ -45,7 +45,7 @@ impl PiServer {
     }
 }
 
-fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<crate::faces::pi_server::clients::client::Client>>) {
+fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<crate::faces::pi_server::clients::client::PiClient>>) {
     let task_hub = Arc::clone(hub);
     hub.tasks.spawn(async move {
         let hub = task_hub;

@@ -10,11 +10,11 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use tokio::time::Duration;
 
-use crate::command::ask::{Answer, ask};
+use crate::command::ask::{CommandAnswer, ask};
 use crate::command::{Command as CanonicalCommand, spec_of};
-use crate::faces::pi_server::commands::pending_commands::{After, Job};
+use crate::faces::pi_server::commands::pending_commands::{AfterResponse, CommandJob};
 use crate::faces::pi_server::commands::{history, messages, metrics, sessions};
-use crate::faces::pi_server::counters::Counters;
+use crate::faces::pi_server::counters::PiCounters;
 use crate::faces::pi_server::is_open;
 use crate::hub::Hub;
 use crate::sessions::session::SessionEntry;
@@ -22,8 +22,8 @@ use crate::sessions::session::SessionEntry;
 /// See [`backstop`].
 const BACKSTOP: Duration = Duration::from_secs(60);
 
-/// Does a command. Its outcome comes to the desk, now or later.
-pub(crate) fn execute(hub: &Arc<Hub>, job: Job) {
+/// Does a command. Its outcome comes to the pending, now or later.
+pub(crate) fn execute(hub: &Arc<Hub>, job: CommandJob) {
     match &job.request.command {
         Command::CreateSession(_) | Command::LoadSession(_) => sessions::create(hub, job),
         Command::DeleteSession(_) => sessions::delete(hub, job),
@@ -72,7 +72,7 @@ pub(crate) fn execute(hub: &Arc<Hub>, job: Job) {
 }
 
 /// The work of a session's runner.
-fn forward(hub: &Arc<Hub>, job: Job) {
+fn forward(hub: &Arc<Hub>, job: CommandJob) {
     let entry = match open_session(hub, &job) {
         Ok(entry) => entry,
         Err(error) => return finish(hub, &job, failure(error)),
@@ -89,7 +89,10 @@ fn forward(hub: &Arc<Hub>, job: Job) {
 
 /// The canonical command that does the work of a request, without its address. `key` is the name under which the runner
 /// does it at most once.
-pub(crate) fn canonical(job: &Job, key: Option<&str>) -> Result<CanonicalCommand<'static>, CodedError> {
+pub(crate) fn canonical(
+    job: &CommandJob,
+    key: Option<&str>,
+) -> Result<CanonicalCommand<'static>, CodedError> {
     let request = &job.request;
     let command = CanonicalCommand::of(spec_of(request.spec.canonical)?);
     let mut command = command.once(key).if_version(request.envelope.if_session_version);
@@ -103,8 +106,8 @@ impl FieldWriter for CanonicalCommand<'_> {
     }
 }
 
-/// After the face's own time limit nobody waits for the answer; what is kept for it goes some time later.
-fn backstop(hub: &Hub, job: &Job) -> Option<Duration> {
+/// AfterResponse the face's own time limit nobody waits for the answer; what is kept for it goes some time later.
+fn backstop(hub: &Hub, job: &CommandJob) -> Option<Duration> {
     let limit = hub.faces.pi_server.timeout_ms(job.request.spec.timeout_ms)?;
     Some(Duration::from_millis(limit).saturating_add(BACKSTOP))
 }
@@ -112,18 +115,18 @@ fn backstop(hub: &Hub, job: &Job) -> Option<Duration> {
 /// Asks on behalf of a command, which has a time limit of its own.
 pub(crate) fn ask_for(
     hub: &Arc<Hub>,
-    job: Job,
+    job: CommandJob,
     command: CanonicalCommand<'_>,
-    then: impl FnOnce(&Arc<Hub>, Job, Answer) + Send + 'static,
+    then: impl FnOnce(&Arc<Hub>, CommandJob, CommandAnswer) + Send + 'static,
 ) {
     let (client, limit) = (Arc::clone(&job.client), backstop(hub, &job));
     ask(hub, &client.asker, command.within(limit), move |hub, answer| then(hub, job, answer));
 }
 
 /// The time of a command is over: what it does is stopped where that is possible.
-pub(crate) fn cancel(hub: &Arc<Hub>, job: &Job) {
+pub(crate) fn cancel(hub: &Arc<Hub>, job: &CommandJob) {
     let Some(key) = runner_key(job).filter(|_| job.session_id.is_some()) else { return };
-    Counters::count(&hub.faces.pi_server.counters.cancelled);
+    PiCounters::count(&hub.faces.pi_server.counters.cancelled);
     let command = job.request.spec.name;
     let take_back = CanonicalCommand::take_back(key).on(job.session());
     ask(hub, &job.client.asker, take_back, move |_, answer| {
@@ -134,7 +137,7 @@ pub(crate) fn cancel(hub: &Arc<Hub>, job: &Job) {
 }
 
 /// The name under which the runner does the command at most once, and can stop it. Reads and aborts need none.
-pub(crate) fn runner_key(job: &Job) -> Option<&str> {
+pub(crate) fn runner_key(job: &CommandJob) -> Option<&str> {
     let envelope = &job.request.envelope;
     let is_identified = envelope.id.is_some() || envelope.idempotency_key.is_some();
     let spec = job.request.spec;
@@ -143,7 +146,7 @@ pub(crate) fn runner_key(job: &Job) -> Option<&str> {
 }
 
 /// The session a command is about, if this face shows it. One that a restart left in doubt is its runner's to judge.
-pub(crate) fn open_session(hub: &Hub, job: &Job) -> Result<Arc<SessionEntry>, CodedError> {
+pub(crate) fn open_session(hub: &Hub, job: &CommandJob) -> Result<Arc<SessionEntry>, CodedError> {
     let session_id = job.session();
     let found = hub.session(session_id).filter(|entry| job.is_taken_up_again || is_open(entry));
     found.ok_or_else(|| match job.request.envelope.if_session_version {
@@ -153,12 +156,12 @@ pub(crate) fn open_session(hub: &Hub, job: &Job) -> Result<Arc<SessionEntry>, Co
     })
 }
 
-pub(crate) fn finish(hub: &Arc<Hub>, job: &Job, outcome: Outcome) {
-    hub.faces.pi_server.finish(hub, job.token, outcome, After::Nothing);
+pub(crate) fn finish(hub: &Arc<Hub>, job: &CommandJob, outcome: Outcome) {
+    hub.faces.pi_server.finish(hub, job.token, outcome, AfterResponse::Nothing);
 }
 
 /// A canonical answer in the words of the document.
-pub(crate) fn outcome(job: &Job, answer: Answer) -> Outcome {
+pub(crate) fn outcome(job: &CommandJob, answer: CommandAnswer) -> Outcome {
     if !answer.success {
         return failed(job, answer);
     }
@@ -172,7 +175,7 @@ pub(crate) fn outcome(job: &Job, answer: Answer) -> Outcome {
 }
 
 /// A canonical failure in the words of the document.
-pub(crate) fn failed(job: &Job, answer: Answer) -> Outcome {
+pub(crate) fn failed(job: &CommandJob, answer: CommandAnswer) -> Outcome {
     let error = answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner refused"));
     Outcome {
         indeterminate: answer.indeterminate,

@@ -8,7 +8,7 @@ use qd_wire::pi_server::{CommandHistory, GetCommandHistory, HistoryEntry, Startu
 use serde_json::Value;
 
 use crate::faces::pi_server::commands::execute::{failure, finish, success};
-use crate::faces::pi_server::commands::pending_commands::Job;
+use crate::faces::pi_server::commands::pending_commands::CommandJob;
 use crate::faces::pi_server::commands::{journal, lifecycle};
 use crate::hub::Hub;
 use crate::sessions::reads::unreadable;
@@ -19,7 +19,7 @@ const LIMIT_MAX: u64 = 500;
 const SCHEMA_VERSION: u64 = 1;
 
 /// `get_startup_recovery`.
-pub(crate) fn recovery(hub: &Arc<Hub>, job: &Job) {
+pub(crate) fn recovery(hub: &Arc<Hub>, job: &CommandJob) {
     let found = *hub.faces.pi_server.recovery.lock();
     let data = StartupRecovery {
         enabled: true,
@@ -36,7 +36,7 @@ pub(crate) fn recovery(hub: &Arc<Hub>, job: &Job) {
 }
 
 /// `get_command_history`: commands of the principal that asks.
-pub(crate) fn history(hub: &Arc<Hub>, job: &Job, fields: &GetCommandHistory) {
+pub(crate) fn history(hub: &Arc<Hub>, job: &CommandJob, fields: &GetCommandHistory) {
     let limit = fields.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
     let query = HistoryQuery {
         principal: Arc::clone(job.client.principal()),
@@ -54,7 +54,7 @@ pub(crate) fn history(hub: &Arc<Hub>, job: &Job, fields: &GetCommandHistory) {
         hub.faces.pi_server.journal.write(&hub).await;
         let outcome = match hub.store.submission_history(query).await {
             Ok((rows, truncated)) => {
-                let live = hub.faces.pi_server.desk.lock().live_uids();
+                let live = hub.faces.pi_server.pending.lock().live_uids();
                 let entries: Vec<_> = rows.iter().map(|row| entry(row, &live)).collect();
                 let data = CommandHistory {
                     enabled: true,

@@ -16,8 +16,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, sleep};
 
 use crate::faces::pi_server::PiServer;
-use crate::faces::pi_server::commands::pending_commands::Todo;
-use crate::faces::pi_server::commands::send_order::Course;
+use crate::faces::pi_server::commands::pending_commands::DeferredStep;
+use crate::faces::pi_server::commands::send_order::CommandLane;
 use crate::hub::Hub;
 
 /// Outcomes of reads that wait to be stored. A read that is lost is read again, so more are not kept: the store has
@@ -34,7 +34,7 @@ const BEHIND_PAUSE: Duration = Duration::from_millis(50);
 
 /// What was found in the store at the start.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Recovery {
+pub(crate) struct JournalRecovery {
     pub(crate) scanned: u64,
     pub(crate) outcomes: u64,
     pub(crate) in_doubt: u64,
@@ -59,8 +59,8 @@ pub(crate) struct StoredOutcome {
 }
 
 #[derive(Default)]
-pub(crate) struct Journal {
-    state: Mutex<State>,
+pub(crate) struct CommandJournal {
+    state: Mutex<JournalState>,
     /// Something is there that somebody waits for.
     queued: Notify,
     /// Something is there that nobody waits for.
@@ -76,21 +76,21 @@ pub(crate) struct Journal {
 }
 
 /// What is to be stored before something happens, in the order in which it happens.
-pub(crate) enum Entry {
+pub(crate) enum JournalEntry {
     /// A command is about to be done.
-    Begin { token: Token, row: SubmissionRow, course: Option<Course> },
+    Begin { token: Token, row: SubmissionRow, lane: Option<CommandLane> },
     /// A command is done; without a row when nothing is kept of it.
     End { token: Token, row: Option<SubmissionRow> },
     /// Everything of a principal goes.
     Purge { principal: Arc<str>, done: oneshot::Sender<Result<(), StoreError>> },
 }
 
-impl Entry {
+impl JournalEntry {
     fn row(&self) -> Option<&SubmissionRow> {
         match self {
-            Entry::Begin { row, .. } => Some(row),
-            Entry::End { row, .. } => row.as_ref(),
-            Entry::Purge { .. } => None,
+            JournalEntry::Begin { row, .. } => Some(row),
+            JournalEntry::End { row, .. } => row.as_ref(),
+            JournalEntry::Purge { .. } => None,
         }
     }
 
@@ -100,8 +100,8 @@ impl Entry {
 }
 
 #[derive(Default)]
-struct State {
-    queue: VecDeque<Entry>,
+struct JournalState {
+    queue: VecDeque<JournalEntry>,
     behind: Vec<SubmissionRow>,
     behind_bytes: usize,
     /// Rows that are in the store, or on their way there.
@@ -110,9 +110,9 @@ struct State {
     forgotten: Vec<Arc<str>>,
 }
 
-impl Journal {
-    /// Puts an entry behind all others. Called with the desk locked, so that the order is that of the commands.
-    pub(crate) fn push(&self, entry: Entry) {
+impl CommandJournal {
+    /// Puts an entry behind all others. Called with the pending locked, so that the order is that of the commands.
+    pub(crate) fn push(&self, entry: JournalEntry) {
         let mut state = self.state.lock();
         if let Some(row) = entry.row() {
             let uid = Arc::clone(&row.uid);
@@ -124,13 +124,13 @@ impl Journal {
     }
 
     /// What waits, as much as one commit should have; a purge is by itself.
-    fn take_batch(&self) -> Vec<Entry> {
+    fn take_batch(&self) -> Vec<JournalEntry> {
         let mut state = self.state.lock();
-        let mut batch: Vec<Entry> = Vec::new();
+        let mut batch: Vec<JournalEntry> = Vec::new();
         let mut bytes = 0;
         while let Some(entry) = state.queue.front() {
             bytes += entry.bytes();
-            let is_purge = |entry: &Entry| matches!(entry, Entry::Purge { .. });
+            let is_purge = |entry: &JournalEntry| matches!(entry, JournalEntry::Purge { .. });
             let is_enough = batch.len() >= BATCH_ROWS_MAX || bytes > BATCH_BYTES_MAX;
             if !batch.is_empty() && (is_enough || is_purge(entry) || batch.iter().any(is_purge)) {
                 break;
@@ -178,16 +178,16 @@ impl Journal {
         let mut state = self.state.lock();
         // Most of many reads were never stored.
         let stored: Vec<_> = uids.into_iter().filter(|uid| state.written.remove(uid)).collect();
-        let is_news = !stored.is_empty();
+        let needs_announcement = !stored.is_empty();
         state.forgotten.extend(stored);
         drop(state);
-        if is_news {
+        if needs_announcement {
             self.filled.notify_one();
         }
     }
 
     /// Writes what waits, for ever.
-    pub(crate) async fn keep_writing(&self, hub: &Hub) {
+    pub(crate) async fn run_behind_writer(&self, hub: &Hub) {
         loop {
             self.filled.notified().await;
             self.write(hub).await;
@@ -224,7 +224,7 @@ impl Journal {
 
 impl PiServer {
     /// Stores what is to be stored before something happens, and lets it happen, for ever.
-    pub(crate) async fn keep_journal(&self, hub: &Arc<Hub>) {
+    pub(crate) async fn run_journal(&self, hub: &Arc<Hub>) {
         loop {
             self.journal.queued.notified().await;
             loop {
@@ -239,32 +239,32 @@ impl PiServer {
         }
     }
 
-    async fn write_batch(&self, hub: &Arc<Hub>, batch: Vec<Entry>) {
-        let rows: Arc<[SubmissionRow]> = batch.iter().filter_map(Entry::row).cloned().collect();
+    async fn write_batch(&self, hub: &Arc<Hub>, batch: Vec<JournalEntry>) {
+        let rows: Arc<[SubmissionRow]> = batch.iter().filter_map(JournalEntry::row).cloned().collect();
         let mut results = store_rows(hub, &rows).await.into_iter();
         for entry in batch {
             match entry {
-                Entry::Begin { token, course, .. } => {
+                JournalEntry::Begin { token, lane, .. } => {
                     self.begun(hub, token, results.next().unwrap_or(Ok(())));
                     while let Some(behind) =
-                        course.as_ref().and_then(|course| self.desk.lock().pass(course, token))
+                        lane.as_ref().and_then(|lane| self.pending.lock().release(lane, token))
                     {
-                        self.run(hub, behind.into_iter().map(Todo::Execute).collect());
+                        self.run(hub, behind.into_iter().map(DeferredStep::Execute).collect());
                     }
                 }
-                Entry::End { token, row } => {
+                JournalEntry::End { token, row } => {
                     // The command took effect whether or not the store can keep that: its client gets to know.
                     if let Some(result) = row.and_then(|_| results.next()) {
                         self.journal.note(result);
                     }
                     let now = now_ms();
                     let todo = self
-                        .desk
+                        .pending
                         .lock()
                         .step(now, |admission, effects| admission.stored(now, token, effects));
                     self.run(hub, todo);
                 }
-                Entry::Purge { principal, done } => {
+                JournalEntry::Purge { principal, done } => {
                     let result = self.journal.purge(hub, &principal).await;
                     // Who asked may have gone.
                     let _ = done.send(result);
@@ -281,7 +281,7 @@ impl PiServer {
             .map(|error| format!("The command cannot be stored and was not done: {error}. Send it again"));
         self.journal.note(result);
         let now = now_ms();
-        let todo = self.desk.lock().step(now, |admission, effects| match &refusal {
+        let todo = self.pending.lock().step(now, |admission, effects| match &refusal {
             None => admission.journaled(now, token, effects),
             Some(error) => admission.refuse(now, token, error, effects),
         });
@@ -327,12 +327,12 @@ pub(crate) fn stored_outcome(row: &SubmissionRow) -> Option<StoredOutcome> {
 }
 
 /// Gives the machine what the store knows.
-pub(crate) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, StoreError> {
+pub(crate) async fn restore(server: &PiServer, hub: &Hub) -> Result<JournalRecovery, StoreError> {
     let rows_max = server.config.outcomes_max.saturating_add(server.config.in_flight_max);
     hub.store.keep_submissions(rows_max).await?;
     let rows = hub.store.submissions(rows_max).await?;
-    let mut recovery = Recovery::default();
-    let mut desk = server.desk.lock();
+    let mut recovery = JournalRecovery::default();
+    let mut pending = server.pending.lock();
     let mut journal = server.journal.state.lock();
     for row in rows {
         recovery.scanned += 1;
@@ -351,8 +351,8 @@ pub(crate) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
             None => recovery.in_doubt += 1,
         }
         journal.written.insert(Arc::clone(&row.uid));
-        let token = desk.next_token();
-        desk.admission.restore(Restored {
+        let token = pending.next_token();
+        pending.admission.restore(Restored {
             token,
             principal: row.principal,
             id: row.command_id,
@@ -367,8 +367,8 @@ pub(crate) async fn restore(server: &PiServer, hub: &Hub) -> Result<Recovery, St
             accepted_at: row.accepted_at,
         });
     }
-    let evicted = desk.admission.evicted();
-    drop((journal, desk));
+    let evicted = pending.admission.evicted();
+    drop((journal, pending));
     server.journal.forget(evicted);
     Ok(recovery)
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::connection::frame;
 
 /// What `command_accepted`, `command_started` and `command_finished` say of their command, written once.
-pub(crate) struct Heading {
+pub(crate) struct CommandHeading {
     /// The fields that everybody sees.
     fields: String,
     /// The idempotency key, which is for the command's own principal alone.
@@ -23,13 +23,13 @@ pub(crate) struct Heading {
 
 /// Which frame of a command.
 #[derive(Clone, Copy)]
-pub(crate) enum Phase<'a> {
+pub(crate) enum CommandPhase<'a> {
     Accepted,
     Started,
     Finished { outcome: &'a Outcome, replayed: bool },
 }
 
-impl Heading {
+impl CommandHeading {
     pub(crate) fn new(request: &Request, command_id: &str) -> Self {
         let envelope = &request.envelope;
         let mut fields = String::with_capacity(128);
@@ -67,16 +67,16 @@ impl Heading {
     }
 
     /// Appends the frame of a phase.
-    pub(crate) fn push_frame(&self, out: &mut BytesMut, phase: Phase<'_>, for_own: bool) {
+    pub(crate) fn push_frame(&self, out: &mut BytesMut, phase: CommandPhase<'_>, for_own: bool) {
         let start = match phase {
-            Phase::Accepted => "{\"type\":\"command_accepted\",\"data\":{",
-            Phase::Started => "{\"type\":\"command_started\",\"data\":{",
-            Phase::Finished { .. } => "{\"type\":\"command_finished\",\"data\":{",
+            CommandPhase::Accepted => "{\"type\":\"command_accepted\",\"data\":{",
+            CommandPhase::Started => "{\"type\":\"command_started\",\"data\":{",
+            CommandPhase::Finished { .. } => "{\"type\":\"command_finished\",\"data\":{",
         };
         let key = self.key.as_deref().filter(|_| for_own).unwrap_or_default();
         let end = match phase {
-            Phase::Accepted | Phase::Started => String::new(),
-            Phase::Finished { outcome, replayed } => finished_fields(outcome, replayed),
+            CommandPhase::Accepted | CommandPhase::Started => String::new(),
+            CommandPhase::Finished { outcome, replayed } => finished_fields(outcome, replayed),
         };
         let parts = [start, &self.fields, key, &end, "}}"];
         frame::put_text_header(out, parts.iter().map(|part| part.len()).sum());
@@ -108,12 +108,12 @@ fn push_rest(text: &mut String, outcome: &Outcome, replayed: bool) {
     }
 }
 
-/// Data that is greater is not copied into its frame: that would be done with the desk locked.
+/// Data that is greater is not copied into its frame: that would be done with the pending locked.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// One frame as it is written.
 #[derive(Debug)]
-pub(crate) enum Frame {
+pub(crate) enum PiFrame {
     Whole(Bytes),
     /// To be written one after the other with nothing in between.
     Pieces(Box<[Bytes]>),
@@ -121,17 +121,17 @@ pub(crate) enum Frame {
 
 /// Text that is shared and not copied.
 pub(crate) fn shared(text: &Arc<str>) -> Bytes {
-    struct Shared(Arc<str>);
-    impl AsRef<[u8]> for Shared {
+    struct SharedText(Arc<str>);
+    impl AsRef<[u8]> for SharedText {
         fn as_ref(&self) -> &[u8] {
             self.0.as_bytes()
         }
     }
-    Bytes::from_owner(Shared(Arc::clone(text)))
+    Bytes::from_owner(SharedText(Arc::clone(text)))
 }
 
 /// The response to a command. `id` is what the client sent.
-pub(crate) fn response(id: Option<&str>, command: &str, outcome: &Outcome, replayed: bool) -> Frame {
+pub(crate) fn response(id: Option<&str>, command: &str, outcome: &Outcome, replayed: bool) -> PiFrame {
     let id = id.map(|id| {
         let mut text = String::with_capacity(id.len() + 2);
         push_string(&mut text, id);
@@ -148,16 +148,16 @@ pub(crate) fn response(id: Option<&str>, command: &str, outcome: &Outcome, repla
     }
     tail.push('}');
     let Some(data) = outcome.data.as_ref().filter(|data| !data.is_empty()) else {
-        return Frame::Whole(frame::text_of(&[head.as_bytes(), tail.as_bytes()]));
+        return PiFrame::Whole(frame::text_of(&[head.as_bytes(), tail.as_bytes()]));
     };
     head.push_str(",\"data\":");
     if data.len() <= COPIED_BYTES_MAX {
-        return Frame::Whole(frame::text_of(&[head.as_bytes(), data.as_bytes(), tail.as_bytes()]));
+        return PiFrame::Whole(frame::text_of(&[head.as_bytes(), data.as_bytes(), tail.as_bytes()]));
     }
     let mut start = BytesMut::with_capacity(head.len() + frame::HEADER_BYTES_MAX);
     frame::put_text_header(&mut start, head.len() + data.len() + tail.len());
     start.put_slice(head.as_bytes());
-    Frame::Pieces([start.freeze(), shared(data), Bytes::from(tail)].into())
+    PiFrame::Pieces([start.freeze(), shared(data), Bytes::from(tail)].into())
 }
 
 /// The response to what was not admitted. `id` is echoed whatever it is.

@@ -29,10 +29,10 @@ fn text(frames: &[u8]) -> String {
 }
 
 /// The text of a response, in pieces or not.
-fn whole(frame: Frame) -> String {
+fn whole(frame: PiFrame) -> String {
     match frame {
-        Frame::Whole(frame) => text(&frame),
-        Frame::Pieces(pieces) => text(&pieces.concat()),
+        PiFrame::Whole(frame) => text(&frame),
+        PiFrame::Pieces(pieces) => text(&pieces.concat()),
     }
 }
 
@@ -51,7 +51,7 @@ fn accepted(key: Option<&str>) -> CommandAccepted {
 #[test]
 fn frames_of_commands_are_those_of_the_wire_types() {
     let request = request::read(COMMAND).unwrap();
-    let heading = Heading::new(&request, request.envelope.id.as_deref().unwrap());
+    let heading = CommandHeading::new(&request, request.envelope.id.as_deref().unwrap());
     let outcome = outcome();
     for (for_own, key) in [(true, Some("k")), (false, None)] {
         let frame = |phase| {
@@ -59,8 +59,14 @@ fn frames_of_commands_are_those_of_the_wire_types() {
             heading.push_frame(&mut out, phase, for_own);
             text(&out)
         };
-        assert_eq!(frame(Phase::Accepted), json(&ServerMessage::CommandAccepted { data: accepted(key) }));
-        assert_eq!(frame(Phase::Started), json(&ServerMessage::CommandStarted { data: accepted(key) }));
+        assert_eq!(
+            frame(CommandPhase::Accepted),
+            json(&ServerMessage::CommandAccepted { data: accepted(key) })
+        );
+        assert_eq!(
+            frame(CommandPhase::Started),
+            json(&ServerMessage::CommandStarted { data: accepted(key) })
+        );
         let finished = CommandFinished {
             command: accepted(key),
             success: false,
@@ -70,7 +76,7 @@ fn frames_of_commands_are_those_of_the_wire_types() {
             replayed: Some(true),
         };
         assert_eq!(
-            frame(Phase::Finished { outcome: &outcome, replayed: true }),
+            frame(CommandPhase::Finished { outcome: &outcome, replayed: true }),
             json(&ServerMessage::CommandFinished { data: finished })
         );
     }
@@ -102,7 +108,7 @@ fn responses_are_those_of_the_wire_types() {
     let great = Outcome { data: Some(Arc::clone(&data)), success: true, ..Outcome::default() };
     let frame = response(None, "bash", &great, true);
     assert!(
-        matches!(&frame, Frame::Pieces(pieces) if pieces[1].as_ptr() == data.as_ptr()),
+        matches!(&frame, PiFrame::Pieces(pieces) if pieces[1].as_ptr() == data.as_ptr()),
         "it is not copied"
     );
     assert_eq!(

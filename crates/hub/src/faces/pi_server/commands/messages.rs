@@ -13,17 +13,17 @@ use crate::faces::pi_server::commands::execute::{
     ask_for, canonical, failure, finish, open_session, outcome, success,
 };
 use crate::faces::pi_server::commands::lifecycle;
-use crate::faces::pi_server::commands::pending_commands::Job;
+use crate::faces::pi_server::commands::pending_commands::CommandJob;
 use crate::hub::Hub;
 use crate::sessions::reads::unreadable;
 
 #[derive(Deserialize)]
-struct Native<'a> {
+struct NativeMessages<'a> {
     #[serde(borrow, default)]
     native: Option<&'a RawValue>,
 }
 
-pub(crate) fn messages(hub: &Arc<Hub>, job: Job) {
+pub(crate) fn messages(hub: &Arc<Hub>, job: CommandJob) {
     let entry = match open_session(hub, &job) {
         Ok(entry) => entry,
         Err(error) => return finish(hub, &job, failure(error)),
@@ -46,11 +46,11 @@ pub(crate) fn messages(hub: &Arc<Hub>, job: Job) {
 }
 
 fn has_native(data: &RawValue) -> bool {
-    let native = serde_json::from_str::<Native<'_>>(data.get()).ok().and_then(|data| data.native);
+    let native = serde_json::from_str::<NativeMessages<'_>>(data.get()).ok().and_then(|data| data.native);
     native.is_some_and(|native| native.get() != "null")
 }
 
-fn from_copies(hub: &Arc<Hub>, job: Job, session_version: Option<u64>) {
+fn from_copies(hub: &Arc<Hub>, job: CommandJob, session_version: Option<u64>) {
     let task_hub = Arc::clone(hub);
     hub.tasks.spawn(async move {
         let hub = task_hub;

@@ -13,12 +13,12 @@ use qd_wire::pi_server::{
 };
 use serde_json::{Value, json};
 
-use crate::command::ask::{Answers, ask_runners};
+use crate::command::ask::{RunnerAnswers, ask_runners};
 use crate::faces::pi_server::commands::execute::{finish, success};
 use crate::faces::pi_server::commands::lifecycle;
-use crate::faces::pi_server::commands::pending_commands::Job;
+use crate::faces::pi_server::commands::pending_commands::CommandJob;
 use crate::faces::pi_server::commands::sessions::{ALL_RUNNERS_PART, read};
-use crate::faces::pi_server::counters::Counters;
+use crate::faces::pi_server::counters::PiCounters;
 use crate::faces::pi_server::{open_sessions, running_count};
 use crate::hub::Hub;
 
@@ -28,10 +28,10 @@ const FULL_PERCENT: usize = 90;
 const QUESTIONS_MAX: u64 = 256;
 
 /// `health_check`.
-pub(crate) fn health(hub: &Arc<Hub>, job: Job) {
+pub(crate) fn health(hub: &Arc<Hub>, job: CommandJob) {
     ask_health(hub, job, |hub, job, runners, mut issues| {
         let config = &hub.faces.pi_server.config;
-        let connections = hub.faces.pi_server.desk.lock().clients().len();
+        let connections = hub.faces.pi_server.pending.lock().clients().len();
         for (what, count, max) in [
             ("Session", running_count(hub), config.sessions_max),
             ("Connection", connections, config.connections_max),
@@ -47,7 +47,7 @@ pub(crate) fn health(hub: &Arc<Hub>, job: Job) {
 }
 
 /// `get_metrics`.
-pub(crate) fn metrics(hub: &Arc<Hub>, job: Job) {
+pub(crate) fn metrics(hub: &Arc<Hub>, job: CommandJob) {
     ask_health(hub, job, |hub, job, runners, _| {
         let data = collect(hub, job.client.identity(), runners);
         finish(hub, job, success(Some(lifecycle::json(&data)), None));
@@ -56,11 +56,11 @@ pub(crate) fn metrics(hub: &Arc<Hub>, job: Job) {
 
 fn ask_health(
     hub: &Arc<Hub>,
-    job: Job,
-    then: impl FnOnce(&Arc<Hub>, &Job, &[(Arc<str>, RunnerHealthData)], Vec<String>) + Send + 'static,
+    job: CommandJob,
+    then: impl FnOnce(&Arc<Hub>, &CommandJob, &[(Arc<str>, RunnerHealthData)], Vec<String>) + Send + 'static,
 ) {
     let client = Arc::clone(&job.client);
-    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Answers| {
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: RunnerAnswers| {
         let (mut runners, mut issues) = (Vec::new(), Vec::new());
         for (runner_id, answered) in answers {
             match read::<RunnerHealthData>(&answered).filter(|_| answered.success) {
@@ -84,8 +84,8 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
     let server = &hub.faces.pi_server;
     let sessions = open_sessions(hub);
     let (connection_count, admission) = {
-        let desk = server.desk.lock();
-        (desk.clients().len() as u64, desk.admission.metrics(principal, now_ms()))
+        let pending = server.pending.lock();
+        (pending.clients().len() as u64, pending.admission.metrics(principal, now_ms()))
     };
     let counters = &server.counters;
     let session_count = sessions.len() as u64;
@@ -96,8 +96,8 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
         pending_connection_count: 0,
         total_commands_executed: admission.executed,
         commands_rejected: CommandsRejected {
-            session_limit: Counters::get(&counters.session_limit),
-            message_size: Counters::get(&counters.message_size),
+            session_limit: PiCounters::get(&counters.session_limit),
+            message_size: PiCounters::get(&counters.message_size),
             rate_limit: admission.rate_limit_rejections,
             global_rate_limit: admission.global_rate_limit_rejections,
             connection_limit: hub.faces.pi_server.connections.turned_away(),
@@ -123,8 +123,8 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
             session_store: SessionStoreMetrics::default(),
             journal: JournalMetrics {
                 enabled: true,
-                entries_written: Counters::get(&server.journal.entries_written),
-                write_errors: Counters::get(&server.journal.write_errors),
+                entries_written: PiCounters::get(&server.journal.entries_written),
+                write_errors: PiCounters::get(&server.journal.write_errors),
             },
         },
         circuit_breakers: runners.iter().flat_map(|(id, health)| answer::breakers(id, health)).collect(),
@@ -134,14 +134,14 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
     }
 }
 
-/// Counters that the document does not name.
+/// PiCounters that the document does not name.
 fn own_metrics(hub: &Hub) -> BTreeMap<String, Value> {
     let server = &hub.faces.pi_server;
     let counters = json!({
-        "commandsCancelled": Counters::get(&server.counters.cancelled),
-        "pendingLimitRejections": Counters::get(&server.counters.pending_limit),
-        "resyncs": Counters::get(&server.counters.resyncs),
-        "readOutcomesNotStored": Counters::get(&server.journal.dropped),
+        "commandsCancelled": PiCounters::get(&server.counters.cancelled),
+        "pendingLimitRejections": PiCounters::get(&server.counters.pending_limit),
+        "resyncs": PiCounters::get(&server.counters.resyncs),
+        "readOutcomesNotStored": PiCounters::get(&server.journal.dropped),
     });
     let gauges = json!({ "uptimeMs": now_ms().saturating_sub(server.started_at) });
     [("counters", counters), ("gauges", gauges), ("histograms", json!({})), ("recentEvents", json!([]))]

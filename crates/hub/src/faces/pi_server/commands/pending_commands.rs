@@ -1,4 +1,4 @@
-//! Where commands are admitted and announced. Everything here is done with the desk locked, so that every client
+//! Where commands are admitted and announced. Everything here is done with the pending locked, so that every client
 //! sees one order; what takes time is handed back as a list of things to do.
 
 use std::collections::{HashMap, HashSet};
@@ -13,22 +13,22 @@ use qd_core::view::pi_server::request::Request;
 use qd_store::SubmissionRow;
 use qd_wire::pi_server::Command;
 
-use crate::faces::pi_server::clients::client::Client;
+use crate::faces::pi_server::clients::client::PiClient;
 use crate::faces::pi_server::clients::followers::NewFollower;
-use crate::faces::pi_server::commands::journal::{self, BEHIND_DATA_BYTES_MAX, Entry, Journal};
-use crate::faces::pi_server::commands::lifecycle::{self, Heading, Phase};
-use crate::faces::pi_server::commands::send_order::{Course, Order};
+use crate::faces::pi_server::commands::journal::{self, BEHIND_DATA_BYTES_MAX, CommandJournal, JournalEntry};
+use crate::faces::pi_server::commands::lifecycle::{self, CommandHeading, CommandPhase};
+use crate::faces::pi_server::commands::send_order::{CommandLane, SendOrder};
 use crate::faces::pi_server::config::PiServerConfig;
 
 /// Bytes for the frames of one step: two phases of one command, as a rule.
 const BATCH_BYTES: usize = 512;
 
-pub(crate) struct Desk {
+pub(crate) struct PiPendingCommands {
     pub(crate) admission: Admission,
-    journal: Arc<Journal>,
-    live: HashMap<Token, Live>,
-    order: Order,
-    clients: Vec<Arc<Client>>,
+    journal: Arc<CommandJournal>,
+    live: HashMap<Token, PiPendingCommand>,
+    order: SendOrder,
+    clients: Vec<Arc<PiClient>>,
     last_token: Token,
     /// Sessions that clients know to be there.
     told: HashSet<Arc<str>>,
@@ -46,22 +46,22 @@ pub(crate) struct Desk {
 }
 
 /// A command that has no answer yet.
-struct Live {
-    job: Job,
+struct PiPendingCommand {
+    job: CommandJob,
     /// The name of the row it is stored in.
     uid: Arc<str>,
-    heading: Heading,
+    heading: CommandHeading,
     accepted_at: i64,
     /// Nothing is kept of it: the access of its principal was taken back.
     is_revoked: bool,
     /// Whether it is creating or deleting its session.
     is_under_way: bool,
-    after: After,
+    after: AfterResponse,
 }
 
 /// What is needed to do a command.
 #[derive(Clone)]
-pub(crate) struct Job {
+pub(crate) struct CommandJob {
     pub(crate) token: Token,
     /// The name under which the runner does it at most once.
     pub(crate) uid: Arc<str>,
@@ -70,12 +70,12 @@ pub(crate) struct Job {
     pub(crate) request: Arc<Request>,
     /// The session it is about, a freshly minted one included.
     pub(crate) session_id: Option<Arc<str>>,
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<PiClient>,
     /// Of the message it came in.
     pub(crate) bytes: usize,
 }
 
-impl Job {
+impl CommandJob {
     /// The session it is about; empty for a command that has none.
     pub(crate) fn session(&self) -> &str {
         self.session_id.as_deref().unwrap_or_default()
@@ -84,7 +84,7 @@ impl Job {
 
 /// What follows the response of a command that succeeded.
 #[derive(Default)]
-pub(crate) enum After {
+pub(crate) enum AfterResponse {
     #[default]
     Nothing,
     /// Tell everybody of a new session.
@@ -95,18 +95,18 @@ pub(crate) enum After {
     Follow(Box<NewFollower>),
 }
 
-/// What is to be done when the desk is not locked any more.
-pub(crate) enum Todo {
+/// What is to be done when the pending is not locked any more.
+pub(crate) enum DeferredStep {
     /// Store what came of a command that changed nothing, when there is time.
     StoreBehind(Box<SubmissionRow>),
-    Execute(Job),
-    Cancel(Job),
+    Execute(CommandJob),
+    Cancel(CommandJob),
     /// A client asked again for what it had: it may have lost its place since.
-    FollowAgain(Job),
+    FollowAgain(CommandJob),
     /// Nobody follows the session any more.
     EndSession(Arc<str>),
     /// A session of which something may have been missed.
-    LookFor(Arc<str>),
+    AnnounceIfChanged(Arc<str>),
     /// Rows whose outcomes left the bounds.
     Forget(Vec<Arc<str>>),
     /// The timer has to look earlier than it thinks.
@@ -115,8 +115,8 @@ pub(crate) enum Todo {
     Idle,
 }
 
-impl Desk {
-    pub(crate) fn new(config: &PiServerConfig, journal: Arc<Journal>) -> Self {
+impl PiPendingCommands {
+    pub(crate) fn new(config: &PiServerConfig, journal: Arc<CommandJournal>) -> Self {
         let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let limits = Limits {
             outcomes_max: config.outcomes_max,
@@ -135,7 +135,7 @@ impl Desk {
             admission: Admission::new(limits),
             journal,
             live: HashMap::new(),
-            order: Order::default(),
+            order: SendOrder::default(),
             clients: Vec::new(),
             last_token: 0,
             told: HashSet::new(),
@@ -155,7 +155,7 @@ impl Desk {
     }
 
     /// One that comes when the hub stops is told so.
-    pub(crate) fn add_client(&mut self, client: Arc<Client>) {
+    pub(crate) fn add_client(&mut self, client: Arc<PiClient>) {
         if let Some(goodbye) = &self.goodbye {
             client.put(goodbye.clone());
         }
@@ -163,7 +163,7 @@ impl Desk {
     }
 
     /// The hub stops: everybody is told, and no command is taken any more.
-    pub(crate) fn say_goodbye(&mut self, frames: &Bytes) {
+    pub(crate) fn announce_shutdown(&mut self, frames: &Bytes) {
         if self.goodbye.is_none() {
             self.goodbye = Some(frames.clone());
             self.clients.iter().for_each(|client| client.put(frames.clone()));
@@ -174,11 +174,11 @@ impl Desk {
         self.goodbye.is_some()
     }
 
-    pub(crate) fn remove_client(&mut self, client: &Arc<Client>) {
+    pub(crate) fn remove_client(&mut self, client: &Arc<PiClient>) {
         self.clients.retain(|other| !Arc::ptr_eq(other, client));
     }
 
-    pub(crate) fn clients(&self) -> &[Arc<Client>] {
+    pub(crate) fn clients(&self) -> &[Arc<PiClient>] {
         &self.clients
     }
 
@@ -197,16 +197,16 @@ impl Desk {
         &mut self,
         now: i64,
         submission: Submission,
-        job: Job,
-        heading: Heading,
-    ) -> Vec<Todo> {
-        let live = Live {
+        job: CommandJob,
+        heading: CommandHeading,
+    ) -> Vec<DeferredStep> {
+        let live = PiPendingCommand {
             uid: Arc::clone(&job.uid),
             heading,
             accepted_at: now,
             is_revoked: false,
             is_under_way: false,
-            after: After::Nothing,
+            after: AfterResponse::Nothing,
             job,
         };
         self.live.insert(submission.token, live);
@@ -214,8 +214,8 @@ impl Desk {
     }
 
     /// The access of a principal was taken back: what it has not begun is refused, and nothing is kept of the rest.
-    /// What is there of it in the journal goes with an entry that the caller puts there before the desk is open.
-    pub(crate) fn revoke(&mut self, now: i64, principal: &str) -> Vec<Todo> {
+    /// What is there of it in the journal goes with an entry that the caller puts there before the pending is open.
+    pub(crate) fn revoke(&mut self, now: i64, principal: &str) -> Vec<DeferredStep> {
         let mut identities = HashSet::new();
         for live in self.live.values_mut() {
             let client = &live.job.client;
@@ -232,9 +232,9 @@ impl Desk {
 
     /// A command whose row was on its way was sent, or will not be: gives what waited for it, as long as there is
     /// something.
-    pub(crate) fn pass(&mut self, course: &Course, token: Token) -> Option<Vec<Job>> {
+    pub(crate) fn release(&mut self, lane: &CommandLane, token: Token) -> Option<Vec<CommandJob>> {
         loop {
-            let mut jobs = self.order.pass(course, token)?;
+            let mut jobs = self.order.release(lane, token)?;
             // Those that have run out of time have their answers.
             jobs.retain(|job| self.live.contains_key(&job.token));
             if !jobs.is_empty() {
@@ -244,7 +244,13 @@ impl Desk {
     }
 
     /// A command is done. What follows its response is told when it is announced, and not when it is replayed.
-    pub(crate) fn finish(&mut self, now: i64, token: Token, outcome: Outcome, after: After) -> Vec<Todo> {
+    pub(crate) fn finish(
+        &mut self,
+        now: i64,
+        token: Token,
+        outcome: Outcome,
+        after: AfterResponse,
+    ) -> Vec<DeferredStep> {
         if let Some(live) = self.live.get_mut(&token) {
             live.after = after;
         }
@@ -252,7 +258,11 @@ impl Desk {
     }
 
     /// Lets the machine do one thing, and does what it wants done at once.
-    pub(crate) fn step(&mut self, now: i64, act: impl FnOnce(&mut Admission, &mut Vec<Effect>)) -> Vec<Todo> {
+    pub(crate) fn step(
+        &mut self,
+        now: i64,
+        act: impl FnOnce(&mut Admission, &mut Vec<Effect>),
+    ) -> Vec<DeferredStep> {
         let mut effects = Vec::with_capacity(4);
         act(&mut self.admission, &mut effects);
         let mut todo = Vec::new();
@@ -261,28 +271,28 @@ impl Desk {
         }
         self.flush();
         if self.is_stopping() && self.is_idle() {
-            todo.push(Todo::Idle);
+            todo.push(DeferredStep::Idle);
         }
         let evicted = self.admission.evicted();
         if !evicted.is_empty() {
-            todo.push(Todo::Forget(evicted));
+            todo.push(DeferredStep::Forget(evicted));
         }
         let deadline = self.admission.next_deadline();
         if deadline.is_some_and(|deadline| self.alarm_at.is_none_or(|alarm| deadline < alarm)) {
             self.alarm_at = deadline;
-            todo.push(Todo::Alarm);
+            todo.push(DeferredStep::Alarm);
         }
         todo
     }
 
-    fn carry_out(&mut self, now: i64, effect: Effect, todo: &mut Vec<Todo>) {
+    fn carry_out(&mut self, now: i64, effect: Effect, todo: &mut Vec<DeferredStep>) {
         match effect {
-            Effect::Accepted(token) => self.announce_phase(token, Phase::Accepted),
-            Effect::Started(token) => self.announce_phase(token, Phase::Started),
+            Effect::Accepted(token) => self.announce_phase(token, CommandPhase::Accepted),
+            Effect::Started(token) => self.announce_phase(token, CommandPhase::Started),
             Effect::Journal(token) => {
                 let Some(live) = self.live.get(&token) else { return };
-                let course = self.order.begin(&live.job);
-                self.journal.push(Entry::Begin { token, row: live.row(), course });
+                let lane = self.order.reserve(&live.job);
+                self.journal.push(JournalEntry::Begin { token, row: live.row(), lane });
             }
             Effect::Execute { token, uid, session_id } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
@@ -292,11 +302,11 @@ impl Desk {
                 if session_id.is_some() {
                     live.job.session_id = session_id;
                 }
-                todo.extend(self.order.admit(live.job.clone()).map(Todo::Execute));
+                todo.extend(self.order.admit(live.job.clone()).map(DeferredStep::Execute));
             }
             Effect::Cancel { token, uid } => {
-                let job = self.live.get(&token).map(|live| Job { uid, ..live.job.clone() });
-                todo.extend(job.map(Todo::Cancel));
+                let job = self.live.get(&token).map(|live| CommandJob { uid, ..live.job.clone() });
+                todo.extend(job.map(DeferredStep::Cancel));
             }
             Effect::Store { token, uid, outcome, wait } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
@@ -304,49 +314,54 @@ impl Desk {
                 let row = || journal::finished_row(live.row(), &outcome, now);
                 if wait {
                     let row = (!live.is_revoked).then(row);
-                    return self.journal.push(Entry::End { token, row });
+                    return self.journal.push(JournalEntry::End { token, row });
                 }
                 let is_small = outcome.data.as_ref().is_none_or(|data| data.len() <= BEHIND_DATA_BYTES_MAX);
                 // A row that would not be taken need not be made.
                 if is_small && !live.is_revoked && self.journal.has_room() {
-                    todo.push(Todo::StoreBehind(Box::new(row())));
+                    todo.push(DeferredStep::StoreBehind(Box::new(row())));
                 }
             }
             Effect::Announce { token, outcome, replayed } => self.announce(token, &outcome, replayed, todo),
         }
     }
 
-    fn announce(&mut self, token: Token, outcome: &Outcome, replayed: bool, todo: &mut Vec<Todo>) {
-        self.announce_phase(token, Phase::Finished { outcome, replayed });
+    fn announce(&mut self, token: Token, outcome: &Outcome, replayed: bool, todo: &mut Vec<DeferredStep>) {
+        self.announce_phase(token, CommandPhase::Finished { outcome, replayed });
         // The response comes after what everybody gets.
         self.flush();
         let Some(live) = self.live.remove(&token) else { return };
-        let Live { job, after, is_under_way, .. } = live;
+        let PiPendingCommand { job, after, is_under_way, .. } = live;
         let id = job.request.envelope.id.as_deref();
         job.client.put_frame(lifecycle::response(id, job.request.spec.name, outcome, replayed));
         job.client.end(job.bytes);
         if replayed {
             if outcome.success && matches!(job.request.command, Command::SwitchSession(_)) {
-                todo.push(Todo::FollowAgain(job));
+                todo.push(DeferredStep::FollowAgain(job));
             }
             return;
         }
         if let Some(session_id) = job.session_id.as_ref().filter(|_| is_under_way) {
-            self.end_under_way(session_id, todo);
+            self.end_session_change(session_id, todo);
         }
         match after {
-            After::Created(frames) if outcome.success => self.tell_created(job.session(), &frames),
-            After::Deleted if outcome.success => {
-                self.tell_deleted(job.session());
-                todo.extend(job.session_id.map(Todo::EndSession));
+            AfterResponse::Created(frames) if outcome.success => {
+                self.announce_created(job.session(), &frames)
             }
-            After::Follow(follower) if outcome.success => follower.follow(&job.client),
-            After::Nothing | After::Created(_) | After::Deleted | After::Follow(_) => {}
+            AfterResponse::Deleted if outcome.success => {
+                self.announce_deleted(job.session());
+                todo.extend(job.session_id.map(DeferredStep::EndSession));
+            }
+            AfterResponse::Follow(follower) if outcome.success => follower.follow(&job.client),
+            AfterResponse::Nothing
+            | AfterResponse::Created(_)
+            | AfterResponse::Deleted
+            | AfterResponse::Follow(_) => {}
         }
     }
 
     /// Appends a frame of a command to this step's, or sends it at once if not everybody gets the same.
-    fn announce_phase(&mut self, token: Token, phase: Phase<'_>) {
+    fn announce_phase(&mut self, token: Token, phase: CommandPhase<'_>) {
         let Some(session_id) = self.live.get(&token).map(|live| live.job.session_id.clone()) else { return };
         if self.batch_session != session_id {
             self.flush();
@@ -368,7 +383,7 @@ impl Desk {
         self.flush();
         for client in self.clients.iter().filter(|client| self.may_see_batch(client)) {
             let is_own = *client.principal() == principal;
-            client.tell(if is_own { &own } else { &others }, 1);
+            client.send_events(if is_own { &own } else { &others }, 1);
         }
     }
 
@@ -380,15 +395,15 @@ impl Desk {
         }
         let frames = self.batch.split().freeze();
         let clients = self.clients.iter().filter(|client| self.may_see_batch(client));
-        clients.for_each(|client| client.tell(&frames, count));
+        clients.for_each(|client| client.send_events(&frames, count));
     }
 
-    fn may_see_batch(&self, client: &Client) -> bool {
+    fn may_see_batch(&self, client: &PiClient) -> bool {
         self.batch_session.as_deref().is_none_or(|session_id| may_see(client.principal(), session_id))
     }
 
     /// A command is about to create or delete its session.
-    pub(crate) fn begin_under_way(&mut self, token: Token) {
+    pub(crate) fn begin_session_change(&mut self, token: Token) {
         let Some(live) = self.live.get_mut(&token) else { return };
         let Some(session_id) = live.job.session_id.clone() else { return };
         live.is_under_way = true;
@@ -402,38 +417,38 @@ impl Desk {
 
     /// What others did to the session meanwhile was no news then, and may be now: it is looked for after what this
     /// command itself has to tell.
-    fn end_under_way(&mut self, session_id: &Arc<str>, todo: &mut Vec<Todo>) {
+    fn end_session_change(&mut self, session_id: &Arc<str>, todo: &mut Vec<DeferredStep>) {
         let Some(count) = self.under_way.get_mut(session_id) else { return };
         *count -= 1;
         if *count == 0 {
             self.under_way.remove(session_id);
-            todo.push(Todo::LookFor(Arc::clone(session_id)));
+            todo.push(DeferredStep::AnnounceIfChanged(Arc::clone(session_id)));
         }
     }
 
     /// Clients know of these sessions without being told.
-    pub(crate) fn know(&mut self, sessions: impl IntoIterator<Item = Arc<str>>) {
+    pub(crate) fn note_known_sessions(&mut self, sessions: impl IntoIterator<Item = Arc<str>>) {
         self.told.extend(sessions);
     }
 
     /// Whether clients have yet to be told that the session is there, or is gone.
-    pub(crate) fn is_news(&self, session_id: &str, is_there: bool) -> bool {
+    pub(crate) fn needs_announcement(&self, session_id: &str, is_there: bool) -> bool {
         !self.under_way.contains_key(session_id) && self.told.contains(session_id) != is_there
     }
 
-    pub(crate) fn tell_created(&mut self, session_id: &str, frames: &Bytes) {
+    pub(crate) fn announce_created(&mut self, session_id: &str, frames: &Bytes) {
         self.told.insert(Arc::from(session_id));
-        self.tell_who_may_see(session_id, frames);
+        self.send_to_viewers(session_id, frames);
     }
 
-    pub(crate) fn tell_deleted(&mut self, session_id: &str) {
+    pub(crate) fn announce_deleted(&mut self, session_id: &str) {
         self.told.remove(session_id);
-        self.tell_who_may_see(session_id, &lifecycle::session_deleted(session_id));
+        self.send_to_viewers(session_id, &lifecycle::session_deleted(session_id));
     }
 
-    fn tell_who_may_see(&mut self, session_id: &str, frames: &Bytes) {
+    fn send_to_viewers(&mut self, session_id: &str, frames: &Bytes) {
         let clients = self.clients.iter().filter(|client| may_see(client.principal(), session_id));
-        clients.for_each(|client| client.tell(frames, 1));
+        clients.for_each(|client| client.send_events(frames, 1));
     }
 }
 
@@ -443,9 +458,9 @@ pub(crate) fn may_see(_principal: &str, _session_id: &str) -> bool {
     true
 }
 
-impl Live {
+impl PiPendingCommand {
     fn row(&self) -> SubmissionRow {
-        let Job { request, session_id, client, .. } = &self.job;
+        let CommandJob { request, session_id, client, .. } = &self.job;
         SubmissionRow {
             uid: Arc::clone(&self.uid),
             principal: Arc::clone(client.principal()),

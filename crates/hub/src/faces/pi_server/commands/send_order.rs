@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use qd_core::view::pi_server::admission::Token;
 
-use crate::faces::pi_server::commands::pending_commands::Job;
+use crate::faces::pi_server::commands::pending_commands::CommandJob;
 
 /// A connection and a session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Course {
+pub(crate) struct CommandLane {
     connection_id: Arc<str>,
     session_id: Arc<str>,
 }
 
-impl Course {
+impl CommandLane {
     /// `None` for a command that is about no session.
-    fn of(job: &Job) -> Option<Self> {
+    fn of(job: &CommandJob) -> Option<Self> {
         let session_id = Arc::clone(job.session_id.as_ref()?);
         Some(Self { connection_id: Arc::clone(&job.client.asker.connection_id), session_id })
     }
@@ -26,29 +26,29 @@ impl Course {
 
 /// Commands whose rows are on their way, each with what waits behind it.
 #[derive(Default)]
-pub(crate) struct Order(HashMap<Course, VecDeque<Place>>);
+pub(crate) struct SendOrder(HashMap<CommandLane, VecDeque<QueuedSend>>);
 
-struct Place {
+struct QueuedSend {
     token: Token,
-    behind: Vec<Job>,
+    behind: Vec<CommandJob>,
 }
 
-impl Order {
-    /// The row of this command is on its way. What is given is to be handed to [`Order::pass`].
-    pub(crate) fn begin(&mut self, job: &Job) -> Option<Course> {
-        let course = Course::of(job)?;
-        let place = Place { token: job.token, behind: Vec::new() };
-        self.0.entry(course.clone()).or_default().push_back(place);
-        Some(course)
+impl SendOrder {
+    /// The row of this command is on its way. What is given is to be handed to [`SendOrder::release`].
+    pub(crate) fn reserve(&mut self, job: &CommandJob) -> Option<CommandLane> {
+        let lane = CommandLane::of(job)?;
+        let place = QueuedSend { token: job.token, behind: Vec::new() };
+        self.0.entry(lane.clone()).or_default().push_back(place);
+        Some(lane)
     }
 
-    /// Gives the command back if it may be done now; else it is kept until [`Order::pass`] gives it.
-    pub(crate) fn admit(&mut self, job: Job) -> Option<Job> {
+    /// Gives the command back if it may be done now; else it is kept until [`SendOrder::release`] gives it.
+    pub(crate) fn admit(&mut self, job: CommandJob) -> Option<CommandJob> {
         // Mostly nothing is on its way.
         if self.0.is_empty() {
             return Some(job);
         }
-        let places = Course::of(&job).and_then(|course| self.0.get_mut(&course));
+        let places = CommandLane::of(&job).and_then(|lane| self.0.get_mut(&lane));
         // One whose own row was on its way has waited already.
         let places = places.filter(|places| places.iter().all(|place| place.token != job.token));
         match places.and_then(|places| places.iter_mut().rev().find(|place| place.token < job.token)) {
@@ -62,8 +62,8 @@ impl Order {
 
     /// The command was sent, or will not be. Gives those that waited for it, which are to be sent next; then this is
     /// to be called again, because others may have come behind them meanwhile. `None` when that is over.
-    pub(crate) fn pass(&mut self, course: &Course, token: Token) -> Option<Vec<Job>> {
-        let places = self.0.get_mut(course)?;
+    pub(crate) fn release(&mut self, lane: &CommandLane, token: Token) -> Option<Vec<CommandJob>> {
+        let places = self.0.get_mut(lane)?;
         let at = places.iter().position(|place| place.token == token)?;
         let behind = std::mem::take(&mut places.get_mut(at)?.behind);
         if !behind.is_empty() {
@@ -71,7 +71,7 @@ impl Order {
         }
         places.remove(at);
         if places.is_empty() {
-            self.0.remove(course);
+            self.0.remove(lane);
         }
         None
     }

@@ -15,15 +15,15 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::de::DeserializeOwned;
 
 use crate::command::Command;
-use crate::command::ask::{Answer, Answers, ask_runners};
+use crate::command::ask::{CommandAnswer, RunnerAnswers, ask_runners};
 use crate::faces::pi_server::clients::followers::NewFollower;
 use crate::faces::pi_server::clients::resync;
 use crate::faces::pi_server::commands::execute::{
     ask_for, canonical, failed, failure, finish, open_session, runner_key, success,
 };
 use crate::faces::pi_server::commands::lifecycle;
-use crate::faces::pi_server::commands::pending_commands::{After, Job};
-use crate::faces::pi_server::counters::Counters;
+use crate::faces::pi_server::commands::pending_commands::{AfterResponse, CommandJob};
+use crate::faces::pi_server::counters::PiCounters;
 use crate::faces::pi_server::{is_open, open_sessions, running_count};
 use crate::hub::Hub;
 use crate::sessions::reads;
@@ -36,14 +36,14 @@ pub(crate) const ALL_RUNNERS_PART: u32 = 3;
 const STORED_PART: u32 = 2;
 
 /// `create_session` and `load_session`.
-pub(crate) fn create(hub: &Arc<Hub>, job: Job) {
+pub(crate) fn create(hub: &Arc<Hub>, job: CommandJob) {
     let Some(session_id) = job.session_id.clone() else {
         return finish(hub, &job, failure(CodedError::invalid("A session needs a name; send sessionId")));
     };
     let under_way = {
-        let mut desk = hub.faces.pi_server.desk.lock();
-        desk.begin_under_way(job.token);
-        desk.under_way()
+        let mut pending = hub.faces.pi_server.pending.lock();
+        pending.begin_session_change(job.token);
+        pending.under_way()
     };
     if job.is_taken_up_again {
         return create_now(hub, job, None);
@@ -64,7 +64,7 @@ pub(crate) fn create(hub: &Arc<Hub>, job: Job) {
     let to_come = under_way.iter().filter(|session_id| !is_there(session_id)).count();
     let max = hub.faces.pi_server.config.sessions_max;
     if running_count(hub) + to_come > max {
-        Counters::count(&hub.faces.pi_server.counters.session_limit);
+        PiCounters::count(&hub.faces.pi_server.counters.session_limit);
         let error = ErrorCode::LimitReached.with(format!("Session limit reached ({max} sessions)"));
         return finish(hub, &job, failure(error));
     }
@@ -76,7 +76,7 @@ pub(crate) fn create(hub: &Arc<Hub>, job: Job) {
 
 /// A closed session gives its name to the new one, but only when its runner says that there can be a new one: what
 /// is deleted does not come back.
-fn check_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
+fn check_first(hub: &Arc<Hub>, job: CommandJob, runner_id: Arc<str>) {
     let command = match to_create(&job, None, Some(&runner_id)) {
         Ok(command) => command.with("check_only", true),
         Err(error) => return finish(hub, &job, failure(error)),
@@ -92,7 +92,7 @@ fn check_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
 }
 
 /// The agent's own file stays.
-fn delete_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
+fn delete_first(hub: &Arc<Hub>, job: CommandJob, runner_id: Arc<str>) {
     if hub.is_away(&runner_id) {
         // The hub would delete its copy, and then there would be nothing at all.
         let error = ErrorCode::RunnerOffline
@@ -112,7 +112,11 @@ fn delete_first(hub: &Arc<Hub>, job: Job, runner_id: Arc<str>) {
 }
 
 /// `session.create`, for the session that the job is about; on `runner_id`, else on the runner that the client has named.
-fn to_create(job: &Job, key: Option<&str>, runner_id: Option<&str>) -> Result<Command<'static>, CodedError> {
+fn to_create(
+    job: &CommandJob,
+    key: Option<&str>,
+    runner_id: Option<&str>,
+) -> Result<Command<'static>, CodedError> {
     let command = canonical(job, key)?.on(job.session().to_owned());
     Ok(match runner_id.or_else(|| request::named_runner(&job.request)) {
         Some(runner_id) => command.at(runner_id.to_owned()),
@@ -121,7 +125,7 @@ fn to_create(job: &Job, key: Option<&str>, runner_id: Option<&str>) -> Result<Co
 }
 
 /// `runner_id` is the one that was asked before, if one was.
-fn create_now(hub: &Arc<Hub>, job: Job, runner_id: Option<&str>) {
+fn create_now(hub: &Arc<Hub>, job: CommandJob, runner_id: Option<&str>) {
     let command = match to_create(&job, runner_key(&job), runner_id) {
         Ok(command) => command,
         Err(error) => return finish(hub, &job, failure(error)),
@@ -143,24 +147,24 @@ fn create_now(hub: &Arc<Hub>, job: Job, runner_id: Option<&str>) {
             let frames = lifecycle::session_created(job.session(), &info);
             let data = SessionCreated { session_id: job.session().to_owned(), session_info: info };
             let outcome = success(Some(lifecycle::json(&data)), Some(0));
-            hub.faces.pi_server.finish(hub, job.token, outcome, After::Created(frames));
+            hub.faces.pi_server.finish(hub, job.token, outcome, AfterResponse::Created(frames));
         });
     });
 }
 
 /// `delete_session`: the agent is stopped, the history stays.
-pub(crate) fn delete(hub: &Arc<Hub>, job: Job) {
+pub(crate) fn delete(hub: &Arc<Hub>, job: CommandJob) {
     let command =
         open_session(hub, &job).and_then(|entry| Ok(canonical(&job, runner_key(&job))?.on_session(&entry)));
     let command = match command {
         Ok(command) => command,
         Err(error) => return finish(hub, &job, failure(error)),
     };
-    hub.faces.pi_server.desk.lock().begin_under_way(job.token);
+    hub.faces.pi_server.pending.lock().begin_session_change(job.token);
     ask_for(hub, job, command, |hub, job, answered| {
         if answered.success {
             let outcome = success(Some("{\"deleted\":true}".to_owned()), None);
-            hub.faces.pi_server.finish(hub, job.token, outcome, After::Deleted);
+            hub.faces.pi_server.finish(hub, job.token, outcome, AfterResponse::Deleted);
         } else {
             let outcome = failed(&job, answered);
             finish(hub, &job, outcome);
@@ -169,7 +173,7 @@ pub(crate) fn delete(hub: &Arc<Hub>, job: Job) {
 }
 
 /// `switch_session`: the client follows the session from its answer on.
-pub(crate) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
+pub(crate) fn switch(hub: &Arc<Hub>, job: &CommandJob, has_resync: bool) {
     let entry = match open_session(hub, job) {
         Ok(entry) => entry,
         Err(error) => return finish(hub, job, failure(error)),
@@ -211,12 +215,12 @@ pub(crate) fn switch(hub: &Arc<Hub>, job: &Job, has_resync: bool) {
         let data = SessionSwitched { session_info: answer::session_info(&state) };
         let outcome = success(Some(lifecycle::json(&data)), Some(state.session_version));
         let follower = Box::new(NewFollower { joining, events });
-        hub.faces.pi_server.finish(hub, job.token, outcome, After::Follow(follower));
+        hub.faces.pi_server.finish(hub, job.token, outcome, AfterResponse::Follow(follower));
     });
 }
 
 /// A switch was replayed, maybe on another connection than the first time: that one follows the session too.
-pub(crate) fn follow_again(hub: &Arc<Hub>, job: &Job) {
+pub(crate) fn follow_again(hub: &Arc<Hub>, job: &CommandJob) {
     let Some(entry) = hub.session(job.session()).filter(|entry| is_open(entry)) else { return };
     let followers = &hub.faces.pi_server.followers;
     if followers.is_follower(&entry.id, &job.client) {
@@ -229,9 +233,9 @@ pub(crate) fn follow_again(hub: &Arc<Hub>, job: &Job) {
 }
 
 /// `list_sessions`: what the runners say, and the hub's copies for those that are away.
-pub(crate) fn list(hub: &Arc<Hub>, job: Job) {
+pub(crate) fn list(hub: &Arc<Hub>, job: CommandJob) {
     let client = Arc::clone(&job.client);
-    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Answers| {
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: RunnerAnswers| {
         let mut sessions: Vec<(i64, SessionInfo)> = Vec::new();
         let mut heard = Vec::new();
         for (runner_id, answered) in answers {
@@ -271,16 +275,16 @@ pub(crate) fn list(hub: &Arc<Hub>, job: Job) {
     ask_runners(hub, &client.asker, CommandName::RunnerSessions, limit, on_answers);
 }
 
-fn finish_list(hub: &Arc<Hub>, job: &Job, mut sessions: Vec<(i64, SessionInfo)>) {
+fn finish_list(hub: &Arc<Hub>, job: &CommandJob, mut sessions: Vec<(i64, SessionInfo)>) {
     sessions.sort_by(|one, two| (one.0, &one.1.session_id).cmp(&(two.0, &two.1.session_id)));
     let list = SessionList { sessions: sessions.into_iter().map(|(_, info)| info).collect() };
     finish(hub, job, success(Some(lifecycle::json(&list)), None));
 }
 
 /// `list_stored_sessions`.
-pub(crate) fn list_stored(hub: &Arc<Hub>, job: Job) {
+pub(crate) fn list_stored(hub: &Arc<Hub>, job: CommandJob) {
     let client = Arc::clone(&job.client);
-    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: Answers| {
+    let on_answers = Box::new(move |hub: &Arc<Hub>, answers: RunnerAnswers| {
         let has_several = answers.len() > 1;
         let mut sessions = Vec::new();
         let mut errors = Vec::new();
@@ -318,7 +322,7 @@ pub(crate) fn get_state(session_id: String) -> Command<'static> {
 }
 
 /// The data of an answer, if it is what it should be.
-pub(crate) fn read<T: DeserializeOwned>(answer: &Answer) -> Option<T> {
+pub(crate) fn read<T: DeserializeOwned>(answer: &CommandAnswer) -> Option<T> {
     let text = answer.data.as_ref()?.get();
     serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "an answer cannot be read")).ok()
 }

@@ -8,14 +8,14 @@ use qd_link::clock::now_ms;
 use qd_wire::data::SessionStatus;
 use qd_wire::mux::SessionChange;
 
-use crate::faces::SessionNews;
+use crate::faces::SessionUpdate;
 use crate::hub::Hub;
 use crate::sessions::session::SessionEntry;
 use crate::sessions::terminal_cleanup;
 
 /// What an event says of its session.
 #[derive(Debug, Clone)]
-pub(crate) struct Note {
+pub(crate) struct SessionNote {
     /// Our own time is put in when it is applied.
     moment: Moment,
     pub(crate) change: Change,
@@ -23,7 +23,7 @@ pub(crate) struct Note {
     pub(crate) ended_turn: Option<i64>,
 }
 
-impl Note {
+impl SessionNote {
     pub(crate) fn new(moment: Moment, change: Change) -> Self {
         Self { moment, change, ended_turn: None }
     }
@@ -36,14 +36,14 @@ impl Note {
 
 /// What is to be told of a session.
 #[derive(Default)]
-struct Told {
+struct SessionAnnouncement {
     news: News,
     is_closed: bool,
 }
 
 /// Brings the session up to date, when the events are stored and published.
-pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &mut [Note]) {
-    let mut told = Told::default();
+pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &mut [SessionNote]) {
+    let mut told = SessionAnnouncement::default();
     let now = now_ms();
     for note in notes {
         note.moment.now = now;
@@ -51,15 +51,15 @@ pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &mut [Not
     }
     let is_closed = told.is_closed && entry.status() == SessionStatus::Closed;
     match told.news {
-        _ if is_closed => hub.tell_session(entry, SessionChange::Closed),
-        News::Now => hub.tell_session(entry, SessionChange::Updated),
-        News::Soon => hub.tell_session_soon(entry),
+        _ if is_closed => hub.announce_session(entry, SessionChange::Closed),
+        News::Now => hub.announce_session(entry, SessionChange::Updated),
+        News::Soon => hub.announce_session_soon(entry),
         News::None => {}
     }
 }
 
-fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &mut Note, told: &mut Told) {
-    let Note { moment, change, ended_turn } = note;
+fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &mut SessionNote, told: &mut SessionAnnouncement) {
+    let SessionNote { moment, change, ended_turn } = note;
     let before = entry.status();
     let applied = entry.projection().apply(change, *moment);
     *ended_turn = applied.ended_turn;
@@ -68,13 +68,13 @@ fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &mut Note, told: &mut Told)
     match change {
         Change::Created { .. } => {
             if is_new(entry, before, moment.seq) {
-                hub.faces.session_news(hub, &entry.id, SessionNews::Created);
+                hub.faces.session_update(hub, &entry.id, SessionUpdate::Created);
             }
-            hub.tell_session(entry, SessionChange::Created);
+            hub.announce_session(entry, SessionChange::Created);
         }
         Change::Exited { .. } => {
             if !moment.is_past {
-                terminals::forget_later(hub, &entry.id);
+                terminal_cleanup::forget_later(hub, &entry.id);
             }
         }
         Change::Answered(answered) => {
@@ -129,8 +129,8 @@ fn note_described(hub: &Arc<Hub>, entry: &SessionEntry, before: SessionStatus, d
     entry.note_described(description.seq);
     let is_closed = description.status == SessionStatus::Closed;
     if (before == SessionStatus::Closed) != is_closed {
-        let news = if is_closed { SessionNews::Closed } else { SessionNews::Created };
-        hub.faces.session_news(hub, &entry.id, news);
+        let news = if is_closed { SessionUpdate::Closed } else { SessionUpdate::Created };
+        hub.faces.session_update(hub, &entry.id, news);
     }
 }
 
@@ -153,7 +153,8 @@ mod tests {
         let shown = || (entry.status(), entry.summary(false).working_since.is_some());
         let apply = |seq: u64, changes: Vec<Change>| {
             let moment = Moment { seq: Some(seq), ..Moment::default() };
-            let mut notes: Vec<Note> = changes.into_iter().map(|change| Note::new(moment, change)).collect();
+            let mut notes: Vec<SessionNote> =
+                changes.into_iter().map(|change| SessionNote::new(moment, change)).collect();
             apply_notes(&hub, &entry, &mut notes);
         };
         let created = || Change::Created { harness: "demo".to_owned(), cwd: None };

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::runners::line_head::json_string;
 
 /// Bytes of commands that may wait for a runner.
-const OUTBOX_BYTES_MAX: usize = 64 << 20;
+const QUEUE_BYTES_MAX: usize = 64 << 20;
 
 /// What lines of the hub's own may add to that; they are short.
 const CONTROL_BYTES_MAX: usize = 1 << 20;
@@ -22,13 +22,13 @@ const BLOCK_BYTES_MAX: usize = 1 << 20;
 /// Lines for a runner. Putting something in never waits: acks are merged per session, and commands beyond
 /// the bound are refused. So the reader of the link never waits for the writer.
 #[derive(Default)]
-pub(crate) struct Outbox {
-    state: Mutex<OutboxState>,
+pub(crate) struct RunnerSendQueue {
+    state: Mutex<RunnerSendQueueState>,
     filled: Notify,
 }
 
 #[derive(Default)]
-struct OutboxState {
+struct RunnerSendQueueState {
     lines: BytesMut,
     acks: BTreeMap<Arc<str>, u64>,
     is_closed: bool,
@@ -36,42 +36,42 @@ struct OutboxState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OutboxError {
+pub(crate) enum SendQueueError {
     #[error("it is not connected; start it and try again")]
     Closed,
     #[error("it does not take commands fast enough; try again later")]
     Full,
 }
 
-impl OutboxError {
+impl SendQueueError {
     /// The same as whoever asked the runner is told.
     pub(crate) fn coded(self, runner_id: &str) -> CodedError {
         let code = match self {
-            OutboxError::Closed => ErrorCode::RunnerOffline,
-            OutboxError::Full => ErrorCode::Busy,
+            SendQueueError::Closed => ErrorCode::RunnerOffline,
+            SendQueueError::Full => ErrorCode::Busy,
         };
         code.with(format!("Runner {runner_id}: {self}"))
     }
 }
 
-impl Outbox {
+impl RunnerSendQueue {
     /// Queues one whole line.
-    pub(crate) fn push(&self, line: &[u8]) -> Result<(), OutboxError> {
-        self.push_within(line, OUTBOX_BYTES_MAX)
+    pub(crate) fn push(&self, line: &[u8]) -> Result<(), SendQueueError> {
+        self.push_within(line, QUEUE_BYTES_MAX)
     }
 
     /// Queues a line that nobody would send again: there is room for it when there is none for commands.
-    pub(crate) fn push_control(&self, line: &[u8]) -> Result<(), OutboxError> {
-        self.push_within(line, OUTBOX_BYTES_MAX + CONTROL_BYTES_MAX)
+    pub(crate) fn push_control(&self, line: &[u8]) -> Result<(), SendQueueError> {
+        self.push_within(line, QUEUE_BYTES_MAX + CONTROL_BYTES_MAX)
     }
 
-    fn push_within(&self, line: &[u8], bytes_max: usize) -> Result<(), OutboxError> {
+    fn push_within(&self, line: &[u8], bytes_max: usize) -> Result<(), SendQueueError> {
         let mut state = self.state.lock();
         if state.is_closed {
-            return Err(OutboxError::Closed);
+            return Err(SendQueueError::Closed);
         }
         if !state.lines.is_empty() && state.lines.len() + line.len() > bytes_max {
-            return Err(OutboxError::Full);
+            return Err(SendQueueError::Full);
         }
         state.lines.extend_from_slice(line);
         drop(state);
@@ -117,7 +117,7 @@ impl Outbox {
     }
 }
 
-impl OutboxState {
+impl RunnerSendQueueState {
     /// Whole lines first, then acks: so the welcome, which is the first line of all, comes before any ack.
     fn take_block(&mut self) -> Bytes {
         let mut block = self.take_lines();
@@ -143,11 +143,11 @@ impl OutboxState {
     }
 }
 
-/// Writes to the link until the outbox is finished and empty, or the other end is gone.
-pub(super) async fn write(outbox: Arc<Outbox>, link: LinkSender) {
-    while let Some(block) = outbox.next().await {
+/// Writes to the link until the send_queue is finished and empty, or the other end is gone.
+pub(super) async fn write(send_queue: Arc<RunnerSendQueue>, link: LinkSender) {
+    while let Some(block) = send_queue.next().await {
         if link.send(block).await.is_err() {
-            outbox.close();
+            send_queue.close();
             return;
         }
     }
@@ -159,17 +159,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_outbox_is_given_out_in_blocks_of_whole_lines_and_the_acks_come_too() {
-        let outbox = Outbox::default();
+        let send_queue = RunnerSendQueue::default();
         let (short, long) = ([&[b'x'; 99_999][..], b"\n"].concat(), [&[b'y'; 2 << 20][..], b"\n"].concat());
         for _ in 0..25 {
-            outbox.push(&short).unwrap();
+            send_queue.push(&short).unwrap();
         }
-        outbox.push(&long).unwrap();
-        outbox.push(&short).unwrap();
-        outbox.ack(&Arc::from("s"), 7);
-        outbox.finish();
+        send_queue.push(&long).unwrap();
+        send_queue.push(&short).unwrap();
+        send_queue.ack(&Arc::from("s"), 7);
+        send_queue.finish();
         let (mut bytes, mut text) = (0, Vec::new());
-        while let Some(block) = outbox.next().await {
+        while let Some(block) = send_queue.next().await {
             assert!(block.ends_with(b"\n"));
             assert!(block.len() <= BLOCK_BYTES_MAX + 64 || block.len() == long.len(), "{}", block.len());
             bytes += block.len();

@@ -13,14 +13,17 @@ const BODY_CHARS_MAX: usize = 300;
 
 /// Title and text of a notification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct NotificationText {
     pub(super) title: String,
     pub(super) body: String,
 }
 
-impl Words {
-    fn new(title: &str, body: &str) -> Words {
-        Words { title: cut(&redact(title), TITLE_CHARS_MAX), body: cut(&redact(body), BODY_CHARS_MAX) }
+impl NotificationText {
+    fn new(title: &str, body: &str) -> NotificationText {
+        NotificationText {
+            title: cut(&redact(title), TITLE_CHARS_MAX),
+            body: cut(&redact(body), BODY_CHARS_MAX),
+        }
     }
 }
 
@@ -31,7 +34,11 @@ fn name(session: Option<&HubSession>, session_id: &str) -> String {
     session.title.clone().filter(|title| !title.is_empty()).or(directory).unwrap_or(session_id.to_owned())
 }
 
-pub(super) fn of_question(request: &InputRequest, session: Option<&HubSession>, session_id: &str) -> Words {
+pub(super) fn of_question(
+    request: &InputRequest,
+    session: Option<&HubSession>,
+    session_id: &str,
+) -> NotificationText {
     let detail = match request {
         InputRequest::Permission { description, metadata, .. } => {
             let details = metadata.clone();
@@ -44,14 +51,14 @@ pub(super) fn of_question(request: &InputRequest, session: Option<&HubSession>, 
     };
     let name = name(session, session_id);
     match detail.filter(|detail| !detail.trim().is_empty()) {
-        Some(detail) => Words::new(request.title(), &format!("{name}: {detail}")),
-        None => Words::new(request.title(), &name),
+        Some(detail) => NotificationText::new(request.title(), &format!("{name}: {detail}")),
+        None => NotificationText::new(request.title(), &name),
     }
 }
 
 /// How a turn, a program or a session has ended; `said` is the last of it.
-pub(super) fn of_end(session: Option<&HubSession>, session_id: &str, said: Option<&str>) -> Words {
-    Words::new(&name(session, session_id), said.unwrap_or_default())
+pub(super) fn of_end(session: Option<&HubSession>, session_id: &str, said: Option<&str>) -> NotificationText {
+    NotificationText::new(&name(session, session_id), said.unwrap_or_default())
 }
 
 fn cut(text: &str, chars_max: usize) -> String {

@@ -3,21 +3,21 @@ use std::sync::Arc;
 
 use qd_wire::link::{LinkLine, RefusedSession};
 
-use super::{Link, RunnerIdentity, line_of};
+use super::{RunnerIdentity, RunnerLink, line_of};
 
 /// Names of refused sessions that are remembered, so that each is told and logged once. A runner that names more
 /// than these is told nothing about the rest; none of it is taken either way.
 const REFUSED_MAX: usize = 4096;
 
 /// The sessions of which this link takes nothing.
-pub(super) struct Refusals {
-    link: Arc<Link>,
+pub(super) struct RefusedSessions {
+    link: Arc<RunnerLink>,
     identity: RunnerIdentity,
     sessions: HashSet<Box<str>>,
 }
 
-impl Refusals {
-    pub(super) fn new(link: Arc<Link>, identity: RunnerIdentity) -> Self {
+impl RefusedSessions {
+    pub(super) fn new(link: Arc<RunnerLink>, identity: RunnerIdentity) -> Self {
         Self { link, identity, sessions: HashSet::new() }
     }
 
@@ -39,7 +39,7 @@ impl Refusals {
             session_id: session_id.to_owned(),
             reason: reason.to_owned(),
         });
-        if let Err(error) = self.link.outbox.push(&line_of(&line)) {
+        if let Err(error) = self.link.send_queue.push(&line_of(&line)) {
             tracing::debug!(%error, "a runner cannot be told of a refused session");
         }
     }

@@ -10,12 +10,12 @@ use qd_wire::run_protocol::Way;
 use qd_wire::{CodedError, ErrorCode, JsonObject, command_table};
 use tokio::time::Duration;
 
-use super::catch_up::{Page, page};
-use super::feed::{Follower, Missing, SUBSCRIPTIONS_MAX};
+use super::catch_up::{LogPage, page};
+use super::feed::{FeedSubscription, MissingEvents, SUBSCRIPTIONS_MAX};
 use crate::access::principals::Principal;
-use crate::command::ask::{Answer, Asker, ask, cancel_asked};
-use crate::command::{self, Command as CanonicalCommand, Ready};
-use crate::connection::{JobDone, Mail, Mailbox, Parts, Speaker, frame};
+use crate::command::ask::{CommandAnswer, CommandSender, ask, cancel_asked};
+use crate::command::{self, Command as CanonicalCommand, ReadyCommand};
+use crate::connection::{ConnectionHandler, ConnectionMail, HandlerContext, Mailbox, StoreReadDone, frame};
 use crate::hub::Hub;
 
 /// A page that could not be read is tried again after this.
@@ -27,21 +27,21 @@ pub(super) const HOST_OFFLINE: &str = "host offline";
 const HOST_LOST: &str = "host offline: it went away before it answered, and nobody knows what it has done";
 
 /// Speaks the document with one app.
-pub(super) struct AppSpeaker {
+pub(super) struct AppHandler {
     hub: Arc<Hub>,
     number: u64,
-    follower: Follower,
-    calls: Arc<Calls>,
+    follower: FeedSubscription,
+    calls: Arc<AppCalls>,
     /// The page that is being read, with its number.
-    reading: Option<(u64, Missing)>,
+    reading: Option<(u64, MissingEvents)>,
     last_reading: u64,
     /// The log could not be read; it is tried again later.
     is_pausing: bool,
 }
 
 /// What an app has asked for and waits for.
-struct Calls {
-    asker: Asker,
+struct AppCalls {
+    asker: CommandSender,
     mailbox: Arc<Mailbox>,
     state: Mutex<CallState>,
 }
@@ -53,13 +53,13 @@ struct CallState {
     open: HashMap<u64, Option<u64>>,
 }
 
-impl AppSpeaker {
+impl AppHandler {
     /// Follows all runs from now on. `None` when nobody is let in.
     pub(super) fn new(hub: &Arc<Hub>, principal: &Principal) -> Option<(Self, Arc<Mailbox>)> {
         let (number, mailbox) = hub.faces.run.connections.add(principal, &hub.config.limits)?;
         let asker = mailbox.asker.clone();
-        let calls = Calls { asker, mailbox: Arc::clone(&mailbox), state: Mutex::default() };
-        let speaker = Self {
+        let calls = AppCalls { asker, mailbox: Arc::clone(&mailbox), state: Mutex::default() };
+        let handler = Self {
             hub: Arc::clone(hub),
             number,
             follower: hub.faces.run.feed.join(Arc::clone(&mailbox)),
@@ -68,17 +68,17 @@ impl AppSpeaker {
             last_reading: 0,
             is_pausing: false,
         };
-        Some((speaker, mailbox))
+        Some((handler, mailbox))
     }
 
-    fn act(&mut self, parts: &mut Parts<'_>, text: &str) -> Result<(), Refusal> {
+    fn act(&mut self, context: &mut HandlerContext<'_>, text: &str) -> Result<(), Refusal> {
         match request::read(text)? {
             Request::Ignored => {}
-            Request::Subscribe(subscribe) => self.subscribe(parts.hub, &subscribe)?,
+            Request::Subscribe(subscribe) => self.subscribe(context.hub, &subscribe)?,
             Request::Unsubscribe(run_id) => {
                 self.follower.change_filter(|filter| filter.remove(run_id.as_deref()));
             }
-            Request::Command(command) => self.command(parts, *command)?,
+            Request::Command(command) => self.command(context, *command)?,
         }
         Ok(())
     }
@@ -106,12 +106,12 @@ impl AppSpeaker {
         Ok(())
     }
 
-    fn command(&self, parts: &Parts<'_>, command: Command) -> Result<(), Refusal> {
-        let hub = parts.hub;
+    fn command(&self, context: &HandlerContext<'_>, command: Command) -> Result<(), Refusal> {
+        let hub = context.hub;
         let (ready, runner_id) =
             prepare(hub, &self.calls.asker, &command).map_err(|error| command.refusal(error))?;
         let in_flight_max = hub.config.limits.in_flight_max;
-        if !parts.mailbox.try_begin(in_flight_max, false) {
+        if !context.mailbox.try_begin_command(in_flight_max, false) {
             let error = format!("too many commands in flight on this connection (max {in_flight_max})");
             return Err(command.refusal(ErrorCode::TooManyInFlight.with(error)));
         }
@@ -120,59 +120,64 @@ impl AppSpeaker {
     }
 
     /// Reads the next page of the log for a run in which the app is behind.
-    fn start_reading(&mut self, parts: &Parts<'_>) {
-        if self.reading.is_some() || self.is_pausing || parts.outgoing.is_full() {
+    fn start_reading(&mut self, context: &HandlerContext<'_>) {
+        if self.reading.is_some() || self.is_pausing || context.send_queue.is_full() {
             return;
         }
         let Some(missing) = self.follower.missing() else { return };
         self.last_reading += 1;
         let generation = self.last_reading;
-        let (hub, mailbox) = (Arc::clone(parts.hub), Arc::clone(parts.mailbox));
+        let (hub, mailbox) = (Arc::clone(context.hub), Arc::clone(context.mailbox));
         let (entry, after, turn) = (Arc::clone(&missing.entry), missing.after, missing.turn);
-        let wanted = Missing { entry, after, turn, filter: missing.filter.clone() };
+        let wanted = MissingEvents { entry, after, turn, filter: missing.filter.clone() };
         self.reading = Some((generation, missing));
-        parts.hub.tasks.spawn(async move {
+        context.hub.tasks.spawn(async move {
             let done = match page(&hub, &wanted).await {
                 // An empty page has nothing that could be between two numbers.
-                Ok(Page { frames, next, is_end }) => {
+                Ok(LogPage { frames, next, is_end }) => {
                     let until = if is_end { next } else { u64::MAX };
-                    JobDone::Replayed { generation, frames, next, until }
+                    StoreReadDone::Replayed { generation, frames, next, until }
                 }
                 Err(error) => {
                     tracing::error!(session = %wanted.entry.id, %error, "an app cannot be told what it missed");
-                    JobDone::Failed { generation, after: wanted.after }
+                    StoreReadDone::Failed { generation, after: wanted.after }
                 }
             };
-            mailbox.put(Mail::JobDone(Box::new(done)));
+            mailbox.put(ConnectionMail::StoreReadDone(Box::new(done)));
         });
     }
 
-    fn on_page(&mut self, parts: &mut Parts<'_>, done: JobDone) {
+    fn on_page(&mut self, context: &mut HandlerContext<'_>, done: StoreReadDone) {
         let generation = match &done {
-            JobDone::Replayed { generation, .. } | JobDone::Failed { generation, .. } => *generation,
-            JobDone::Frames(_) | JobDone::ReadFailed { .. } | JobDone::Snapshot(_) | JobDone::Attached(_) => {
+            StoreReadDone::Replayed { generation, .. } | StoreReadDone::Failed { generation, .. } => {
+                *generation
+            }
+            StoreReadDone::Frames(_)
+            | StoreReadDone::ReadFailed { .. }
+            | StoreReadDone::Snapshot(_)
+            | StoreReadDone::Attached(_) => {
                 return;
             }
         };
         let Some((_, missing)) = self.reading.take_if(|(number, _)| *number == generation) else { return };
-        if let JobDone::Replayed { frames, next, until, .. } = done {
+        if let StoreReadDone::Replayed { frames, next, until, .. } = done {
             if self.follower.has_read(&missing, next, next == until) {
-                parts.outgoing.push(frames);
+                context.send_queue.push(frames);
             }
             return;
         }
         self.is_pausing = true;
-        let mailbox = Arc::downgrade(parts.mailbox);
+        let mailbox = Arc::downgrade(context.mailbox);
         tokio::spawn(async move {
             tokio::time::sleep(RETRY).await;
             if let Some(mailbox) = mailbox.upgrade() {
-                mailbox.put(Mail::ResyncNow { generation });
+                mailbox.put(ConnectionMail::ResyncNow { generation });
             }
         });
     }
 }
 
-impl Speaker for AppSpeaker {
+impl ConnectionHandler for AppHandler {
     const TAKES_BINARY: bool = true;
 
     fn message_bytes_max(hub: &Hub) -> usize {
@@ -180,11 +185,11 @@ impl Speaker for AppSpeaker {
     }
 
     /// The document has no greeting.
-    fn greet(&mut self, _parts: &mut Parts<'_>) {}
+    fn greet(&mut self, _parts: &mut HandlerContext<'_>) {}
 
-    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
-        if let Err(refusal) = self.act(parts, text) {
-            parts.outgoing.push(text_frame(&view::refused(now_ms(), &refusal)));
+    fn on_text(&mut self, context: &mut HandlerContext<'_>, text: &str) {
+        if let Err(refusal) = self.act(context, text) {
+            context.send_queue.push(text_frame(&view::refused(now_ms(), &refusal)));
         }
     }
 
@@ -192,31 +197,31 @@ impl Speaker for AppSpeaker {
         text_frame(&view::complaint(now_ms(), &CodedError::invalid(error)))
     }
 
-    fn take_events(&mut self, parts: &mut Parts<'_>) -> bool {
-        self.follower.take(parts.outgoing)
+    fn take_events(&mut self, context: &mut HandlerContext<'_>) -> bool {
+        self.follower.take(context.send_queue)
     }
 
-    fn on_mail(&mut self, parts: &mut Parts<'_>, mail: Mail) {
+    fn on_mail(&mut self, context: &mut HandlerContext<'_>, mail: ConnectionMail) {
         match mail {
-            Mail::JobDone(done) => self.on_page(parts, *done),
-            Mail::ResyncNow { .. } => self.is_pausing = false,
+            ConnectionMail::StoreReadDone(done) => self.on_page(context, *done),
+            ConnectionMail::ResyncNow { .. } => self.is_pausing = false,
             // The connection has dealt with them, or they are of other speakers.
-            Mail::Frames(_)
-            | Mail::Pieces(_)
-            | Mail::Attached(_)
-            | Mail::Run(_)
-            | Mail::Terminal(_)
-            | Mail::ResyncFailed { .. }
-            | Mail::Close { .. } => {}
+            ConnectionMail::Frames(_)
+            | ConnectionMail::Pieces(_)
+            | ConnectionMail::Attached(_)
+            | ConnectionMail::Run(_)
+            | ConnectionMail::Terminal(_)
+            | ConnectionMail::ResyncFailed { .. }
+            | ConnectionMail::Close { .. } => {}
         }
     }
 
-    fn after_mail(&mut self, parts: &mut Parts<'_>) {
-        self.start_reading(parts);
+    fn after_mail(&mut self, context: &mut HandlerContext<'_>) {
+        self.start_reading(context);
     }
 }
 
-impl Drop for AppSpeaker {
+impl Drop for AppHandler {
     fn drop(&mut self) {
         self.hub.faces.run.connections.remove(self.number);
         let open: Vec<u64> = self.calls.state.lock().open.drain().filter_map(|(_, number)| number).collect();
@@ -224,8 +229,8 @@ impl Drop for AppSpeaker {
     }
 }
 
-impl Calls {
-    fn begin(&self) -> u64 {
+impl AppCalls {
+    fn begin_call(&self) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
         let ticket = state.last;
@@ -241,9 +246,9 @@ impl Calls {
 /// A command that its runner can be asked now; what speaks against it is told in the words of the document.
 pub(super) fn prepare(
     hub: &Hub,
-    asker: &Asker,
+    asker: &CommandSender,
     command: &Command,
-) -> Result<(Ready<'static>, Arc<str>), CodedError> {
+) -> Result<(ReadyCommand<'static>, Arc<str>), CodedError> {
     let canonical = canonical(hub, command, command.parameters.clone())?;
     let ready = command::prepare(hub, asker, canonical).map_err(in_documents_words)?;
     let runner_id = ready.runner_id().map(Arc::clone);
@@ -286,12 +291,18 @@ fn in_documents_words(error: CodedError) -> CodedError {
 }
 
 /// Asks the runner; what it answers goes to this app alone.
-fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, ready: Ready<'_>, runner_id: Arc<str>) {
-    let ticket = calls.begin();
+fn send(
+    hub: &Arc<Hub>,
+    calls: &Arc<AppCalls>,
+    command: Command,
+    ready: ReadyCommand<'_>,
+    runner_id: Arc<str>,
+) {
+    let ticket = calls.begin_call();
     let is_gated = command.spec.gated;
     let on_answer = {
         let calls = Arc::clone(calls);
-        Box::new(move |hub: &Arc<Hub>, answer: Answer| {
+        Box::new(move |hub: &Arc<Hub>, answer: CommandAnswer| {
             calls.end(ticket);
             on_answer(hub, &calls, &command, &runner_id, answer);
         })
@@ -302,7 +313,13 @@ fn send(hub: &Arc<Hub>, calls: &Arc<Calls>, command: Command, ready: Ready<'_>, 
     }
 }
 
-fn on_answer(hub: &Arc<Hub>, calls: &Arc<Calls>, command: &Command, runner_id: &Arc<str>, answered: Answer) {
+fn on_answer(
+    hub: &Arc<Hub>,
+    calls: &Arc<AppCalls>,
+    command: &Command,
+    runner_id: &Arc<str>,
+    answered: CommandAnswer,
+) {
     if command.spec.way == Way::Rpc {
         let answer = view::Answer {
             success: answered.success,
@@ -332,10 +349,10 @@ fn text_of_refusal(command: &Command, error: CodedError) -> String {
     view::refused(now_ms(), &command.refusal(error))
 }
 
-fn finish(calls: &Calls, text: Option<String>) {
+fn finish(calls: &AppCalls, text: Option<String>) {
     calls.mailbox.end_command(false);
     if let Some(text) = text {
-        calls.mailbox.put(Mail::Frames(text_frame(&text)));
+        calls.mailbox.put(ConnectionMail::Frames(text_frame(&text)));
     }
 }
 

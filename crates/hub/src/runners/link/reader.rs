@@ -13,18 +13,18 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
 use super::answers::RunnerAnswer;
-use super::block::{Step, split};
-use super::commit::{Commit, Queued, give_up};
-use super::hello::{BURIAL_ID, note_runner};
-use super::refusals::Refusals;
-use super::{Link, LinkState, RunnerIdentity, line_of};
+use super::block::{StreamStep, split};
+use super::commit::{CommitStep, QueuedStep, give_up};
+use super::hello::{DELETION_ID, note_runner};
+use super::refused_sessions::RefusedSessions;
+use super::{LinkShared, RunnerIdentity, RunnerLink, line_of};
 use crate::config::PlantedBug;
-use crate::faces::RunnerNews;
+use crate::faces::RunnerUpdate;
 use crate::hub::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub};
 use crate::runners::line_head::{self, Line};
 use crate::runners::runner::Runner;
 use crate::sessions::effects::apply_notes;
-use crate::sessions::published::Published;
+use crate::sessions::published::PublishedEvents;
 use crate::sessions::session::SessionEntry;
 
 /// A connection that says no hello for this long is not a runner.
@@ -39,14 +39,14 @@ const PROGRESS: &str = "progress";
 const KEY_HASH_BYTES: usize = 32;
 
 /// The reader of a link.
-pub(super) struct Ingest {
+pub(super) struct LinkReader {
     pub(super) hub: Arc<Hub>,
     pub(super) identity: RunnerIdentity,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<RunnerLink>,
     pub(super) sender: LinkSender,
-    commits: mpsc::Sender<Queued<Commit>>,
-    state: Arc<LinkState>,
-    pub(super) refusals: Refusals,
+    commits: mpsc::Sender<QueuedStep<CommitStep>>,
+    state: Arc<LinkShared>,
+    pub(super) refusals: RefusedSessions,
     /// Known from its hello on.
     pub(super) runner: Option<Arc<Runner>>,
     /// What is noted of it now and then.
@@ -54,18 +54,18 @@ pub(super) struct Ingest {
 }
 
 /// There is nothing more to do on this link.
-pub(super) struct Ended;
+pub(super) struct LinkEnded;
 
-impl Ingest {
+impl LinkReader {
     pub(super) fn new(
         hub: Arc<Hub>,
         identity: RunnerIdentity,
-        link: Arc<Link>,
+        link: Arc<RunnerLink>,
         sender: LinkSender,
-        commits: mpsc::Sender<Queued<Commit>>,
-        state: Arc<LinkState>,
+        commits: mpsc::Sender<QueuedStep<CommitStep>>,
+        state: Arc<LinkShared>,
     ) -> Self {
-        let refusals = Refusals::new(Arc::clone(&link), identity.clone());
+        let refusals = RefusedSessions::new(Arc::clone(&link), identity.clone());
         Self { hub, identity, link, sender, commits, state, refusals, runner: None, note: None }
     }
 
@@ -100,11 +100,11 @@ impl Ingest {
         }
         if runner.set_healthy(&self.link, false) {
             tracing::warn!(runner = %runner.id, peer = %self.identity.peer, "the runner is silent");
-            self.hub.tell_runner(runner);
+            self.hub.announce_runner(runner);
         }
         let block = receiver.recv().await?;
         if runner.set_healthy(&self.link, true) {
-            self.hub.tell_runner(runner);
+            self.hub.announce_runner(runner);
         }
         Some(block)
     }
@@ -120,12 +120,13 @@ impl Ingest {
         })
     }
 
-    async fn block(&mut self, mut block: Bytes) -> Result<(), Ended> {
+    async fn block(&mut self, mut block: Bytes) -> Result<(), LinkEnded> {
         // What is committed of its sessions is known after the hello, which may share its block with events.
         while self.runner.is_none() && !block.is_empty() {
             let length = memchr::memchr(b'\n', &block).map_or(block.len(), |end| end + 1);
             let line = block.split_to(length);
-            match std::str::from_utf8(&line).ok().and_then(|line| head::parse(line.trim_end(), "").ok()) {
+            match std::str::from_utf8(&line).ok().and_then(|line| line_head::parse(line.trim_end(), "").ok())
+            {
                 Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?,
                 _ => tracing::warn!("a runner speaks before its hello; skipped"),
             }
@@ -133,7 +134,7 @@ impl Ingest {
         let Some(runner) = &self.runner else { return Ok(()) };
         runner.note_seen();
         while !block.is_empty() {
-            let split = split(&self.hub, &self.identity, &self.link.outbox, &mut self.refusals, &block);
+            let split = split(&self.hub, &self.identity, &self.link.send_queue, &mut self.refusals, &block);
             for step in split.steps {
                 self.step(step).await?;
             }
@@ -141,24 +142,24 @@ impl Ingest {
                 tracing::warn!(runner = %self.identity.runner_id, session = %missing.session_id,
                     expected = missing.expected, found = missing.found,
                     "records are missing; the link ends, so that the runner sends again what is not committed");
-                return Err(Ended);
+                return Err(LinkEnded);
             }
             block.advance(split.taken.min(block.len()));
         }
         Ok(())
     }
 
-    async fn step(&mut self, step: Step) -> Result<(), Ended> {
+    async fn step(&mut self, step: StreamStep) -> Result<(), LinkEnded> {
         match step {
-            Step::Frames { entry, frames, records, heads, mut notes } => {
+            StreamStep::Frames { entry, frames, records, heads, mut notes } => {
                 if records.is_empty() && entry.is_settled() {
-                    entry.ring.make_room(frames.len(), &self.state.patience).await;
+                    entry.ring.make_room(frames.len(), &self.state.stall_timeout).await;
                     if notes.is_empty() {
                         entry.ring.publish(frames, None);
                     } else {
                         entry.ring.publish(frames.clone(), None);
                         apply_notes(&self.hub, &entry, &mut notes);
-                        let published = Published::new(&entry, &frames, &[], &notes);
+                        let published = PublishedEvents::new(&entry, &frames, &[], &notes);
                         self.hub.faces.published(&self.hub, published);
                     }
                     return Ok(());
@@ -166,33 +167,33 @@ impl Ingest {
                 if self.hub.config.planted_bug == Some(PlantedBug::AckBeforeCommit)
                     && let Some(last) = records.last()
                 {
-                    self.link.outbox.ack(&entry.id, last.seq);
+                    self.link.send_queue.ack(&entry.id, last.seq);
                 }
-                entry.begin_one();
-                self.commit(Commit::Frames { entry, frames, records, heads, notes }).await
+                entry.begin_commit();
+                self.commit(CommitStep::Frames { entry, frames, records, heads, notes }).await
             }
-            Step::Natives { entry, events } => {
+            StreamStep::Natives { entry, events } => {
                 if entry.is_settled() {
                     self.hub.faces.native_events(&self.hub, &entry, &events);
                     return Ok(());
                 }
-                entry.begin_one();
-                self.commit(Commit::Natives { entry, events }).await
+                entry.begin_commit();
+                self.commit(CommitStep::Natives { entry, events }).await
             }
-            Step::Ack { entry, seq } => {
+            StreamStep::Ack { entry, seq } => {
                 if entry.is_settled() {
-                    self.link.outbox.ack(&entry.id, seq);
+                    self.link.send_queue.ack(&entry.id, seq);
                     return Ok(());
                 }
-                entry.begin_one();
-                self.commit(Commit::Ack { entry, seq }).await
+                entry.begin_commit();
+                self.commit(CommitStep::Ack { entry, seq }).await
             }
-            Step::Answer { id, session_id, success, tail } => {
-                if let Some(session_id) = id.strip_prefix(BURIAL_ID) {
-                    self.buried_for_good(session_id, success, &tail);
+            StreamStep::Answer { id, session_id, success, tail } => {
+                if let Some(session_id) = id.strip_prefix(DELETION_ID) {
+                    self.note_deleted_by_runner(session_id, success, &tail);
                     return Ok(());
                 }
-                let Some(pending) = self.hub.pending.remove_answered(&id, &self.link.outbox) else {
+                let Some(pending) = self.hub.pending.remove_answered(&id, &self.link.send_queue) else {
                     tracing::debug!(id, "an answer nobody waits for");
                     return Ok(());
                 };
@@ -200,12 +201,16 @@ impl Ingest {
                 let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
                 self.answer(answer, entry.filter(|entry| entry.runner_id == self.identity.runner_id)).await
             }
-            Step::Forget { entry } => self.forget(entry, None).await,
-            Step::Runner { kind, line } => self.runner_line(&kind, &line).await,
+            StreamStep::Forget { entry } => self.forget(entry, None).await,
+            StreamStep::Runner { kind, line } => self.runner_line(&kind, &line).await,
         }
     }
 
-    async fn answer(&mut self, answer: RunnerAnswer, entry: Option<Arc<SessionEntry>>) -> Result<(), Ended> {
+    async fn answer(
+        &mut self,
+        answer: RunnerAnswer,
+        entry: Option<Arc<SessionEntry>>,
+    ) -> Result<(), LinkEnded> {
         let Some(entry) = entry else {
             answer.deliver(&self.hub, None);
             return Ok(());
@@ -218,27 +223,31 @@ impl Ingest {
             answer.deliver(&self.hub, Some(&entry));
             return Ok(());
         }
-        entry.begin_one();
-        self.commit(Commit::Answer { entry, answer }).await
+        entry.begin_commit();
+        self.commit(CommitStep::Answer { entry, answer }).await
     }
 
     /// Ends a session here and now, so that what follows under its name is read as a new one.
-    async fn forget(&mut self, entry: Arc<SessionEntry>, answer: Option<RunnerAnswer>) -> Result<(), Ended> {
+    async fn forget(
+        &mut self,
+        entry: Arc<SessionEntry>,
+        answer: Option<RunnerAnswer>,
+    ) -> Result<(), LinkEnded> {
         self.refusals.forget(&entry.id);
         self.hub.forget_session(&entry);
-        entry.begin_one();
-        self.commit(Commit::Forget { entry, answer }).await
+        entry.begin_commit();
+        self.commit(CommitStep::Forget { entry, answer }).await
     }
 
     /// Queues a piece for its commit, as soon as there is room for its bytes.
-    async fn commit(&self, commit: Commit) -> Result<(), Ended> {
+    async fn commit(&self, commit: CommitStep) -> Result<(), LinkEnded> {
         let Some(room) = self.room_for(commit.bytes()).await else {
             give_up(&self.hub, commit);
-            return Err(Ended);
+            return Err(LinkEnded);
         };
-        self.commits.send(Queued { it: commit, room }).await.map_err(|refused| {
+        self.commits.send(QueuedStep { it: commit, room }).await.map_err(|refused| {
             give_up(&self.hub, refused.0.it);
-            Ended
+            LinkEnded
         })
     }
 
@@ -255,7 +264,7 @@ impl Ingest {
         }
     }
 
-    async fn runner_line(&mut self, kind: &str, line: &str) -> Result<(), Ended> {
+    async fn runner_line(&mut self, kind: &str, line: &str) -> Result<(), LinkEnded> {
         if kind == PROGRESS {
             self.progress(line);
             return Ok(());
@@ -289,7 +298,7 @@ impl Ingest {
         }
         match serde_json::from_str::<Progress<'_>>(line) {
             Ok(Progress { id, data }) => {
-                self.hub.pending.progress(&self.hub, &id, &self.link.outbox, data);
+                self.hub.pending.progress(&self.hub, &id, &self.link.send_queue, data);
             }
             Err(error) => tracing::error!(%error, "the progress of a command cannot be read"),
         }
@@ -320,7 +329,7 @@ impl Ingest {
             match hub.store.set_next_key(&runner_id, &hash).await {
                 Ok(true) => {
                     tracing::info!(runner = %runner_id, "a runner has a new key");
-                    if let Err(error) = link.outbox.push(&line_of(&LinkLine::Rekeyed { key_hash })) {
+                    if let Err(error) = link.send_queue.push(&line_of(&LinkLine::Rekeyed { key_hash })) {
                         tracing::debug!(runner = %runner_id, %error, "a runner cannot be told that its key counts");
                     }
                 }
@@ -333,14 +342,14 @@ impl Ingest {
     /// The link is over: nobody waits for this runner any more.
     fn end(self) {
         // First no line is taken any more, then those that were are answered for: none is forgotten.
-        self.link.outbox.close();
+        self.link.send_queue.close();
         let Some(runner) = self.runner else { return };
         if runner.leave(&self.link) {
             tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has gone");
-            self.hub.tell_runner(&runner);
-            self.hub.faces.runner_news(&self.hub, &runner.id, RunnerNews::Gone);
+            self.hub.announce_runner(&runner);
+            self.hub.faces.runner_update(&self.hub, &runner.id, RunnerUpdate::Gone);
         }
-        for pending in self.hub.pending.remove_of_link(&self.link.outbox) {
+        for pending in self.hub.pending.remove_of_link(&self.link.send_queue) {
             let error =
                 ErrorCode::LinkLost.with(format!("Runner {} went away before it answered", runner.id));
             pending.fail(&self.hub, &error, true);

@@ -23,22 +23,22 @@ const ERROR_BYTES_MAX: usize = 1 << 20;
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// The messages for one host.
-pub(super) struct Out {
+pub(super) struct HostSendQueue {
     host_id: String,
-    state: Mutex<OutState>,
+    state: Mutex<HostSendQueueState>,
     filled: Notify,
 }
 
 #[derive(Default)]
-struct OutState {
+struct HostSendQueueState {
     messages: VecDeque<Bytes>,
     bytes: usize,
     acks: Acks,
 }
 
-impl Out {
+impl HostSendQueue {
     pub(super) fn new(host_id: &str) -> Self {
-        Out { host_id: host_id.to_owned(), state: Mutex::default(), filled: Notify::new() }
+        HostSendQueue { host_id: host_id.to_owned(), state: Mutex::default(), filled: Notify::new() }
     }
 
     /// Queues a message; an error says why it cannot be sent.

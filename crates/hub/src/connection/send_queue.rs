@@ -13,14 +13,14 @@ const PIECES_MAX: usize = 64;
 
 /// Whole frames on their way to one client, and how far the first of them is written.
 #[derive(Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct ClientSendQueue {
     queue: VecDeque<Bytes>,
     bytes: usize,
     /// The stream may keep back some of what it took (TLS does, when the network takes no more).
     is_flush_due: bool,
 }
 
-impl Outgoing {
+impl ClientSendQueue {
     pub(crate) fn push(&mut self, frames: Bytes) {
         if !frames.is_empty() {
             self.bytes += frames.len();
