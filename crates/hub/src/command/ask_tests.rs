@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::config::HubConfig;
-use crate::hub::Stored;
+use crate::hub::StoredHub;
 use crate::runners::link::{RunnerIdentity, run};
 use crate::{LoginCodes, OwnerToken};
 
@@ -15,7 +15,7 @@ pub(crate) struct World {
     pub(crate) hub: Arc<Hub>,
     /// What was answered, in order.
     answers: mpsc::Receiver<CommandAnswer>,
-    answered: mpsc::FrameSender<CommandAnswer>,
+    answered: mpsc::Sender<CommandAnswer>,
     _directory: tempfile::TempDir,
 }
 
@@ -32,7 +32,7 @@ impl World {
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
         let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
         config.limits.command_timeout = command_timeout;
-        let hub = Arc::new(Hub::new(config, store, Stored::default()));
+        let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
         let (answered, answers) = mpsc::channel(64);
         World { hub, answers, answered, _directory: directory }
     }
@@ -228,7 +228,7 @@ async fn all_runners_are_asked_and_one_that_is_silent_keeps_nobody_waiting_for_e
         async move { hub.pending.sweep(&hub).await }
     });
     let (done, mut results) = mpsc::channel(4);
-    let ask_all = |done: mpsc::FrameSender<RunnerAnswers>| {
+    let ask_all = |done: mpsc::Sender<RunnerAnswers>| {
         let on_answers: OnAnswers = Box::new(move |_, answers| done.try_send(answers).unwrap());
         ask_runners(&world.hub, &asker(), CommandName::RunnerHealth, Duration::from_millis(200), on_answers);
     };

@@ -168,7 +168,7 @@ mod tests {
     use tungstenite::client::IntoClientRequest;
 
     use super::*;
-    use crate::hub::Stored;
+    use crate::hub::StoredHub;
     use crate::sessions::published::frames_of;
     use crate::{LocalRunner, LoginCodes, OwnerToken, serve};
 
@@ -250,7 +250,7 @@ mod tests {
     async fn records_cost_a_face_that_nobody_uses_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let hub = Arc::new(Hub::new(config(), store, Stored::default()));
+        let hub = Arc::new(Hub::new(config(), store, StoredHub::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let (frames, heads) = frames_of(&[event(1, "agent.idle", "")]);
         let told = || hub.faces.toy.told.load(Ordering::Relaxed);

@@ -183,13 +183,13 @@ mod tests {
     use super::*;
     use crate::access::principals::Principal;
     use crate::config::HubConfig;
-    use crate::hub::Stored;
+    use crate::hub::StoredHub;
     use crate::{LoginCodes, OwnerToken};
 
     fn hub(directory: &tempfile::TempDir) -> Arc<Hub> {
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
         let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        Arc::new(Hub::new(config, store, Stored::default()))
+        Arc::new(Hub::new(config, store, StoredHub::default()))
     }
 
     fn frames(mailbox: &Mailbox) -> Vec<String> {

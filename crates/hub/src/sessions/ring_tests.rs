@@ -6,7 +6,7 @@ fn chunk(byte: u8, length: usize) -> Bytes {
 }
 
 fn drain(subscription: &mut Subscription) -> (TakenEvents, Vec<u8>) {
-    let mut out = Outgoing::default();
+    let mut out = ClientSendQueue::default();
     let taken = subscription.take(&mut out);
     let firsts = out.chunks().map(|bytes| bytes[0]).collect();
     (taken, firsts)
@@ -147,12 +147,12 @@ fn who_is_behind_gets_the_shortest_stream_and_who_keeps_up_gets_every_frame() {
     let ring = Arc::new(Ring::new(1 << 20, 0));
     let mut slow = ring.subscribe(Mailbox::for_tests());
     let mut quick = ring.subscribe(Mailbox::for_tests());
-    let (mut out, mut quick_bytes, mut sent) = (Outgoing::default(), 0, 0);
+    let (mut out, mut quick_bytes, mut sent) = (ClientSendQueue::default(), 0, 0);
     for number in 0..300_usize {
         let frame = delta(number * 1000, &"x".repeat(1000));
         sent += frame.len();
         ring.publish(frame, Some(number as u64));
-        let mut out = Outgoing::default();
+        let mut out = ClientSendQueue::default();
         assert_eq!(quick.take(&mut out), TakenEvents::All);
         quick_bytes += out.bytes();
     }
@@ -174,7 +174,7 @@ fn those_behind_at_one_place_share_the_shortened_piece() {
         ring.publish(delta(number * 1000, &"x".repeat(1000)), None);
     }
     let pieces = slow.iter_mut().map(|slow| {
-        let mut out = Outgoing::default();
+        let mut out = ClientSendQueue::default();
         assert_eq!(slow.take(&mut out), TakenEvents::All);
         assert_eq!(out.chunks().count(), 1);
         out.chunks().next().unwrap().as_ptr()
@@ -194,7 +194,7 @@ proptest::proptest! {
             (0..12).map(|_| (ring.subscribe(Mailbox::for_tests()), Vec::new())).collect();
         let mut sent = String::new();
         let take = |(reader, got): &mut (Subscription, Vec<u8>)| {
-            let mut out = Outgoing::default();
+            let mut out = ClientSendQueue::default();
             let taken = reader.take(&mut out);
             out.chunks().for_each(|chunk| got.extend_from_slice(chunk));
             taken
@@ -240,7 +240,7 @@ fn a_screen_is_made_once_for_all_who_watch_and_not_while_nobody_does() {
     publish(4, false);
     assert_eq!(made.get(), 3, "once for each chunk, however many watch");
     let taken = |subscription: &mut Subscription| {
-        let mut out = Outgoing::default();
+        let mut out = ClientSendQueue::default();
         let how = subscription.take(&mut out);
         (how, out.chunks().cloned().collect::<Vec<_>>())
     };

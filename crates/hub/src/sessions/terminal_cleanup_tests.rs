@@ -29,7 +29,7 @@ async fn answer_state(runner: &mut Runner, rest: &str) {
 /// Something of the hub's own that comes after all it had to say.
 async fn next_after(world: &World, runner: &mut Runner) -> Value {
     let barrier = Command::new(CommandName::RunnerHealth).at("r");
-    ask(&world.hub, &Asker::hub(), barrier, |_, _| {});
+    ask(&world.hub, &CommandSender::hub(), barrier, |_, _| {});
     runner.next().await
 }
 

@@ -1,11 +1,11 @@
 use bytes::Bytes;
-use qd_core::projection::{Description, Moment, OpenQuestion, read};
+use qd_core::projection::{Description, Moment, Question, read};
 use qd_store::{HubStore, StoreOptions};
 use serde_json::json;
 
 use super::*;
 use crate::config::HubConfig;
-use crate::hub::Stored;
+use crate::hub::StoredHub;
 use crate::sessions::effects::{apply_notes, describe};
 use crate::{LoginCodes, OwnerToken};
 
@@ -24,7 +24,7 @@ impl World {
         let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
         config.faces.push.key = Some(PushKey::new().unwrap());
         config.faces.push.done_after = Duration::ZERO;
-        let hub = Arc::new(Hub::new(config, store, Stored::default()));
+        let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let jobs = hub.faces.push.receiver.lock().take().unwrap();
         World { hub, entry, jobs, _directory: directory }
@@ -46,7 +46,7 @@ impl World {
     }
 
     fn described(&self, status: SessionStatus, pending: &[InputRequest]) {
-        let questions = pending.iter().map(OpenQuestion::from).collect();
+        let questions = pending.iter().map(Question::from).collect();
         let seq = self.entry.last_seq.load(Ordering::Relaxed);
         describe(&self.hub, &self.entry, Description { status, phase: None, questions, seq });
         self.hub.faces.described(&self.hub, &self.entry, status, pending);

@@ -5,7 +5,7 @@ use qd_store::{HubStore, StoreOptions};
 
 use super::*;
 use crate::config::HubConfig;
-use crate::hub::{Hub, Stored};
+use crate::hub::{Hub, StoredHub};
 use crate::{LoginCodes, OwnerToken};
 
 const CHUNK_BYTES: usize = 1000;
@@ -15,7 +15,7 @@ const PLACE: u64 = 1_000_000;
 
 fn hub(directory: &tempfile::TempDir) -> Hub {
     let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-    Hub::new(HubConfig::new(OwnerToken::new("t"), LoginCodes::default()), store, Stored::default())
+    Hub::new(HubConfig::new(OwnerToken::new("t"), LoginCodes::default()), store, StoredHub::default())
 }
 
 /// One hub for many cases, with its directory; each case forgets its sessions.
@@ -94,7 +94,7 @@ impl TestApp {
 
     /// Takes about `count` events.
     fn take(&mut self, count: usize) {
-        let mut out = Outgoing::default();
+        let mut out = ClientSendQueue::default();
         out.push(Bytes::from(vec![0; ROOM_BYTES - count * CHUNK_BYTES]));
         self.follower.take(&mut out);
         let chunks: Vec<Bytes> = out.chunks().skip(1).cloned().collect();

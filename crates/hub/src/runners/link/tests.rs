@@ -8,7 +8,7 @@ use crate::command::pending::{AnswerTo, PendingCommand, PendingKind};
 use crate::command::reply::ReplyTo;
 use crate::config::HubConfig;
 use crate::connection::Mailbox;
-use crate::hub::Stored;
+use crate::hub::StoredHub;
 use crate::{LoginCodes, OwnerToken};
 
 const HELLO: &[u8] = b"{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname\":\"h\",\"harnesses\":[],\
@@ -17,7 +17,7 @@ const HELLO: &[u8] = b"{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname
 fn hub(directory: &tempfile::TempDir) -> Arc<Hub> {
     let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
     let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-    Arc::new(Hub::new(config, store, Stored::default()))
+    Arc::new(Hub::new(config, store, StoredHub::default()))
 }
 
 fn identity() -> RunnerIdentity {

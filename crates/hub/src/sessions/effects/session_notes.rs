@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::config::HubConfig;
-    use crate::hub::Stored;
+    use crate::hub::StoredHub;
     use crate::{LoginCodes, OwnerToken};
 
     #[tokio::test]
@@ -148,7 +148,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
         let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        let hub = Arc::new(Hub::new(config, store, Stored::default()));
+        let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let shown = || (entry.status(), entry.summary(false).working_since.is_some());
         let apply = |seq: u64, changes: Vec<Change>| {
