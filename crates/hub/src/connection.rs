@@ -119,7 +119,7 @@ impl<S: ConnectionHandler> Connection<S> {
         };
         let mail = self.mailbox.take(READ_PAUSE_BYTES.saturating_sub(self.send_queue.bytes()));
         if self.closing.is_none() {
-            // ConnectionMail is taken first and written last: an answer never overtakes events that came before it.
+            // Mail is taken first and written last: an answer never overtakes events that came before it.
             let (handler, mut context) = self.context();
             has_progress |= handler.take_events(&mut context);
             has_progress |= !mail.is_empty();

@@ -25,7 +25,7 @@ use crate::sessions::published::PublishedEvents;
 use crate::sessions::ring::{SubscriberView, Subscription, TakenEvents, TerminalChunk};
 use crate::sessions::session::SessionEntry;
 
-/// WatchedTerminals one connection has open at a time.
+/// Terminals one connection has open at a time.
 const TERMINALS_MAX: usize = 64;
 const NAME_BYTES: usize = 8;
 
@@ -55,7 +55,7 @@ impl WatchedTerminals {
         self.0.is_empty()
     }
 
-    /// DirectoryWatches a terminal from its new place on.
+    /// Watches a terminal from its new place on.
     pub(crate) fn watch(&mut self, context: &mut HandlerContext<'_>, opened: TerminalOpened) {
         let TerminalOpened { frames, watched } = opened;
         let is_known = self.0.iter().any(|other| other.join.session_id == watched.join.session_id);
@@ -310,7 +310,7 @@ pub(crate) fn show(published: PublishedEvents<'_>) -> TerminalChunk {
 struct ScreenFrames<'a> {
     terminal_id: &'a str,
     out: BytesMut,
-    /// TerminalOutput that is not in a frame yet.
+    /// Output that is not in a frame yet.
     text: String,
     is_end: bool,
 }

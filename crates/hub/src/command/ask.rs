@@ -87,7 +87,7 @@ impl CommandAnswer {
         Self { error: Some(error.message), code: Some(error.code), ..Self::default() }
     }
 
-    /// NoAnswerReason it failed; `None` for a success.
+    /// Why it failed; `None` for a success.
     pub(crate) fn failed(&self) -> Option<CodedError> {
         if self.success {
             return None;
@@ -180,7 +180,7 @@ pub(crate) fn ask_runners(
     }
 }
 
-/// RunnerAnswers that are yet to come.
+/// Answers that are yet to come.
 struct OutstandingAnswers {
     answers: Vec<(Arc<str>, Option<CommandAnswer>)>,
     count: usize,

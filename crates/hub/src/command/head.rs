@@ -11,7 +11,7 @@ use crate::runners::line_head::JsonFields;
 const NESTING_MAX: usize = 100;
 /// Bytes of a command's name, a session's id and a runner's id.
 const NAME_BYTES_MAX: usize = 256;
-/// JsonFields that must come at most once, because hub and runner both act on them.
+/// Fields that must come at most once, because hub and runner both act on them.
 const HEAD_FIELDS: [&str; 6] = ["channel", "id", "cmd", "session_id", "runner_id", "depends_on"];
 /// The same, of those that are read when it is known whom to answer.
 const CONDITION_FIELDS: [&str; 4] = ["idempotency_key", "if_session_version", "wait", "wait_ms"];

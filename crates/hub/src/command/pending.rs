@@ -114,7 +114,7 @@ impl PendingCommand {
         }
     }
 
-    /// RunnerAnswers with a failure, in the way the asker expects.
+    /// Answers with a failure, in the way the asker expects.
     pub(crate) fn fail(self, hub: &Arc<Hub>, error: &CodedError, is_outcome_unknown: bool) {
         let why = if is_outcome_unknown { NoAnswerReason::LinkLost } else { NoAnswerReason::Refused };
         self.fail_as(hub, error, why);
@@ -160,7 +160,7 @@ impl PendingCommand {
     }
 }
 
-/// NoAnswerReason there is no answer of the runner's.
+/// Why there is no answer of the runner's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoAnswerReason {
     /// It was not done.

@@ -21,7 +21,7 @@ pub(super) struct Destination {
     pub(super) link: Arc<RunnerLink>,
 }
 
-/// NoAnswerReason a command cannot be sent now.
+/// Why a command cannot be sent now.
 #[derive(Debug, PartialEq)]
 pub(super) enum NoRoute {
     /// It can when a runner comes: the wanted one, or any that will do.

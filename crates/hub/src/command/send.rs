@@ -16,7 +16,7 @@ use crate::hub::Hub;
 use crate::runners::line_head::{JsonFields, json_string};
 use crate::runners::link::RunnerSendQueue;
 
-/// JsonFields the hub writes itself, whatever a client says.
+/// Fields the hub writes itself, whatever a client says.
 pub(super) const OWN_FIELDS: [&str; 10] = [
     "channel",
     "type",

@@ -28,7 +28,7 @@ pub(crate) struct WaitingCommand {
     outbound: OutboundCommand,
     /// The runner it waits for; `None` for any that will do.
     wanted: Option<Arc<str>>,
-    /// NoAnswerReason it waits.
+    /// Why it waits.
     error: CodedError,
     limit: Duration,
 }

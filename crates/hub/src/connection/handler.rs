@@ -27,7 +27,7 @@ pub(crate) trait ConnectionHandler: Send + Unpin + 'static {
         false
     }
 
-    /// ConnectionMail that is neither frames nor a close.
+    /// Mail that is neither frames nor a close.
     fn on_mail(&mut self, _parts: &mut HandlerContext<'_>, _mail: ConnectionMail) {}
 
     /// All mail of this turn is dealt with.

@@ -144,7 +144,7 @@ impl PiServer {
         self.run(hub, todo);
     }
 
-    /// Does what the pending wants done.
+    /// Does what a step of the pending commands left to do.
     fn run(&self, hub: &Arc<Hub>, todo: Vec<DeferredStep>) {
         if todo.is_empty() {
             return;

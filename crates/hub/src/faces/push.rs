@@ -154,7 +154,7 @@ impl Face for PushFace {
         }
     }
 
-    /// OpenQuestions may have come and gone, and turns ended, while the runner was away.
+    /// Questions may have come and gone, and turns ended, while the runner was away.
     fn on_described(
         &self,
         _hub: &Arc<Hub>,

@@ -162,7 +162,7 @@ impl Hub {
         self.announcements.failing_links.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Something was stored. That is announcements after a failure, if there is no link left that still waits.
+    /// Something was stored. That is worth announcing after a failure, if there is no link left that still waits.
     pub(crate) fn note_store_success(&self) {
         let announcements = &self.announcements;
         if announcements.is_failure_told.load(Ordering::Acquire)

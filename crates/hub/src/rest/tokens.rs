@@ -187,7 +187,7 @@ pub(crate) async fn revoke(
     Json(json!({ "name": name })).into_response()
 }
 
-/// A token that fell into wrong hands must not lock its owner's other programs out. TokenOwnerQuery token it is was looked at
+/// A token that fell into wrong hands must not lock its owner's other programs out. Whose token it is was looked at
 /// before.
 fn may_revoke(principal: &Principal, name: &str) -> bool {
     match &principal.access {

@@ -168,7 +168,7 @@ impl Ring {
         Self { state: Mutex::new(state), bytes_max, room: Notify::new() }
     }
 
-    /// Waits, but not long and not beyond the link's stall_timeout, until there is room for a chunk of `bytes`.
+    /// Waits, but not long and not beyond the link's stall timeout, until there is room for a chunk of `bytes`.
     pub(crate) async fn make_room(&self, bytes: usize, stall_timeout: &StallTimeout) {
         let Some(mut deadline) = self.wait_until(bytes, stall_timeout) else { return };
         let began = Instant::now();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::access::authenticate::{Hash, hash};
 
-/// LoginFailures for one name that cost nothing.
+/// Failures for one name that cost nothing.
 const FREE_PER_NAME: u32 = 5;
 /// The same for one address, behind which there may be many people.
 const FREE_PER_ADDRESS: u32 = 20;
 /// The first wait; each further failure doubles it.
 const WAIT_FIRST_MS: i64 = 1000;
 const WAIT_MAX_MS: i64 = 60_000;
-/// LoginFailures are forgotten when there was none for this long.
+/// Failures are forgotten when there was none for this long.
 const MEMORY_MS: i64 = 15 * 60_000;
 /// Names, and addresses, with failures that are remembered; the one that failed longest ago goes.
 const FAILED_MAX: usize = 4096;

@@ -48,7 +48,7 @@ pub(super) struct AdapterState {
     pub(super) held_bytes: usize,
     /// Calls the host has not answered, by their `request_id`.
     pub(super) calls: HashMap<String, HostCall>,
-    /// PendingInputs the host has not recorded.
+    /// Inputs the host has not recorded.
     pub(super) inputs: PendingInputs,
     /// Runs that were asked for under a key, oldest first: the same key again starts nothing again.
     pub(super) starts: VecDeque<RequestedRun>,

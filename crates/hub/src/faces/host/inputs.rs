@@ -1,9 +1,9 @@
-//! PendingInputs that wait until their host has recorded them. A host may never do so, and what waits is bounded: so each has
+//! Inputs that wait until their host has recorded them. A host may never do so, and what waits is bounded: so each has
 //! a time, and none waits longer than its run lives.
 
 use super::adapter::LinkCommand;
 
-/// PendingInputs that may wait for their record at once.
+/// Inputs that may wait for their record at once.
 pub(super) const INPUTS_MAX: usize = 1024;
 
 #[derive(Default)]

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::server::tls;
 
-/// PushFace services refuse proofs that are good for longer than a day.
+/// Push services refuse proofs that are good for longer than a day.
 const PROOF_LIFE: Duration = Duration::from_secs(12 * 3600);
 const SECRET_MODE: u32 = 0o600;
 /// `{"typ":"JWT","alg":"ES256"}`

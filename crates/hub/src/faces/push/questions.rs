@@ -13,7 +13,7 @@ use qd_wire::run::{PermissionDetails, PermissionSource};
 
 use crate::access::authenticate::{Hash, hash};
 
-/// OpenQuestions that are kept at a time. Beyond, new ones are not told of: nobody can answer so many.
+/// Questions that are kept at a time. Beyond, new ones are not told of: nobody can answer so many.
 const QUESTIONS_MAX: usize = 4096;
 const TAG_BYTES: usize = 15;
 

@@ -10,7 +10,7 @@ pub(super) const POINT_BYTES: usize = 65;
 pub(super) const AUTH_BYTES: usize = 16;
 const SALT_BYTES: usize = 16;
 const SECRET_BYTES: usize = 32;
-/// PushFace services take messages of this size, all of it included; a message is one record.
+/// Push services take messages of this size, all of it included; a message is one record.
 const RECORD_BYTES: u32 = 4096;
 const HEAD_BYTES: usize = SALT_BYTES + 4 + 1 + POINT_BYTES;
 const TAG_BYTES: usize = 16;

@@ -143,7 +143,7 @@ impl RunnerSendQueueState {
     }
 }
 
-/// Writes to the link until the send_queue is finished and empty, or the other end is gone.
+/// Writes to the link until the queue is finished and empty, or the other end is gone.
 pub(super) async fn write(send_queue: Arc<RunnerSendQueue>, link: LinkSender) {
     while let Some(block) = send_queue.next().await {
         if link.send(block).await.is_err() {

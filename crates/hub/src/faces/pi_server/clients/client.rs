@@ -105,7 +105,7 @@ impl PiClient {
         is_taken
     }
 
-    /// A broadcast of `count` messages. Called with the pending locked, so that all clients see one order.
+    /// A broadcast of `count` messages. Called with the pending commands locked, so that all clients see one order.
     pub(crate) fn send_events(&self, frames: &Bytes, count: u64) {
         // One that is always busy may never have read everything.
         if self.missed.load(Ordering::Relaxed) > 0
@@ -118,7 +118,7 @@ impl PiClient {
         }
     }
 
-    /// Tells how many broadcasts were dropped, if some were. Called with the pending locked.
+    /// Tells how many broadcasts were dropped, if some were. Called with the pending commands locked.
     pub(crate) fn send_missed(&self) {
         let missed = self.missed.swap(0, Ordering::Relaxed);
         if missed > 0 {

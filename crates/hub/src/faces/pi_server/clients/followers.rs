@@ -13,7 +13,7 @@ use crate::faces::pi_server::commands::lifecycle;
 use crate::hub::Hub;
 use crate::sessions::session::SessionEntry;
 
-/// The sessions that somebody follows. Locked after the pending, never before it.
+/// The sessions that somebody follows. Locked after the pending commands, never before it.
 #[derive(Default)]
 pub(crate) struct SessionFollowers {
     sessions: Mutex<HashMap<Arc<str>, FollowedSession>>,

@@ -138,7 +138,7 @@ impl PiServer {
             let error = ErrorCode::TooLarge.with(format!("Message size {} exceeds limit {max}", text.len()));
             return client.put(lifecycle::refusal(id_of(text).as_ref(), "unknown", &error));
         }
-        // Read and checked before the pending is locked: that is most of the work.
+        // Read and checked before the pending commands are locked: that is most of the work.
         match request::read(text) {
             Ok(request) => self.admit(hub, client, Arc::from(request), text.len()),
             Err(invalid) => {
@@ -166,7 +166,7 @@ impl PiServer {
             None if request.spec.lane == Lane::Session => Some(self.mint_session_id()),
             None => None,
         };
-        // As much as possible is done before the pending is locked.
+        // As much as possible is done before the pending commands are locked.
         let heading = request.envelope.id.as_deref().map(|id| CommandHeading::new(&request, id));
         let mut submission = self.submission(client, &request, session_id.as_deref());
         let mut pending = self.pending.lock();
@@ -206,7 +206,7 @@ impl PiServer {
         self.run(hub, todo);
     }
 
-    /// What the machine of admission looks at, without the names it gets at the pending.
+    /// What the machine of admission looks at, without the names it gets when it is submitted.
     fn submission(&self, client: &PiClient, request: &Request, session_id: Option<&str>) -> Submission {
         let envelope = &request.envelope;
         Submission {

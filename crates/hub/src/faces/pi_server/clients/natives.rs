@@ -126,7 +126,7 @@ mod tests {
             [r#"{"type":"event","sessionId":"s\"1","event":{"type":"a"}}"#]
         );
         assert!(frames("s", &[r#""event":"x-native"}"#], false).is_empty());
-        // JsonFields in another order, as a runner of ours would not write them.
+        // Fields in another order, as a runner of ours would not write them.
         let tail =
             r#""session_id":"s","runner_id":"r","ts":1,"event":"x-native","x":1,"native":{"type":"a"}}"#;
         assert_eq!(frames("s", &[tail], true), [r#"{"type":"event","sessionId":"s","event":{"type":"a"}}"#]);

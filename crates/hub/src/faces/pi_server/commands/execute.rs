@@ -22,7 +22,7 @@ use crate::sessions::session::SessionEntry;
 /// See [`backstop`].
 const BACKSTOP: Duration = Duration::from_secs(60);
 
-/// Does a command. Its outcome comes to the pending, now or later.
+/// Does a command. Its outcome comes to the pending commands, now or later.
 pub(crate) fn execute(hub: &Arc<Hub>, job: CommandJob) {
     match &job.request.command {
         Command::CreateSession(_) | Command::LoadSession(_) => sessions::create(hub, job),
@@ -106,7 +106,7 @@ impl FieldWriter for CanonicalCommand<'_> {
     }
 }
 
-/// AfterResponse the face's own time limit nobody waits for the answer; what is kept for it goes some time later.
+/// After the face's own time limit nobody waits for the answer; what is kept for it goes some time later.
 fn backstop(hub: &Hub, job: &CommandJob) -> Option<Duration> {
     let limit = hub.faces.pi_server.timeout_ms(job.request.spec.timeout_ms)?;
     Some(Duration::from_millis(limit).saturating_add(BACKSTOP))

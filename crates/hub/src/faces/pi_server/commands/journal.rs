@@ -111,7 +111,7 @@ struct JournalState {
 }
 
 impl CommandJournal {
-    /// Puts an entry behind all others. Called with the pending locked, so that the order is that of the commands.
+    /// Puts an entry behind all others. Called with the pending commands locked, so that the order is that of the commands.
     pub(crate) fn push(&self, entry: JournalEntry) {
         let mut state = self.state.lock();
         if let Some(row) = entry.row() {

@@ -108,7 +108,7 @@ fn push_rest(text: &mut String, outcome: &Outcome, replayed: bool) {
     }
 }
 
-/// Data that is greater is not copied into its frame: that would be done with the pending locked.
+/// Data that is greater is not copied into its frame: that would be done with the pending commands locked.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// One frame as it is written.

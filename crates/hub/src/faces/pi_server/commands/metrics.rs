@@ -134,7 +134,7 @@ fn collect(hub: &Hub, principal: &str, runners: &[(Arc<str>, RunnerHealthData)])
     }
 }
 
-/// PiCounters that the document does not name.
+/// Counters that the document does not name.
 fn own_metrics(hub: &Hub) -> BTreeMap<String, Value> {
     let server = &hub.faces.pi_server;
     let counters = json!({

@@ -1,4 +1,4 @@
-//! Where commands are admitted and announced. Everything here is done with the pending locked, so that every client
+//! Where commands are admitted and announced. Everything here is done with the pending commands locked, so that every client
 //! sees one order; what takes time is handed back as a list of things to do.
 
 use std::collections::{HashMap, HashSet};
@@ -95,7 +95,7 @@ pub(crate) enum AfterResponse {
     Follow(Box<NewFollower>),
 }
 
-/// What is to be done when the pending is not locked any more.
+/// What is to be done when the pending commands are not locked any more.
 pub(crate) enum DeferredStep {
     /// Store what came of a command that changed nothing, when there is time.
     StoreBehind(Box<SubmissionRow>),
@@ -214,7 +214,7 @@ impl PiPendingCommands {
     }
 
     /// The access of a principal was taken back: what it has not begun is refused, and nothing is kept of the rest.
-    /// What is there of it in the journal goes with an entry that the caller puts there before the pending is open.
+    /// What is there of it in the journal goes with an entry that the caller puts there before the pending commands are open.
     pub(crate) fn revoke(&mut self, now: i64, principal: &str) -> Vec<DeferredStep> {
         let mut identities = HashSet::new();
         for live in self.live.values_mut() {
