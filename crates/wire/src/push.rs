@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
+use crate::ErrorCode;
 use crate::mux::Channel;
 
 /// What TypeScript has of these.
@@ -139,6 +140,8 @@ pub struct PushTestResult {
     /// Whether the browser's push service has taken it.
     pub ok: bool,
     pub error: Option<String>,
+    /// Of `error`, for programs.
+    pub code: Option<ErrorCode>,
 }
 
 /// Body of `POST /api/push/answer`, which needs no login: the token, which came in a push, is the access.

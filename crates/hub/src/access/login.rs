@@ -16,8 +16,8 @@ use http::{HeaderMap, StatusCode};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
 use qd_store::PersonRow;
-use qd_wire::CodedError;
 use qd_wire::people::{LoginAnswer, LoginRequest};
+use qd_wire::{CodedError, ErrorCode};
 
 use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{self, COOKIE_NAME};
@@ -25,7 +25,7 @@ use crate::hub::Hub;
 use crate::rest::runners::read_body;
 use crate::server::Server;
 use crate::server::listen::Peer;
-use crate::server::router::{failed, failed_with};
+use crate::server::router::{failed, failed_as, failed_with, no_randomness};
 pub use codes::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
 pub(crate) use password::{HashError, Hasher, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use throttle::{LoginAttempt, LoginThrottle};
@@ -47,7 +47,7 @@ pub(crate) enum LoginRefusal {
     Wrong,
     /// Milliseconds to wait.
     TooOften(i64),
-    Unavailable(String),
+    Unavailable(CodedError),
 }
 
 impl PasswordLogins {
@@ -63,13 +63,14 @@ impl PasswordLogins {
         if let Some(wait_ms) = self.throttle.lock().wait_ms(&attempt, now_ms()) {
             return Err(LoginRefusal::TooOften(wait_ms));
         }
-        let unavailable = |error: &dyn std::fmt::Display| {
-            LoginRefusal::Unavailable(format!("The password cannot be checked: {error}"))
+        let unavailable = |code: ErrorCode, error: &dyn std::fmt::Display| {
+            LoginRefusal::Unavailable(code.with(format!("The password cannot be checked: {error}")))
         };
-        let person = hub.store.person(username).await.map_err(|error| unavailable(&error))?;
+        let person = hub.store.person(username).await;
+        let person = person.map_err(|error| unavailable(ErrorCode::StoreUnavailable, &error))?;
         let stored = person.as_ref().map(|person| person.password_hash.clone());
-        let is_theirs =
-            self.hasher.is_password(password, stored).await.map_err(|error| unavailable(&error))?;
+        let is_theirs = self.hasher.is_password(password, stored).await;
+        let is_theirs = is_theirs.map_err(|error| unavailable(error.code(), &error))?;
         match person.filter(|person| is_theirs && !person.disabled) {
             Some(person) => {
                 self.throttle.lock().note_success(&attempt, now_ms());
@@ -86,15 +87,15 @@ impl PasswordLogins {
 impl LoginRefusal {
     pub(crate) fn response(self) -> Response {
         match self {
-            LoginRefusal::Wrong => failed(StatusCode::UNAUTHORIZED, INVALID),
+            LoginRefusal::Wrong => failed(ErrorCode::NotLoggedIn, INVALID),
             LoginRefusal::TooOften(wait_ms) => {
                 let seconds = wait_ms.max(1).cast_unsigned().div_ceil(1000);
                 let error = format!("Too many failed logins; try again in {seconds} s");
-                let mut response = failed(StatusCode::TOO_MANY_REQUESTS, &error);
+                let mut response = failed(ErrorCode::RateLimited, &error);
                 response.headers_mut().insert(RETRY_AFTER, seconds.into());
                 response
             }
-            LoginRefusal::Unavailable(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error),
+            LoginRefusal::Unavailable(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
         }
     }
 }
@@ -125,7 +126,7 @@ pub(crate) async fn login(
     };
     let token =
         authenticate::new_login(&hub.store, &hub.principals, Some(&person.username), label(&headers)).await;
-    let error = match token {
+    match token {
         Ok(Some(token)) => {
             hub.close_revoked();
             if let Err(error) = hub.store.note_person_login(&person.username, now_ms()).await {
@@ -134,12 +135,11 @@ pub(crate) async fn login(
             note(hub, shown, true, &peer).await;
             let cookie = cookie(hub, &token, hub.config.login_life.as_secs());
             let headers = [(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".to_owned())];
-            return (headers, Json(LoginAnswer { access_token: token })).into_response();
+            (headers, Json(LoginAnswer { access_token: token })).into_response()
         }
-        Ok(None) => "The system has no randomness; try again".to_owned(),
-        Err(error) => format!("The login cannot be stored: {error}"),
-    };
-    failed(StatusCode::SERVICE_UNAVAILABLE, &error)
+        Ok(None) => no_randomness(),
+        Err(error) => failed(ErrorCode::StoreUnavailable, &format!("The login cannot be stored: {error}")),
+    }
 }
 
 async fn read_request(body: Body) -> Result<LoginRequest, CodedError> {

@@ -11,6 +11,7 @@ use axum::routing::any;
 use bytes::Bytes;
 use http::StatusCode;
 use qd_link::mutex::Mutex;
+use qd_wire::ErrorCode;
 use qd_wire::command_table::CommandName;
 
 use super::{Face, RunnerUpdate, SessionUpdate};
@@ -113,7 +114,7 @@ async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
         Err(refusal) => return refused(&refusal),
     };
     let Some(accept) = accept_key(&request) else {
-        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+        return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
     let mailbox = Mailbox::new("toy".to_owned(), &principal, hub.config.limits.mail_bounds());
     hub.faces.toy.clients.lock().push(Arc::clone(&mailbox));

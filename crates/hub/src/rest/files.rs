@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use base64::Engine;
@@ -24,7 +25,7 @@ use crate::command::Command;
 use crate::hub::Hub;
 use crate::rest::commands::ask_and_wait;
 use crate::server::Server;
-use crate::server::router::{check_known, failed, failed_as, failed_with, refused};
+use crate::server::router::{check_known, failed, failed_as, failed_with, no_randomness, refused};
 
 /// Bytes of one piece of an upload.
 const PIECE_BYTES: usize = 512 << 10;
@@ -41,11 +42,16 @@ pub(crate) struct FileQuery {
     inline: Option<bool>,
 }
 
+fn no_place() -> Response {
+    let error = "Name the file as 'path'; 'create_parents' and 'inline' must be true or false";
+    failed(ErrorCode::InvalidRequest, error)
+}
+
 /// `GET /api/sessions/{session_id}/file?path=…`: the bytes of a file.
 pub(crate) async fn download(
     State(server): State<Server>,
     Path(session_id): Path<String>,
-    Query(place): Query<FileQuery>,
+    place: Result<Query<FileQuery>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -53,6 +59,7 @@ pub(crate) async fn download(
         Ok(principal) => principal,
         Err(refusal) => return refused(&refusal),
     };
+    let Ok(Query(place)) = place else { return no_place() };
     let reader = FileReader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
     let first = match reader.page(0).await {
         Ok(first) => first,
@@ -130,7 +137,7 @@ impl FileReader {
 pub(crate) async fn upload(
     State(server): State<Server>,
     Path(session_id): Path<String>,
-    Query(place): Query<FileQuery>,
+    place: Result<Query<FileQuery>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -139,8 +146,9 @@ pub(crate) async fn upload(
         Ok(principal) => principal,
         Err(refusal) => return refused(&refusal),
     };
+    let Ok(Query(place)) = place else { return no_place() };
     let Some(upload_id) = random_text(UPLOAD_ID_BYTES) else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+        return no_randomness();
     };
     let writer = FileWriter { hub: &server.hub, principal, session_id, place, upload_id, sent: 0 };
     match writer.take(body).await {

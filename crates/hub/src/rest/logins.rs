@@ -3,9 +3,10 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 use qd_link::clock::now_ms;
 use qd_store::Login;
+use qd_wire::ErrorCode;
 use qd_wire::people::{LoginInfo, Logins};
 use qd_wire::rest::LoginLink;
 use serde_json::json;
@@ -15,7 +16,7 @@ use crate::access::audit::AuditedAction;
 use crate::access::authenticate::Hash;
 use crate::access::principals::{Access, Principal};
 use crate::server::Server;
-use crate::server::router::{check_known, failed, refused, unavailable};
+use crate::server::router::{check_known, failed, no_randomness, refused, unavailable};
 
 /// Hex digits of a login's id: enough to tell a hundred apart.
 const ID_DIGITS: usize = 16;
@@ -43,7 +44,7 @@ pub(crate) async fn end(
         Err(response) => return response,
     };
     let Some(login) = logins.iter().find(|login| id_of(&login.token_hash) == login_id) else {
-        return failed(StatusCode::NOT_FOUND, "You have no such login; see GET /api/logins");
+        return failed(ErrorCode::NotFound, "You have no such login; see GET /api/logins");
     };
     if let Err(error) = server.hub.store.delete_login(&login.token_hash).await {
         return unavailable(&error);
@@ -69,10 +70,10 @@ pub(crate) async fn link(State(server): State<Server>, uri: Uri, headers: Header
     if let Access::Token(_) = principal.access {
         // It would be good for more than the token is, and for longer.
         let error = "Permission denied: a token cannot make sign-in links; sign in with your password, or use the owner token";
-        return failed(StatusCode::FORBIDDEN, error);
+        return failed(ErrorCode::PermissionDenied, error);
     }
     let Some((code, expires_at)) = server.hub.config.login_codes.issue_for(&principal) else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+        return no_randomness();
     };
     let summary = "made a sign-in link".to_owned();
     server
@@ -99,7 +100,7 @@ async fn own(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result<(Princip
     let principal = check_known(&server.hub, uri, headers).await.map_err(|refusal| refused(&refusal))?;
     if let Access::Token(_) = principal.access {
         let error = "Permission denied: a token sees no logins; log in with your password";
-        return Err(failed(StatusCode::FORBIDDEN, error));
+        return Err(failed(ErrorCode::PermissionDenied, error));
     }
     let mut logins =
         server.hub.store.logins_of(principal.person()).await.map_err(|error| unavailable(&error))?;

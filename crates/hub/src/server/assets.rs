@@ -12,6 +12,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
 use http::{HeaderMap, Method, StatusCode};
+use qd_wire::ErrorCode;
 
 use crate::hub::Hub;
 use crate::server::router::failed;
@@ -73,7 +74,7 @@ pub(crate) async fn openapi() -> Response {
 
 fn not_found() -> Response {
     let error = "There is nothing at this address; the app is at /, what scripts can ask is in /api/openapi.json, the WebSockets are at /ws/mux and /ws/pi";
-    failed(StatusCode::NOT_FOUND, error)
+    failed(ErrorCode::NotFound, error)
 }
 
 fn find(
@@ -139,7 +140,7 @@ fn content(asset: &'static AppFile, headers: &HeaderMap, status: StatusCode) -> 
     }
     match unpack(asset) {
         Some(bytes) => (status, [kind], Body::from(bytes)).into_response(),
-        None => failed(StatusCode::INTERNAL_SERVER_ERROR, "A file of the app is broken; build it again"),
+        None => failed(ErrorCode::Internal, "A file of the app is broken; build it again"),
     }
 }
 

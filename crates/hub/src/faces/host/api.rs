@@ -6,11 +6,11 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 use qd_link::clock::now_ms;
 use qd_store::{HostRow, HostTrust};
-use qd_wire::CodedError;
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
 use crate::access::audit::AuditedAction;
@@ -20,7 +20,7 @@ use crate::hub::Hub;
 use crate::rest::rest;
 use crate::rest::runners::read_body;
 use crate::server::Server;
-use crate::server::router::{check_owner, failed, failed_with, refused, unavailable};
+use crate::server::router::{check_owner, failed, failed_with, no_randomness, refused, unavailable};
 
 /// Random bytes of a host's token, and of a name that was made up.
 const TOKEN_BYTES: usize = 32;
@@ -79,12 +79,12 @@ async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: B
     };
     let made_up = || Some(format!("host-{}", random_text(NAME_BYTES)?));
     let (Some(host_id), Some(host_token)) = (host_id.or_else(made_up), random_text(TOKEN_BYTES)) else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+        return no_randomness();
     };
     let taken =
         "A host or a runner has this name; take another one, or remove that one first ('qd hosts remove')";
     if server.hub.runner(&host_id).is_some() {
-        return failed(StatusCode::CONFLICT, taken);
+        return failed(ErrorCode::AlreadyExists, taken);
     }
     let row = HostRow {
         host_id: host_id.clone(),
@@ -99,7 +99,7 @@ async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: B
             note(&server, &principal, format!("added {host_id}")).await;
             ([(CACHE_CONTROL, "no-store")], Json(AddedForeignHost { host_id, host_token })).into_response()
         }
-        Ok(false) => failed(StatusCode::CONFLICT, taken),
+        Ok(false) => failed(ErrorCode::AlreadyExists, taken),
         Err(error) => unavailable(&error),
     }
 }
@@ -135,7 +135,7 @@ async fn confirm(
             note(&server, &principal, format!("confirmed {host_id}")).await;
             Json(json!({ "host_id": host_id, "state": people::HostTrust::Trusted })).into_response()
         }
-        Ok(false) => failed(StatusCode::NOT_FOUND, NO_HOST),
+        Ok(false) => failed(ErrorCode::RunnerNotFound, NO_HOST),
         Err(error) => unavailable(&error),
     }
 }
@@ -154,7 +154,7 @@ async fn revoke(
     };
     let store = &server.hub.store;
     let (done, state) = match store.host(&host_id).await {
-        Ok(None) => return failed(StatusCode::NOT_FOUND, NO_HOST),
+        Ok(None) => return failed(ErrorCode::RunnerNotFound, NO_HOST),
         Ok(Some(row)) if row.trust == HostTrust::Revoked => (store.delete_host(&host_id).await, "forgotten"),
         Ok(Some(_)) => (store.set_host_trust(&host_id, HostTrust::Revoked).await, "revoked"),
         Err(error) => return unavailable(&error),

@@ -10,6 +10,7 @@ use qd_link::clock::now_ms;
 use qd_store::{PushRow, StoreError};
 use qd_wire::command_table::Permission;
 use qd_wire::push::{PushKind, PushMessage, PushTopic};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -323,13 +324,8 @@ async fn send(hub: &Hub, delivery: PushDelivery) {
     }
 }
 
-/// Why a browser did not get a push.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct PushRejected(String);
-
-/// Tries a subscription at once, and once.
-pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), PushRejected> {
+/// Tries a subscription at once, and once. The error says why the browser did not get it.
+pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), CodedError> {
     let words = NotificationText {
         title: "Notifications work".to_owned(),
         body: "This device will tell you when an agent needs you.".to_owned(),
@@ -341,15 +337,12 @@ pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), Pu
 }
 
 /// Notes how it went; a subscription that is no more goes.
-async fn record_attempt(
-    hub: &Hub,
-    subscription: &PushRow,
-    tried: DeliveryAttempt,
-) -> Result<(), PushRejected> {
+async fn record_attempt(hub: &Hub, subscription: &PushRow, tried: DeliveryAttempt) -> Result<(), CodedError> {
     let id = &subscription.subscription_id;
     let failure = match tried {
         DeliveryAttempt::Sent => None,
-        DeliveryAttempt::Later { reason, .. } | DeliveryAttempt::Refused(reason) => Some(reason),
+        DeliveryAttempt::Later { reason, .. } => Some(ErrorCode::Busy.with(reason)),
+        DeliveryAttempt::Refused(reason) => Some(ErrorCode::Failed.with(reason)),
         DeliveryAttempt::Gone => {
             tracing::info!(
                 principal = subscription.principal,
@@ -359,23 +352,24 @@ async fn record_attempt(
             if let Err(error) = hub.store.delete_push_subscription(None, id).await {
                 tracing::warn!(%error, "a subscription that is over cannot be removed");
             }
-            return Err(PushRejected(
-                "The browser has taken this subscription back; turn notifications on again".to_owned(),
-            ));
+            let error = "The browser has taken this subscription back; turn notifications on again";
+            return Err(ErrorCode::NotFound.with(error));
         }
     };
     if let Some(reason) = &failure {
         tracing::warn!(
             principal = subscription.principal,
             label = subscription.label,
-            reason,
+            %reason,
             "a push was not taken"
         );
     }
-    if let Err(error) = hub.store.note_push(id, now_ms(), failure.clone()).await {
+    if let Err(error) =
+        hub.store.note_push(id, now_ms(), failure.as_ref().map(|error| error.message.clone())).await
+    {
         tracing::warn!(%error, "it cannot be noted how a push went");
     }
-    failure.map_or(Ok(()), |reason| Err(PushRejected(reason)))
+    failure.map_or(Ok(()), Err)
 }
 
 async fn attempt(hub: &Hub, delivery: &PushDelivery) -> DeliveryAttempt {

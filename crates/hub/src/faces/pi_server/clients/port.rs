@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::{Router, middleware};
 use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, StatusCode};
 use qd_link::net::BoxedIo;
 use qd_wire::people::Role;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,9 @@ use crate::faces::pi_server::clients::connections::ConnectionAdmission;
 use crate::faces::pi_server::clients::handler::{PiHandler, RejectingHandler};
 use crate::hub::Hub;
 use crate::server::listen::{self, FaceListeners, HubHandle, Listen};
-use crate::server::router::{check_access, check_place, check_port_access, failed, has_port_token, refused};
+use crate::server::router::{
+    check_access, check_place, check_port_access, failed, failed_as, has_port_token, refused,
+};
 use crate::server::upgrade::{accept_key, has_word, into_stream, switching};
 
 /// Requests of the process itself that may wait.
@@ -165,7 +168,7 @@ fn no_websocket(request: &Request) -> Response {
          (ws:// or wss://) and a token as 'Authorization: Bearer <token>' or '?token='"
     };
     let status = if wants_websocket { StatusCode::BAD_REQUEST } else { StatusCode::UPGRADE_REQUIRED };
-    let mut response = failed(status, error).into_response();
+    let mut response = failed_as(status, &CodedError::invalid(error));
     response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
     response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
     response
@@ -176,7 +179,7 @@ fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
     let Some(accept) = accept_key(&request) else { return no_websocket(&request) };
     let Some(place) = ConnectionSlot::take(&hub, principal) else {
         let error = "There are too many connections, or the server stops; try again later";
-        return failed(StatusCode::SERVICE_UNAVAILABLE, error);
+        return failed(ErrorCode::Busy, error);
     };
     let upgraded = hyper::upgrade::on(request);
     let tasks = hub.tasks.clone();
