@@ -161,7 +161,7 @@ impl HostAdapter {
         let mut state = self.state.lock();
         let found = state.calls.iter().find(|(_, call)| call.asker.id == target).map(|(id, _)| id.clone());
         let Some(call) = found.and_then(|id| state.calls.remove(&id)) else { return Vec::new() };
-        let error = "CancelledCommand; the host was not told, since the run protocol has no word for it";
+        let error = "Cancelled; the host was not told, since the run protocol has no word for it";
         self.response(&call.asker, Err(&ErrorCode::Cancelled.with(error)))
     }
 

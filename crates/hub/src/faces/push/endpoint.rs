@@ -206,7 +206,7 @@ mod tests {
     fn only_push_services_are_written_to() {
         let origin =
             |text: &str, allows| PushEndpoint::parse(text, allows).ok().map(|endpoint| endpoint.origin);
-        assert_eq!(origin("https://PushFace.Example/a?b=c", false).as_deref(), Some("https://push.example"));
+        assert_eq!(origin("https://Push.Example/a?b=c", false).as_deref(), Some("https://push.example"));
         assert_eq!(origin("https://push.example:443/a", false).as_deref(), Some("https://push.example"));
         assert_eq!(origin("https://push.example:444/a", false).as_deref(), Some("https://push.example:444"));
         for text in [
