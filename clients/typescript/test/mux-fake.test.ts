@@ -206,7 +206,7 @@ test("errors have their kinds, refusals that pass are tried again, and signals t
   let refusals = 0;
   hub.answers.set("get_stats", (command) => {
     refusals += 1;
-    if (refusals <= 2) hub.refuse(command, "Wait for some (max 1024)", { code: "too_many_in_flight" });
+    if (refusals <= 2) hub.refuse(command, "Wait for some", { code: "too_many_in_flight", limit: 1024 });
     else hub.answer(command, { total_messages: 1 });
   });
   await client.call("get_stats", {}, { sessionId: "s" });

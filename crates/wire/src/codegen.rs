@@ -301,7 +301,7 @@ struct Canonical {
     push_tested: push::PushTested,
     push_answer: push::PushAnswer,
     push_message: push::PushMessage,
-    system_client_frame: push::SystemClientFrame,
+    system_client_frame: mux::SystemClientFrame,
 }
 
 /// Everything the run document says, as one document.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
 use crate::ErrorCode;
-use crate::mux::Channel;
+use crate::mux::SystemClientFrame;
 
 /// What TypeScript has of these.
 pub(crate) fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
@@ -211,22 +211,4 @@ pub enum PushKind {
     /// The question with the same tag needs no answer any more: nothing is to be shown, what was shown goes.
     Resolved,
     Test,
-}
-
-/// What a client sends on `system`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-pub struct SystemClientFrame {
-    pub channel: Channel,
-    #[serde(flatten)]
-    pub command: SystemCommand,
-}
-
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum SystemCommand {
-    /// What the person looks at on this connection, until the next such frame or its end: nothing, a session, or,
-    /// without one, the list of all.
-    Presence { visible: bool, session_id: Option<String> },
 }

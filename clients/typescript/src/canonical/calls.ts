@@ -4,7 +4,7 @@ import { PendingCommands } from "../shared/pending-commands.ts";
 import { callBack } from "../shared/pause.ts";
 import { codeOf, ConnectionError, TooLargeError } from "../shared/errors.ts";
 import { newId } from "../shared/ids.ts";
-import { limitOfWords } from "../shared/older.ts";
+import { limitOf } from "../shared/older.ts";
 import { CommandError, errorOf } from "./errors.ts";
 import { Listeners } from "../shared/listeners.ts";
 import type { CallOptions, CommandName } from "./types.ts";
@@ -16,7 +16,7 @@ const RESENDS_MAX = 30;
 /** A hub that was restarted is there before its machines are: what comes again waits so long for them. */
 const AGAIN_WAIT_MS = 10_000;
 
-interface Under {
+interface CallInFlight {
   readonly cmd: CommandName;
   readonly hasEffect: boolean;
   readonly onProgress: ((data: unknown) => void) | undefined;
@@ -32,7 +32,7 @@ export class Calls {
   readonly listeners = new Listeners<[number]>();
   readonly #pending: PendingCommands<CommandResponse>;
   readonly #send: (text: string) => void;
-  readonly #under = new Map<string, Under>();
+  readonly #under = new Map<string, CallInFlight>();
   #closed: Error | undefined;
   #waiting = 0;
 
@@ -118,7 +118,7 @@ export class Calls {
 
   answer(response: CommandResponse): void {
     if (response.success || codeOf(response) !== "too_many_in_flight") return this.#pending.answered(response);
-    const limit = limitOfWords(response.error);
+    const limit = limitOf(response);
     this.#pending.refused(response.id, limit === undefined ? undefined : limit - 16);
   }
 

@@ -131,7 +131,8 @@ fn dispatch(
     let in_flight_max = hub.config.limits.in_flight_max;
     if !mailbox.try_begin_command(in_flight_max, attaches) {
         return Err(ErrorCode::TooManyInFlight
-            .with(format!("Too many commands in flight on this connection (max {in_flight_max})")));
+            .with(format!("Too many commands in flight on this connection (max {in_flight_max})"))
+            .with_limit(in_flight_max));
     }
     let handled = match CommandStep::of(work, &command, || reply.clone()) {
         Some(CommandStep::Answer(read)) => return Ok(HandledFrame::Read(read)),

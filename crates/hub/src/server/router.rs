@@ -215,7 +215,7 @@ pub(crate) async fn healthz(State(hub): State<Arc<Hub>>) -> Json<Health> {
         sessions: hub.session_count() as u64,
         runners: hub.runners().iter().filter(|runner| runner.link().is_some()).count() as u64,
         connections: hub.connection_count() as u64,
-        apps: 0,
+        ..Health::default()
     };
     hub.faces.show_health(&mut health);
     Json(health)

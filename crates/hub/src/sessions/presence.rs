@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use qd_link::mutex::Mutex;
 use qd_wire::CodedError;
-use qd_wire::push::{SystemClientFrame, SystemCommand};
+use qd_wire::mux::{SystemClientFrame, SystemCommand};
 
 use crate::command::reply;
 use crate::connection::HandlerContext;

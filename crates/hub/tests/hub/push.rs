@@ -227,7 +227,11 @@ async fn an_answer_from_a_push_counts_once() {
             answer(&command, "null").replace(r#""success":true"#, r#""success":false,"error":"busy""#);
         runner.say(&refusal).await;
     });
-    assert_eq!((first.0, &first.1["error"]), (503, &json!("busy")));
+    assert_eq!(
+        (first.0, &first.1["code"]),
+        (503, &json!("failed")),
+        "what an older runner says has no code of its own"
+    );
     let (second, command) = tokio::join!(answer_push(&world, &token, "approve"), async {
         let command = runner.command().await;
         assert_eq!(answer_push(&world, &token, "deny").await.0, 410, "it is being used");

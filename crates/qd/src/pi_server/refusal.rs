@@ -16,6 +16,7 @@ pub(super) fn refusal(head: &[u8], error: CodedError) -> String {
         data: None,
         error: Some(error.message),
         code: Some(error.code),
+        limit: error.limit,
         session_version: None,
         replayed: None,
         timed_out: None,

@@ -108,7 +108,7 @@ async fn pass_lines<R: AsyncBufRead + Unpin, S: AsyncRead + AsyncWrite + Unpin>(
             }
             Ok(Some(Line::TooLong { bytes, head })) => {
                 let error = format!("Message size {bytes} exceeds limit {message_bytes_max}");
-                refusal(&head, ErrorCode::TooLarge.with(error))
+                refusal(&head, ErrorCode::TooLarge.with(error).with_limit(message_bytes_max))
             }
             Ok(Some(Line::NotText)) => refusal(&[], CodedError::invalid("Invalid JSON")),
             Ok(None) => break,

@@ -88,7 +88,9 @@ async fn what_is_no_message_is_answered_here_and_the_rest_goes_on() {
     let refused = |code: &str, error: &str| json!({"type":"response","command":"unknown","success":false,"error":error,"code":code});
     bridge.answer(READY).await;
     assert_eq!(bridge.line().await["type"], "server_ready", "nothing comes before it");
-    assert_eq!(bridge.line().await, refused("too_large", "Message size 201 exceeds limit 200"));
+    let mut too_large = refused("too_large", "Message size 201 exceeds limit 200");
+    too_large["limit"] = LIMIT.into();
+    assert_eq!(bridge.line().await, too_large);
     assert_eq!(bridge.line().await, refused("invalid_request", "Invalid JSON"));
     bridge.say(format!("{{\"id\":\"long\",\"x\":\"{}\"}}\n", "x".repeat(LIMIT)).as_bytes()).await;
     assert_eq!(bridge.line().await["id"], "long");

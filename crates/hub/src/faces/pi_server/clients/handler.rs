@@ -135,7 +135,8 @@ impl PiServer {
         let max = self.config.message_bytes_max;
         if text.len() > max {
             PiCounters::count(&self.counters.message_size);
-            let error = ErrorCode::TooLarge.with(format!("Message size {} exceeds limit {max}", text.len()));
+            let error = format!("Message size {} exceeds limit {max}", text.len());
+            let error = ErrorCode::TooLarge.with(error).with_limit(max);
             return client.put(lifecycle::refusal(id_of(text).as_ref(), "unknown", &error));
         }
         // Read and checked before the pending commands are locked: that is most of the work.
@@ -182,7 +183,7 @@ impl PiServer {
             PiCounters::count(&self.counters.pending_limit);
             let max = self.config.pending_max;
             let error = format!("Too many pending commands for this {} (max {max})", client.place);
-            return refuse(&ErrorCode::TooManyInFlight.with(error));
+            return refuse(&ErrorCode::TooManyInFlight.with(error).with_limit(max));
         }
         let token = pending.next_token();
         submission.token = token;
