@@ -50,6 +50,9 @@ impl ErrorKind {
     }
 }
 
+/// What most of this crate returns.
+pub(crate) type Result<T, E = CliError> = std::result::Result<T, E>;
+
 /// An error with its way out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
