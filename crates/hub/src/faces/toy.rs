@@ -9,7 +9,6 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
-use http::StatusCode;
 use qd_link::mutex::Mutex;
 use qd_wire::ErrorCode;
 use qd_wire::command_table::CommandName;
