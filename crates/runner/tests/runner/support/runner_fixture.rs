@@ -1,11 +1,7 @@
 //! A runner in this process with the test as its hub: lines in, lines out.
-#![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test support")]
-
-pub(crate) mod guard;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,9 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use guard::HELPER;
-/// Far more than anything here takes, on any machine.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
+use super::{HELPER, WAIT_MAX, guard_with_home};
 
 pub(crate) struct RunnerFixture {
     folder: TempDir,
@@ -55,7 +49,7 @@ impl RunnerFixture {
             }),
             default_cwd: Some(folder.path().to_owned()),
             max_sessions: 10,
-            ..RunnerConfig::new("r1", folder.path().join("data"), guard::with_home(folder.path()))
+            ..RunnerConfig::new("r1", folder.path().join("data"), guard_with_home(folder.path()))
         };
         change(&mut config);
         let (runner, link) = run(folder.path(), &config, 0).await;
@@ -70,7 +64,7 @@ impl RunnerFixture {
     }
 
     /// Where the runner keeps everything.
-    pub(crate) fn database(&self) -> std::path::PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.folder.path().join("runner.db")
     }
 
@@ -153,6 +147,16 @@ impl RunnerFixture {
         }
     }
 
+    /// The response to a command that was sent before.
+    pub(crate) async fn response(&mut self, id: &str) -> Value {
+        self.find(0, "the response", |line| line["type"] == "response" && line["id"] == id).await
+    }
+
+    /// Where sessions work that name no directory.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.config.default_cwd.clone().unwrap()
+    }
+
     pub(crate) async fn event(&mut self, from: usize, name: &str) -> Value {
         self.find(from, name, |line| line["event"] == name).await
     }
@@ -209,6 +213,13 @@ impl RunnerFixture {
         };
         assert!(tokio::time::timeout(WAIT_MAX, poll).await.is_ok(), "never {status}");
     }
+}
+
+/// A service call in the session `s`.
+pub(crate) fn in_session(cmd: &str, role: &str, parameters: Value) -> Value {
+    let mut command = json!({ "cmd": cmd, "session_id": "s", "user_role": role });
+    command.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
+    command
 }
 
 fn tail(lines: &[Value]) -> Vec<String> {

@@ -10,8 +10,9 @@ use qd_core::harness::{Codec, Decoded};
 use qd_core::session::AgentUp;
 use qd_runner::RunnerConfig;
 use qd_runner::driver::{
-    AgentDriver, AgentFailure, AgentHandle, AgentProgress, BoxFuture, CommandSetting, Driver, DriverHandle,
-    Harness, HarnessSettings, PendingReply, PendingRequests, PromptDisposition, SentRequest, StartRequest,
+    AgentDriver, AgentFailure, AgentHandle, AgentProgress, AgentResult, BoxFuture, CommandSetting, Driver,
+    DriverHandle, Harness, HarnessSettings, PendingReply, PendingRequests, PromptDisposition, SentRequest,
+    StartRequest,
 };
 use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
 use qd_runner::process::{AgentProcess, AgentStdin, CloseMode, Environment, SpawnSpec};
@@ -20,7 +21,7 @@ use qd_wire::data::{ProcessStats, QueueState};
 use serde_json::Value;
 use tokio::process::ChildStdout;
 
-use crate::codec::{ParrotCodec, waiting};
+use super::codec::{ParrotCodec, waiting};
 
 /// The row of the table.
 pub(crate) struct Parrot;
@@ -134,7 +135,7 @@ struct ParrotHandle {
 }
 
 impl ParrotHandle {
-    fn send(&self, request: &AgentRequest) -> Result<PendingReply, AgentFailure> {
+    fn send(&self, request: &AgentRequest) -> AgentResult<PendingReply> {
         let id = self.counter.fetch_add(1, Ordering::Relaxed).to_string();
         let unsupported = || AgentFailure::refused(format!("parrots cannot do this: {request:?}"));
         let line = ParrotCodec.encode(&id, request).map_err(|_| unsupported())?;
@@ -149,11 +150,11 @@ impl AgentHandle for ParrotHandle {
         "parrot"
     }
 
-    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+    fn send_request(&self, request: AgentRequest) -> AgentResult<SentRequest> {
         self.send(&request).map(|pending| SentRequest::new(pending.reply()))
     }
 
-    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+    fn send_without_reply(&self, request: AgentRequest) -> AgentResult<()> {
         self.send(&request).map(drop)
     }
 
@@ -175,7 +176,7 @@ impl AgentHandle for ParrotHandle {
         Box::pin(std::future::ready(disposition))
     }
 
-    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+    fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
         let asked = self.send(&AgentRequest::ClearQueue)?;
         Ok(Box::pin(async { asked.reply().await.map(|reply| waiting(&reply["texts"])) }))
     }

@@ -1,10 +1,9 @@
 //! A runner with the demo agent, and a hub that keeps what it gets and corrects nothing.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,11 +14,11 @@ use qd_runner::process::GuardCommand;
 use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Nothing a test waits for takes longer.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
+use super::WAIT_MAX;
 
 pub(crate) fn config(directory: &Path) -> RunnerConfig {
     let guard = GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() };
@@ -39,19 +38,66 @@ pub(crate) struct TestRunner {
     pub(crate) runner: Runner,
     pub(crate) store: RunnerStore,
     pub(crate) stop: CancellationToken,
+    pub(crate) config: RunnerConfig,
+    /// Of a runner that lives in a directory of its own.
+    directory: Option<TempDir>,
 }
 
 impl TestRunner {
     pub(crate) async fn start(config: RunnerConfig, uplink: Uplink) -> TestRunner {
         let store = RunnerStore::open(&config.data_dir.join("runner.db"), StoreOptions::default()).unwrap();
+        TestRunner::start_with(config, store, uplink).await
+    }
+
+    pub(crate) async fn start_with(config: RunnerConfig, store: RunnerStore, uplink: Uplink) -> TestRunner {
         let stop = CancellationToken::new();
-        let runner = Runner::start(config, store.clone(), uplink, stop.clone()).await.unwrap();
-        TestRunner { runner, store, stop }
+        let runner = Runner::start(config.clone(), store.clone(), uplink, stop.clone()).await.unwrap();
+        TestRunner { runner, store, stop, config, directory: None }
+    }
+
+    /// In a directory of its own.
+    async fn start_apart(change: impl FnOnce(&mut RunnerConfig), uplink: Uplink) -> TestRunner {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = config(directory.path());
+        change(&mut config);
+        TestRunner { directory: Some(directory), ..TestRunner::start(config, uplink).await }
+    }
+
+    pub(crate) async fn without_hub(change: impl FnOnce(&mut RunnerConfig)) -> TestRunner {
+        TestRunner::start_apart(change, Uplink::None).await
+    }
+
+    /// With a hub that has nothing of it yet.
+    pub(crate) async fn with_hub(
+        change: impl FnOnce(&mut RunnerConfig),
+    ) -> (TestRunner, FakeHubAddress, HubEnd) {
+        let address = FakeHubAddress::unreachable();
+        address.open();
+        let runner = TestRunner::start_apart(change, address.uplink()).await;
+        let hub = address.accept(&BTreeMap::new()).await;
+        (runner, address, hub)
+    }
+
+    /// Stops it and starts it again on the same disk.
+    pub(crate) async fn restart(mut self, uplink: Uplink) -> TestRunner {
+        let (config, directory) = (self.config.clone(), self.directory.take());
+        self.end().await;
+        TestRunner { directory, ..TestRunner::start(config, uplink).await }
     }
 
     pub(crate) async fn end(self) {
         self.stop.cancel();
         tokio::time::timeout(WAIT_MAX, self.runner.join()).await.unwrap();
+    }
+
+    /// A client at its own socket.
+    pub(crate) async fn client(&self) -> LocalClient {
+        LocalClient::connect(self.config.local_socket.as_ref().unwrap()).await
+    }
+
+    /// The last record of the session `s1`.
+    pub(crate) async fn last_seq(&self) -> u64 {
+        self.store.session("s1").await.unwrap().unwrap().next_seq - 1
     }
 }
 
@@ -68,49 +114,48 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: i
 /// Where the runner finds its hub, when there is one.
 #[derive(Clone)]
 pub(crate) struct FakeHubAddress {
-    answer: Arc<Mutex<Result<mpsc::Sender<LinkEnd>, ConnectFailure>>>,
-    pub(crate) attempts: Arc<std::sync::atomic::AtomicUsize>,
+    is_open: Arc<AtomicBool>,
+    callers: mpsc::Sender<LinkEnd>,
+    links: Arc<tokio::sync::Mutex<mpsc::Receiver<LinkEnd>>>,
+    pub(crate) attempts: Arc<AtomicUsize>,
 }
 
 impl FakeHubAddress {
-    /// A door at which nobody answers.
-    pub(crate) fn closed() -> FakeHubAddress {
-        let failure = ConnectFailure { reason: "nobody is there".into(), is_refusal: false, code: None };
-        FakeHubAddress { answer: Arc::new(Mutex::new(Err(failure))), attempts: Arc::default() }
+    /// An address at which nobody answers yet.
+    pub(crate) fn unreachable() -> FakeHubAddress {
+        let (callers, links) = mpsc::channel(8);
+        let links = Arc::new(tokio::sync::Mutex::new(links));
+        FakeHubAddress { is_open: Arc::default(), callers, links, attempts: Arc::default() }
     }
 
-    pub(crate) fn shut(&self) {
-        *self.answer.lock().unwrap() = FakeHubAddress::closed().answer.lock().unwrap().clone();
+    /// From now on there is a hub.
+    pub(crate) fn open(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn refuse(&self) {
-        *self.answer.lock().unwrap() = Err(ConnectFailure {
-            reason: "revoked".into(),
-            is_refusal: true,
-            code: Some(qd_wire::ErrorCode::RunnerRevoked),
-        });
+    pub(crate) fn uplink(&self) -> Uplink {
+        Uplink::Dial(Arc::new(self.clone()))
     }
 
-    /// Hubs' ends of the links from now on.
-    pub(crate) fn open(&self) -> mpsc::Receiver<LinkEnd> {
-        let (sender, receiver) = mpsc::channel(8);
-        *self.answer.lock().unwrap() = Ok(sender);
-        receiver
+    /// Takes the next link and welcomes the runner with what the hub has.
+    pub(crate) async fn accept(&self, committed: &BTreeMap<String, u64>) -> HubEnd {
+        let mut links = self.links.lock().await;
+        let link = tokio::time::timeout(WAIT_MAX, links.recv()).await.unwrap().unwrap();
+        HubEnd::welcome(link, committed).await
     }
 }
 
 impl Connect for FakeHubAddress {
     fn connect(&self) -> Connecting {
-        self.attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        let answer = self.answer.lock().unwrap().clone();
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        let address = self.clone();
         Box::pin(async move {
-            let callers = answer?;
+            let failure = ConnectFailure { reason: "nobody is there".into(), is_refusal: false, code: None };
+            if !address.is_open.load(Ordering::SeqCst) {
+                return Err(failure);
+            }
             let (hub_end, runner_end) = pair();
-            callers.send(hub_end).await.map_err(|_| ConnectFailure {
-                reason: "the hub has gone".into(),
-                is_refusal: false,
-                code: None,
-            })?;
+            address.callers.send(hub_end).await.map_err(|_| failure)?;
             Ok(runner_end)
         })
     }
@@ -128,20 +173,9 @@ pub(crate) struct HubEnd {
 }
 
 impl HubEnd {
-    /// Takes the next link and welcomes the runner with what the hub has.
-    /// The same at the hub's end of a link in memory.
-    pub(crate) async fn welcome(link: LinkEnd) -> HubEnd {
-        let (sender, mut links) = mpsc::channel(1);
-        sender.send(link).await.unwrap();
-        HubEnd::accept(&mut links, &BTreeMap::new()).await
-    }
-
-    pub(crate) async fn accept(
-        links: &mut mpsc::Receiver<LinkEnd>,
-        committed: &BTreeMap<String, u64>,
-    ) -> HubEnd {
-        let LinkEnd { sender, receiver } =
-            tokio::time::timeout(WAIT_MAX, links.recv()).await.unwrap().unwrap();
+    /// Welcomes the runner at the other end of a link with what the hub has.
+    pub(crate) async fn welcome(link: LinkEnd, committed: &BTreeMap<String, u64>) -> HubEnd {
+        let LinkEnd { sender, receiver } = link;
         let read = committed.clone();
         let mut hub =
             HubEnd { sender, receiver, waiting: Vec::new(), read, hello: Value::Null, events: Vec::new() };
@@ -216,6 +250,13 @@ impl HubEnd {
         while self.read.get(session_id).copied().unwrap_or(0) < seq {
             self.next().await.expect("the link ended before the last record");
         }
+    }
+
+    /// Prompts the session `s1` and reads to the end of the turn.
+    pub(crate) async fn turn(&mut self, message: &str) {
+        self.command("p", "s1", "prompt", json!({ "message": message })).await;
+        self.find("the end of the turn", |line| line["event"] == "agent.idle" && line["reason"] == "stop")
+            .await;
     }
 
     pub(crate) async fn create(&mut self, session_id: &str) {

@@ -1,26 +1,21 @@
 //! Our runner as a host of a server that others wrote for the run document: a plain WebSocket server with the habits
 //! of the original.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
-
-#[path = "runner_support/guard.rs"]
-mod guard;
-mod link_support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::hub_link::{TestRunner, config, until};
+use crate::support::{WAIT_MAX, guard_with_home};
 use futures_util::{SinkExt, StreamExt};
-use link_support::{TestRunner, WAIT_MAX, config, until};
 use qd_link::host::HostDialer;
 use qd_link::url::ServerUrl;
-use qd_runner::{RunServer, Runner, RunnerConfig, Uplink};
+use qd_runner::{RunServer, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
-use tokio_util::sync::CancellationToken;
 
 /// The server: what it has stored, and the connection of the host.
 struct FakeRunServer {
@@ -154,20 +149,14 @@ impl FakeRunServer {
     }
 }
 
-fn runner_config(directory: &std::path::Path) -> RunnerConfig {
-    RunnerConfig { guard: guard::with_home(directory), ..config(directory) }
-}
-
 async fn start(directory: &std::path::Path, server: &FakeRunServer) -> TestRunner {
-    let mut config = runner_config(directory);
     // Apart from where the runs work: no service shows the runner's own data.
-    config.data_dir = directory.join("data");
-    std::fs::create_dir_all(&config.data_dir).unwrap();
-    let store = RunnerStore::open(&config.data_dir.join("runner.db"), StoreOptions::default()).unwrap();
-    let stop = CancellationToken::new();
+    let data_dir = directory.join("data");
+    std::fs::create_dir_all(&data_dir).unwrap();
+    let store = RunnerStore::open(&data_dir.join("runner.db"), StoreOptions::default()).unwrap();
+    let config = RunnerConfig { guard: guard_with_home(directory), data_dir, ..config(directory) };
     let uplink = server.uplink(&store);
-    let runner = Runner::start(config, store.clone(), uplink, stop.clone()).await.unwrap();
-    TestRunner { runner, store, stop }
+    TestRunner::start_with(config, store, uplink).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

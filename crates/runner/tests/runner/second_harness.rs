@@ -1,19 +1,16 @@
 //! A second structured harness needs no edit outside its two folders and a row of the table: this one is registered
 //! from outside the crate, and the runner runs it like any other.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "second_harness/codec.rs"]
 mod codec;
-#[path = "second_harness/driver.rs"]
 mod driver;
-mod runner_support;
 
+use crate::support::HELPER;
+use crate::support::runner_fixture::RunnerFixture;
 use qd_runner::driver::{Harness, HarnessSettings};
-use runner_support::{HELPER, RunnerFixture};
 use serde_json::{Value, json};
 
 /// The two folders are there; this is the row.
-async fn bench(command: &[&str]) -> RunnerFixture {
+async fn runner(command: &[&str]) -> RunnerFixture {
     let command = command.iter().map(|word| (*word).to_owned()).collect();
     RunnerFixture::start(|config| {
         config.harnesses.register(&driver::Parrot, HarnessSettings { command, ..HarnessSettings::default() });
@@ -22,9 +19,9 @@ async fn bench(command: &[&str]) -> RunnerFixture {
 }
 
 async fn session() -> RunnerFixture {
-    let mut bench = bench(&[HELPER, "parrot"]).await;
-    bench.create("parrot").await;
-    bench
+    let mut runner = runner(&[HELPER, "parrot"]).await;
+    runner.create("parrot").await;
+    runner
 }
 
 fn texts(lines: &[Value], role: &str) -> Vec<String> {
@@ -35,24 +32,24 @@ fn texts(lines: &[Value], role: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_prompt_goes_through_the_whole_runner() {
-    let mut bench = session().await;
-    let state = bench.state().await;
+    let mut runner = session().await;
+    let state = runner.state().await;
     assert_eq!((&state["harness"], &state["status"]), (&json!("parrot"), &json!("idle")));
     assert_eq!(state["capabilities"], json!(["follow_up"]));
     assert!(state["process"]["pid"].is_u64(), "{state}");
-    let from = bench.lines.len();
-    let answer = bench.prompt("polly wants a cracker").await;
+    let from = runner.lines.len();
+    let answer = runner.prompt("polly wants a cracker").await;
     assert_eq!(answer["disposition"], "started");
-    bench.event(from, "agent.idle").await;
-    assert_eq!(texts(&bench.lines, "user"), ["polly wants a cracker"]);
-    assert_eq!(texts(&bench.lines, "assistant"), ["polly wants a cracker"]);
+    runner.event(from, "agent.idle").await;
+    assert_eq!(texts(&runner.lines, "user"), ["polly wants a cracker"]);
+    assert_eq!(texts(&runner.lines, "assistant"), ["polly wants a cracker"]);
     // What comes at once may be joined.
-    let deltas = bench.lines[from..].iter().filter(|line| line["event"] == "stream.text_delta");
+    let deltas = runner.lines[from..].iter().filter(|line| line["event"] == "stream.text_delta");
     let words: String = deltas.map(|line| line["delta"].as_str().unwrap()).collect();
     assert_eq!(words, "polly wants a cracker");
     // What nobody knows is passed on.
     assert!(
-        bench.lines[from..]
+        runner.lines[from..]
             .iter()
             .any(|line| line["colour"] == "green" || line["payload"]["colour"] == "green")
     );
@@ -60,98 +57,98 @@ async fn a_prompt_goes_through_the_whole_runner() {
 
 #[tokio::test]
 async fn what_waits_can_be_seen_and_changed() {
-    let mut bench = session().await;
-    bench.prompt("hold on").await;
-    bench.until_status("working").await;
+    let mut runner = session().await;
+    runner.prompt("hold on").await;
+    runner.until_status("working").await;
     let follow = |text: &str| json!({"cmd": "follow_up", "session_id": "s", "message": text});
     for text in ["one", "two"] {
-        let answer = bench.ok(follow(text)).await;
+        let answer = runner.ok(follow(text)).await;
         assert_eq!(answer["disposition"], "queued");
     }
-    assert_eq!(bench.state().await["queue"]["follow_up"], json!(["one", "two"]));
+    assert_eq!(runner.state().await["queue"]["follow_up"], json!(["one", "two"]));
     // The agent gives back what it has, and gets what a person wants instead.
-    bench
+    runner
         .ok(json!({"cmd": "queue.set", "session_id": "s", "steering": [], "follow_up": ["two", "three"]}))
         .await;
-    let from = bench.lines.len();
-    let queue = bench.state().await["queue"]["follow_up"].clone();
+    let from = runner.lines.len();
+    let queue = runner.state().await["queue"]["follow_up"].clone();
     assert_eq!(queue, json!(["two", "three"]));
-    bench.ok(json!({"cmd": "abort", "session_id": "s"})).await;
-    bench.event(from, "agent.idle").await;
+    runner.ok(json!({"cmd": "abort", "session_id": "s"})).await;
+    runner.event(from, "agent.idle").await;
 }
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_passed_on_leaves_its_question_open() {
-    let mut bench = session().await;
-    let from = bench.lines.len();
-    bench.prompt("hold and ask who is a pretty boy").await;
-    bench.event(from, "agent.input_needed").await;
+    let mut runner = session().await;
+    let from = runner.lines.len();
+    runner.prompt("hold and ask who is a pretty boy").await;
+    runner.event(from, "agent.input_needed").await;
     // It can ask, but there is no way to tell it what was answered.
     for _ in 0..2 {
-        let answer = bench
+        let answer = runner
             .call(json!({"cmd": "input_response", "session_id": "s", "request_id": "q", "value": "me"}))
             .await;
         assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("failed")), "{answer}");
     }
-    assert!(!bench.lines[from..].iter().any(|line| line["event"] == "agent.input_resolved"));
+    assert!(!runner.lines[from..].iter().any(|line| line["event"] == "agent.input_resolved"));
 }
 
 #[tokio::test]
 async fn what_it_has_not_is_refused_by_name() {
-    let mut bench = session().await;
+    let mut runner = session().await;
     for (command, name) in [
         (json!({"cmd": "bash", "session_id": "s", "command": "ls"}), "bash"),
         (json!({"cmd": "compact", "session_id": "s"}), "compact"),
         (json!({"cmd": "navigate_tree", "session_id": "s", "target_id": "x"}), "navigate_tree"),
         (json!({"cmd": "export_html", "session_id": "s"}), "export_html"),
     ] {
-        let answer = bench.call(command).await;
+        let answer = runner.call(command).await;
         assert_eq!(answer["success"], false, "{answer}");
         assert_eq!(answer["error"], format!("parrot does not support '{name}'"));
     }
     // The words of another harness's extension are plain text to this one.
-    let from = bench.lines.len();
-    bench.prompt("/qd-navigate x").await;
-    bench.event(from, "agent.idle").await;
-    assert!(texts(&bench.lines, "assistant").contains(&"/qd-navigate x".to_owned()));
+    let from = runner.lines.len();
+    runner.prompt("/qd-navigate x").await;
+    runner.event(from, "agent.idle").await;
+    assert!(texts(&runner.lines, "assistant").contains(&"/qd-navigate x".to_owned()));
 }
 
 #[tokio::test]
 async fn it_keeps_no_conversations_of_its_own() {
-    let mut bench = session().await;
-    let stored = bench.ok(json!({"cmd": "runner.stored_sessions"})).await;
+    let mut runner = session().await;
+    let stored = runner.ok(json!({"cmd": "runner.stored_sessions"})).await;
     let ours = stored["sessions"].as_array().unwrap().iter().filter(|session| session["session_id"] == "s");
     assert_eq!(ours.count(), 0, "{stored}");
     // A name of one is not looked up: there is nothing to look in.
     let check = json!({"cmd": "session.create", "session_id": "t", "check_only": true,
         "config": {"harness": "parrot", "continue_session": "/etc/passwd"}});
-    bench.ok(check).await;
+    runner.ok(check).await;
 }
 
 #[tokio::test]
 async fn its_death_is_told_and_the_next_prompt_starts_it_again() {
-    let mut bench = session().await;
-    let pid = bench.pid().await;
-    let from = bench.lines.len();
+    let mut runner = session().await;
+    let pid = runner.pid().await;
+    let from = runner.lines.len();
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(pid).unwrap(),
         rustix::process::Signal::KILL,
     )
     .unwrap();
-    let gone = bench.find(from, "its end", |line| line.to_string().contains("The parrot has flown")).await;
+    let gone = runner.find(from, "its end", |line| line.to_string().contains("The parrot has flown")).await;
     assert_eq!(gone["session_id"], "s", "{gone}");
-    let from = bench.lines.len();
-    bench.prompt("again").await;
-    bench.event(from, "agent.idle").await;
-    assert_ne!(bench.pid().await, pid);
+    let from = runner.lines.len();
+    runner.prompt("again").await;
+    runner.event(from, "agent.idle").await;
+    assert_ne!(runner.pid().await, pid);
 }
 
 #[tokio::test]
 async fn one_that_is_not_installed_is_refused_with_advice() {
-    let mut bench = bench(&[]).await;
+    let mut runner = runner(&[]).await;
     let check = json!({"cmd": "session.create", "session_id": "s", "check_only": true,
         "config": {"harness": driver::Parrot.name()}});
-    let answer = bench.call(check).await;
+    let answer = runner.call(check).await;
     let error = answer["error"].as_str().unwrap();
     assert!(error.starts_with("parrot is not installed on this runner, which has: demo, pty"), "{error}");
     assert!(error.ends_with("; buy one"), "{error}");

@@ -1,10 +1,8 @@
 //! The runner's own socket: everything works there, with a hub or without.
 
-mod link_support;
-
 use std::os::unix::fs::PermissionsExt;
 
-use link_support::{LocalClient, TestRunner, config, until};
+use crate::support::hub_link::{LocalClient, TestRunner, config, until};
 use qd_runner::{LocalError, Runner, RunnerError, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
@@ -47,15 +45,12 @@ async fn a_file_that_is_no_socket_is_not_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_are_listed_read_and_followed_without_a_hub() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let runner = TestRunner::start(config, Uplink::None).await;
-    let mut maker = LocalClient::connect(&socket).await;
+    let runner = TestRunner::without_hub(|_| {}).await;
+    let mut maker = runner.client().await;
     maker.create("s1").await;
     maker.prompt("s1", "/text").await;
 
-    let mut client = LocalClient::connect(&socket).await;
+    let mut client = runner.client().await;
     let sessions = client.call("", "list_sessions", json!({})).await;
     assert_eq!(sessions["data"]["sessions"][0]["session_id"], "s1", "{sessions}");
     assert_eq!(sessions["data"]["sessions"][0]["state"], "idle");
@@ -74,11 +69,8 @@ async fn sessions_are_listed_read_and_followed_without_a_hub() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_not_deleted_behind_its_hubs_back() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let runner = TestRunner::start(config, Uplink::None).await;
-    let mut client = LocalClient::connect(&socket).await;
+    let runner = TestRunner::without_hub(|_| {}).await;
+    let mut client = runner.client().await;
     client.create("s1").await;
     let refused = client.call("s1", "session.delete", json!({})).await;
     assert!(refused["error"].as_str().unwrap().contains("through its hub"), "{refused}");
@@ -89,15 +81,12 @@ async fn a_session_is_not_deleted_behind_its_hubs_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attach_replays_what_is_asked_for_and_goes_on_live() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let runner = TestRunner::start(config, Uplink::None).await;
-    let mut maker = LocalClient::connect(&socket).await;
+    let runner = TestRunner::without_hub(|_| {}).await;
+    let mut maker = runner.client().await;
     maker.create("s1").await;
     maker.prompt("s1", "/text").await;
 
-    let mut client = LocalClient::connect(&socket).await;
+    let mut client = runner.client().await;
     let attach = client.call("s1", "session.attach", json!({ "after": 2 })).await;
     assert_eq!(attach["data"]["resume"], "ok");
     let last = attach["data"]["seq"].as_u64().unwrap();
@@ -127,11 +116,8 @@ async fn an_attach_replays_what_is_asked_for_and_goes_on_live() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_are_answered_and_bad_lines_are_named() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let runner = TestRunner::start(config, Uplink::None).await;
-    let mut client = LocalClient::connect(&socket).await;
+    let runner = TestRunner::without_hub(|_| {}).await;
+    let mut client = runner.client().await;
     for line in
         ["nonsense", "[]", "{\"type\":\"ack\"}", "{\"type\":\"command\"}", "{\"cmd\":\"search\",\"id\":5}"]
     {
@@ -160,13 +146,10 @@ async fn questions_are_answered_and_bad_lines_are_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_read_is_cut_off_and_holds_up_nobody() {
     const TURNS: usize = 4;
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let runner = TestRunner::start(config, Uplink::None).await;
-    let mut maker = LocalClient::connect(&socket).await;
+    let runner = TestRunner::without_hub(|_| {}).await;
+    let mut maker = runner.client().await;
     maker.create("s1").await;
-    let mut sleeper = LocalClient::connect(&socket).await;
+    let mut sleeper = runner.client().await;
     sleeper.call("s1", "session.attach", json!({})).await;
     for _ in 0..TURNS {
         maker.prompt("s1", "/long 120000").await;
@@ -183,12 +166,8 @@ async fn a_client_that_does_not_read_is_cut_off_and_holds_up_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_its_bound_the_spool_refuses_prompts_and_nothing_else() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut config = config(directory.path());
-    config.spool_bytes_max = 3 << 10;
-    let socket = config.local_socket.clone().unwrap();
-    let runner = TestRunner::start(config, Uplink::None).await;
-    let mut client = LocalClient::connect(&socket).await;
+    let runner = TestRunner::without_hub(|config| config.spool_bytes_max = 3 << 10).await;
+    let mut client = runner.client().await;
     client.create("s1").await;
     client.prompt("s1", "/tools").await;
     let store = runner.store.clone();

@@ -1,13 +1,12 @@
 //! The runner lives without the hub, and everything arrives once and in order when it is back.
 
-mod link_support;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use link_support::{FakeHubAddress, HubEnd, LocalClient, TestRunner, WAIT_MAX, config, until};
+use crate::support::WAIT_MAX;
+use crate::support::hub_link::{FakeHubAddress, HubEnd, TestRunner, config, until};
 use qd_runner::{KeyError, KeyKeeper, Runner, RunnerError, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::json;
@@ -16,19 +15,17 @@ use tokio_util::sync::CancellationToken;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_works_before_any_hub_is_there_and_delivers_it_all() {
     let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let door = FakeHubAddress::closed();
-    let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut local = LocalClient::connect(&socket).await;
+    let address = FakeHubAddress::unreachable();
+    let runner = TestRunner::start(config(directory.path()), address.uplink()).await;
+    let mut local = runner.client().await;
     local.create("s1").await;
     local.prompt("s1", "/tools").await;
     assert!(runner.runner.status().last_failure.is_some_and(|reason| reason.contains("nobody is there")));
-    let last = runner.store.session("s1").await.unwrap().unwrap().next_seq - 1;
+    let last = runner.last_seq().await;
     assert!(last > 5);
 
-    let mut links = door.open();
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    address.open();
+    let mut hub = address.accept(&BTreeMap::new()).await;
     assert_eq!(hub.hello["sessions"][0]["last_seq"], last);
     assert_eq!(hub.hello["sessions"][0]["state"]["status"], "idle");
     assert_eq!(hub.hello["compression"], json!(["deflate"]));
@@ -48,12 +45,8 @@ async fn a_runner_works_before_any_hub_is_there_and_delivers_it_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_link_loses_and_repeats_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
+    let (runner, address, mut hub) = TestRunner::with_hub(|_| {}).await;
     let mut committed = BTreeMap::new();
-    let mut hub = HubEnd::accept(&mut links, &committed).await;
     hub.create("s1").await;
     for turn in 0..12 {
         hub.command("p", "s1", "prompt", json!({ "message": "/tools" })).await;
@@ -64,26 +57,20 @@ async fn a_lost_link_loses_and_repeats_nothing() {
             hub.ack("s1").await;
         }
         drop(hub);
-        hub = HubEnd::accept(&mut links, &committed).await;
+        hub = address.accept(&committed).await;
         hub.find("the end of the turn", |line| line["event"] == "agent.idle").await;
     }
-    let last = runner.store.session("s1").await.unwrap().unwrap().next_seq - 1;
+    let last = runner.last_seq().await;
     hub.read_until("s1", last).await;
     runner.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_does_not_wait_for_a_hub_that_reads_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let (runner, _, mut hub) = TestRunner::with_hub(|_| {}).await;
     hub.create("s1").await;
     hub.ack("s1").await;
-    let mut local = LocalClient::connect(&socket).await;
+    let mut local = runner.client().await;
     assert_eq!(local.call("s1", "session.attach", json!({})).await["success"], true);
     // Far more than the link holds, in little more time than it takes without a link.
     let began = tokio::time::Instant::now();
@@ -105,11 +92,7 @@ async fn an_agent_does_not_wait_for_a_hub_that_reads_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_and_records_in_floods_both_arrive() {
     const COMMANDS: usize = 20_000;
-    let directory = tempfile::tempdir().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let (runner, _, mut hub) = TestRunner::with_hub(|_| {}).await;
     for session in ["s1", "s2"] {
         hub.create(session).await;
         hub.command("p", session, "prompt", json!({ "message": "/long 200000" })).await;
@@ -156,14 +139,9 @@ impl KeyKeeper for TestKeys {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heartbeats_come_at_once_and_keys_rotate() {
-    let directory = tempfile::tempdir().unwrap();
     let keys = Arc::new(TestKeys::default());
-    let mut config = config(directory.path());
-    config.keys = Some(Arc::clone(&keys) as Arc<dyn KeyKeeper>);
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let keeper = Arc::clone(&keys) as Arc<dyn KeyKeeper>;
+    let (runner, address, mut hub) = TestRunner::with_hub(|config| config.keys = Some(keeper)).await;
     let beat = hub.find("a heartbeat", |line| line["type"] == "runner.heartbeat").await;
     assert!(beat["load"]["cpu_count"].as_u64().unwrap() > 0);
     assert!(beat["load"]["memory_total_bytes"].as_u64().unwrap() > 0);
@@ -172,13 +150,13 @@ async fn heartbeats_come_at_once_and_keys_rotate() {
     assert_eq!(rekey["key_hash"], "abc");
     // The hub's answer is lost with the link, so the key is named again.
     drop(hub);
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let mut hub = address.accept(&BTreeMap::new()).await;
     let rekey = hub.find("the next key again", |line| line["type"] == "runner.rekey").await;
     assert_eq!(rekey["key_hash"], "abc");
     hub.say(json!({ "type": "runner.rekeyed", "key_hash": "abc" })).await;
     until("the key is promoted", || async { *keys.0.lock().unwrap() == ["made", "abc"] }).await;
     drop(hub);
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let mut hub = address.accept(&BTreeMap::new()).await;
     hub.find("a heartbeat", |line| line["type"] == "runner.heartbeat").await;
     assert!(hub.events.iter().all(|line| line["type"] != "runner.rekey"), "it is taken: {:?}", hub.events);
     runner.end().await;
@@ -186,13 +164,9 @@ async fn heartbeats_come_at_once_and_keys_rotate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_cannot_be_stored_still_says_how_it_stands() {
-    let directory = tempfile::tempdir().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let (runner, address, mut hub) = TestRunner::with_hub(|_| {}).await;
     hub.create("s").await;
-    let disk = rusqlite::Connection::open(directory.path().join("runner.db")).unwrap();
+    let disk = rusqlite::Connection::open(runner.config.data_dir.join("runner.db")).unwrap();
     let full = "CREATE TRIGGER full BEFORE INSERT ON spool BEGIN SELECT RAISE(ABORT, 'full'); END";
     disk.execute_batch(full).unwrap();
     hub.command("p", "s", "prompt", json!({ "message": "/text" })).await;
@@ -200,7 +174,7 @@ async fn a_session_that_cannot_be_stored_still_says_how_it_stands() {
     for _ in 0..3 {
         let read = hub.read.clone();
         drop(hub);
-        hub = HubEnd::accept(&mut links, &read).await;
+        hub = address.accept(&read).await;
         assert_eq!(hub.hello["sessions"][0]["state"]["session_id"], "s", "{}", hub.hello);
     }
     disk.execute_batch("DROP TRIGGER full").unwrap();
@@ -210,11 +184,7 @@ async fn a_session_that_cannot_be_stored_still_says_how_it_stands() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_session_stays_silent_and_a_refused_runner_waits() {
-    let directory = tempfile::tempdir().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let (runner, address, mut hub) = TestRunner::with_hub(|_| {}).await;
     hub.create("mine").await;
     hub.create("theirs").await;
     hub.say(json!({ "type": "session.refused", "session_id": "theirs", "reason": "it is another runner's" }))
@@ -228,57 +198,41 @@ async fn a_refused_session_stays_silent_and_a_refused_runner_waits() {
     assert!(hub.read["mine"] > told["mine"]);
 
     // Another runner, whose link is only lost, is back before this one tries again.
-    let other_directory = tempfile::tempdir().unwrap();
-    let other_door = FakeHubAddress::closed();
-    let mut other_links = other_door.open();
-    let other =
-        TestRunner::start(config(other_directory.path()), Uplink::Dial(Arc::new(other_door.clone()))).await;
-    let other_hub = HubEnd::accept(&mut other_links, &BTreeMap::new()).await;
-    let attempts = door.attempts.load(Ordering::SeqCst);
+    let (other, other_address, other_hub) = TestRunner::with_hub(|_| {}).await;
+    let attempts = address.attempts.load(Ordering::SeqCst);
     hub.say(json!({ "type": "runner.refused", "reason": "revoked" })).await;
     until("the link ends", || async { runner.runner.status().last_failure.as_deref() == Some("revoked") })
         .await;
     drop(other_hub);
-    let _back = HubEnd::accept(&mut other_links, &BTreeMap::new()).await;
-    assert_eq!(door.attempts.load(Ordering::SeqCst), attempts, "a refusal is not tried again at once");
+    let _back = other_address.accept(&BTreeMap::new()).await;
+    assert_eq!(address.attempts.load(Ordering::SeqCst), attempts, "a refusal is not tried again at once");
     other.end().await;
     runner.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_the_hub_has_seen_are_not_given_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let (runner, address, mut hub) = TestRunner::with_hub(|_| {}).await;
     hub.create("s1").await;
     drop(hub);
     // The runner's disk is older than the hub's.
     let committed = BTreeMap::from([("s1".to_owned(), 500)]);
-    let mut hub = HubEnd::accept(&mut links, &committed).await;
-    hub.command("p", "s1", "prompt", json!({ "message": "/text" })).await;
-    hub.find("the end", |line| line["event"] == "agent.idle").await;
+    let mut hub = address.accept(&committed).await;
+    hub.turn("/text").await;
     assert!(hub.read["s1"] > 500);
     runner.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_runner_sends_what_is_missing() {
-    let directory = tempfile::tempdir().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let (runner, address, mut hub) = TestRunner::with_hub(|_| {}).await;
     hub.create("s1").await;
-    hub.command("p", "s1", "prompt", json!({ "message": "/tools" })).await;
-    hub.find("the end", |line| line["event"] == "agent.idle").await;
+    hub.turn("/tools").await;
     drop(hub);
-    runner.end().await;
     let committed = BTreeMap::from([("s1".to_owned(), 2)]);
-    let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &committed).await;
-    let last = runner.store.session("s1").await.unwrap().unwrap().next_seq - 1;
+    let runner = runner.restart(address.uplink()).await;
+    let mut hub = address.accept(&committed).await;
+    let last = runner.last_seq().await;
     hub.read_until("s1", last).await;
     runner.end().await;
 }
@@ -287,7 +241,7 @@ async fn a_restarted_runner_sends_what_is_missing() {
 async fn with_a_link_in_memory_the_runner_is_ready_after_the_welcome_and_ends_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let (hub_end, runner_end) = qd_link::memory::pair();
-    let hub = tokio::spawn(HubEnd::welcome(hub_end));
+    let hub = tokio::spawn(async { HubEnd::welcome(hub_end, &BTreeMap::new()).await });
     let runner = TestRunner::start(config(directory.path()), Uplink::Memory(runner_end)).await;
     assert!(runner.runner.status().connected_since.is_some());
     let mut hub = hub.await.unwrap();

@@ -1,12 +1,6 @@
 //! Native events are for the hub alone, and only on the link by which it asked for them.
 
-mod link_support;
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use link_support::{FakeHubAddress, HubEnd, LocalClient, TestRunner, config};
-use qd_runner::Uplink;
+use crate::support::hub_link::{HubEnd, TestRunner};
 use serde_json::{Value, json};
 
 fn is_native(line: &Value) -> bool {
@@ -20,21 +14,14 @@ async fn watch(hub: &HubEnd, on: bool) {
 /// One whole turn; what came of it is in `hub.events`.
 async fn turn(hub: &mut HubEnd) {
     hub.events.clear();
-    hub.command("p", "s1", "prompt", json!({ "message": "/text" })).await;
-    hub.find("the end", |line| line["event"] == "agent.idle" && line["reason"] == "stop").await;
+    hub.turn("/text").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn native_events_end_with_the_link_and_never_reach_local_clients() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let socket = config.local_socket.clone().unwrap();
-    let door = FakeHubAddress::closed();
-    let mut links = door.open();
-    let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
+    let (runner, address, mut hub) = TestRunner::with_hub(|_| {}).await;
     hub.create("s1").await;
-    let mut local = LocalClient::connect(&socket).await;
+    let mut local = runner.client().await;
     assert_eq!(local.call("s1", "session.attach", json!({})).await["success"], true);
     watch(&hub, true).await;
     turn(&mut hub).await;
@@ -50,7 +37,7 @@ async fn native_events_end_with_the_link_and_never_reach_local_clients() {
     let committed = hub.read.clone();
     hub.ack("s1").await;
     drop(hub);
-    let mut hub = HubEnd::accept(&mut links, &committed).await;
+    let mut hub = address.accept(&committed).await;
     // Live again, and nobody has asked for anything yet.
     hub.find("how the session stands", |line| line["event"] == "session.resync").await;
     turn(&mut hub).await;

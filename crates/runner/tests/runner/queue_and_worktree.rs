@@ -1,13 +1,9 @@
 //! What waits for an agent is changed; a session works in a worktree made for it, and says what is checked out.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
-
-mod runner_support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner_support::RunnerFixture;
+use crate::support::runner_fixture::RunnerFixture;
 use serde_json::{Value, json};
 
 fn command(cmd: &str, message: &str) -> Value {
@@ -23,31 +19,31 @@ fn queue(steering: &[&str], follow_up: &[&str]) -> Value {
 }
 
 /// Prompts in the order they became messages.
-fn prompts(bench: &RunnerFixture) -> Vec<String> {
-    let ends = bench.lines.iter().filter(|line| line["event"] == "stream.message_end");
+fn prompts(runner: &RunnerFixture) -> Vec<String> {
+    let ends = runner.lines.iter().filter(|line| line["event"] == "stream.message_end");
     let users = ends.filter(|line| line["message"]["role"] == "user");
     users.map(|line| line["message"]["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
 async fn the_queue_of_a_working_agent_is_changed() {
-    let mut bench = RunnerFixture::start(|_| {}).await;
-    bench.create("demo").await;
-    let from = bench.lines.len();
-    bench.ok(command("prompt", "/tools")).await;
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    runner.create("demo").await;
+    let from = runner.lines.len();
+    runner.ok(command("prompt", "/tools")).await;
     for text in ["/text one", "/text two", "/text three"] {
         let mut later = command("follow_up", text);
         later["client_id"] = json!(format!("c-{text}"));
-        bench.ok(later).await;
+        runner.ok(later).await;
     }
-    let data = bench.ok(queue_set(&["/text three"], &["/text TWO"])).await;
+    let data = runner.ok(queue_set(&["/text three"], &["/text TWO"])).await;
     assert_eq!(data, queue(&["/text three"], &["/text TWO"]), "as it is then");
     let is_last = |line: &Value| {
         line["event"] == "stream.message_end" && line["message"]["parts"][0]["text"] == "/text TWO"
     };
-    bench.find(from, "the last one is read", is_last).await;
-    assert_eq!(prompts(&bench), ["/tools", "/text three", "/text TWO"]);
-    let three = bench.lines.iter().find(|line| {
+    runner.find(from, "the last one is read", is_last).await;
+    assert_eq!(prompts(&runner), ["/tools", "/text three", "/text TWO"]);
+    let three = runner.lines.iter().find(|line| {
         line["event"] == "stream.message_end" && line["message"]["parts"][0]["text"] == "/text three"
     });
     assert_eq!(three.unwrap()["message"]["client_id"], "c-/text three", "what came with it");
@@ -55,22 +51,22 @@ async fn the_queue_of_a_working_agent_is_changed() {
 
 #[tokio::test]
 async fn the_queue_without_an_agent_is_changed_and_odd_ones_are_refused() {
-    let mut bench = RunnerFixture::start(|_| {}).await;
-    bench.create("demo").await;
-    bench.ok(command("prompt", "/question")).await;
-    bench.ok(command("follow_up", "/text one")).await;
-    bench.ok(command("follow_up", "/text two")).await;
-    bench.restart(0).await;
-    assert_eq!(bench.state().await["queue"], queue(&[], &["/text one", "/text two"]));
-    let data = bench.ok(queue_set(&[], &["/text two", "/text three"])).await;
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    runner.create("demo").await;
+    runner.ok(command("prompt", "/question")).await;
+    runner.ok(command("follow_up", "/text one")).await;
+    runner.ok(command("follow_up", "/text two")).await;
+    runner.restart(0).await;
+    assert_eq!(runner.state().await["queue"], queue(&[], &["/text one", "/text two"]));
+    let data = runner.ok(queue_set(&[], &["/text two", "/text three"])).await;
     assert_eq!(data, queue(&[], &["/text two", "/text three"]));
-    bench.restart(0).await;
-    assert_eq!(bench.state().await["queue"], data, "it is stored");
+    runner.restart(0).await;
+    assert_eq!(runner.state().await["queue"], data, "it is stored");
 
-    let refused = bench.call(queue_set(&["  "], &[])).await;
+    let refused = runner.call(queue_set(&["  "], &[])).await;
     assert!(refused["error"].as_str().unwrap().contains("is empty"), "{refused}");
-    bench.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
-    let refused = bench.call(queue_set(&[], &[])).await;
+    runner.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
+    let refused = runner.call(queue_set(&[], &[])).await;
     assert!(refused["error"].as_str().unwrap().contains("session.restart"), "{refused}");
 }
 
@@ -115,52 +111,52 @@ fn create(cwd: &Path, worktree: Value) -> Value {
 #[tokio::test]
 async fn a_session_works_in_a_worktree_of_its_own() {
     let repository = Repository::new();
-    let mut bench = RunnerFixture::start(|_| {}).await;
+    let mut runner = RunnerFixture::start(|_| {}).await;
     let mut check = create(&repository.path(), json!({}));
     check["check_only"] = json!(true);
     let before = repository.traces();
-    bench.ok(check).await;
+    runner.ok(check).await;
     assert_eq!(repository.traces(), before, "only looked");
 
-    let created = bench.ok(create(&repository.path().join("src"), json!({"branch": "fix/hull"}))).await;
+    let created = runner.ok(create(&repository.path().join("src"), json!({"branch": "fix/hull"}))).await;
     let worktree = repository.path().with_file_name("app.worktrees").join("fix-hull");
     let state = &created["state"];
     assert_eq!(state["cwd"], json!(worktree.join("src")), "the same place in the worktree");
     assert_eq!(state["branch"], "fix/hull");
     assert_eq!(state["worktree"], json!({"repository": repository.path().join("src"), "branch": "fix/hull"}));
     assert_eq!(std::fs::read_to_string(worktree.join("src/a.txt")).unwrap(), "a");
-    bench.restart(0).await;
-    let state = bench.state().await;
+    runner.restart(0).await;
+    let state = runner.state().await;
     assert_eq!(state["cwd"], json!(worktree.join("src")));
     assert_eq!(state["worktree"]["branch"], "fix/hull");
 
     // Another one without a name of its own, and one on the branch that is taken.
     let mut other = create(&repository.path(), json!({"base": "main"}));
     other["session_id"] = json!("second");
-    assert_eq!(bench.ok(other).await["state"]["branch"], "qd/second");
+    assert_eq!(runner.ok(other).await["state"]["branch"], "qd/second");
     let mut third = create(&repository.path(), json!({"branch": "fix/hull"}));
     third["session_id"] = json!("third");
-    let refused = bench.call(third).await;
+    let refused = runner.call(third).await;
     assert!(refused["error"].as_str().unwrap().contains("is checked out at"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_prompt_that_comes_at_once_waits_for_the_worktree() {
     let repository = Repository::new();
-    let mut bench = RunnerFixture::start(|_| {}).await;
-    let from = bench.lines.len();
-    bench.send(create(&repository.path(), json!({}))).await;
-    bench.send(command("prompt", "/text hello")).await;
-    let created = bench.find(from, "it is there", |line| line["event"] == "session.created").await;
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    let from = runner.lines.len();
+    runner.send(create(&repository.path(), json!({}))).await;
+    runner.send(command("prompt", "/text hello")).await;
+    let created = runner.find(from, "it is there", |line| line["event"] == "session.created").await;
     let worktree = repository.path().with_file_name("app.worktrees").join("qd-s");
     assert_eq!(created["cwd"], json!(worktree));
-    bench.find(from, "the answer", |line| line["event"] == "stream.done").await;
+    runner.find(from, "the answer", |line| line["event"] == "stream.done").await;
 }
 
 #[tokio::test]
 async fn a_worktree_that_cannot_be_leaves_nothing_behind() {
     let repository = Repository::new();
-    let mut bench = RunnerFixture::start(|config| config.max_sessions = 0).await;
+    let mut runner = RunnerFixture::start(|config| config.max_sessions = 0).await;
     let before = repository.traces();
     for (cwd, worktree, error) in [
         (PathBuf::from("/"), json!({}), "is not in a git repository"),
@@ -171,7 +167,7 @@ async fn a_worktree_that_cannot_be_leaves_nothing_behind() {
         // The worktree can be made and the agent cannot be started.
         (repository.path(), json!({}), "Session limit reached"),
     ] {
-        let refused = bench.call(create(&cwd, worktree)).await;
+        let refused = runner.call(create(&cwd, worktree)).await;
         assert_eq!(refused["success"], false, "{refused}");
         assert!(refused["error"].as_str().unwrap().contains(error), "{error}: {refused}");
         assert_eq!(repository.traces(), before, "{error}");
@@ -181,19 +177,19 @@ async fn a_worktree_that_cannot_be_leaves_nothing_behind() {
 #[tokio::test]
 async fn what_is_checked_out_is_told_when_it_changes() {
     let repository = Repository::new();
-    let mut bench = RunnerFixture::start(|_| {}).await;
+    let mut runner = RunnerFixture::start(|_| {}).await;
     let config = json!({"harness": "demo", "cwd": repository.path()});
-    let created = bench.ok(json!({"cmd": "session.create", "session_id": "s", "config": config})).await;
+    let created = runner.ok(json!({"cmd": "session.create", "session_id": "s", "config": config})).await;
     assert_eq!(created["state"]["branch"], "main");
-    let from = bench.lines.len();
+    let from = runner.lines.len();
     repository.git(&["checkout", "--quiet", "-b", "other"]);
-    bench.ok(command("prompt", "/text hello")).await;
-    let told = bench.find(from, "another branch", |line| line["event"] == "session.branch_changed").await;
+    runner.ok(command("prompt", "/text hello")).await;
+    let told = runner.find(from, "another branch", |line| line["event"] == "session.branch_changed").await;
     assert_eq!(told["branch"], "other");
-    assert_eq!(bench.state().await["branch"], "other");
-    let from = bench.lines.len();
-    bench.ok(command("prompt", "/text again")).await;
-    bench.find(from, "idle", |line| line["event"] == "agent.idle").await;
-    let again = bench.lines[from..].iter().any(|line| line["event"] == "session.branch_changed");
+    assert_eq!(runner.state().await["branch"], "other");
+    let from = runner.lines.len();
+    runner.ok(command("prompt", "/text again")).await;
+    runner.find(from, "idle", |line| line["event"] == "agent.idle").await;
+    let again = runner.lines[from..].iter().any(|line| line["event"] == "session.branch_changed");
     assert!(!again, "it is told once");
 }
