@@ -91,7 +91,7 @@ async fn an_answer_that_cannot_be_passed_on_leaves_its_question_open() {
         let answer = bench
             .call(json!({"cmd": "input_response", "session_id": "s", "request_id": "q", "value": "me"}))
             .await;
-        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("failed")), "{answer}");
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("unsupported")), "{answer}");
     }
     assert!(!bench.lines[from..].iter().any(|line| line["event"] == "agent.input_resolved"));
 }
@@ -106,7 +106,7 @@ async fn what_it_has_not_is_refused_by_name() {
         (json!({"cmd": "export_html", "session_id": "s"}), "export_html"),
     ] {
         let answer = bench.call(command).await;
-        assert_eq!(answer["success"], false, "{answer}");
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("unsupported")), "{answer}");
         assert_eq!(answer["error"], format!("parrot does not support '{name}'"));
     }
     // The words of another harness's extension are plain text to this one.

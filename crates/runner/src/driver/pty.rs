@@ -216,12 +216,12 @@ impl AgentHandle for PtyHandle {
         if request == AgentRequest::GetState {
             Ok(Begun::done())
         } else {
-            Err(AgentFailure::refused(NO_AGENT))
+            Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
         }
     }
 
     fn tell(&self, _request: AgentRequest) -> Result<(), AgentFailure> {
-        Err(AgentFailure::refused(NO_AGENT))
+        Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
     }
 
     fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
@@ -237,7 +237,10 @@ impl AgentHandle for PtyHandle {
             Command::SetSessionName(params) => session_name(&params.name)
                 .map(|name| Executed::with_effect(Effect::Title(name)))
                 .map_err(AgentFailure::refused),
-            other => Err(AgentFailure::refused(format!("'{}' is for agents. {NO_AGENT}", other.spec().name))),
+            other => {
+                let error = format!("'{}' is for agents. {NO_AGENT}", other.spec().name);
+                Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)))
+            }
         };
         Box::pin(std::future::ready(result))
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_core::harness::AgentRefusal;
+use qd_wire::ErrorCode;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -40,11 +41,13 @@ impl PendingRequests {
         let mut state = self.lock();
         let waiting = match &mut *state {
             State::Open(waiting) => waiting,
-            State::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
+            State::Gone(reason) => {
+                return Err(AgentFailure::refused(ErrorCode::AgentGone.with(reason.clone())));
+            }
         };
         if waiting.len() >= WAITING_MAX {
             let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
-            return Err(AgentFailure::refused(error));
+            return Err(AgentFailure::refused(ErrorCode::Busy.with(error)));
         }
         waiting.insert(id.clone(), sender);
         drop(state);

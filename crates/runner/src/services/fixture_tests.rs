@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use qd_wire::ErrorCode;
 use tempfile::TempDir;
 
 use super::super::call::ServiceError;
@@ -102,6 +103,16 @@ pub(in super::super) fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Se
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
     receiver.recv_timeout(Duration::from_secs(20)).expect("it waits for somebody")
+}
+
+/// The words of an error that has this code.
+pub(in super::super) fn refused_as<T: std::fmt::Debug>(
+    code: ErrorCode,
+    result: Result<T, ServiceError>,
+) -> String {
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), code, "{error}");
+    error.to_string()
 }
 
 /// The words of an error.

@@ -1,5 +1,6 @@
 //! The gate before calls that change files or run commands: who passes unasked, and the question for the others.
 
+use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::people::Role;
@@ -91,10 +92,13 @@ pub(super) struct Question<'a> {
 /// The question before a call, with all that a person must know and all that is needed to do it later.
 pub(super) fn question(config: &ServiceConfig, asked: &Question<'_>) -> Result<InputRequest, ServiceError> {
     if asked.text.len() > COMMAND_BYTES_MAX {
-        return Err(ServiceError::other(format!(
-            "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",
-            COMMAND_BYTES_MAX >> 10
-        )));
+        return Err(ServiceError::coded(
+            ErrorCode::TooLarge,
+            format!(
+                "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",
+                COMMAND_BYTES_MAX >> 10
+            ),
+        ));
     }
     let op_tool = op_tool(asked.cmd);
     let mut arguments = parameters(asked.command);
@@ -120,7 +124,8 @@ pub(super) fn question(config: &ServiceConfig, asked: &Question<'_>) -> Result<I
         principal: Some(asked.principal.to_owned()),
         actor: Some(asked.actor.to_owned()),
     };
-    let metadata = serde_json::to_value(&details).map_err(|error| ServiceError::other(error.to_string()))?;
+    let metadata = serde_json::to_value(&details)
+        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?;
     let timeout = config.gate_timeout.and_then(|limit| u64::try_from(limit.as_millis()).ok());
     Ok(InputRequest::Permission {
         request_id: asked.request_id.to_owned(),

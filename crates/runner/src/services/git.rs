@@ -9,6 +9,7 @@ mod worktree;
 
 use std::path::{Path, PathBuf};
 
+use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 
 use super::call::{Cancel, ServiceError};
@@ -40,7 +41,10 @@ pub(super) async fn work(
         Command::GitWorktrees(_) => worktree::list(&git).await,
         Command::GitWorktreeAdd(params) => worktree::add(&git, params, ground).await,
         Command::GitWorktreeRemove(params) => worktree::remove(&git, params, ground).await,
-        other => Err(ServiceError::other(format!("'{}' is not a git command", other.spec().name))),
+        other => Err(ServiceError::coded(
+            ErrorCode::Unsupported,
+            format!("'{}' is not a git command", other.spec().name),
+        )),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qd_wire::Command;
 use qd_wire::command_table::CommandClass;
+use qd_wire::{Command, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::call::{Cancel, ServiceError};
@@ -25,9 +25,9 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn of(command: &Command) -> Kind {
-        match command {
-            command if command.spec().class == CommandClass::Execute => Kind::Shell,
-            Command::FsWatch(_) => Kind::Watch,
+        match command.spec().class {
+            CommandClass::Execute => Kind::Shell,
+            CommandClass::Watch => Kind::Watch,
             _ => Kind::Quick,
         }
     }
@@ -125,7 +125,8 @@ impl Waiting {
         let all: usize = locked.waiting.values().sum();
         let own = locked.waiting.get(scope).copied().unwrap_or_default();
         if all >= WAITING_MAX || own >= WAITING_PER_SESSION_MAX {
-            return Err(ServiceError::other(
+            return Err(ServiceError::coded(
+                ErrorCode::Busy,
                 "The runner is busy: too many service calls wait for their turn. Please retry.",
             ));
         }

@@ -185,9 +185,7 @@ impl Call {
             }
             return Ok(Ground { path: "/".into(), facts: None });
         };
-        if let Some(error) = self.shared.spool_is_full() {
-            return Err(ErrorCode::StorageFull.with(error).into());
-        }
+        self.shared.check_spool_room()?;
         let ground = place::in_session(sender, session_id, &self.scope).await?;
         let version = ground.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
         match self.incoming.if_session_version {
@@ -265,7 +263,8 @@ impl Call {
         entry.set_waiting(false);
         match answer {
             Some(answer) => passed(answer),
-            None => Err(ServiceError::other(
+            None => Err(ServiceError::coded(
+                ErrorCode::ShuttingDown,
                 "The runner stopped before anybody decided; it is done when it is approved after the restart",
             )),
         }

@@ -2,7 +2,7 @@ use std::fs;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-use super::super::fs::fixture::{Fixture, words};
+use super::super::fs::fixture::{Fixture, refused_as, words};
 use super::*;
 
 /// How long anything may take on a busy machine.
@@ -149,7 +149,7 @@ fn paths_are_told_from_the_root_also_through_a_link() {
     watching.expect(&["created link/sub/f"]);
     fs::remove_dir_all(fixture.at("real/sub")).unwrap();
     let ended = watching.thread.join().unwrap();
-    assert_eq!(words(ended), "the watched directory is gone");
+    assert_eq!(refused_as(ErrorCode::NotFound, ended), "the watched directory is gone");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn the_number_of_directories_has_a_bound() {
     let mut directories = Directories::new(&fixture.root, root.clone(), watcher, false).unwrap();
     directories.max = 5;
     assert_eq!(
-        words(directories.begin(&Cancel::default())),
+        refused_as(ErrorCode::LimitReached, directories.begin(&Cancel::default())),
         "more than 5 directories: watch one of those below"
     );
     let (watcher, _events) = start(Arc::default()).unwrap();

@@ -14,7 +14,7 @@ use qd_wire::{CodedError, ErrorCode, InputRequest, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::request::{Request, wants_native};
+use super::request::Request;
 pub use error::error;
 use said::Said;
 pub use session::{bash_breaker, breakers, health, session_info, stored_info, summary_info};
@@ -23,7 +23,7 @@ pub use session::{bash_breaker, breakers, health, session_info, stored_info, sum
 /// agent's own words, or canonical data. `Ok(None)` for commands that answer nothing.
 pub fn data(request: &Request, canonical: Option<&RawValue>) -> Result<Option<String>, UnreadableAnswer> {
     let text = canonical.map_or("null", RawValue::get);
-    let said = if wants_native(&request.command) { Said::of(text) } else { Said::canonical(text) };
+    let said = if request.command.wants_native() { Said::of(text) } else { Said::canonical(text) };
     let shaped = shape(request, &said);
     shaped.map_err(|source| UnreadableAnswer { command: request.spec.canonical, source })
 }

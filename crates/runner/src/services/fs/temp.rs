@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::super::call::ServiceError;
 use super::super::root::{Place, failure, file_type, stat_in};
 use super::hex;
+use qd_wire::ErrorCode;
 
 /// What a new file may be used for, less what the umask takes away.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
@@ -86,7 +87,8 @@ pub(super) fn kept_mode(stat: &Stat) -> Mode {
 /// Hidden, and not to be guessed, so that nobody can have prepared something under it.
 pub(super) fn temp_name() -> Result<OsString, ServiceError> {
     let mut random = [0; 12];
-    getrandom::fill(&mut random).map_err(|error| ServiceError::other(format!("no randomness: {error}")))?;
+    getrandom::fill(&mut random)
+        .map_err(|error| ServiceError::coded(ErrorCode::Failed, format!("no randomness: {error}")))?;
     Ok(OsString::from(format!(".qd-{}.tmp", hex(&random))))
 }
 

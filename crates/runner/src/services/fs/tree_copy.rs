@@ -13,6 +13,7 @@ use super::super::root::{failure, file_type, link_target_in, open_dir_in, open_f
 use super::CHUNK_BYTES;
 use super::entries::entries;
 use super::temp::kept_mode;
+use qd_wire::ErrorCode;
 
 /// Directories in directories; each level holds a descriptor or two while it is worked on.
 const DEPTH_MAX: usize = 200;
@@ -55,15 +56,17 @@ impl<'a> TreeWork<'a> {
     fn step(&mut self, depth: usize) -> Result<(), ServiceError> {
         self.cancel.check()?;
         if depth > DEPTH_MAX {
-            return Err(ServiceError::other(format!(
-                "directories are nested more than {DEPTH_MAX} levels deep"
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::LimitReached,
+                format!("directories are nested more than {DEPTH_MAX} levels deep"),
+            ));
         }
         self.count += 1;
         if self.count > ENTRIES_MAX {
-            return Err(ServiceError::other(format!(
-                "more than {ENTRIES_MAX} entries in one call: use a shell"
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::LimitReached,
+                format!("more than {ENTRIES_MAX} entries in one call: use a shell"),
+            ));
         }
         Ok(())
     }
@@ -90,7 +93,10 @@ impl<'a> TreeWork<'a> {
             }
             _ => {
                 let name = name.to_string_lossy();
-                return Err(ServiceError::other(format!("{name} is a device, which cannot be copied")));
+                return Err(ServiceError::coded(
+                    ErrorCode::Unsupported,
+                    format!("{name} is a device, which cannot be copied"),
+                ));
             }
         }
         if self.is_move {
@@ -110,7 +116,9 @@ impl<'a> TreeWork<'a> {
         let source = open_dir_in(from, name).map_err(failure)?;
         let stat = rustix::fs::fstat(&source).map_err(failure)?;
         if self.made == Some(identity(&stat)) {
-            return Err(ServiceError::other("a directory cannot be copied into itself: choose another `to`"));
+            return Err(ServiceError::invalid(
+                "a directory cannot be copied into itself: choose another `to`",
+            ));
         }
         // Ours alone until it has what its rights are for.
         rustix::fs::mkdirat(to, new_name, Mode::RWXU).map_err(failure)?;

@@ -8,6 +8,7 @@ use tokio::process::{Child, Command};
 
 use super::super::call::{Cancel, ServiceError};
 use super::Ground;
+use qd_wire::ErrorCode;
 
 /// What git says at once where the answer is no page of something longer; a list of a million files fits.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
@@ -83,9 +84,9 @@ impl Output {
 
 fn failure(complaint: &str, code: i32) -> ServiceError {
     if complaint.is_empty() {
-        return ServiceError::other(format!("git exited with code {code}"));
+        return ServiceError::coded(ErrorCode::Failed, format!("git exited with code {code}"));
     }
-    ServiceError::other(complaint.to_owned())
+    ServiceError::coded(ErrorCode::Failed, complaint.to_owned())
 }
 
 impl Git {
@@ -99,7 +100,10 @@ impl Git {
         // Without any there is an error without words; a directory that is no repository says so below.
         for name in output.stdout.split(|byte| *byte == 0) {
             let Ok(name) = std::str::from_utf8(name) else {
-                return Err(ServiceError::other("the name of a filter in git's configuration is not UTF-8"));
+                return Err(ServiceError::coded(
+                    ErrorCode::Failed,
+                    "the name of a filter in git's configuration is not UTF-8",
+                ));
             };
             let Some((driver, _)) = name.rsplit_once('.') else { continue };
             let parts = if driver.starts_with("filter.") { &FILTER[..] } else { &DIFF[..] };
@@ -141,10 +145,10 @@ impl Git {
             })
             .await?;
         if is_too_much {
-            return Err(ServiceError::other(format!(
-                "git says more than {} MiB; name a path to ask about less",
-                OUTPUT_BYTES_MAX >> 20
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::TooLarge,
+                format!("git says more than {} MiB; name a path to ask about less", OUTPUT_BYTES_MAX >> 20),
+            ));
         }
         Ok(Output { stdout, code, complaint })
     }
@@ -158,7 +162,10 @@ impl Git {
     ) -> Result<(i32, String), ServiceError> {
         let mut child = self.start(arguments, environment)?;
         let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(ServiceError::other("git has no output; this is a fault of the runner"));
+            return Err(ServiceError::coded(
+                ErrorCode::Internal,
+                "git has no output; this is a fault of the runner",
+            ));
         };
         let output = async {
             let mut buffer = vec![0; READ_BYTES];
@@ -190,7 +197,8 @@ impl Git {
             // The child is killed when it is dropped.
             () = self.cancel.cancelled() => return Err(ServiceError::Cancelled),
         };
-        let status = status.map_err(|error| ServiceError::other(format!("git: {error}")))?;
+        let status =
+            status.map_err(|error| ServiceError::coded(ErrorCode::Failed, format!("git: {error}")))?;
         Ok((status.code().unwrap_or(-1), complaint))
     }
 
@@ -221,11 +229,12 @@ impl Git {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound if self.root.is_dir() => {
-                ServiceError::other("missing dependency: git is not installed on this runner")
-            }
-            std::io::ErrorKind::NotFound => ServiceError::BadPath(error.to_string()),
-            _ => ServiceError::other(format!("git cannot be started: {error}")),
+            std::io::ErrorKind::NotFound if self.root.is_dir() => ServiceError::coded(
+                ErrorCode::Unsupported,
+                "missing dependency: git is not installed on this runner",
+            ),
+            std::io::ErrorKind::NotFound => ServiceError::from(error),
+            _ => ServiceError::coded(ErrorCode::Failed, format!("git cannot be started: {error}")),
         })
     }
 }

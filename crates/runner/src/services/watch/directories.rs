@@ -12,6 +12,7 @@ use rustix::fs::{FileType, Stat};
 use super::super::call::{Cancel, ServiceError};
 use super::super::fs::entries;
 use super::super::root::{RelativePath, Root, failure, open_dir_in};
+use qd_wire::ErrorCode;
 
 /// Directories of one watch; the system has 8192 to give on small machines.
 const DIRECTORIES_MAX: usize = 8000;
@@ -51,7 +52,8 @@ impl<'a> Directories<'a> {
         let dir = self.root.open_dir(&self.path)?;
         self.tree(&dir, Path::new(""), &mut Vec::new(), cancel)?;
         if self.watched.is_empty() {
-            return Err(ServiceError::other(
+            return Err(ServiceError::coded(
+                ErrorCode::Conflict,
                 "the directory was exchanged while it was looked at: watch again",
             ));
         }
@@ -114,10 +116,10 @@ impl<'a> Directories<'a> {
     ) -> Result<(), ServiceError> {
         cancel.check()?;
         if self.watched.len() >= self.max {
-            return Err(ServiceError::other(format!(
-                "more than {} directories: watch one of those below",
-                self.max
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::LimitReached,
+                format!("more than {} directories: watch one of those below", self.max),
+            ));
         }
         if !self.watch(dir, path)? {
             return Ok(());
@@ -174,10 +176,11 @@ impl<'a> Directories<'a> {
 }
 
 pub(super) fn watch_failure(error: notify::Error) -> ServiceError {
-    ServiceError::other(match error.kind {
-        notify::ErrorKind::MaxFilesWatch => {
-            "the system watches no more directories: raise fs.inotify.max_user_watches".to_owned()
-        }
-        _ => format!("the directory cannot be watched: {error}"),
-    })
+    match error.kind {
+        notify::ErrorKind::MaxFilesWatch => ServiceError::coded(
+            ErrorCode::LimitReached,
+            "the system watches no more directories: raise fs.inotify.max_user_watches",
+        ),
+        _ => ServiceError::coded(ErrorCode::Failed, format!("the directory cannot be watched: {error}")),
+    }
 }
