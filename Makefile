@@ -7,7 +7,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up build web test agents check bench bench-web
+.PHONY: help up build dist web test agents check bench bench-web
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ up: build ## build and run hub and runner in one process; options in ARGS="…"
 
 build: web ## build the release binary, target/release/qd, with the browser app in it
 	$(CARGO) build --release -p qd
+
+dist: web ## build the binary for packages, target/dist/qd: smaller, and slow to build
+	$(CARGO) build --profile dist -p qd
 
 web: web/dist/index.html ## build the browser app, web/dist, which the binary carries
 

@@ -5,7 +5,7 @@ import { serviceWorker } from "./vite.worker.ts";
 
 const clientLibrary = fileURLToPath(new URL("../clients/typescript/src/index.ts", import.meta.url));
 /** Where `npm run dev` finds a hub: QD_URL=http://127.0.0.1:PORT. */
-const hub = process.env["QD_URL"] ?? "http://127.0.0.1:7710";
+const hub = process.env["QD_URL"] ?? "http://127.0.0.1:7433";
 
 /** The service worker is a file of its own that imports nothing. */
 function isOfWorker(id: string): boolean {

@@ -111,12 +111,12 @@ impl Server {
         Ok((ticks(11) + ticks(12)) / TICKS_PER_SECOND)
     }
 
-    /// Bytes in memory now.
-    pub(crate) fn resident_bytes(&self) -> Outcome<u64> {
-        resident_bytes(self.child.id())
+    /// What it holds now.
+    pub(crate) fn memory(&self) -> Outcome<Memory> {
+        Memory::of(self.child.id())
     }
 
-    /// Bytes in memory of everything it has started, and how many processes that is.
+    /// Private bytes of everything it has started, and how many processes that is.
     pub(crate) fn descendants(&self) -> Outcome<(u64, usize)> {
         let mut open = vec![self.child.id()];
         let (mut bytes, mut count) = (0, 0);
@@ -126,7 +126,7 @@ impl Server {
             for task in tasks.flatten() {
                 let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
                 for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
-                    bytes += resident_bytes(child).unwrap_or(0);
+                    bytes += Memory::of(child).map_or(0, |memory| memory.private_bytes);
                     count += 1;
                     open.push(child);
                 }
@@ -136,11 +136,36 @@ impl Server {
     }
 }
 
-fn resident_bytes(pid: u32) -> Outcome<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes: u64 = line.unwrap_or("0").trim_end_matches("kB").trim().parse()?;
-    Ok(kilobytes * 1024)
+/// The memory of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// Anonymous and dirty pages: what the machine has less because the process runs.
+    pub(crate) private_bytes: u64,
+    /// Clean pages of files, which is code. The kernel shares them and takes them back when it needs the room.
+    pub(crate) code_bytes: u64,
+}
+
+impl Memory {
+    fn of(pid: u32) -> Outcome<Memory> {
+        let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+        let bytes = |name: &str| -> Outcome<u64> {
+            let line = rollup.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let Some(line) = line else { return failed(format!("smaps_rollup has no {name}")) };
+            Ok(line.trim_end_matches("kB").trim().parse::<u64>()? * 1024)
+        };
+        // A page that was written is in both counts, one that was only touched in the first alone.
+        let private_bytes = bytes("Anonymous")?.max(bytes("Private_Dirty")?);
+        Ok(Memory { private_bytes, code_bytes: bytes("Rss")?.saturating_sub(private_bytes) })
+    }
+
+    pub(crate) fn private_megabytes(self) -> f64 {
+        self.private_bytes as f64 / 1e6
+    }
+
+    /// A note for the table.
+    pub(crate) fn code_note(self) -> String {
+        format!("and {:.1} MB of code mapped", self.code_bytes as f64 / 1e6)
+    }
 }
 
 impl Drop for Server {

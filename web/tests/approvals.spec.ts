@@ -21,7 +21,7 @@ test("a command waits in the inbox, with all of it to read, and is approved @bot
   expect(existsSync(join(hub.project, "it.txt"))).toBe(false);
   await card.getByRole("button", { name: "Approve" }).click();
   await expect(inbox.getByTestId("answered")).toContainText("approved by you");
-  await expect(app.getByText("Nothing waits for you")).toBeVisible();
+  await expect(app.getByText("Nothing needs your answer")).toBeVisible();
   await expect(app).not.toHaveTitle(/^\(/);
   expect((await done).success).toBe(true);
   expect(readFileSync(join(hub.project, "it.txt"), "utf8")).toBe("made\n");
@@ -70,7 +70,7 @@ test("a write is a diff in its session, and is denied with a reason @both", asyn
   const change = card.getByRole("group", { name: "Changes to crew.txt" });
   await expect(change).toContainText("removed: Bob");
   await expect(change).toContainText("added: Eve");
-  await expect(app.getByTestId("status-line")).toContainText("Waits for your answer");
+  await expect(app.getByTestId("status-line")).toContainText("Waiting for your answer");
   await card.getByRole("button", { name: "Deny…" }).click();
   await card.getByRole("textbox", { name: "Reason for denying" }).fill("Bob stays");
   await card.getByRole("button", { name: "Deny", exact: true }).click();
@@ -106,7 +106,7 @@ test("a command that hides something is marked before it is approved", async ({ 
   await app.goto(`${hub.url}/s/${session}`);
   void operator("host.bash", { session_id: session, command: `ls #\u202E fr- mr\u200B${" ".repeat(400)}; rm -rf x` }).catch(() => undefined);
   const card = app.getByTestId("question-card");
-  await expect(card.getByRole("note")).toContainText("2 characters in it would not be seen on a screen");
+  await expect(card.getByRole("note")).toContainText("It contains 2 invisible characters");
   await expect(card.getByRole("group", { name: "Command" })).toContainText("‹U+202E›");
   await expect(card.getByRole("group", { name: "Command" })).toContainText("rm -rf x");
   await card.getByRole("button", { name: "Deny…" }).click();

@@ -12,7 +12,7 @@ test("staged, changed, new and deleted files are told apart, with their lines", 
   const list = app.getByRole("complementary", { name: "Changed files" });
   await expect(list.getByRole("region", { name: "Staged", exact: true }).getByRole("button")).toHaveText([/added: staged\.txt/]);
   await expect(list.getByRole("region", { name: "Not staged" }).getByRole("button")).toHaveText([/modified: code\.ts/, /deleted: gone\.txt/]);
-  await expect(list.getByRole("region", { name: "New, not known to git" }).getByRole("button")).toHaveText([/new: fresh\.txt/]);
+  await expect(list.getByRole("region", { name: "Untracked" }).getByRole("button")).toHaveText([/new: fresh\.txt/]);
   await expect(app.getByTitle("Branch").filter({ hasText: "main" })).toBeVisible();
 
   const code = change(app, "code.ts");
@@ -30,7 +30,7 @@ test("staged, changed, new and deleted files are told apart, with their lines", 
   writeFileSync(join(hub.project, "later.txt"), "written later\n");
   await expect(list.getByRole("button", { name: /later\.txt/ })).toBeVisible();
   git(hub, "checkout", "gone.txt");
-  await app.getByRole("button", { name: "Look again" }).click();
+  await app.getByRole("button", { name: "Refresh" }).click();
   await expect(list.getByRole("button", { name: /gone\.txt/ })).toHaveCount(0);
 });
 
@@ -124,8 +124,8 @@ test("a diff is commented on with the keyboard, and a review is dropped", async 
   await app.keyboard.type("Not this one");
   await app.keyboard.press("Escape");
   await expect(app.getByTestId("review-comment")).toHaveCount(1);
-  await app.getByRole("button", { name: "Drop", exact: true }).click();
-  await app.getByRole("dialog", { name: "Drop this review?" }).getByRole("button", { name: "Drop review" }).click();
+  await app.getByRole("button", { name: "Discard", exact: true }).click();
+  await app.getByRole("dialog", { name: "Discard this review?" }).getByRole("button", { name: "Discard review" }).click();
   await expect(app.getByTestId("review-bar")).toHaveCount(0);
 });
 
@@ -194,7 +194,7 @@ test("a directory without git, and one without changes, say so", async ({ app, h
   await expect(app.getByText("No changes to show")).toBeVisible();
   git(hub, "init", "--initial-branch", "main");
   commit(hub, "code.ts", "one\n", "First");
-  await app.getByRole("button", { name: "Look again" }).first().click();
+  await app.getByRole("button", { name: "Refresh" }).first().click();
   await expect(app.getByText("Nothing has changed")).toBeVisible();
 });
 

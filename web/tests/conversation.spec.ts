@@ -10,7 +10,7 @@ const DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwA
 
 test("an answer streams in, and thinking is folded away @both", async ({ app, hub }) => {
   await open(app, hub);
-  await expect(app.getByText("Nothing was said yet")).toBeVisible();
+  await expect(app.getByText("No messages yet")).toBeVisible();
   await say(app, "/thinking");
   await expect(answer(app)).toContainText("Thinking…");
   await expect(answer(app)).toContainText("I thought about it first");
@@ -123,7 +123,7 @@ test("images are pasted, dropped, chosen and removed; other files are refused wi
   await app.locator('.composer input[type="file"]').setInputFiles({ name: "dot.png", mimeType: "image/png", buffer: Buffer.from(DOT, "base64") });
   await expect(images).toHaveCount(3);
   await bring(app, "drop", "drawing.svg", "image/svg+xml");
-  await expect(app.getByText("drawing.svg is no image an agent can see.")).toBeVisible();
+  await expect(app.getByText("drawing.svg is not an image that agents can read.")).toBeVisible();
   await app.getByRole("button", { name: "Remove image 3" }).click();
   await expect(images).toHaveCount(2);
 });
@@ -214,7 +214,7 @@ test("a closed session says so and is opened again where one reads it", async ({
   await choose(app, "Close");
   await expect(app.getByTestId("status-line")).toContainText("Closed.");
   await expect(composer(app)).toBeDisabled();
-  await app.getByTestId("status-line").getByRole("button", { name: "Open again" }).click();
+  await app.getByTestId("status-line").getByRole("button", { name: "Reopen" }).click();
   await expect(composer(app)).toBeEnabled();
   await say(app, "/text");
   await expect(app.locator('[data-testid="message"][data-role="assistant"]')).toHaveCount(2);

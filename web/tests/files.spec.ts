@@ -109,7 +109,7 @@ test("a file is edited and saved, and nothing typed is lost @both", async ({ app
   await expect.poll(() => readFileSync(join(hub.project, "src/main.ts"), "utf8")).toBe("export const answer = 44;\n");
   await editor.fill("nonsense");
   await app.getByRole("button", { name: "Discard" }).click();
-  await app.getByRole("dialog", { name: "Drop your changes?" }).getByRole("button", { name: "Drop changes" }).click();
+  await app.getByRole("dialog", { name: "Discard your changes?" }).getByRole("button", { name: "Discard changes" }).click();
   await expect(fileText(app)).toContainText("answer = 44");
 });
 
@@ -150,7 +150,7 @@ test("what the agent wrote meanwhile is not overwritten unasked", async ({ app, 
   await editor.fill("mine again\n");
   writeFileSync(place, "theirs again\n");
   await app.getByRole("button", { name: "Save" }).click();
-  await conflict.getByRole("button", { name: "Reload, drop my text" }).click();
+  await conflict.getByRole("button", { name: "Reload and discard my text" }).click();
   await expect(editor).toHaveValue("theirs again\n");
   expect(readFileSync(place, "utf8")).toBe("theirs again\n");
 });

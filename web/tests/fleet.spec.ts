@@ -106,10 +106,10 @@ test("runners show their health, load and version; one is chosen, one goes away 
 
     await runner.kill();
     await expect(desk).toContainText("offline, seen just now");
-    await expect(row(app, "idle", "There")).toContainText("runner away");
+    await expect(row(app, "idle", "There")).toContainText("runner offline");
     await runner.start();
     await expect(desk).not.toContainText("offline");
-    await expect(row(app, "idle", "There")).not.toContainText("runner away");
+    await expect(row(app, "idle", "There")).not.toContainText("runner offline");
   } finally {
     await runner.end();
   }
@@ -142,10 +142,10 @@ test("a session is renamed, closed, opened again and deleted from its row @both"
   await expect(row(app, "idle", "New name")).toBeVisible();
   await choose(app, "New name", "Close");
   await expect(row(app, "done", "New name")).toContainText("closed");
-  await choose(app, "New name", "Open again");
+  await choose(app, "New name", "Reopen");
   await expect(row(app, "idle", "New name")).toBeVisible();
   await choose(app, "New name", "Delete…");
-  await expect(app.getByRole("dialog")).toContainText("will be gone for everybody");
+  await expect(app.getByRole("dialog")).toContainText("will be deleted for everyone");
   await app.getByRole("button", { name: "Delete session" }).click();
   await expect(rows(app)).toHaveCount(0);
   await expect(app.getByText("Three steps to your first agent")).toBeVisible();

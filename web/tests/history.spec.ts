@@ -105,7 +105,7 @@ test("past sessions are listed by day and open", async ({ app, hub }) => {
   await expect(today.getByTestId("past-session").filter({ hasText: "Swabbing" })).toContainText("2 messages");
   await app.getByRole("button", { name: "Filters" }).click();
   await app.getByLabel("From").fill(day(1));
-  await expect(app.getByText("No session is within these filters.")).toBeVisible();
+  await expect(app.getByText("No session matches these filters.")).toBeVisible();
   await app.getByRole("button", { name: "Clear filters" }).click();
   await today.getByRole("link", { name: /Swabbing/ }).click();
   await expect(app).toHaveURL(`${hub.url}/s/${session}`);
@@ -135,7 +135,7 @@ test("a file that pi has left is opened again as a session", async ({ page }) =>
     await page.getByLabel("Filter", { exact: true }).fill("no such thing");
     await expect(page.getByText("No session file matches")).toBeVisible();
     await page.getByLabel("Filter", { exact: true }).fill("");
-    await file.getByRole("button", { name: "Open again" }).click();
+    await file.getByRole("button", { name: "Reopen" }).click();
     await expect(page.getByTestId("message").filter({ hasText: "remember the halyard" })).toBeVisible({ timeout: 30_000 });
     expect(problems).toEqual([]);
   } finally {

@@ -36,9 +36,9 @@ test("directory, title, first prompt and an image; the next form remembers @both
   for (const name of ["one.png", "two.png"]) {
     await app.locator('input[type="file"]').setInputFiles({ name, mimeType: "image/png", buffer: Buffer.from(PIXEL, "base64") });
   }
-  await expect(app.getByRole("img", { name: /Attachment/ })).toHaveCount(2);
-  await app.getByRole("button", { name: "Remove attachment 2" }).click();
-  await expect(app.getByRole("img", { name: /Attachment/ })).toHaveCount(1);
+  await expect(app.getByRole("img", { name: /Attached image/ })).toHaveCount(2);
+  await app.getByRole("button", { name: "Remove image 2" }).click();
+  await expect(app.getByRole("img", { name: /Attached image/ })).toHaveCount(1);
   await app.getByLabel("Title").fill("Pictures");
   await app.getByRole("button", { name: "Start session" }).click();
 
@@ -66,7 +66,7 @@ test("an image is pasted into the first prompt, and Ctrl+Enter starts", async ({
     clipboardData.items.add(new File([bytes], "pasted.png", { type: "image/png" }));
     field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
   }, PIXEL);
-  await expect(app.getByRole("img", { name: "Attachment 1" })).toBeVisible();
+  await expect(app.getByRole("img", { name: "Attached image 1" })).toBeVisible();
   await prompt.press("Control+Enter");
   await expect(app.getByTestId("message").filter({ hasText: "See for yourself" })).toBeVisible();
   expect(await sessions(hub)).toHaveLength(1);
@@ -115,7 +115,7 @@ piTest("the image of the first prompt reaches the agent", async ({ app, hub, mod
   await app.getByRole("combobox", { name: "Directory" }).fill(hub.project);
   await app.getByLabel("First prompt").fill("What is in the picture?");
   await app.locator('input[type="file"]').setInputFiles({ name: "one.png", mimeType: "image/png", buffer: Buffer.from(PIXEL, "base64") });
-  await expect(app.getByRole("img", { name: "Attachment 1" })).toBeVisible();
+  await expect(app.getByRole("img", { name: "Attached image 1" })).toBeVisible();
   await app.getByRole("button", { name: "Start session" }).click();
   await expect(app.getByTestId("message").filter({ hasText: "Answer number 1 of the scripted model." })).toBeVisible();
   await expect(app.locator('[data-testid="message"][data-role="user"] img')).toHaveCount(1);

@@ -36,7 +36,7 @@ test("the program asks, and is answered with a card @both", async ({ app, hub })
   await app.goto(`${hub.url}/s/${session}`);
   const card = app.getByTestId("question-card");
   await expect(card).toContainText("Delete file one?");
-  await expect(app.getByText("waits for you")).toBeVisible();
+  await expect(app.getByText("waiting for you")).toBeVisible();
   await card.getByRole("button", { name: "Approve" }).click();
   await expect(terminal(app)).toContainText("said <y> to one");
   await expect(card).toContainText("Delete file two?");
@@ -124,7 +124,7 @@ test("who may only look sees the program and cannot touch it", async ({ hub, bro
   await expect(terminal(viewer)).toContainText("look at me");
   await expect(viewer.getByRole("button", { name: "Stop the program" })).toHaveCount(0);
   const card = viewer.getByTestId("question-card");
-  await expect(card).toContainText("You may look, but not answer.");
+  await expect(card).toContainText("You have view-only access, so you cannot answer.");
   await expect(card.getByRole("button", { name: "Approve" })).toHaveCount(0);
   await focusAndType(viewer, "y\n");
   await hub.command("run.stdin", { session_id: session, text: "owner\n" });

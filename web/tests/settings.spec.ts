@@ -26,7 +26,7 @@ test("profile: who one is, where one is signed in, and signing out", async ({ ap
   await expect(app.getByText("Owner: everything, people and machines included.")).toBeVisible();
   const logins = app.getByTestId("login-row");
   await expect(logins.filter({ hasText: "this one" })).toHaveCount(1);
-  await logins.filter({ hasNotText: "this one" }).first().getByRole("button", { name: "End" }).click();
+  await logins.filter({ hasNotText: "this one" }).first().getByRole("button", { name: "Sign out" }).click();
   await app.getByRole("dialog").getByRole("button", { name: "Sign out" }).click();
   await expect(app.getByText("The browser is signed out.")).toBeVisible();
   await signedOut(other);
@@ -51,7 +51,7 @@ test("appearance: theme, density and motion change at once and stay", async ({ a
   await expect(page).toHaveAttribute("data-density", "compact");
   await expect(page).toHaveAttribute("data-motion", "reduced");
   await app.goto(`${hub.url}/settings/appearance`);
-  await app.getByRole("radio", { name: "As the system" }).check();
+  await app.getByRole("radio", { name: "Same as the system" }).check();
   await expect(page).toHaveAttribute("data-theme", "light");
   await app.emulateMedia({ colorScheme: "dark" });
   await expect(page).toHaveAttribute("data-theme", "dark");
@@ -62,7 +62,7 @@ test("tokens: one is made with what it may, works, and ends when revoked", async
   await app.goto(`${hub.url}/settings/tokens`);
   await app.getByRole("button", { name: "New token" }).click();
   await app.getByLabel("Name").fill("robot");
-  await app.getByLabel("Good for").selectOption("7 days");
+  await app.getByLabel("Valid for").selectOption("7 days");
   await app.getByLabel(/Work with sessions/).check();
   await app.getByRole("button", { name: "Make token" }).click();
   const token = await app.getByRole("textbox", { name: "Token" }).innerText();
@@ -78,7 +78,7 @@ test("tokens: one is made with what it may, works, and ends when revoked", async
   expect(await permissionsOf(hub, token)).toBe(401);
 });
 
-test("people: one is added, signs in, is given a role, is locked out and removed", async ({ app, hub, browser }) => {
+test("people: one is added, signs in, is given a role, is locked and removed", async ({ app, hub, browser }) => {
   await app.goto(`${hub.url}/settings/people`);
   await app.getByRole("button", { name: "Add a person" }).click();
   await app.getByLabel("Name").fill("zoe");
@@ -92,26 +92,26 @@ test("people: one is added, signs in, is given a role, is locked out and removed
   await hers.goto(`${hub.url}/settings/profile`);
   await expect(hers.getByText("Viewer: sees everything, changes nothing.")).toBeVisible();
   await expect(hers.getByRole("navigation", { name: "Settings" }).getByText("People and roles")).toHaveCount(0);
-  await hers.getByLabel("Present password").fill("wrong one");
+  await hers.getByLabel("Current password").fill("wrong one");
   await hers.getByLabel("New password", { exact: true }).fill("another horse");
   await hers.getByLabel("New password again").fill("another horse");
   await hers.getByRole("button", { name: "Change password" }).click();
   await expect(hers.getByRole("alert")).toBeVisible();
-  await hers.getByLabel("Present password").fill(password);
+  await hers.getByLabel("Current password").fill(password);
   await hers.getByRole("button", { name: "Change password" }).click();
   await signedOut(hers);
   await passwordSignIn(hers, hub, "another horse");
 
   await app.getByLabel("Role of zoe").selectOption("Operator");
   await expect(app.getByText("zoe is an operator now.")).toBeVisible();
-  await app.getByRole("button", { name: "Lock out zoe" }).click();
-  await app.getByRole("dialog").getByRole("button", { name: "Lock out" }).click();
-  await expect(app.getByTestId("person-row")).toContainText("locked out");
+  await app.getByRole("button", { name: "Lock zoe" }).click();
+  await app.getByRole("dialog").getByRole("button", { name: "Lock" }).click();
+  await expect(app.getByTestId("person-row")).toContainText("locked");
   await signedOut(hers);
-  await app.getByRole("button", { name: "Let in zoe" }).click();
-  await expect(app.getByTestId("person-row")).not.toContainText("locked out");
+  await app.getByRole("button", { name: "Unlock zoe" }).click();
+  await expect(app.getByTestId("person-row")).not.toContainText("locked");
   await app.getByRole("button", { name: "New password for zoe" }).click();
-  await app.getByRole("dialog").getByRole("button", { name: "Make a new password" }).click();
+  await app.getByRole("dialog").getByRole("button", { name: "Generate a new password" }).click();
   const given = await app.getByRole("textbox", { name: "New password" }).innerText();
   await app.getByRole("button", { name: "Done" }).click();
   await passwordSignIn(hers, hub, given);

@@ -25,7 +25,7 @@ test("a list of changes that is read again while its lines are on their way show
   await linesCame.happened;
   const lines = app.getByTestId("file-change");
   await expect(lines).toContainText("Reading…");
-  await app.getByRole("button", { name: "Look again" }).click();
+  await app.getByRole("button", { name: "Refresh" }).click();
   await expect(lines).toContainText("added: const staged = 1;");
 });
 

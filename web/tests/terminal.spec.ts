@@ -18,7 +18,7 @@ test("a shell opens, takes what is typed, and has the size of the window", async
   }).toPass();
 
   await app.getByRole("button", { name: "Terminal options" }).click();
-  await app.getByRole("menuitem", { name: "Larger type" }).click();
+  await app.getByRole("menuitem", { name: "Larger text" }).click();
   const before = (await sizeOf(app)).cols;
   await expect(async () => expect((await sizeOf(app)).cols).toBeLessThanOrEqual(before)).toPass();
 
@@ -156,7 +156,7 @@ test("who may only look gets no shell", async ({ hub, browser }) => {
   const session = await hub.demo();
   const viewer = await somebody(browser, hub, "viewer");
   await viewer.goto(`${hub.url}/s/${session}/terminal`);
-  await expect(viewer.getByText("You may not use a shell here")).toBeVisible();
+  await expect(viewer.getByText("You do not have shell access")).toBeVisible();
   await expect(terminal(viewer)).toHaveCount(0);
 });
 

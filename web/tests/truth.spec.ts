@@ -202,11 +202,11 @@ test("the machine of a session is away: what is shown is called old, what is sen
     await say(page, "/text");
     await endsEqual(page, hub, session, 2);
     await runner.kill();
-    await expect(page.getByTestId("status-line")).toContainText("Its runner is away. What you see may be old; what you send waits.");
+    await expect(page.getByTestId("status-line")).toContainText("Its runner is offline. What you see may be out of date; messages you send are queued.");
     await say(page, "said to nobody");
     await expect(page.getByTestId("pending")).toContainText("said to nobody");
     await runner.start();
-    await expect(page.getByTestId("status-line")).not.toContainText("away");
+    await expect(page.getByTestId("status-line")).not.toContainText("is offline");
     await endsEqual(page, hub, session, 4);
     expect(await saidByPeople(hub, session)).toEqual(["/text", "said to nobody"]);
   } finally {

@@ -30,7 +30,7 @@ test("tokens of the demo agent are counted by day, model and session @both", asy
   await app.getByRole("button", { name: "7 days" }).click();
   await expect(app).toHaveURL(/range=7/);
   await app.getByLabel("Last day").fill("2020-01-02");
-  await expect(app.getByText("Nothing was used on these days")).toBeVisible();
+  await expect(app.getByText("No usage on these days")).toBeVisible();
   await app.getByRole("button", { name: "1 year" }).click();
   await sessions.first().getByRole("link").click();
   await expect(app).toHaveURL(`${hub.url}/s/${first}`);

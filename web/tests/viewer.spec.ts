@@ -5,7 +5,7 @@ import { test } from "./support/test.ts";
 
 test("nothing starts from the first steps and the form of a new session @both", async ({ hub, browser, isMobile }) => {
   const viewer = await somebody(browser, hub, "viewer", isMobile ? { width: 390, height: 844 } : undefined);
-  await expect(viewer.getByText("Your role is viewer: you may look, not start.")).toBeVisible();
+  await expect(viewer.getByText("Your role, viewer, cannot start sessions.")).toBeVisible();
   for (const name of ["Start the demo", "Start a real agent", "Add another machine"]) {
     await expect(viewer.getByRole("button", { name }).or(viewer.getByRole("link", { name }))).toHaveCount(0);
   }
@@ -13,7 +13,7 @@ test("nothing starts from the first steps and the form of a new session @both", 
   // What is left of the bar below fills it.
   if (isMobile) expect((await viewer.getByRole("button", { name: "More" }).boundingBox())?.width).toBeGreaterThan(90);
   await viewer.goto(`${hub.url}/new`);
-  await expect(viewer.getByText("You may look, not start")).toBeVisible();
+  await expect(viewer.getByText("You have view-only access")).toBeVisible();
   await expect(viewer.getByRole("button", { name: "Try the demo" })).toHaveCount(0);
   await viewer.keyboard.press("Control+k");
   await viewer.getByRole("combobox").fill("new session");
@@ -32,7 +32,7 @@ piTest("a working session is read, and not stopped, told, renamed or deleted", a
   await viewer.keyboard.press("Escape");
   await viewer.getByTestId("session-row").getByRole("link", { name: "Write a book" }).click();
   await expect(viewer.getByTestId("message").last()).toContainText("word1");
-  await expect(viewer.getByPlaceholder("You may look, but not write.")).toBeDisabled();
+  await expect(viewer.getByPlaceholder("You have view-only access.")).toBeDisabled();
   for (const name of [/^Stop the agent/, /^Model:/, /Thinking level/, "Fork from here"]) {
     await expect(viewer.getByRole("button", { name })).toHaveCount(0);
   }

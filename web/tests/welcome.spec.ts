@@ -41,7 +41,7 @@ test("a link works once, and the page says so", async ({ page, hub }) => {
   await expect(page.getByRole("heading", { name: "Fleet" })).toBeVisible();
   await page.context().clearCookies();
   await page.goto(link);
-  await expect(page.getByText("That link was used already, or is too old.")).toBeVisible();
+  await expect(page.getByText("That link was already used or has expired.")).toBeVisible();
   await expect(page.getByText("qd login-link")).toBeVisible();
   await expect(page.getByRole("heading", { name: "Fleet" })).toHaveCount(0);
 });
@@ -52,7 +52,7 @@ test("a person signs in with a password and out again, and lands where they want
   await page.getByLabel("Name").fill("ada");
   await page.getByLabel("Password").fill("wrong");
   await page.getByRole("button", { name: "Sign in" }).click();
-  await expect(page.getByRole("alert")).toHaveText("Name or password is wrong.");
+  await expect(page.getByRole("alert")).toHaveText("Wrong name or password.");
   await page.getByLabel("Password").fill("correct horse battery");
   await page.getByRole("button", { name: "Sign in" }).click();
   await expect(page.getByRole("heading", { name: "History" })).toBeVisible();

@@ -26,8 +26,8 @@ const HELP: &str = "\
 cargo xtask <command>
 
   ci               everything below and the tests; what `make test` runs
-  codegen          write docs/generated from the types of crates/wire
-  codegen --check  fail if docs/generated is not what the types say
+  codegen          write docs/generated and the TypeScript types from the types of crates/wire
+  codegen --check  fail if those files are not what the types say
   tidy             size of files, banned words, heads of crates
   bans             who may depend on whom, licences, number of packages
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace

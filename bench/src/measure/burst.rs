@@ -25,14 +25,14 @@ pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
     for _ in 0..5 {
         audience.turn(&message).await?;
     }
-    let before = audience.server.resident_bytes()?;
+    let before = audience.server.memory()?.private_bytes;
     let mut most = before;
     let turns = plan.size(100).max(20);
     for _ in 0..turns {
         audience.turn(&message).await?;
-        most = most.max(audience.server.resident_bytes()?);
+        most = most.max(audience.server.memory()?.private_bytes);
     }
-    let after = audience.server.resident_bytes()?;
+    let after = audience.server.memory()?.private_bytes;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     report
         .add(GROUP, "growth, 100 clients and a slow one", megabytes(most) - megabytes(before), "MB")

@@ -103,7 +103,7 @@ async fn create(owner: &mut Client, runner: &str) -> Outcome<String> {
 }
 
 fn megabytes(server: &Server) -> Outcome<f64> {
-    Ok(server.resident_bytes()? as f64 / 1e6)
+    Ok(server.memory()?.private_megabytes())
 }
 
 /// Memory when it has come down to `goal`, or when it has had time enough to.

@@ -36,8 +36,11 @@ pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
 
     let server = Server::qd(&plan.qd)?;
     tokio::time::sleep(SETTLE).await;
-    let idle = server.resident_bytes()? as f64;
-    report.add(GROUP, "resident, idle", idle / 1e6, "MB").target(Target::AtMost(20.0));
+    let idle = server.memory()?;
+    report
+        .add(GROUP, "private memory, idle", idle.private_megabytes(), "MB")
+        .target(Target::AtMost(10.0))
+        .note(idle.code_note());
 
     let mut owner = Client::connect(&server).await?;
     let mut session = sessions(&mut owner, WARM).await?;
@@ -61,7 +64,7 @@ pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
 
 async fn settled(server: &Server) -> Outcome<f64> {
     tokio::time::sleep(SETTLE).await;
-    Ok(server.resident_bytes()? as f64)
+    Ok(server.memory()?.private_bytes as f64)
 }
 
 /// Creates sessions nobody follows; gives the last one.

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 
-import type { TransportFactory } from "./transport.ts";
+import type { TransportFactory } from "./shared/transport.ts";
 
 /** How long the output of a server that has ended is waited for: what it started may hold it open. */
 const LAST_WORDS_MS = 2_000;

@@ -2,7 +2,7 @@
 import type { TestContext } from "node:test";
 
 import { Quarterdeck, type AttachData, type Message, type QuarterdeckOptions } from "../src/index.ts";
-import type { TransportFactory, TransportHandlers } from "../src/transport.ts";
+import type { TransportFactory, TransportHandlers } from "../src/shared/transport.ts";
 
 export interface Said {
   channel: string;

@@ -4,10 +4,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { takeAttach } from "../src/canonical/attach.ts";
-import { scalarCount, withoutFirst } from "../src/canonical/deltas.ts";
-import { fold } from "../src/canonical/fold.ts";
-import { emptyView, type Folded, type View } from "../src/canonical/view.ts";
+import { takeAttach } from "../src/canonical/fold/attach.ts";
+import { scalarCount, withoutFirst } from "../src/canonical/fold/deltas.ts";
+import { fold } from "../src/canonical/fold/fold.ts";
+import { emptyView, type Folded, type View } from "../src/canonical/fold/view.ts";
 import type { AttachData, EventEnvelope, Message, MessagesData, SessionCreatedData, SessionState } from "../src/index.ts";
 
 interface Transcript {

@@ -6,8 +6,8 @@ import { test, type TestContext } from "node:test";
 
 import { ConnectionError, PiServerClient, TooLargeError, type ClientOptions } from "../src/pi-server.ts";
 import { stdioTransport } from "../src/stdio.ts";
-import { begin, change, type AgentMessage } from "../src/streaming.ts";
-import { Versions } from "../src/versions.ts";
+import { begin, change, type AgentMessage } from "../src/pi-server/streaming.ts";
+import { Versions } from "../src/pi-server/versions.ts";
 import { ScriptedServer, type Sent } from "./scripted.ts";
 import { eventually } from "./server.ts";
 

@@ -91,6 +91,8 @@ pub enum AgentEvent {
         success: bool,
         will_retry: bool,
         error: Option<String>,
+        /// The model could not summarise, so the error may be its provider's. Everything else that fails is the agent's own.
+        summary_failed: bool,
         summary: Option<String>,
         tokens_before: Option<u64>,
     },

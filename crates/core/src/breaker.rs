@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use qd_wire::data::{BashBreakerState, BreakerState, CircuitState};
 use qd_wire::{CodedError, ErrorCode};
 
-pub use blame::{blames_provider, compaction_blames_provider};
+pub use blame::blames_provider;
 use circuit::{Circuit, Closed};
 pub use config::{BreakerConfig, CircuitLimits};
 

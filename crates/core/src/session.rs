@@ -135,6 +135,9 @@ pub struct Session {
     auto_retry: Option<bool>,
     error: Option<String>,
     expected_prompts: VecDeque<ExpectedPrompt>,
+    /// Messages of the last turn that came under a text nobody sent, and that no prompt has been matched with: a prompt
+    /// whose yes is heard only now may be one of them.
+    unclaimed_inputs: usize,
     /// Prompts an agent had when it ended, whose answers may still be on their way to us.
     unanswered_prompts: Vec<AcceptedPrompt>,
     /// The command by which a kept input is on its way.
@@ -202,6 +205,7 @@ impl Session {
             auto_retry: None,
             error: None,
             expected_prompts: VecDeque::new(),
+            unclaimed_inputs: 0,
             unanswered_prompts: Vec::new(),
             delivering_token: None,
             moving: None,

@@ -84,12 +84,30 @@ fn both_spellings_of_compaction() {
             success: true,
             will_retry: true,
             error: None,
+            summary_failed: false,
             summary: Some("short".to_owned()),
             tokens_before: Some(1000),
         },
     ];
     assert_eq!(named("compaction_start", "compaction_end"), expected);
     assert_eq!(named("auto_compaction_start", "auto_compaction_end"), expected);
+}
+
+#[test]
+fn a_compaction_tells_whether_its_summary_failed() {
+    let cases = [
+        ("Compaction failed: Summarization failed: overloaded", true),
+        ("Auto-compaction failed: Turn prefix summarization failed: 500 oh no", true),
+        ("Compaction failed: Nothing to compact (session too small)", false),
+        ("Already compacted", false),
+    ];
+    for (error, expected) in cases {
+        let ended = events(&[json!({ "type": "compaction_end", "aborted": false, "errorMessage": error })]);
+        let [AgentEvent::CompactionEnded { success: false, summary_failed, .. }] = ended.as_slice() else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(*summary_failed, expected, "{error}");
+    }
 }
 
 #[test]

@@ -298,6 +298,7 @@ fn retries_compactions_queues_and_notices() {
         success,
         will_retry: false,
         error: (!success).then(|| "too small".to_owned()),
+        summary_failed: false,
         summary: success.then(|| "s".to_owned()),
         tokens_before: Some(7),
     };

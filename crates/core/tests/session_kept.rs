@@ -403,13 +403,81 @@ fn an_interrupted_message_has_its_images_also_after_a_crash() {
 }
 
 #[test]
-fn a_yes_that_is_heard_after_the_turn_leaves_no_doubt() {
+fn a_prompt_whose_yes_is_heard_after_its_turn_is_shown_or_marked() {
+    // What the turn showed of the prompt, and what the conversation must mark afterwards.
+    let cases = [(None, vec!["paint it"]), (Some("paint it"), vec![]), (Some("Paint it red."), vec![])];
+    for (shown, marked) in cases {
+        let (mut session, mut out) = (session(), Outbox::default());
+        expect(&mut session, 7, "paint it");
+        session.agent_event(1, AgentEvent::TurnStarted, &mut out);
+        if let Some(text) = shown {
+            session.agent_event(2, AgentEvent::MessageEnded(user_message(text, 2)), &mut out);
+        }
+        session.agent_event(3, AgentEvent::TurnSettled { aborted: shown.is_none() }, &mut out);
+        session.prompt_accepted(4, 7, PromptTurn::After(0), &mut out);
+        assert_eq!(session.memory().accepted, []);
+        assert_eq!(interrupted(&out), marked, "the turn showed {shown:?}");
+        session.gone(5, Gone::Stopped, &mut out);
+        assert_eq!(interrupted(&out), marked, "and not twice");
+    }
+}
+
+/// Wherever the agent's yes falls between the events of the turn, and whatever the turn shows: an accepted prompt is in
+/// the conversation once.
+#[test]
+fn an_accepted_prompt_is_in_the_conversation_once_whenever_its_yes_is_heard() {
+    let ways: Vec<(usize, usize)> =
+        (0..3).flat_map(|shown| (0..4).map(move |yes_at| (shown, yes_at))).collect();
+    for first in &ways {
+        for second in &ways {
+            let (mut session, mut out) = (session(), Outbox::default());
+            let mut marked = Vec::new();
+            for (turn, (shown, yes_at)) in [first, second].into_iter().enumerate() {
+                let text = format!("prompt {turn}");
+                let token = turn as u64 + 1;
+                expect(&mut session, token, &text);
+                let message = match shown {
+                    0 => None,
+                    1 => Some(text.clone()),
+                    _ => Some(format!("{text}, changed")),
+                };
+                if message.is_none() {
+                    marked.push(text);
+                }
+                let events = [
+                    Some(AgentEvent::TurnStarted),
+                    message.map(|text| AgentEvent::MessageEnded(user_message(&text, 2))),
+                    Some(AgentEvent::TurnSettled { aborted: false }),
+                ];
+                for place in 0..4 {
+                    if place == *yes_at {
+                        session.prompt_accepted(2, token, PromptTurn::After(turn as u64), &mut out);
+                    }
+                    if let Some(event) = events.get(place).cloned().flatten() {
+                        session.agent_event(2, event, &mut out);
+                    }
+                }
+            }
+            assert_eq!(interrupted(&out), marked, "{first:?} {second:?}");
+            session.gone(5, Gone::Stopped, &mut out);
+            assert_eq!(interrupted(&out), marked, "and not twice: {first:?} {second:?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_of_a_turn_stands_for_one_late_prompt_only() {
     let (mut session, mut out) = (session(), Outbox::default());
-    expect(&mut session, 7, "/skill:paint");
+    for (token, text) in [(7, "one"), (8, "two")] {
+        expect(&mut session, token, text);
+    }
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);
-    session.agent_event(2, AgentEvent::TurnSettled { aborted: false }, &mut out);
-    session.prompt_accepted(3, 7, PromptTurn::After(0), &mut out);
-    assert_eq!(session.memory().accepted, []);
+    session.agent_event(2, AgentEvent::MessageEnded(user_message("One, changed.", 2)), &mut out);
+    session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
+    for token in [7, 8] {
+        session.prompt_accepted(4, token, PromptTurn::After(0), &mut out);
+    }
+    assert_eq!(interrupted(&out), ["two"]);
 }
 
 #[test]

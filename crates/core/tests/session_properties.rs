@@ -70,6 +70,7 @@ fn agent_event() -> impl Strategy<Value = AgentEvent> {
             success: true,
             will_retry: false,
             error: None,
+            summary_failed: false,
             summary: None,
             tokens_before: None
         }),

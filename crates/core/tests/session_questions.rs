@@ -258,6 +258,7 @@ fn who_watches_hears_that_the_messages_changed_without_events() {
         success,
         will_retry: false,
         error: None,
+        summary_failed: false,
         summary: None,
         tokens_before: None,
     };

@@ -11,6 +11,7 @@ pub mod client;
 pub mod clock;
 pub mod host;
 pub mod memory;
+pub mod mutex;
 pub mod net;
 mod open;
 mod patience;

@@ -38,7 +38,7 @@ pub(crate) struct Outlet {
     wake: Notify,
     next_origin: AtomicU64,
     directory: Mutex<BTreeMap<String, mpsc::Sender<SessionInput>>>,
-    /// Sessions that the hub watches in pi's form.
+    /// Sessions that the hub watches in the form of a watching face.
     watched: Mutex<Watched>,
 }
 
@@ -225,7 +225,7 @@ impl Outlet {
         self.watched().forget(session_id);
     }
 
-    /// The hub wants a session's events in pi's form too, or no more.
+    /// The hub wants a session's events in the form of a watching face too, or no more.
     pub(crate) fn watch(&self, session_id: &str, on: bool) {
         let number = self.watched().set(session_id, on);
         self.inform(session_id, SessionInput::Watch { number, on });

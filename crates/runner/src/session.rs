@@ -87,7 +87,7 @@ pub(crate) enum SessionInput {
     },
     /// Somebody wants to know how the session stands.
     Describe(oneshot::Sender<Box<SessionState>>),
-    /// Whether the hub wants the session's events in pi's form too; the greatest number counts.
+    /// Whether the hub wants the session's events in the form of a watching face too; the greatest number counts.
     Watch {
         number: u64,
         on: bool,

@@ -20,7 +20,6 @@ pub struct Artefact {
 /// All generated files.
 pub fn artefacts() -> Result<Vec<Artefact>, String> {
     Ok(vec![
-        Artefact { path: "docs/generated/canonical.ts", text: typescript()? },
         Artefact { path: "docs/generated/canonical.schema.json", text: schema()? },
         Artefact { path: "docs/generated/commands.json", text: commands()? },
         Artefact { path: "docs/generated/errors.json", text: pretty(&error::ERRORS)? },
@@ -50,7 +49,7 @@ fn typescript() -> Result<String, String> {
     Ok(text)
 }
 
-/// The same for the client, with the table of commands and the types that go with each.
+/// The types of the canonical protocol for TypeScript, with the table of commands and the types that go with each.
 fn canonical_client() -> Result<String, String> {
     let config = Config::default().with_large_int("number");
     let mut text = typescript()?;

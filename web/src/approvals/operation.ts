@@ -1,6 +1,6 @@
 /** What a permission is about, in a shape that can be shown: nothing of it may be left out. */
 import type { InputRequest, PermissionDetails } from "@quarterdeck/client";
-import { changesOf, commandOf, contentOf, kindOf, pathOf, type Change } from "../conversation/tools.ts";
+import { changesOf, commandOf, contentOf, kindOf, pathOf, type Change } from "../conversation/tools/tools.ts";
 
 export type Permission = Extract<InputRequest, { type: "permission" }>;
 

@@ -1,6 +1,6 @@
 import type { GitDiffData, GitDiffFile, GitFile, GitStatusData } from "@quarterdeck/client";
 import { errorText } from "../lib/format.ts";
-import { type FileDiff, parseUnified } from "../markdown/diff.ts";
+import { type FileDiff, parseUnified } from "../text/diff/diff.ts";
 import { onMachine } from "../files/machine.ts";
 
 /** Changed lines above which a file is folded until somebody asks for it. */
@@ -15,7 +15,7 @@ export const SECTION_TITLES: Record<Section, string> = {
   conflicted: "Conflicts",
   staged: "Staged",
   unstaged: "Not staged",
-  untracked: "New, not known to git",
+  untracked: "Untracked",
   base: "Since the commit",
 };
 

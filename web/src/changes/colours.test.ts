@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseUnified } from "../markdown/diff.ts";
+import { parseUnified } from "../text/diff/diff.ts";
 import { pairs } from "./colours.ts";
 import { segments } from "./segments.ts";
 

@@ -1,5 +1,5 @@
-import type { DiffRow } from "../markdown/diff.ts";
-import { type CodeLine, highlight, languageOfPath } from "../markdown/highlight.ts";
+import type { DiffRow } from "../text/diff/diff.ts";
+import { type CodeLine, highlight, languageOfPath } from "../text/code/highlight.ts";
 
 /** More rows than this are shown without colours. */
 const ROWS_MAX = 2000;

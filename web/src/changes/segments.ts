@@ -1,5 +1,5 @@
-import type { DiffPiece } from "../markdown/diff.ts";
-import type { CodeLine } from "../markdown/highlight.ts";
+import type { DiffPiece } from "../text/diff/diff.ts";
+import type { CodeLine } from "../text/code/highlight.ts";
 
 /** A part of a line with one colour, changed or not. */
 export interface Segment {

@@ -1,7 +1,7 @@
 import type { CommandParams } from "@quarterdeck/client";
 import { toast } from "../lib/app.svelte.ts";
 import { errorText } from "../lib/format.ts";
-import { askText, confirm } from "../lib/questions.svelte.ts";
+import { askText, confirm } from "../lib/dialogs.svelte.ts";
 import { onMachine } from "./machine.ts";
 import { join, nameOf, parentOf, tidy } from "./paths.ts";
 
@@ -23,7 +23,7 @@ async function askPath(title: string, label: string, action: string, value = "")
   const typed = await askText({ title, label, value, action });
   if (typed === undefined) return undefined;
   const path = tidy(typed);
-  if (!path) toast("That is no path within the session's directory. Use names with slashes, without “..”.", { kind: "error" });
+  if (!path) toast("That path is outside the session's directory. Use a relative path without “..”.", { kind: "error" });
   return path;
 }
 
@@ -36,7 +36,7 @@ export async function newFile(sessionId: string, directory: string): Promise<str
   if (!name) return undefined;
   const path = join(directory, name);
   const parameters = { path, content: "", expected_hash: "", create_parents: true };
-  return (await change(sessionId, "fs.write", parameters, "The file was not made")) ? path : undefined;
+  return (await change(sessionId, "fs.write", parameters, "The file was not created")) ? path : undefined;
 }
 
 export async function newFolder(sessionId: string, directory: string): Promise<string | undefined> {
@@ -44,7 +44,7 @@ export async function newFolder(sessionId: string, directory: string): Promise<s
   if (!name) return undefined;
   const path = join(directory, name);
   const parameters = { path, create_parents: true };
-  return (await change(sessionId, "fs.create_directory", parameters, "The folder was not made")) ? path : undefined;
+  return (await change(sessionId, "fs.create_directory", parameters, "The folder was not created")) ? path : undefined;
 }
 
 export async function rename(sessionId: string, path: string): Promise<string | undefined> {
@@ -71,7 +71,7 @@ export async function copy(sessionId: string, path: string): Promise<string | un
 export async function remove(sessionId: string, path: string, isDir: boolean): Promise<boolean> {
   const isWanted = await confirm({
     title: `Delete ${nameOf(path)}?`,
-    text: isDir ? `The folder ${path} and everything in it are gone for good.` : `The file ${path} is gone for good.`,
+    text: isDir ? `The folder ${path} and everything in it will be deleted permanently.` : `The file ${path} will be deleted permanently.`,
     action: "Delete",
     danger: true,
   });

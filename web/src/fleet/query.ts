@@ -1,6 +1,6 @@
 import type { SessionSummary } from "@quarterdeck/client";
 import { harnessName } from "../lib/format.ts";
-import { type Group, groupOf, groupOrder, titleOf } from "../lib/groups.ts";
+import { type Group, groupOf, groupOrder, titleOf } from "../lib/session/groups.ts";
 
 export type Sort = "activity" | "created" | "title" | "cost";
 

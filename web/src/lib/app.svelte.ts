@@ -3,8 +3,8 @@ import type { ConnectionInfo, Me, RunnerInfo, SessionSummary } from "@quarterdec
 import { onDestroy } from "svelte";
 import { coalesced } from "./coalesced.ts";
 import { errorText } from "./format.ts";
-import { groupOf } from "./groups.ts";
-import { recall, remember } from "./remembered.ts";
+import { groupOf } from "./session/groups.ts";
+import { recall, remember } from "./localStorage.ts";
 import { RestError, rest } from "./rest.ts";
 import { SessionView } from "./session/view.svelte.ts";
 import { type ToastOptions, toasts } from "./toasts.svelte.ts";
@@ -38,7 +38,7 @@ class App {
     client.fleet.onChange(coalesced(() => this.#readFleet()));
     client.onSystem((frame) => {
       if (frame.type === "notice") toast(frame.message);
-      if (frame.type === "shutdown") toast(`The hub stops: ${frame.reason}`);
+      if (frame.type === "shutdown") toast(`The hub is shutting down: ${frame.reason}`);
     });
     // What nobody caught is said at least, instead of lost.
     addEventListener("unhandledrejection", ({ reason }) => {
@@ -118,6 +118,11 @@ export function toast(text: string, options?: ToastOptions): void {
 /** Whether we may do it; for showing things, the hub decides. */
 export function can(permission: Permission): boolean {
   return app.me?.permissions.includes(permission) ?? false;
+}
+
+/** As `attempt`, for what has no result: whether it went well. */
+export async function succeeds(action: () => Promise<unknown>, failure: string): Promise<boolean> {
+  return (await attempt(() => action().then(() => true), failure)) === true;
 }
 
 /** Runs something that may fail and shows why it did: `attempt(() => …, "The session was not renamed")`. */

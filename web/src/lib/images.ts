@@ -1,29 +1,41 @@
+/** Images that a person attaches to a message: by paste, by drop or from a list of files. */
 import type { ImageAttachment } from "@quarterdeck/client";
+import { bytes } from "./format.ts";
+import { toasts } from "./toasts.svelte.ts";
 
-/** Together with the text it must fit into one frame, base64 and all. */
-const BYTES_MAX = 8 * 1024 * 1024;
-const TYPES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+/** The size of one image; a frame of the protocol carries 32 MiB in all. */
+const IMAGE_BYTES_MAX = 6_000_000;
+const IMAGES_MAX = 8;
 
-/** The images among files that were pasted, dropped or picked. Throws with what is wrong with one. */
-export async function readImages(files: Iterable<File>): Promise<ImageAttachment[]> {
+/** The types of images a page may show; others, drawings with scripts among them, are not. */
+export function isShowable(mediaType: string): boolean {
+  return /^image\/(png|jpe?g|gif|webp|avif|bmp)$/i.test(mediaType);
+}
+
+/** Those of the files that can be attached to a message with `already` images; a toast says why one cannot. */
+export async function readImages(files: Iterable<File>, already: number): Promise<ImageAttachment[]> {
   const images: ImageAttachment[] = [];
   for (const file of files) {
-    if (!TYPES.includes(file.type)) throw new Error(`${file.name || "That"} is no image that agents can see (PNG, JPEG, GIF or WebP)`);
-    if (file.size > BYTES_MAX) throw new Error(`${file.name || "The image"} is larger than 8 MB`);
-    images.push({ data: await base64(file), media_type: file.type });
+    const problem = problemWith(file, already + images.length);
+    if (problem === undefined) images.push({ data: await base64(file), media_type: file.type });
+    else toasts.add(problem, { kind: "error" });
   }
   return images;
+}
+
+function problemWith(file: File, already: number): string | undefined {
+  if (!isShowable(file.type)) return `${file.name || "The file"} is not an image that agents can read. Upload other files under Files and name them with @.`;
+  if (file.size > IMAGE_BYTES_MAX) {
+    return `${file.name || "The image"} is ${bytes(file.size)}; the limit is ${bytes(IMAGE_BYTES_MAX)}. Make it smaller.`;
+  }
+  return already >= IMAGES_MAX ? `A message can have at most ${IMAGES_MAX} images.` : undefined;
 }
 
 function base64(file: File): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result).replace(/^data:[^,]*,/, ""));
-    reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
+    reader.onerror = () => reject(reader.error ?? new Error(`${file.name} could not be read`));
     reader.readAsDataURL(file);
   });
-}
-
-export function imageUrl(image: ImageAttachment): string {
-  return `data:${image.media_type};base64,${image.data}`;
 }

@@ -1,4 +1,4 @@
-import { recall, remember } from "./remembered.ts";
+import { recall, remember } from "./localStorage.ts";
 
 export type Theme = "system" | "light" | "dark";
 

@@ -1,6 +1,6 @@
 import type { ImageAttachment, ModelInfo, SessionConfig } from "@quarterdeck/client";
 import { app } from "../lib/app.svelte.ts";
-import { thinkingLevels } from "../lib/thinking.ts";
+import { thinkingLevels } from "../lib/session/thinking.ts";
 import { createSession } from "./create.ts";
 import { branchOf, placesOf, type RunnerPlaces } from "./directories.ts";
 import { offeredModels, splitModel, usedModels } from "./models.ts";

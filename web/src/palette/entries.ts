@@ -1,9 +1,9 @@
 import { app, can, toast } from "../lib/app.svelte.ts";
 import { errorText, harnessName, shortPath } from "../lib/format.ts";
-import { groupOrder, runnerName, statusWord, titleOf, toneOf } from "../lib/groups.ts";
+import { groupOrder, runnerName, statusWord, titleOf, toneOf } from "../lib/session/groups.ts";
 import { fuzzy } from "../lib/fuzzy.ts";
 import { go, route } from "../lib/router.svelte.ts";
-import { sessionMenu } from "../lib/sessionActions.ts";
+import { sessionMenu } from "../lib/session/sessionActions.ts";
 import { places } from "../lib/shell/navigation.ts";
 import { sidebarOrder } from "../lib/shell/order.ts";
 import { theme } from "../lib/theme.svelte.ts";

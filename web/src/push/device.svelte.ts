@@ -8,7 +8,7 @@ import { install } from "./install.svelte.ts";
 export type Support = "ready" | "insecure" | "unsupported" | "install-first" | "denied" | "no-worker";
 
 export const TOPICS: readonly { topic: PushTopic; label: string; hint: string }[] = [
-  { topic: "approval", label: "Approvals", hint: "An agent wants to do something and waits for your leave." },
+  { topic: "approval", label: "Approvals", hint: "An agent wants to do something and waits for your permission." },
   { topic: "question", label: "Questions", hint: "An agent asks you to choose, confirm or write something." },
   { topic: "done", label: "Done", hint: "An agent has finished a turn that took a while." },
   { topic: "failed", label: "Failed", hint: "An agent, or its turn, has failed." },

@@ -2,8 +2,8 @@ import { IndeterminateError, type TerminalSnapshot } from "@quarterdeck/client";
 import { app, toast } from "../lib/app.svelte.ts";
 import { errorText } from "../lib/format.ts";
 import type { SessionView } from "../lib/session/view.svelte.ts";
-import { TerminalScreen } from "./screen.svelte.ts";
-import { Typing } from "./typing.ts";
+import { TerminalScreen } from "./screen/screen.svelte.ts";
+import { Typing } from "./screen/typing.ts";
 
 type Signal = "int" | "term" | "kill";
 
@@ -134,7 +134,7 @@ export class RunTerminal {
 
   #lost(error: unknown): void {
     const isUnknown = error instanceof IndeterminateError;
-    const what = isUnknown ? "It is not known whether your last keys arrived" : "Your last keys did not arrive";
+    const what = isUnknown ? "Your last keystrokes may not have arrived" : "Your last keystrokes did not arrive";
     toast(`${what}: ${errorText(error)}`, { kind: "error" });
   }
 }

@@ -37,7 +37,7 @@ export async function load(range: Range): Promise<Usage> {
 }
 
 export function modelName(row: UsageRow): string {
-  if (row.model === undefined) return "Not told";
+  if (row.model === undefined) return "Unknown";
   return row.provider === undefined ? row.model : `${row.model} (${row.provider})`;
 }
 

@@ -1,12 +1,12 @@
 /** Commands on their way: each with an identity, sent again until it is answered. */
 import { COMMANDS, type CommandData, type CommandParams, type CommandResponse, type ErrorCode } from "../generated/canonical.ts";
-import { Outbox } from "../outbox.ts";
-import { callBack } from "../pause.ts";
-import { ConnectionError, TooLargeError } from "../errors.ts";
-import { newId } from "../ids.ts";
-import { limitOfWords } from "../older.ts";
-import { CommandError, codeOf, errorOf } from "./errors.ts";
-import { Listeners } from "./listeners.ts";
+import { PendingCommands } from "../shared/pending-commands.ts";
+import { callBack } from "../shared/pause.ts";
+import { codeOf, ConnectionError, TooLargeError } from "../shared/errors.ts";
+import { newId } from "../shared/ids.ts";
+import { limitOfWords } from "../shared/older.ts";
+import { CommandError, errorOf } from "./errors.ts";
+import { Listeners } from "../shared/listeners.ts";
 import type { CallOptions, CommandName } from "./types.ts";
 
 /** What one frame may carry. */
@@ -30,7 +30,7 @@ export interface Progress {
 
 export class Calls {
   readonly listeners = new Listeners<[number]>();
-  readonly #outbox: Outbox<CommandResponse>;
+  readonly #pending: PendingCommands<CommandResponse>;
   readonly #send: (text: string) => void;
   readonly #under = new Map<string, Under>();
   #closed: Error | undefined;
@@ -38,7 +38,7 @@ export class Calls {
 
   constructor(send: (text: string) => void) {
     this.#send = send;
-    this.#outbox = new Outbox(send, { resendsMax: RESENDS_MAX, pendingMax: PENDING_MAX });
+    this.#pending = new PendingCommands(send, { resendsMax: RESENDS_MAX, pendingMax: PENDING_MAX });
   }
 
   /** Commands that change something and have no answer yet. */
@@ -74,8 +74,8 @@ export class Calls {
     }
     const spec = COMMANDS[cmd];
     const abort = () => {
-      if (spec.lane === "service" && this.#outbox.isSent(id)) this.#cancel(id);
-      this.#outbox.fail(id, abortedError(signal));
+      if (spec.lane === "service" && this.#pending.isSent(id)) this.#cancel(id);
+      this.#pending.fail(id, abortedError(signal));
     };
     const done = () => {
       signal?.removeEventListener("abort", abort);
@@ -88,7 +88,7 @@ export class Calls {
     const isFree = spec.lane !== "session" && spec.lane !== "shell";
     const again = { wait: true, waitMs: AGAIN_WAIT_MS, ...options };
     const textAgain = () => (hasEffect(cmd) ? frameOf(id, cmd, params, again) : text);
-    this.#outbox.put(
+    this.#pending.put(
       { id, text, textAgain, bytes, sessionId: options.sessionId ?? "", isFree },
       (response) => {
         done();
@@ -104,7 +104,7 @@ export class Calls {
 
   /** The hub is there: what has no answer is sent, in the order of the calls. */
   open(isFirst: boolean): void {
-    this.#outbox.open();
+    this.#pending.open();
     if (isFirst) return;
     // A watch goes on, but what happened meanwhile was not seen: whoever watches looks again.
     for (const { cmd, onProgress } of [...this.#under.values()]) {
@@ -113,13 +113,13 @@ export class Calls {
   }
 
   lost(): void {
-    this.#outbox.lost();
+    this.#pending.lost();
   }
 
   answer(response: CommandResponse): void {
-    if (response.success || codeOf(response) !== "too_many_in_flight") return this.#outbox.answered(response);
+    if (response.success || codeOf(response) !== "too_many_in_flight") return this.#pending.answered(response);
     const limit = limitOfWords(response.error);
-    this.#outbox.refused(response.id, limit === undefined ? undefined : limit - 16);
+    this.#pending.refused(response.id, limit === undefined ? undefined : limit - 16);
   }
 
   progress({ id, data }: Progress): void {
@@ -129,13 +129,13 @@ export class Calls {
   /** The hub could not read a frame. */
   misread(id: string, error: string, code?: ErrorCode): void {
     const cmd = this.#under.get(id)?.cmd;
-    if (cmd !== undefined) this.#outbox.fail(id, new CommandError({ id, cmd, success: false, error, ...(code !== undefined && { code }) }));
+    if (cmd !== undefined) this.#pending.fail(id, new CommandError({ id, cmd, success: false, error, ...(code !== undefined && { code }) }));
   }
 
   /** Everything that waits fails. */
   close(): void {
     this.#closed = new ConnectionError("The client was closed", true);
-    this.#outbox.failAll(this.#closed);
+    this.#pending.failAll(this.#closed);
   }
 
   reopen(): void {

@@ -10,7 +10,7 @@ import type {
 import { Calls, type Progress } from "./calls.ts";
 import { Connection, type Frame } from "./connection.ts";
 import { FleetModel } from "./fleet.ts";
-import { Listeners } from "./listeners.ts";
+import { Listeners } from "../shared/listeners.ts";
 import { Sends } from "./sends.ts";
 import { SessionModel } from "./session.ts";
 import { TerminalModel } from "./terminal.ts";

@@ -1,9 +1,9 @@
 /** The connection to the hub: made, watched, and made again for as long as anybody wants it. */
 import type { SystemEvent } from "../generated/canonical.ts";
-import { Line } from "../line.ts";
-import { pause } from "../pause.ts";
-import { webSocketTransport } from "../transport.ts";
-import { Listeners } from "./listeners.ts";
+import { WatchedTransport } from "../shared/watched-transport.ts";
+import { pause } from "../shared/pause.ts";
+import { webSocketTransport } from "../shared/transport.ts";
+import { Listeners } from "../shared/listeners.ts";
 import type { ConnectionInfo, ConnectionState, QuarterdeckOptions } from "./types.ts";
 
 const SILENCE_MS = 20_000;
@@ -32,7 +32,7 @@ export interface ConnectionHandlers {
 export class Connection {
   info: ConnectionInfo = { state: "closed", since: Date.now(), attempts: 0 };
   readonly listeners = new Listeners<[ConnectionInfo]>();
-  readonly #line: Line;
+  readonly #transport: WatchedTransport;
   readonly #handlers: ConnectionHandlers;
   /** Absent where the way to the hub is not ours. */
   readonly #address: URL | undefined;
@@ -46,7 +46,7 @@ export class Connection {
     const address = options.transport ? undefined : addressOf(options.url);
     this.#address = address;
     this.#token = options.token;
-    this.#line = new Line({
+    this.#transport = new WatchedTransport({
       factory: options.transport ?? webSocketTransport(address?.href ?? "", options.token, "/ws/mux"),
       silenceMs: options.silenceMs ?? SILENCE_MS,
       freezeMs: options.freezeMs ?? FREEZE_MS,
@@ -58,12 +58,12 @@ export class Connection {
   }
 
   get isLive(): boolean {
-    return this.#line.isReady;
+    return this.#transport.isReady;
   }
 
   /** Given when this connection ends. */
   get signal(): AbortSignal {
-    return this.#line.signal;
+    return this.#transport.signal;
   }
 
   connect(): void {
@@ -73,7 +73,7 @@ export class Connection {
   }
 
   send(text: string): void {
-    this.#line.send(text);
+    this.#transport.send(text);
   }
 
   close(): void {
@@ -87,8 +87,8 @@ export class Connection {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#isGreeted = false;
-    const wasOpen = this.#line.isOpen;
-    this.#line.end();
+    const wasOpen = this.#transport.isOpen;
+    this.#transport.end();
     if (wasOpen) this.#handlers.lost();
   }
 
@@ -100,12 +100,12 @@ export class Connection {
   #retryNow(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#line.open();
+    this.#transport.open();
   }
 
   /** The page is looked at again, or the network is back: no time for patience. */
   #wake(): void {
-    if (this.#line.isReady) this.#line.check();
+    if (this.#transport.isReady) this.#transport.check();
     else if (this.#timer !== undefined) this.#retryNow();
   }
 
@@ -114,11 +114,11 @@ export class Connection {
     try {
       frame = JSON.parse(text) as Frame;
     } catch {
-      this.#line.drop("the hub sent something that is not JSON: check that the address is a hub's");
+      this.#transport.drop("the hub sent something that is not JSON: check that the address is a hub's");
       return;
     }
     if (frame.channel === "system" && frame["type"] === "connected") this.#greeted(frame as unknown as Greeting);
-    if (frame["cmd"] === "cancel" && typeof frame["id"] === "string") this.#line.answered(frame["id"]);
+    if (frame["cmd"] === "cancel" && typeof frame["id"] === "string") this.#transport.answered(frame["id"]);
     this.#handlers.frame(frame);
   }
 
@@ -129,7 +129,7 @@ export class Connection {
       return;
     }
     this.#isGreeted = true;
-    this.#line.ready();
+    this.#transport.ready();
     this.#tell("live", 0, undefined, greeting.server_version);
     this.#handlers.live();
   }

@@ -1,33 +1,15 @@
 /** Why a command has no result. */
-import type { CommandResponse, ErrorCode } from "../generated/canonical.ts";
-import { codeOfWords } from "../older.ts";
+import type { CommandResponse } from "../generated/canonical.ts";
+import { FailedCommandError } from "../shared/errors.ts";
 
-export { ConnectionError, IncompatibleError, TooLargeError } from "../errors.ts";
-
-/** The hub or the machine said no; final for this command. */
-export class CommandError extends Error {
-  readonly response: CommandResponse;
-  /** What programs decide by; `message` is for people. */
-  readonly code: ErrorCode;
-
-  constructor(response: CommandResponse) {
-    super(response.error ?? "The command failed without saying why");
-    this.name = new.target.name;
-    this.response = response;
-    this.code = codeOf(response);
-  }
-}
+/** The hub or the machine refused the command; final for this command. */
+export class CommandError extends FailedCommandError<CommandResponse> {}
 
 /** The command's time was over. Final for this command; send a new one to try again. */
 export class TimedOutError extends CommandError {}
 
 /** A process died in the middle of the command: look before you send it again. */
 export class IndeterminateError extends CommandError {}
-
-/** The code of a failed response. */
-export function codeOf(response: CommandResponse): ErrorCode {
-  return response.code ?? codeOfWords(response.error ?? "");
-}
 
 /** The error of a failed response. */
 export function errorOf(response: CommandResponse): CommandError {

@@ -1,8 +1,8 @@
 /** Every session and every machine the hub knows, kept up to date. */
 import type { RunnerInfo, SessionSummary, SystemEvent } from "../generated/canonical.ts";
-import { pause, sleep } from "../pause.ts";
+import { pause, sleep } from "../shared/pause.ts";
 import type { Calls } from "./calls.ts";
-import { Listeners } from "./listeners.ts";
+import { Listeners } from "../shared/listeners.ts";
 
 /** Changes that come together are read together; a long list is read less often. */
 const READ_AGAIN_MS = 150;

@@ -1,7 +1,7 @@
 /** What a run has written since its screen was drawn, for whoever comes to look. */
 import type { TerminalSnapshot } from "../generated/canonical.ts";
-import { callBack } from "../pause.ts";
-import type { Output } from "./view.ts";
+import { callBack } from "../shared/pause.ts";
+import type { Output } from "./fold/view.ts";
 
 /** Kept for those who come later; above it the screen is asked for anew, which says the same in less. */
 const KEPT_CHARS_MAX = 1 << 20;

@@ -3,9 +3,10 @@
  * or the machine is away, go once, and outlive a page that shows another session, or is loaded again.
  */
 import type { CommandData, ImageAttachment, Message, SessionState } from "../generated/canonical.ts";
-import { newId } from "../ids.ts";
+import { newId } from "../shared/ids.ts";
 import type { Calls } from "./calls.ts";
-import { ConnectionError, IndeterminateError } from "./errors.ts";
+import { ConnectionError } from "../shared/errors.ts";
+import { IndeterminateError } from "./errors.ts";
 import type { Pending, SendKind, SendOptions } from "./types.ts";
 
 /** How long a prompt waits for a machine that is away: the most the hub allows. */

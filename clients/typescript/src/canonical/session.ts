@@ -9,17 +9,17 @@ import type {
   SessionState,
   TerminalSnapshot,
 } from "../generated/canonical.ts";
-import { pause, sleep } from "../pause.ts";
-import { relearnTools, takeAttach, type Arrival } from "./attach.ts";
+import { pause, sleep } from "../shared/pause.ts";
+import { relearnTools, takeAttach, type Arrival } from "./fold/attach.ts";
 import type { Calls } from "./calls.ts";
-import { addPage, gaps, startFrom, type Gap } from "./conversation.ts";
+import { addPage, gaps, startFrom, type Gap } from "./fold/conversation.ts";
 import { CommandError } from "./errors.ts";
-import { fold, strongest } from "./fold.ts";
-import { Listeners } from "./listeners.ts";
+import { fold, strongest } from "./fold/fold.ts";
+import { Listeners } from "../shared/listeners.ts";
 import { Outputs } from "./outputs.ts";
 import type { Sends } from "./sends.ts";
 import type { Answered, Notice, Pending, SendOptions, SessionChanged, ToolRun, Writing } from "./types.ts";
-import { emptyView, type ChangeKind, type View } from "./view.ts";
+import { emptyView, type ChangeKind, type View } from "./fold/view.ts";
 
 /** Messages of one page. */
 const PAGE = 200;

@@ -1,8 +1,8 @@
 /** A shell on a machine, seen as bytes. It is shared by all who open it, and goes on without them. */
 import type { SessionState, TerminalFrame } from "../generated/canonical.ts";
-import { newId } from "../ids.ts";
-import { callBack } from "../pause.ts";
-import { Listeners } from "./listeners.ts";
+import { newId } from "../shared/ids.ts";
+import { callBack } from "../shared/pause.ts";
+import { Listeners } from "../shared/listeners.ts";
 import type { TerminalOptions } from "./types.ts";
 
 /** What a terminal needs of its client. */

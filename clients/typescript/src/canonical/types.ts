@@ -8,7 +8,7 @@ import type {
   PartialMessage,
   SystemEvent,
 } from "../generated/canonical.ts";
-import type { TransportFactory } from "../transport.ts";
+import type { TransportFactory } from "../shared/transport.ts";
 
 export type CommandName = keyof typeof COMMANDS;
 
@@ -30,7 +30,7 @@ export interface ConnectionInfo {
 }
 
 export interface QuarterdeckOptions {
-  /** `ws://127.0.0.1:7710/ws/mux`; in a browser the page's own hub unless said otherwise. */
+  /** `ws://127.0.0.1:7433/ws/mux`; in a browser the page's own hub unless said otherwise. */
   url?: string;
   /** Instead of `url`: another way to the hub. */
   transport?: TransportFactory;

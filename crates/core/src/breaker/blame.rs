@@ -7,12 +7,7 @@ pub fn blames_provider(error: &str) -> bool {
     !is_abort(&error) && !is_overflow(&error)
 }
 
-/// Whether a compaction failed because its summary did: the only part of it that a provider makes.
-pub fn compaction_blames_provider(error: &str) -> bool {
-    error.to_ascii_lowercase().contains("summarization failed") && blames_provider(error)
-}
-
-/// The words of pi, of fetch and of the providers' own libraries.
+/// The words of fetch, of the providers' own libraries, and of agents that pass them on.
 fn is_abort(error: &str) -> bool {
     const WORDS: [&str; 6] = [
         "operation was aborted",
@@ -25,7 +20,7 @@ fn is_abort(error: &str) -> bool {
     WORDS.iter().any(|words| error.contains(words))
 }
 
-/// The words by which pi itself recognises a context that is too long; all parts of one of them, in this order.
+/// How providers say that a context is too long; all parts of one of them, in this order.
 const OVERFLOWS: &[&[&str]] = &[
     &["prompt is too long"],
     &["prompt too long"],
@@ -98,22 +93,6 @@ mod tests {
             "429 rate limit reached: too many tokens per minute",
         ] {
             assert!(blames_provider(error), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_compaction_fails_by_its_provider_only_when_the_summary_does() {
-        assert!(compaction_blames_provider("Compaction failed: Summarization failed: overloaded"));
-        assert!(compaction_blames_provider(
-            "Auto-compaction failed: Turn prefix summarization failed: 500 oh no"
-        ));
-        for error in [
-            "Compaction failed: Nothing to compact (session too small)",
-            "Already compacted",
-            "compaction was aborted",
-            "Compaction failed: Summarization failed: Request was aborted",
-        ] {
-            assert!(!compaction_blames_provider(error), "{error}");
         }
     }
 }

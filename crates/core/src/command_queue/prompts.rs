@@ -1,7 +1,7 @@
 //! Prompts go to the agent one at a time.
 //!
-//! pi loses a prompt that comes before it has acknowledged the one before and begun its turn, even when it says yes to
-//! both. So the next is written when the last one is accepted and its turn has begun (or it needed none).
+//! An agent may lose a prompt that comes before it has acknowledged the one before and begun its turn, even when it says
+//! yes to both. So the next is written when the last one is accepted and its turn has begun (or it needed none).
 
 use std::collections::VecDeque;
 

@@ -55,17 +55,28 @@ impl Session {
             }
             return self.show_interrupted(now, vec![AcceptedPrompt { accepted_at: now, ..prompt }], out);
         }
-        if has_begun && self.turn.is_none() {
-            // Its turn was over before the yes was heard.
-            return self.expected_prompts.retain(|prompt| prompt.token != token);
-        }
         let expected = self.expected_prompts.iter().find(|prompt| prompt.token == token);
         let Some(prompt) = expected.filter(|prompt| !is_queued(&self.memory.queue, &prompt.text)) else {
             return;
         };
         let input = self.kept_of(prompt.text.clone(), prompt.is_steering, Some(prompt));
         let accepted = AcceptedPrompt { token, input, accepted_at: now, turn, has_left_queue: false };
-        self.memory.accepted.push(accepted);
+        if has_begun && self.turn.is_none() {
+            self.accepted_after_its_turn(now, accepted, out);
+        } else {
+            self.memory.accepted.push(accepted);
+        }
+    }
+
+    /// The turn of a prompt was over before the agent's yes to it was heard. Either the turn showed it under another text,
+    /// or it never showed it.
+    fn accepted_after_its_turn(&mut self, now: i64, prompt: AcceptedPrompt, out: &mut Outbox) {
+        self.expected_prompts.retain(|expected| expected.token != prompt.token);
+        if self.unclaimed_inputs > 0 {
+            self.unclaimed_inputs -= 1;
+        } else {
+            self.show_interrupted(now, vec![prompt], out);
+        }
     }
 
     /// The agent has taken these from its queue, and not yet shown that it has read them.
@@ -101,6 +112,7 @@ impl Session {
         self.memory.accepted = waiting;
         let foreign = self.turn.as_ref().map_or(0, |turn| turn.foreign_inputs);
         let lost = due.split_off(foreign.min(due.len()));
+        self.unclaimed_inputs = foreign - due.len();
         for prompt in due.iter().chain(&lost) {
             self.expected_prompts.retain(|expected| expected.token != prompt.token);
         }

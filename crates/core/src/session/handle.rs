@@ -94,7 +94,7 @@ impl Session {
                 }
             }
             AgentEvent::CompactionStarted { reason } => self.compaction_started(now, reason, out),
-            AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before } => {
+            AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before, .. } => {
                 let end = Event::CompactEnd { success, will_retry, error, summary, tokens_before };
                 self.compaction_ended(now, &end, out);
                 if success {

@@ -161,7 +161,7 @@ fn event_line(event: &AgentEvent) -> String {
             format!("tool end {tool_call_id} {name} error={is_error} duration={duration_ms:?} {output}")
         }
         AgentEvent::Unknown { event, fields } => format!("{event} {}", json(&Value::Object(fields.clone()))),
-        AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before } => {
+        AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before, .. } => {
             let summary = summary.as_deref().map(quoted);
             format!(
                 "compaction end success={success} will_retry={will_retry} error={error:?} tokens_before={tokens_before:?} summary={summary:?}"

@@ -1,4 +1,4 @@
-//! Which sessions the hub watches in pi's form.
+//! Which sessions the hub watches in the form of a watching face.
 
 use std::collections::BTreeMap;
 

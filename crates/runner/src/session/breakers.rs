@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use qd_core::agent::AgentEvent;
-use qd_core::breaker::{BashCall, BashEnd, ProviderCall, blames_provider, compaction_blames_provider};
+use qd_core::breaker::{BashCall, BashEnd, ProviderCall, blames_provider};
 use qd_core::ledger::Token;
 use qd_wire::command_table::CommandClass;
 use qd_wire::message::{Role, StopReason};
@@ -80,9 +80,9 @@ impl SessionActor {
                     self.shared.breakers().done(&call, latency_ms);
                 }
             }
-            AgentEvent::CompactionEnded { success: false, error: Some(error), .. } => {
+            AgentEvent::CompactionEnded { summary_failed: true, error: Some(error), .. } => {
                 if let Some(model) = &self.session.memory().model
-                    && compaction_blames_provider(error)
+                    && blames_provider(error)
                 {
                     self.shared.breakers().failed(now, &model.provider);
                 }

@@ -61,6 +61,32 @@ pub(crate) async fn records_come_back_in_order(place: &impl HubPlace) {
     assert_eq!((listed.last_seq, &*listed.runner_id), (50, "r1"), "whose it is does not depend on an effect");
 }
 
+/// Records are also found by their event: from a cursor on, or the newest; within both limits, of one session only.
+pub(crate) async fn records_are_found_by_their_event(place: &impl HubPlace) {
+    let store = place.hub().await;
+    let of = |session: &str, seq: u64| {
+        let event = if seq % 3 == 0 { "run.output" } else { "tool.end" };
+        RecordIn { event: event.into(), ..record(session, seq, None) }
+    };
+    store.append((1..=30).flat_map(|seq| [of("a", seq), of("b", seq)]).collect()).await.unwrap();
+    let outputs: Vec<_> = (1..=10).map(|turn| (turn * 3, record("a", turn * 3, None).body)).collect();
+    const OUTPUT: &[&str] = &["run.output"];
+
+    assert_eq!(store.records_of("a", OUTPUT, 0, 99, usize::MAX).await.unwrap(), outputs);
+    assert_eq!(store.records_of("a", OUTPUT, 6, 3, usize::MAX).await.unwrap(), outputs[2..5]);
+    assert_eq!(store.records_of("a", OUTPUT, 0, 99, 0).await.unwrap(), outputs[..1], "at least one");
+    assert_eq!(store.records_of("a", OUTPUT, 30, 99, usize::MAX).await.unwrap(), []);
+    assert_eq!(store.records_of("nobody", OUTPUT, 0, 99, usize::MAX).await.unwrap(), []);
+    let both = store.records_of("a", &["run.output", "tool.end"], 0, 99, usize::MAX).await.unwrap();
+    assert_eq!(both.len(), 30);
+    assert_eq!(store.records_of("a", &["agent.idle"], 0, 99, usize::MAX).await.unwrap(), []);
+
+    assert_eq!(store.newest_records_of("a", OUTPUT, 99, usize::MAX).await.unwrap(), outputs);
+    assert_eq!(store.newest_records_of("a", OUTPUT, 3, usize::MAX).await.unwrap(), outputs[7..]);
+    assert_eq!(store.newest_records_of("a", OUTPUT, 99, 0).await.unwrap(), outputs[9..], "at least one");
+    assert_eq!(store.newest_records_of("nobody", OUTPUT, 99, usize::MAX).await.unwrap(), []);
+}
+
 /// A body can be replaced by a later record, together with it and once, or by hand; others stay.
 pub(crate) async fn an_earlier_record_is_rewritten(place: &impl HubPlace) {
     fn short(body: &[u8]) -> Option<Vec<u8>> {

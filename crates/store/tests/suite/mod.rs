@@ -42,7 +42,8 @@ macro_rules! contract {
 macro_rules! hub_contract {
     ($module:ident, #[$test:meta], $place:expr) => {
         crate::suite::contract! { $module, #[$test], $place,
-            hub: records_come_back_in_order repeated_records_change_nothing an_earlier_record_is_rewritten
+            hub: records_come_back_in_order records_are_found_by_their_event repeated_records_change_nothing
+                an_earlier_record_is_rewritten
                 how_far_a_session_is_does_not_depend_on_its_row sessions_are_listed_patched_and_deleted
                 messages_are_paged_and_replaced a_bad_request_fails_alone logins_are_kept
                 close_finishes_what_is_queued great_and_short_requests_keep_their_order

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::oracle::{Fate, Kind};
+use crate::oracle::{Fate, IMAGE_DATA, Kind};
 use crate::plan::{HUB, RUNNERS};
 use crate::state::World;
 use crate::trace;
@@ -307,12 +307,15 @@ fn submissions_ran_once(
 ) {
     let oracle = world.oracle.borrow();
     for submission in oracle.submissions.values() {
-        let (Kind::Say { .. }, key) = (&submission.kind, &submission.key) else { continue };
+        let (Kind::Say { has_image, .. }, key) = (&submission.kind, &submission.key) else { continue };
         let said = messages.get(&submission.session).into_iter().flat_map(BTreeMap::values);
         let count = said.filter(|message| message.text.contains(key.as_str())).count();
         let waiting = usize::from(is_waiting(hub, &submission.session, key));
         if count + waiting > 1 {
             trace::violate(HUB, "once", &format!("{key} is there {count} times and waits {waiting} times"));
+        }
+        if *has_image && is_marked_without_image(hub, &submission.session, key) {
+            trace::violate(HUB, "images", &format!("{key} is marked as interrupted and has lost its image"));
         }
         match &submission.fate {
             Some(Fate::Success) if count + waiting == 0 => {
@@ -324,6 +327,12 @@ fn submissions_ran_once(
             _ => {}
         }
     }
+}
+
+fn is_marked_without_image(hub: &BTreeMap<String, BTreeMap<u64, String>>, session: &str, key: &str) -> bool {
+    let mut bodies = hub.get(session).into_iter().flat_map(BTreeMap::values);
+    bodies
+        .any(|body| body.contains("\"interrupted\":true") && body.contains(key) && !body.contains(IMAGE_DATA))
 }
 
 /// Whether a message waits in the queue of a turn that was stopped.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use qd_wire::CommandResponse;
+use qd_wire::{CommandResponse, ErrorCode};
 
 use crate::trace;
 
@@ -24,10 +24,11 @@ pub(crate) enum Kind {
     Create {
         runner: String,
     },
-    /// Prompt, steer and follow-up: text for the agent.
+    /// Prompt, steer, follow-up and run input: text for the agent, with an image or without.
     Say {
         cmd: &'static str,
         script: &'static str,
+        has_image: bool,
     },
     Close,
     Restart,
@@ -50,19 +51,22 @@ pub(crate) enum Verdict {
 }
 
 /// What the hub, and not a runner, says; then nothing was stored and asking again is right.
-const NOT_REACHED: [&str; 11] = [
-    "not connected",
-    "is away",
-    "offline",
-    "No runner",
-    "did not answer",
-    "the connection",
-    "not found",
-    "Runner ",
-    "new prompts are refused",
-    "waited",
-    "shutting down",
-];
+fn is_not_reached(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::RunnerOffline
+            | ErrorCode::RunnerNotFound
+            | ErrorCode::SessionNotFound
+            | ErrorCode::HarnessNotFound
+            | ErrorCode::LinkLost
+            | ErrorCode::TimedOut
+            | ErrorCode::StorageFull
+            | ErrorCode::ShuttingDown
+    )
+}
+
+/// The image that some inputs carry; nobody decodes it.
+pub(crate) const IMAGE_DATA: &str = "cXVhcnRlcmRlY2s=";
 
 #[derive(Default)]
 pub(crate) struct Oracle {
@@ -95,8 +99,7 @@ impl Oracle {
             Fate::Failed(error.clone())
         };
         let is_final = response.success || is_replayed || {
-            let was_not_reached = NOT_REACHED.iter().any(|words| error.contains(words));
-            !was_not_reached && fate != Fate::Indeterminate
+            !response.code.is_some_and(is_not_reached) && fate != Fate::Indeterminate
         };
         let text =
             format!("{key} {} -> {fate:?}{}", response.cmd, if is_replayed { " (replayed)" } else { "" });

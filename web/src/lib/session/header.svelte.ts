@@ -1,5 +1,5 @@
 import { onDestroy, type Snippet } from "svelte";
-import type { MenuItem } from "../ui/menu.ts";
+import type { MenuItem } from "../ui/controls/menu.ts";
 
 export interface HeaderExtras {
   /** Shown at the right of the header. */

@@ -1,5 +1,5 @@
 import type { SessionSummary } from "@quarterdeck/client";
-import { type Group, groupOf } from "../groups.ts";
+import { type Group, groupOf } from "../session/groups.ts";
 
 /**
  * The sessions of a group as the sidebar lists them. Those that work keep their places (by when they were made): a

@@ -285,10 +285,17 @@ pub(super) fn compaction_end(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(),
     };
     let (summary, tokens_before) =
         end.result.map_or((None, None), |outcome| (outcome.summary, outcome.tokens_before.map(whole)));
+    let summary_failed = error.as_deref().is_some_and(is_failed_summary);
+    let will_retry = end.will_retry;
     push(
         out,
-        AgentEvent::CompactionEnded { success, will_retry: end.will_retry, error, summary, tokens_before },
+        AgentEvent::CompactionEnded { success, will_retry, error, summary_failed, summary, tokens_before },
     )
+}
+
+/// pi's words for a model that could not summarise.
+fn is_failed_summary(error: &str) -> bool {
+    error.to_ascii_lowercase().contains("summarization failed")
 }
 
 pub(super) fn thinking_level_changed(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {

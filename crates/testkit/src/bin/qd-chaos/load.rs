@@ -22,6 +22,10 @@ const POLL: Duration = Duration::from_millis(200);
 const TRIES_MAX: u32 = 600;
 const TRIES_TOLD: u32 = 75;
 
+/// One dot, as a PNG.
+pub(crate) const PIXEL: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
 /// What a person was told about one prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Told {
@@ -38,6 +42,7 @@ pub(crate) enum Told {
 #[derive(Debug, Clone)]
 pub(crate) struct Submission {
     pub(crate) key: String,
+    pub(crate) has_image: bool,
     pub(crate) told: Told,
 }
 
@@ -133,9 +138,12 @@ impl Person {
         let mut number = 0;
         while !self.stop.is_cancelled() {
             number += 1;
-            let key = format!("{}-{number}", self.session);
-            let told = self.submit(&key).await;
-            self.deeds.submissions.push(Submission { key, told });
+            self.submit(number, "prompt").await;
+            // While the agent works it may be steered; what it has not read when somebody dies is not lost either.
+            if let Some(cmd) = ["steer", "follow_up"].get(self.chance.below(8) as usize) {
+                number += 1;
+                self.submit(number, cmd).await;
+            }
             let pause = self.chance.millis(0, 400);
             tokio::time::sleep(pause).await;
             self.wait_until_idle().await;
@@ -155,14 +163,28 @@ impl Person {
         }
     }
 
-    /// Sends a prompt until somebody says how it went. The key makes repeating safe.
-    async fn submit(&mut self, key: &str) -> Told {
-        let message = self.message(key);
-        let prompt = json!({"cmd": "prompt", "session_id": self.session, "message": message,
-            "client_id": key, "idempotency_key": key, "streaming_behavior": "follow_up"});
+    /// Sends an input and notes what was told of it.
+    async fn submit(&mut self, number: u32, cmd: &str) {
+        let key = format!("{}-{number}", self.session);
+        let message = self.message(&key);
+        let mut input = json!({"cmd": cmd, "session_id": self.session, "message": message,
+            "client_id": key, "idempotency_key": key});
+        if cmd == "prompt" {
+            input["streaming_behavior"] = "follow_up".into();
+        }
+        let has_image = self.chance.below(5) == 0;
+        if has_image {
+            input["images"] = json!([{"data": PIXEL, "media_type": "image/png"}]);
+        }
+        let told = self.send_until_told(&key, &input).await;
+        self.deeds.submissions.push(Submission { key, has_image, told });
+    }
+
+    /// Sends an input until somebody says how it went. The key makes repeating safe.
+    async fn send_until_told(&mut self, key: &str, input: &Value) -> Told {
         let mut last_refusal = None;
         for attempt in 1..=TRIES_MAX {
-            let answer = match self.call(prompt.clone()).await {
+            let answer = match self.call(input.clone()).await {
                 Some(answer) => answer,
                 None => {
                     tokio::time::sleep(POLL).await;

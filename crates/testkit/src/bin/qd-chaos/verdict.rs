@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::killer::Tally;
-use crate::load::{Answer, Submission, Told};
+use crate::load::{Answer, PIXEL, Submission, Told};
 use crate::watcher::Watched;
 
 #[derive(Default)]
@@ -178,10 +178,16 @@ fn is_of(message: &Value, key: &str) -> bool {
 
 fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
     counts.submissions = session.submissions.len();
-    for Submission { key, told } in &session.submissions {
+    for Submission { key, has_image, told } in &session.submissions {
         let own = || session.messages.iter().filter(|message| is_of(message, key));
         let runs = own().count();
-        counts.interrupted += own().filter(|message| message["interrupted"] == true).count();
+        let is_marked = |message: &&Value| message["interrupted"] == true;
+        counts.interrupted += own().filter(is_marked).count();
+        if *has_image && own().filter(is_marked).any(|message| !message["parts"].to_string().contains(PIXEL))
+        {
+            counts.lost += 1;
+            say(format!("{key} is marked as interrupted, and its image is gone"));
+        }
         if runs > 1 {
             counts.twice += 1;
             say(format!("{key} ran {runs} times"));
@@ -225,5 +231,8 @@ fn answers(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(St
 /// Whether the prompt is in the queue as it was last told.
 fn is_waiting(session: &SessionReport, key: &str) -> bool {
     let mut queues = session.records.iter().filter(|record| record["event"] == "queue.changed");
-    queues.next_back().is_some_and(|record| record["queue"].to_string().contains(key))
+    let Some(record) = queues.next_back() else { return false };
+    let lanes = ["steering", "follow_up"].map(|lane| record["queue"][lane].as_array());
+    let texts = lanes.into_iter().flatten().flatten().filter_map(Value::as_str);
+    texts.flat_map(str::split_whitespace).any(|word| word == key)
 }

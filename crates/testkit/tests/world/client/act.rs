@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use qd_link::client::{CallError, MuxClient, Request};
 use qd_wire::command::{
-    InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams, SteerParams,
-    StreamingBehavior,
+    ImageAttachment, InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams,
+    SteerParams, StreamingBehavior,
 };
 use qd_wire::data::{RunnersData, SessionsData};
+use qd_wire::run::RunInputParams;
 use qd_wire::{Command, CommandResponse};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::ClientState;
-use crate::oracle::{Kind, Submission, Verdict};
+use crate::oracle::{IMAGE_DATA, Kind, Submission, Verdict};
 use crate::plan::RUNNERS;
 use crate::state::World;
 use crate::trace;
@@ -40,6 +41,7 @@ enum Deed {
     Prompt,
     Steer,
     FollowUp,
+    RunInput,
     Answer,
     Abort,
     Close,
@@ -48,11 +50,12 @@ enum Deed {
     Look,
 }
 
-const DEEDS: [(u64, Deed); 10] = [
+const DEEDS: [(u64, Deed); 11] = [
     (8, Deed::Create),
     (40, Deed::Prompt),
     (8, Deed::Steer),
     (8, Deed::FollowUp),
+    (6, Deed::RunInput),
     (18, Deed::Answer),
     (5, Deed::Abort),
     (1, Deed::Close),
@@ -88,6 +91,7 @@ impl Actor<'_> {
             Deed::Prompt => self.say(mux, "prompt").await,
             Deed::Steer => self.say(mux, "steer").await,
             Deed::FollowUp => self.say(mux, "follow_up").await,
+            Deed::RunInput => self.say(mux, "run.input").await,
             Deed::Answer => self.answer_question(mux).await,
             Deed::Abort => self.abort(mux).await,
             Deed::Close => self.submit_new(mux, Kind::Close).await,
@@ -135,7 +139,9 @@ impl Actor<'_> {
 
     async fn say(&self, mux: &MuxClient, cmd: &'static str) {
         let script = self.state.chance.borrow_mut().weighted(&SCRIPTS);
-        self.submit_new(mux, Kind::Say { cmd, script }).await;
+        // Runs take text only.
+        let has_image = cmd != "run.input" && self.state.percent(20);
+        self.submit_new(mux, Kind::Say { cmd, script, has_image }).await;
     }
 
     async fn submit_new(&self, mux: &MuxClient, kind: Kind) {
@@ -279,25 +285,36 @@ impl Actor<'_> {
     }
 }
 
+fn image() -> ImageAttachment {
+    ImageAttachment { data: IMAGE_DATA.to_owned(), media_type: "image/png".to_owned() }
+}
+
 fn request(submission: &Submission, seed: u64) -> Request {
     let text = |script: &str| format!("{script} {}", submission.key);
-    let (images, client_id) = (None, Some(submission.key.clone()));
+    let client_id = Some(submission.key.clone());
+    let images = |has_image: bool| has_image.then(|| vec![image()]);
     let command = match &submission.kind {
         Kind::Create { .. } => {
             let config = SessionConfig { harness: "demo".to_owned(), ..SessionConfig::default() };
             Command::SessionCreate(SessionCreateParams { config, check_only: None })
         }
-        Kind::Say { cmd: "prompt", script } => {
+        Kind::Say { cmd: "prompt", script, has_image } => {
             // The same submission must say the same each time, so the choice hangs on its key.
             let behaviours = [None, Some(StreamingBehavior::Steer), Some(StreamingBehavior::FollowUp)];
             let streaming_behavior = *crate::chance::Chance::new(seed, &submission.key).pick(&behaviours);
-            Command::Prompt(PromptParams { message: text(script), images, streaming_behavior, client_id })
+            let (message, images) = (text(script), images(*has_image));
+            Command::Prompt(PromptParams { message, images, streaming_behavior, client_id })
         }
-        Kind::Say { cmd: "steer", script } => {
-            Command::Steer(SteerParams { message: text(script), images, client_id })
+        Kind::Say { cmd: "steer", script, has_image } => {
+            Command::Steer(SteerParams { message: text(script), images: images(*has_image), client_id })
         }
-        Kind::Say { script, .. } => {
-            Command::FollowUp(SteerParams { message: text(script), images, client_id })
+        Kind::Say { cmd: "run.input", script, .. } => Command::RunInput(RunInputParams {
+            input_id: submission.key.clone(),
+            text: text(script),
+            actor: None,
+        }),
+        Kind::Say { script, has_image, .. } => {
+            Command::FollowUp(SteerParams { message: text(script), images: images(*has_image), client_id })
         }
         Kind::Close => Command::SessionClose(NoParams {}),
         Kind::Restart => Command::SessionRestart(NoParams {}),

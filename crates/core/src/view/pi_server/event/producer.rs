@@ -317,7 +317,8 @@ impl Producer {
     }
 
     fn compaction_ended(&mut self, event: &AgentEvent) -> Value {
-        let AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before } = event else {
+        let AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before, .. } = event
+        else {
             return Value::Null;
         };
         let reason = std::mem::take(&mut self.compaction_reason);
