@@ -16,7 +16,7 @@ const DRIVERS: &str = "crates/runner/src/driver/";
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/core/src/harness.rs", "lists the codecs"),
     ("crates/runner/src/driver.rs", "lists the drivers"),
-    ("crates/runner/src/driver/table.rs", "has a row for each"),
+    ("crates/runner/src/driver/harness_table.rs", "has a row for each"),
     ("crates/testkit/", "tests only"),
     ("crates/wire/src/pi_server", "a face that has its name from a harness"),
     ("crates/core/src/view/pi_server", "the same face"),
@@ -143,7 +143,7 @@ mod tests {
             "crates/core/src/harness/pi/decode.rs",
             "crates/core/src/harness/lines.rs",
             "crates/runner/src/driver/pi/launch.rs",
-            "crates/runner/src/driver/table.rs",
+            "crates/runner/src/driver/harness_table.rs",
         ])
     }
 
@@ -195,13 +195,15 @@ mod tests {
             "crates/runner/src/driver/pi/launch.rs",
             "crates/core/src/harness/pi.rs",
             "crates/core/src/view/pi_server/watch.rs",
-            "crates/runner/src/stored_tests.rs",
+            "crates/runner/src/runner/stored_sessions_tests.rs",
             "crates/runner/tests/pi_server.rs",
             "docs/pi.md",
         ] {
             assert!(!is_generic(file, &harnesses()), "{file}");
         }
-        for file in ["crates/runner/src/session/queue.rs", "crates/runner/src/driver/harness.rs"] {
+        for file in
+            ["crates/runner/src/session/commands/queue_edit.rs", "crates/runner/src/driver/harness.rs"]
+        {
             assert!(is_generic(file, &harnesses()), "{file}");
         }
     }

@@ -19,7 +19,7 @@ export type {
   ConnectionInfo,
   ConnectionState,
   Notice,
-  Pending,
+  PendingSend,
   Presence,
   QuarterdeckOptions,
   SendKind,

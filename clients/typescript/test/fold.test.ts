@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { takeAttach } from "../src/canonical/fold/attach.ts";
 import { scalarCount, withoutFirst } from "../src/canonical/fold/deltas.ts";
 import { fold } from "../src/canonical/fold/fold.ts";
-import { emptyView, type Folded, type View } from "../src/canonical/fold/view.ts";
+import { emptySession, type FoldResult, type FoldedSession } from "../src/canonical/fold/folded-session.ts";
 import type { AttachData, EventEnvelope, Message, MessagesData, SessionCreatedData, SessionState } from "../src/index.ts";
 
 interface Transcript {
@@ -27,8 +27,8 @@ function transcript(name: string): Transcript {
   return { attach: answer("session.create") as SessionCreatedData, events, messages };
 }
 
-function begun(attach: AttachData): View {
-  const view = emptyView();
+function begun(attach: AttachData): FoldedSession {
+  const view = emptySession();
   takeAttach(view, attach, "first");
   return view;
 }
@@ -48,7 +48,7 @@ const STATE: SessionState = {
 const EMPTY: AttachData = { resume: "ok", seq: 0, state: STATE, pending_input: [], messages: [] };
 
 /** Folds events of a session; those given a `seq` are records. */
-function play(view: View, events: object[]): Folded[] {
+function play(view: FoldedSession, events: object[]): FoldResult[] {
   return events.map((event) => fold(view, { session_id: "s", runner_id: "r", ts: 1_000, ...event } as EventEnvelope));
 }
 
@@ -159,7 +159,7 @@ test("joining in the middle goes on where the answer to the attach ends", () => 
   const all = begun(attach);
   const middle = events.findIndex((event) => event.event === "stream.text_delta") + 2;
   for (const event of events.slice(0, middle)) fold(all, event);
-  const joined = emptyView();
+  const joined = emptySession();
   const state = { ...(all.state ?? assert.fail()), seq: all.seq };
   const partial = { message: structuredClone(all.writing ?? assert.fail()) };
   takeAttach(joined, { resume: "ok", seq: all.seq, state, pending_input: [], partial, messages: all.messages }, "first");

@@ -34,36 +34,36 @@ fn examples() -> String {
         "\
 Examples:
   qd up                                  start the server on this machine
-  {:<37}  a first session; needs no agent, no account, no model
-  qd run \"fix the failing test\"          {} in this directory; streams the answer
-  qd ls                                  what runs, and what waits for you
-  qd attach                              follow the newest session, type to steer it
-  qd approve s1                          say yes to the question of session s1
-  qd run -- claude                       any program in a terminal, watched from anywhere
-  qd fs ls; qd git diff; qd bash ls      files, git and shell of the newest session, wherever it runs
-  qd runner invite                       let another machine run sessions too
-  qd pi-server                           for programs that speak the pi-server protocol
+  {:<37}  try a first session with the demo agent; no account or model needed
+  qd run \"fix the failing test\"          run {} in this directory and stream its answer
+  qd ls                                  list sessions and open questions
+  qd attach                              follow the newest session; type to talk to it
+  qd approve s1                          approve the open question of session s1
+  qd run -- claude                       run any program in a terminal you can watch from anywhere
+  qd fs ls; qd git diff; qd bash ls      use files, git and shell of the newest session
+  qd runner invite                       connect another machine
+  qd pi-server                           serve programs that speak the pi-server protocol
 
-A unique beginning of a session id is enough everywhere.
-Exit codes: 0 done, 1 failed (or refused by the server), 2 wrong usage, 3 no server, or the runner is offline.",
+Session ids can be shortened to any unique prefix.
+Exit codes: 0 success, 1 failed or refused by the server, 2 wrong usage, 3 server not running or runner offline.",
         first_try(),
         DEFAULT.name()
     )
 }
 
-/// Control plane for coding agents: start them, watch them, steer them, answer them.
+/// Run coding agents on your machines; watch, steer and approve them from anywhere.
 #[derive(Debug, Parser)]
 #[command(name = "qd", version, after_help = examples())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Machine-readable output: one JSON value, or one per line where things stream.
+    /// Print JSON: one value, or one per line for commands that stream.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// The configuration file [env: QD_CONFIG] [default: $XDG_CONFIG_HOME/qd/qd.toml]
+    /// Read settings from this file [env: QD_CONFIG] [default: $XDG_CONFIG_HOME/qd/qd.toml]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
     pub(crate) config: Option<PathBuf>,
-    /// Talk to the runner of this machine through its socket, not to a hub
+    /// Talk to the runner on this machine through its socket instead of to a hub
     #[arg(long, global = true, conflicts_with = "url")]
     pub(crate) local: bool,
     #[command(flatten)]
@@ -79,13 +79,13 @@ pub(crate) enum Command {
     Logs(LogsArguments),
     Send(SendArguments),
     Steer(SteerArguments),
-    /// Abort the agent's turn; what it did so far stays.
+    /// Abort the agent's current turn. What it has done so far is kept.
     Abort(SessionArguments),
     Approve(ApproveArguments),
     Deny(DenyArguments),
-    /// Close a session: its agent ends, its conversation stays.
+    /// Close a session: stop its agent and keep its conversation.
     Stop(SessionArguments),
-    /// Open a closed session again, or start its agent anew; the conversation goes on.
+    /// Reopen a closed session, or restart its agent. The conversation continues.
     Restart(SessionArguments),
     /// Delete a session and its conversation from the server.
     Rm(SessionArguments),
@@ -97,7 +97,7 @@ pub(crate) enum Command {
     Log(LogArguments),
     Shims(ShimsArguments),
     User(UserArguments),
-    /// Print a link that signs one more browser in as you, once.
+    /// Print a one-time link that signs in another browser as you.
     LoginLink,
     Hosts(HostsArguments),
     Runner(RunnerArguments),
@@ -106,36 +106,35 @@ pub(crate) enum Command {
     PiServer(Box<PiServerArguments>),
     Doctor(Box<DoctorArguments>),
     Completions(CompletionsArguments),
-    /// Holds one agent process; started by the server only.
+    /// Supervise one agent process; started by the server only.
     #[command(hide = true, disable_help_flag = true)]
     Guard,
 }
 
 /// Start the server: hub and runner in one process.
 ///
-/// Prints an address with a one-time login code. Ctrl-C or SIGTERM stops it cleanly; sessions come back with the
-/// next start. Only one server can use a data directory.
+/// Prints a one-time login link. Ctrl-C or SIGTERM stops the server cleanly, and sessions are restored at the next
+/// start. Only one server can use a data directory at a time.
 ///
-/// On an address that other machines can reach it encrypts with TLS, with a certificate it makes itself when none is
-/// named; clients and runners know it by its fingerprint.
+/// On an address that other machines can reach, the server uses TLS. Without --tls-cert it creates a self-signed
+/// certificate, which clients and runners check by its fingerprint.
 ///
-/// Clients of the pi-server protocol find it at /ws/pi, and with --pi-server-port on a port of their own, at any path;
-/// the token goes as `Authorization: Bearer TOKEN` or as `?token=TOKEN`. `qd pi-server` speaks it on stdio.
+/// Clients of the pi-server protocol connect to /ws/pi, or to the port given with --pi-server-port (any path). They send
+/// the token as `Authorization: Bearer TOKEN` or as `?token=TOKEN`. `qd pi-server` speaks the protocol on stdio.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   qd up
   qd up --listen 127.0.0.1:8000 --data-dir ~/deck
-  qd up --listen 0.0.0.0:7433                 for other machines too, with TLS
-  qd up --pi-server-port 3141                 for clients of the pi-server protocol too
-  qd up --ready-json --listen 127.0.0.1:0     for scripts: one JSON line with url, token and pid")]
+  qd up --listen 0.0.0.0:7433                 accept other machines, with TLS
+  qd up --pi-server-port 3141                 also serve the pi-server protocol
+  qd up --ready-json --listen 127.0.0.1:0     print one JSON line with url, token and pid, for scripts")]
 pub(crate) struct UpArguments {
-    /// When ready, print exactly one JSON line with url, token and pid (with TLS the fingerprint, with a port of
-    /// its own pi_server_url) on stdout;
-    /// everything else goes to stderr
+    /// Print exactly one JSON line on stdout when ready: url, token, pid, and where they apply fingerprint and
+    /// pi_server_url. Everything else goes to stderr
     #[arg(long)]
     pub(crate) ready_json: bool,
-    /// Listen on an address other machines can reach, without encryption
+    /// Allow an address that other machines can reach without encryption
     #[arg(long)]
     pub(crate) insecure_bind: bool,
     #[command(flatten)]
@@ -146,221 +145,221 @@ pub(crate) struct UpArguments {
     pub(crate) runner: RunnerFlags,
 }
 
-/// Start a session, give it a prompt, stream the answer; or run any program in a terminal that others can watch.
+/// Start a session with a prompt and stream the answer, or run a program in a shared terminal.
 ///
-/// Ends when the agent is idle again; exit code 1 when the turn failed or was aborted. On a terminal, questions of
-/// the agent are asked here; elsewhere the way to answer them is printed. Ctrl-C aborts the turn, a second Ctrl-C
-/// leaves the session running.
+/// Returns when the agent is idle again, with exit code 1 if the turn failed or was aborted. If the agent asks a
+/// question, you can answer it here when this is a terminal; otherwise the command that answers it is printed. Ctrl-C
+/// aborts the turn; a second Ctrl-C leaves the session running.
 ///
-/// With `-- COMMAND` the program runs in a terminal of its own and is shown on this one: it can be watched, typed into,
-/// answered and stopped from anywhere. Ctrl-] detaches (twice: is typed), `qd attach` comes back; the exit code is the
-/// program's. Input from a pipe is typed into its terminal, so it may be echoed, and lines of more than 4 KiB are refused;
-/// `qd bash` has no terminal.
+/// With `-- COMMAND`, the program runs in its own terminal and is shown on this one. It can be watched, typed into,
+/// answered and stopped from anywhere. Ctrl-] detaches (press it twice to send it to the program) and `qd attach`
+/// reconnects. The exit code is the program's. Piped input is typed into the terminal, so it may be echoed, and lines
+/// longer than 4 KiB are refused. Use `qd bash` to run a command without a terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd run -- claude                            any program, watched from anywhere
-  qd run --detach -- make test                prints the id and returns
-  qd run --harness NAME \"/tools\"              another agent; `qd runner list` shows what there is
+  qd run -- claude                            run any program, watch it from anywhere
+  qd run --detach -- make test                print the session id and return
+  qd run --harness NAME \"/tools\"              use another agent; `qd runner list` shows them
   qd run --cwd ~/project --model anthropic/claude-sonnet-4-5 \"explain main.rs\"
-  git diff | qd run -                         the prompt from stdin
-  qd run --detach \"update the docs\"           prints the session id and returns
-  qd run --runner desk --wait 60 \"tidy up\"    on the machine called desk, when it is there")]
+  git diff | qd run -                         read the prompt from stdin
+  qd run --detach \"update the docs\"           print the session id and return
+  qd run --runner desk --wait 60 \"tidy up\"    run on machine desk; wait up to 60 s if it is offline")]
 pub(crate) struct RunArguments {
-    /// Which agent to run; `qd runner list` shows what each machine has
+    /// Run this agent; `qd runner list` shows what each machine has
     #[arg(long, value_name = "NAME", default_value = DEFAULT.name())]
     pub(crate) harness: String,
-    /// The agent's working directory [default: the current one]
+    /// Start the agent in this directory [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// The model, as provider/id [default: the agent's own choice]
+    /// Use this model [default: the agent's own choice]
     #[arg(long, value_name = "PROVIDER/ID")]
     pub(crate) model: Option<String>,
-    /// A name for the session
+    /// Give the session a title
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// The machine to run on, as `qd runner list` names it [default: this one if it has the agent, else the least busy one that has it]
+    /// Run on this machine, as named by `qd runner list` [default: this machine if it has the agent, else the least busy one that does]
     #[arg(long, value_name = "NAME")]
     pub(crate) runner: Option<String>,
-    /// When the machine is away, wait this many seconds for it instead of failing at once
+    /// If the machine is offline, wait up to this many seconds for it instead of failing at once
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=WAIT_SECONDS_MAX))]
     pub(crate) wait: Option<u64>,
-    /// Print the session id and return at once
+    /// Print the session id and return immediately
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// Print the answer's text only: no thinking, no tools
+    /// Print only the text of the answer, without thinking and tools
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Of a program: what it is called in lists, and whose questions are recognised (codex, claude, gemini…)
-    /// [default: the program's name]
+    /// With -- COMMAND: the name shown in lists, which also selects the rules that recognise the program's questions
+    /// (codex, claude, gemini…) [default: the program's name]
     #[arg(long, value_name = "NAME", requires = "command")]
     pub(crate) tool: Option<String>,
-    /// What to do; `-` reads stdin
+    /// The prompt; `-` reads it from stdin
     #[arg(required_unless_present = "command", conflicts_with = "command", value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
-    /// A program and its arguments, run in a terminal
+    /// The program to run in a terminal, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
 /// List the sessions, newest first.
 ///
-/// AGE is the time since the last activity; WAITING counts the questions that wait for an answer. With --waiting the
-/// questions stand below their session.
+/// AGE is the time since the last activity. WAITING is the number of open questions; --waiting also prints them
+/// below their session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 States:
   starting   the agent is being started
-  idle       the agent waits for a prompt
-  working    a turn runs
-  dormant    no process; the next prompt starts it
+  idle       the agent is waiting for a prompt
+  working    a turn is running
+  dormant    no agent process; the next prompt starts one
   failed     the agent died; the next prompt or `qd restart` tries again
-  closed     stopped with `qd stop`; `qd restart` opens it again
-  offline    its machine is away; what it did until then can be read")]
+  closed     closed with `qd stop`; `qd restart` reopens it
+  offline    its machine is not connected; the conversation so far can be read")]
 pub(crate) struct ListArguments {
-    /// Only sessions with a question that waits for an answer
+    /// Show only sessions with an open question
     #[arg(short, long)]
     pub(crate) waiting: bool,
 }
 
-/// Follow a session and talk to it; or show a program on this terminal.
+/// Follow a session and talk to it, or reconnect to a program in a terminal.
 ///
-/// Of a program in a terminal the screen comes at once, then keys go to it; Ctrl-] detaches, the exit code is the
-/// program's. To a pipe it prints everything from the beginning.
+/// For an agent: streams what happens. A line you type is a prompt when the agent is idle, steers it when it is working,
+/// and answers its question when it has asked one. Ctrl-C aborts the turn and a second Ctrl-C (or Ctrl-D) detaches; when
+/// the agent is idle the first Ctrl-C detaches. Detaching leaves the session running.
 ///
-/// Streams what happens. A line typed is a prompt, or steers the agent when it works; when the agent asks something,
-/// the line is the answer. Ctrl-C aborts the turn, a second Ctrl-C (or Ctrl-D) detaches; when the agent is idle, the
-/// first Ctrl-C detaches. Detaching leaves the session running.
+/// For a program in a terminal: shows its screen, then sends your keys to it. Ctrl-] detaches. The exit code is the
+/// program's. When the output is a pipe, prints everything from the beginning.
 ///
-/// With stdin from a pipe it ends when all lines were sent and the agent is idle, with exit code 1 when anything
-/// failed. A line that comes while a question waits is its answer; one that came before is a prompt.
+/// When stdin is a pipe, returns once all lines are sent and the agent is idle, with exit code 1 if anything failed. A
+/// line read while a question is open is its answer; a line read before that is a prompt.
 #[derive(Debug, Args)]
 pub(crate) struct AttachArguments {
-    /// The session, or a unique beginning of its id [default: the newest]
+    /// The session id, or a unique prefix of it [default: the newest]
     #[arg(value_name = "ID")]
     pub(crate) session: Option<String>,
 }
 
-/// Show the conversation of a session, and the questions that wait.
+/// Show the conversation of a session and its open questions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --json each line is one message, as `get_messages` of the protocol has it (`role`, `parts`, …).
-With -f the messages so far come first, then each event as the server sends it: an object with
+With --json each line is one message in the form of the protocol's `get_messages` (`role`, `parts`, …).
+With --json -f the messages so far come first, then each event as the server sends it: an object with
 `channel` and `event` (`{\"channel\":\"agent\",…,\"event\":\"agent.idle\"}`).
-A message that ends later is the `message` of a `stream.message_end`.")]
+New messages arrive as the `message` of a `stream.message_end` event.")]
 pub(crate) struct LogsArguments {
-    /// The session, or a unique beginning of its id [default: the newest]
+    /// The session id, or a unique prefix of it [default: the newest]
     #[arg(value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Go on with what happens next, until Ctrl-C
+    /// Keep following new messages until Ctrl-C
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only the last COUNT messages
+    /// Show only the last COUNT messages
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) last: Option<u64>,
 }
 
-/// Give a session a prompt and return.
+/// Send a prompt to a session and return.
 ///
-/// While the agent works, say when it shall be read: --steer or --follow-up.
+/// If the agent is working, choose when it reads the message: --steer or --follow-up.
 #[derive(Debug, Args)]
 pub(crate) struct SendArguments {
-    /// The session, or a unique beginning of its id
+    /// The session id, or a unique prefix of it
     #[arg(value_name = "ID")]
     pub(crate) session: String,
-    /// Read before the agent's next step, when it works
+    /// If the agent is working, deliver the message before its next step
     #[arg(long, conflicts_with = "follow_up")]
     pub(crate) steer: bool,
-    /// Read when the agent's turn is done, when it works
+    /// If the agent is working, deliver the message after its current turn
     #[arg(long)]
     pub(crate) follow_up: bool,
-    /// When the session's machine is away, wait this many seconds for it instead of failing at once
+    /// If the session's machine is offline, wait up to this many seconds for it instead of failing at once
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=WAIT_SECONDS_MAX))]
     pub(crate) wait: Option<u64>,
-    /// What to say; `-` reads stdin
+    /// The message; `-` reads it from stdin
     #[arg(required = true, value_name = "MESSAGE")]
     pub(crate) message: Vec<String>,
 }
 
-/// Tell a working agent something it reads before its next step.
+/// Send a working agent a message that it reads before its next step.
 #[derive(Debug, Args)]
 pub(crate) struct SteerArguments {
-    /// The session, or a unique beginning of its id
+    /// The session id, or a unique prefix of it
     #[arg(value_name = "ID")]
     pub(crate) session: String,
-    /// What to say; `-` reads stdin
+    /// The message; `-` reads it from stdin
     #[arg(required = true, value_name = "MESSAGE")]
     pub(crate) message: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionArguments {
-    /// The session, or a unique beginning of its id
+    /// The session id, or a unique prefix of it
     #[arg(value_name = "ID")]
     pub(crate) session: String,
 }
 
-/// Answer a question of the agent: yes, or with a value.
+/// Answer an open question with yes, a value or a form.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd approve s1                               the only question of s1: yes
-  qd approve s1 --value \"second choice\"       a choice, or a text
-  qd approve s1 q7 --value 2                  question q7: its second choice
-  qd approve s1 --answer name=Ada --answer sure=y          a form: its questions by their keys
-  qd approve s1 --answers '{\"name\":\"Ada\",\"sure\":true}'   the same as JSON")]
+  qd approve s1                               say yes to the only open question of s1
+  qd approve s1 --value \"second choice\"       give a choice or a text
+  qd approve s1 q7 --value 2                  pick the second choice of question q7
+  qd approve s1 --answer name=Ada --answer sure=y          fill in a form by its keys
+  qd approve s1 --answers '{\"name\":\"Ada\",\"sure\":true}'   fill in a form with JSON")]
 pub(crate) struct ApproveArguments {
-    /// The session, or a unique beginning of its id
+    /// The session id, or a unique prefix of it
     #[arg(value_name = "ID")]
     pub(crate) session: String,
-    /// The question, or a unique beginning of its id; may be left out when there is only one
+    /// The question id, or a unique prefix of it; optional when only one question is open
     #[arg(value_name = "REQUEST")]
     pub(crate) request: Option<String>,
-    /// The choice (its text or number) or the text asked for
+    /// Answer with this text, or with this choice given by its text or number
     #[arg(long, value_name = "VALUE", conflicts_with_all = ["answer", "answers"])]
     pub(crate) value: Option<String>,
-    /// Of a form: the answer to one question; may be given for each. A question without one gets its default
+    /// Answer one question of a form; can be repeated. Questions without an answer get their default
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) answer: Vec<String>,
-    /// Of a form: the answers as a JSON object
+    /// Answer a form with a JSON object
     #[arg(long, value_name = "JSON")]
     pub(crate) answers: Option<String>,
-    /// Allow the same operation for as long as the session lives
+    /// Also allow the same operation for the rest of the session
     #[arg(long, conflicts_with_all = ["value", "answer", "answers"])]
     pub(crate) for_session: bool,
 }
 
-/// Answer a question of the agent: no.
+/// Answer an open question with no.
 #[derive(Debug, Args)]
 pub(crate) struct DenyArguments {
-    /// The session, or a unique beginning of its id
+    /// The session id, or a unique prefix of it
     #[arg(value_name = "ID")]
     pub(crate) session: String,
-    /// The question, or a unique beginning of its id; may be left out when there is only one
+    /// The question id, or a unique prefix of it; optional when only one question is open
     #[arg(value_name = "REQUEST")]
     pub(crate) request: Option<String>,
-    /// Why not; the asker is told
+    /// Give a reason, which is passed on to the asker
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
 
-/// Search all conversations.
+/// Search the text of all conversations.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArguments {
-    /// The words to find
+    /// The words to search for
     #[arg(required = true, value_name = "QUERY")]
     pub(crate) query: Vec<String>,
-    /// Only messages of this role
+    /// Search only messages with this role
     #[arg(long, value_name = "ROLE", value_parser = ["user", "assistant", "tool", "system"])]
     pub(crate) role: Option<String>,
-    /// At most this many
+    /// Show at most this many results
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: u64,
 }
 
-/// Check this machine: what is installed, what works, what to do.
+/// Check this machine: what is installed, what works, and how to fix what does not.
 ///
-/// Exit code 1 when something essential fails.
+/// Exits with 1 if an essential check fails.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
@@ -378,6 +377,6 @@ Examples:
   qd completions bash > ~/.local/share/bash-completion/completions/qd
   qd completions fish > ~/.config/fish/completions/qd.fish")]
 pub(crate) struct CompletionsArguments {
-    /// The shell
+    /// Generate the script for this shell
     pub(crate) shell: clap_complete::Shell,
 }

@@ -150,128 +150,128 @@ settings! {
     // name: type, flag, environment, value, default, help
     everywhere {
         data_dir: PathBuf, "data-dir", "QD_DATA_DIR", "DIR", "$XDG_DATA_HOME/qd",
-            "Where the server keeps everything: database, token, sessions";
+            "Directory for all server data: databases, token, sessions";
         url: String, "url", "QD_URL", "URL", "the server running on the data directory",
-            "The server the command talks to";
-        token: String, "token", "QD_TOKEN", "TOKEN", "the owner's, from the data directory",
-            "The token shown to that server";
-        fingerprint: String, "fingerprint", "QD_FINGERPRINT", "HEX", "the system's authorities decide",
-            "The certificate to trust at that server: its SHA-256, as `qd up` prints it";
+            "Address of the server to talk to";
+        token: String, "token", "QD_TOKEN", "TOKEN", "the owner token in the data directory",
+            "Token for that server";
+        fingerprint: String, "fingerprint", "QD_FINGERPRINT", "HEX", "trust the system's certificate authorities",
+            "Trust only the certificate with this SHA-256 fingerprint, as printed by `qd up`";
         runner_socket: RunnerSocket, "runner-socket", "QD_RUNNER_SOCKET", "PATH", "$XDG_RUNTIME_DIR/qd-runner.sock",
-            "Where the runner of this machine listens for local commands; off: nowhere";
+            "Socket on which this machine's runner accepts local commands; off disables it";
         log_level: LogLevel, "log-level", "QD_LOG_LEVEL", "LEVEL", "warn",
-            "What is written to stderr: off, error, warn, info, debug, trace";
+            "Log level on stderr: off, error, warn, info, debug, trace";
         log_file: PathBuf, "log-file", "QD_LOG_FILE", "FILE", "none",
-            "Write the log to this file too; people who manage can then read its end from elsewhere";
+            "Also write the log to this file; users with the manage permission can then read its end remotely";
     }
     up {
         listen: String, "listen", "QD_LISTEN", "ADDRESS", "127.0.0.1:7433",
-            "Where to listen; port 0 takes a free one";
+            "Address and port to listen on; port 0 picks a free one";
         tls: Tls, "tls", "QD_TLS", "WHEN", "auto",
-            "Encrypt with TLS: on, off, or auto (when others can reach the address)";
-        tls_cert: PathBuf, "tls-cert", "QD_TLS_CERT", "FILE", "a self-signed one, made at the first start",
-            "The certificate and its chain, PEM";
-        tls_key: PathBuf, "tls-key", "QD_TLS_KEY", "FILE", "that of the self-signed one",
-            "The key of the certificate, PEM";
+            "Use TLS: on, off, or auto (when other machines can reach the address)";
+        tls_cert: PathBuf, "tls-cert", "QD_TLS_CERT", "FILE", "self-signed, created at the first start",
+            "Certificate with its chain, PEM";
+        tls_key: PathBuf, "tls-key", "QD_TLS_KEY", "FILE", "the key of the self-signed certificate",
+            "Private key of the certificate, PEM";
         allowed_hosts: HostList, "allowed-hosts", "QD_ALLOWED_HOSTS", "HOSTS", "none",
-            "More names clients may use in Host and Origin, separated by commas";
+            "Additional host names accepted in Host and Origin headers, separated by commas";
         runner_timeout: u64, "runner-timeout", "QD_RUNNER_TIMEOUT", "SECONDS", "30",
-            "A runner without a sign of life for this long is shown as unhealthy";
+            "Show a runner as unhealthy after this many seconds of silence";
         runner_id: String, "runner-id", "QD_RUNNER_ID", "NAME", "local",
-            "The name of this machine in lists";
+            "Name of this machine in lists";
         login_hours: u64, "login-hours", "QD_LOGIN_HOURS", "HOURS", "720",
-            "A login that is not used for this long is over";
+            "Sign browsers out after this many hours without use";
         audit_days: u64, "audit-days", "QD_AUDIT_DAYS", "DAYS", "90",
-            "How long it is kept who did what; 0: for ever";
+            "Keep the audit log for this many days; 0 keeps it forever";
         push_contact: String, "push-contact", "QD_PUSH_CONTACT", "URL", "mailto:admin@localhost",
-            "Where push services of browsers can complain about this server: mailto:… or https://…";
+            "Contact address given to browser push services: mailto:… or https://…";
         push_done_seconds: u64, "push-done-seconds", "QD_PUSH_DONE_SECONDS", "SECONDS", "30",
-            "A push tells that an agent is done when it has worked for this long";
+            "Notify about the end of a turn only if it took at least this long";
         push_loopback: OnOff, "push-loopback", "QD_PUSH_LOOPBACK", "WHETHER", "off",
-            "Send pushes also to push services on this machine, over plain HTTP; for tests";
-        pi_server_port: u16, "pi-server-port", "QD_PI_SERVER_PORT", "PORT", "none; they find it at /ws/pi",
-            "A port of its own for clients of the pi-server protocol, at the address of --listen; 0 takes a free one";
+            "Allow push services on this machine over plain HTTP; for tests";
+        pi_server_port: u16, "pi-server-port", "QD_PI_SERVER_PORT", "PORT", "none; clients use /ws/pi",
+            "Additional port for clients of the pi-server protocol, at the address of --listen; 0 picks a free one";
     }
     pi {
         pi_rate_per_minute: u32, "pi-rate-per-minute", "QD_PI_RATE_PER_MINUTE", "COUNT", "100",
-            "Commands a minute of one client in one session, or without one; 0: any number";
+            "Commands per minute for each client and session; 0 for no limit";
         pi_global_rate_per_minute: u32, "pi-global-rate-per-minute", "QD_PI_GLOBAL_RATE_PER_MINUTE", "COUNT", "1000",
-            "Commands a minute of one client in all; 0: any number";
+            "Commands per minute for each client in total; 0 for no limit";
         pi_ui_rate_per_minute: u32, "pi-ui-rate-per-minute", "QD_PI_UI_RATE_PER_MINUTE", "COUNT", "60",
-            "Answers to dialogs a minute of one client in one session; 0: any number";
+            "Dialog answers per minute for each client and session; 0 for no limit";
         pi_message_bytes_max: u64, "pi-message-bytes-max", "QD_PI_MESSAGE_BYTES_MAX", "BYTES", "10485760",
-            "The greatest message a client may send";
+            "Maximum size of a message from a client";
         pi_connections_max: u64, "pi-connections-max", "QD_PI_CONNECTIONS_MAX", "COUNT", "1000",
-            "Connections at one time";
+            "Maximum number of connections";
         pi_sessions_max: u64, "pi-sessions-max", "QD_PI_SESSIONS_MAX", "COUNT", "100",
-            "Open sessions above which create_session and load_session are refused";
+            "Maximum number of open sessions; more create_session and load_session commands are refused";
         pi_pending_max: u64, "pi-pending-max", "QD_PI_PENDING_MAX", "COUNT", "100",
-            "Commands of one connection that wait for their answer";
+            "Maximum number of unanswered commands per connection";
         pi_in_flight_max: u64, "pi-in-flight-max", "QD_PI_IN_FLIGHT_MAX", "COUNT", "10000",
-            "Commands of all clients that wait for their answer";
+            "Maximum number of unanswered commands of all clients";
         pi_in_flight_per_principal_max: u64, "pi-in-flight-per-principal-max", "QD_PI_IN_FLIGHT_PER_PRINCIPAL_MAX", "COUNT", "5000",
-            "Those of the clients that share a token, so that nobody keeps the others out";
+            "Maximum number of unanswered commands per token, so that one client cannot block the others";
         pi_outcomes_max: u64, "pi-outcomes-max", "QD_PI_OUTCOMES_MAX", "COUNT", "10000",
-            "Outcomes kept, so that a command sent again is answered again and not done again";
+            "Number of stored outcomes; a repeated command is answered from them instead of running again";
         pi_outcome_bytes_max: u64, "pi-outcome-bytes-max", "QD_PI_OUTCOME_BYTES_MAX", "BYTES", "67108864",
-            "The size of all outcomes kept";
+            "Total size of stored outcomes";
         pi_idempotency_minutes: u64, "pi-idempotency-minutes", "QD_PI_IDEMPOTENCY_MINUTES", "MINUTES", "10",
-            "How long an idempotencyKey is remembered";
+            "Remember an idempotencyKey for this long";
         pi_dependency_wait_seconds: u64, "pi-dependency-wait-seconds", "QD_PI_DEPENDENCY_WAIT_SECONDS", "SECONDS", "30",
-            "How long a command waits for those of its dependsOn";
+            "Let a command wait this long for the commands in its dependsOn";
         pi_work_timeout_seconds: u64, "pi-work-timeout-seconds", "QD_PI_WORK_TIMEOUT_SECONDS", "SECONDS", "300",
-            "How long bash and compact may take; other work has no time limit";
+            "Time limit for bash and compact; other work has none";
         pi_read_timeout_seconds: u64, "pi-read-timeout-seconds", "QD_PI_READ_TIMEOUT_SECONDS", "SECONDS", "30",
-            "How long a command that reads or aborts may take";
+            "Time limit for reads, aborts and dialog answers";
         pi_backlog_bytes_max: u64, "pi-backlog-bytes-max", "QD_PI_BACKLOG_BYTES_MAX", "BYTES", "1048576",
-            "What may wait for a slow client before events are left out; it is told of the gap";
+            "Data queued for a slow client before events are skipped; the client is told about the gap";
     }
     pi_switches {
         insecure_no_auth, "insecure-no-auth", "QD_INSECURE_NO_AUTH",
-            "DANGEROUS: clients of the pi-server protocol need no token, so every program on this machine gets a shell; only for old clients, only on loopback";
+            "DANGEROUS: accept clients of the pi-server protocol without a token, which gives every program on this machine a shell; only for old clients, only on loopback";
     }
     runner {
         workspace_roots: PathList, "workspace-roots", "QD_WORKSPACE_ROOTS", "DIRS", "the home directory",
             "Directories whose files can be used without a session, separated by colons";
         gate_skip_roles: RoleList, "gate-skip-roles", "QD_GATE_SKIP_ROLES", "ROLES", "owner",
-            "Who changes files and runs shell commands unasked: viewer, operator, owner, separated by commas; none: nobody";
+            "Roles that change files and run shell commands without approval: viewer, operator, owner, separated by commas, or none";
         gate_timeout_minutes: u64, "gate-timeout-minutes", "QD_GATE_TIMEOUT_MINUTES", "MINUTES", "0",
-            "How long such a call waits for somebody's yes; 0: as long as it takes";
+            "Let a call wait this long for approval; 0 for no limit";
         run_kill_seconds: u64, "run-kill-seconds", "QD_RUN_KILL_SECONDS", "SECONDS", "5",
-            "A program that was asked to end and does not is killed after this";
+            "Kill a program that has not exited this long after it was asked to";
         terminal_idle_minutes: u64, "terminal-idle-minutes", "QD_TERMINAL_IDLE_MINUTES", "MINUTES", "720",
-            "A terminal without input and output ends after this; 0: never";
+            "Close a terminal without input and output after this long; 0 for never";
         max_sessions: u64, "max-sessions", "QD_MAX_SESSIONS", "COUNT", "1000",
-            "How many sessions may be open at one time";
+            "Maximum number of open sessions";
         spool_max_mib: u64, "spool-max-mib", "QD_SPOOL_MAX_MIB", "MIB", "256",
-            "How much may wait for the hub while it is away; at the bound new prompts are refused";
+            "Disk space for records while the hub is unreachable; when it is full, new prompts are refused";
         resume: Resume, "resume", "QD_RESUME", "WHEN", "on-use",
-            "When the agents of last time start again: on-use (with the next prompt) or at-start";
+            "When to restart agents after a restart of the server: on-use (with the next prompt) or at-start";
         hang_warning: u64, "hang-warning", "QD_HANG_WARNING", "SECONDS", "30",
-            "Warn when a working agent says nothing for this long";
+            "Warn when a working agent is silent for this long";
         hang_restart: SecondsOrOff, "hang-restart", "QD_HANG_RESTART", "SECONDS", "off",
-            "End and restart an agent that hangs for this long";
+            "Restart an agent that hangs for this long";
         probe_interval: u64, "probe-interval", "QD_PROBE_INTERVAL", "SECONDS", "30",
-            "How often an agent is asked whether it still answers";
+            "Check this often whether an agent still responds";
         question_timeout_seconds: SecondsOrOff, "question-timeout-seconds", "QD_QUESTION_TIMEOUT_SECONDS", "SECONDS",
             "off; 60 in `qd pi-server`",
-            "How long a question of an agent waits for an answer; then whoever asked sees an error";
+            "Let a question wait this long for an answer; then the asker gets an error";
         agent_idle_stop_minutes: u64, "agent-idle-stop-minutes", "QD_AGENT_IDLE_STOP_MINUTES", "MINUTES", "0",
-            "Stop an agent that had nothing to do for this long; the next prompt starts it again; 0: never";
+            "Stop an agent that has been idle for this long; the next prompt restarts it; 0 for never";
         circuit_breakers: OnOff, "circuit-breakers", "QD_CIRCUIT_BREAKERS", "WHETHER", "on",
-            "Refuse prompts to a provider that fails again and again, and shell commands that never end, for a while";
+            "Pause prompts to a provider that keeps failing, and shell commands that keep timing out";
         breaker_failures: u64, "breaker-failures", "QD_BREAKER_FAILURES", "COUNT", "5",
-            "So many failures of a provider open its circuit";
+            "Pause a provider after this many failures";
         breaker_window_seconds: u64, "breaker-window-seconds", "QD_BREAKER_WINDOW_SECONDS", "SECONDS", "60",
-            "Failures of a provider count for this long";
+            "Count provider failures within this window";
         breaker_recovery_seconds: u64, "breaker-recovery-seconds", "QD_BREAKER_RECOVERY_SECONDS", "SECONDS", "30",
-            "An open circuit refuses for this long, then lets a few through to try";
+            "Pause for this long, then let a few requests through as a test";
         bash_breaker_failures: u64, "bash-breaker-failures", "QD_BASH_BREAKER_FAILURES", "COUNT", "10",
-            "So many shell commands of one session that ran out of time open its circuit";
+            "Pause shell commands of a session after this many timeouts";
         bash_breaker_failures_all: u64, "bash-breaker-failures-all", "QD_BASH_BREAKER_FAILURES_ALL", "COUNT", "50",
-            "So many of all sessions together open the circuit of all";
+            "Pause shell commands of all sessions after this many timeouts in total";
         bash_breaker_window_seconds: u64, "bash-breaker-window-seconds", "QD_BASH_BREAKER_WINDOW_SECONDS", "SECONDS", "120",
-            "Shell commands that ran out of time count for this long";
+            "Count shell timeouts within this window";
     }
 }
 

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use qd_runner::driver::{Driver, Harnesses, Progress, StartRequest};
-use qd_runner::process::{Environment, GuardCommand, ProcessConfig, Spawn, Terminal};
-use qd_runner::{Runner, RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT, ServiceConfig, Uplink};
+use qd_runner::driver::{AgentProgress, Driver, StartRequest};
+use qd_runner::process::{CloseMode, Environment, GuardCommand, ProcessConfig, SpawnSpec, Terminal};
+use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use qd_wire::command::SessionConfig;
 use qd_wire::run::RunConfig;
@@ -60,7 +60,7 @@ fn rate(took: Duration) -> f64 {
 async fn plain_reader() -> Duration {
     let terminal = Terminal::open(80, 24).unwrap();
     let began = Instant::now();
-    let spawn = Spawn {
+    let spawn = SpawnSpec {
         program: FLOOD.map(Into::into).to_vec(),
         cwd: "/".into(),
         environment: Environment::default(),
@@ -96,13 +96,13 @@ async fn driver_flood() -> (Duration, usize) {
     let mut took = began.elapsed();
     loop {
         match driver.next(&mut Vec::new()).await {
-            Progress::Output(texts) => {
+            AgentProgress::Output(texts) => {
                 pieces += texts.len();
                 count += texts.iter().map(String::len).sum::<usize>();
                 took = began.elapsed();
             }
-            Progress::Exited(_) => break,
-            Progress::Events | Progress::Gone { .. } => {}
+            AgentProgress::Exited(_) => break,
+            AgentProgress::Events | AgentProgress::Gone { .. } => {}
         }
     }
     assert_eq!(count, FLOOD_BYTES);
@@ -133,7 +133,7 @@ async fn echoes() {
         times[ECHOES * 99 / 100],
         times[ECHOES - 1]
     );
-    driver.close().await;
+    driver.close(CloseMode::Graceful).await;
 }
 
 /// The whole runner: records, store, link.
@@ -205,27 +205,5 @@ async fn start(argv: &[&str]) -> Driver {
 }
 
 fn config() -> RunnerConfig {
-    RunnerConfig {
-        runner_id: "bench".into(),
-        hostname: "here".into(),
-        version: "0".into(),
-        data_dir: "/tmp".into(),
-        harnesses: Harnesses::default(),
-        default_cwd: None,
-        max_sessions: 10,
-        guard: GuardCommand::current().unwrap(),
-        process: ProcessConfig::default(),
-        supervision: qd_core::health::HealthConfig::default(),
-        breakers: qd_core::breaker::BreakerConfig::default(),
-        question_timeout: None,
-        agent_idle_stop: None,
-        resume_at_start: false,
-        spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
-        local_socket: None,
-        keys: None,
-        services: ServiceConfig::default(),
-        runs: RunsConfig::default(),
-        sweep_abandoned: false,
-        planted_bug: None,
-    }
+    RunnerConfig::new("bench", "/tmp".into(), GuardCommand::current().unwrap())
 }

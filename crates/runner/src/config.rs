@@ -85,6 +85,33 @@ impl Default for RunsConfig {
 }
 
 impl RunnerConfig {
+    /// A runner for which nothing else is set: no hub's key, no local socket, every limit as in the settings' defaults.
+    pub fn new(runner_id: &str, data_dir: PathBuf, guard: GuardCommand) -> Self {
+        RunnerConfig {
+            runner_id: runner_id.to_owned(),
+            hostname: "localhost".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            data_dir,
+            harnesses: Harnesses::default(),
+            default_cwd: None,
+            max_sessions: 100,
+            guard,
+            process: ProcessConfig::default(),
+            supervision: qd_core::health::HealthConfig::default(),
+            breakers: qd_core::breaker::BreakerConfig::default(),
+            question_timeout: None,
+            agent_idle_stop: None,
+            resume_at_start: false,
+            spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
+            local_socket: None,
+            keys: None,
+            services: ServiceConfig::default(),
+            runs: RunsConfig::default(),
+            sweep_abandoned: false,
+            planted_bug: None,
+        }
+    }
+
     /// The private directory of a session.
     pub fn session_dir(&self, session_id: &str) -> PathBuf {
         self.data_dir.join("agents").join(&*qd_core::ids::plain_session_name(session_id))

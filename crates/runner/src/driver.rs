@@ -5,18 +5,18 @@
 
 pub mod demo;
 mod harness;
+mod harness_table;
+mod pending_requests;
 pub mod pi;
 pub mod pty;
-mod requests;
-mod table;
 
 use std::sync::Arc;
 
-use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
+use qd_core::agent::{AgentEvent, NativeMessage};
 use qd_core::harness::AgentRefusal;
-use qd_core::session::{AgentFacts, AgentUp, QueueFate, RunStart};
+use qd_core::session::{AgentFacts, QueueFate};
 use qd_wire::command::SessionConfig;
-use qd_wire::data::{ProcessStats, QueueState};
+use qd_wire::data::QueueState;
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
@@ -24,15 +24,13 @@ pub use harness::{
     AgentDriver, AgentHandle, BoxFuture, CommandSetting, DirectorySetting, Harness, HarnessCheck,
     HarnessSettings, StoredConversations,
 };
+pub use harness_table::{DEFAULT, Harnesses, RegisteredHarness, TABLE, first_try, start};
+pub use pending_requests::{PendingReply, PendingRequests};
 pub use pty::{PtyHandle as TerminalHandle, RunExit};
-pub use requests::{PendingReply, PendingRequests};
-pub use table::{DEFAULT, Harnesses, Registered, TABLE, first_try, start};
-
-use crate::process::Close;
 
 /// What a command did to the agent, for the session machine to learn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum CommandEffect {
     Facts(AgentFacts),
     AutoCompaction(bool),
     AutoRetry(bool),
@@ -52,24 +50,24 @@ pub enum Effect {
 
 /// A command that the agent has carried out.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Executed {
+pub struct ExecutedCommand {
     pub data: Option<Value>,
-    pub effects: Vec<Effect>,
+    pub effects: Vec<CommandEffect>,
     /// Of a prompt.
-    pub disposition: Option<Disposition>,
+    pub disposition: Option<PromptDisposition>,
     /// What the agent gave back of its queue.
     pub queue: Option<QueueState>,
 }
 
-impl Executed {
+impl ExecutedCommand {
     /// A command without data.
-    pub fn with_effect(effect: Effect) -> Self {
-        Executed { effects: vec![effect], ..Executed::default() }
+    pub fn with_effect(effect: CommandEffect) -> Self {
+        ExecutedCommand { effects: vec![effect], ..ExecutedCommand::default() }
     }
 
     /// A command that changes nothing.
     pub fn with_data(data: Value) -> Self {
-        Executed { data: Some(data), ..Executed::default() }
+        ExecutedCommand { data: Some(data), ..ExecutedCommand::default() }
     }
 }
 
@@ -90,7 +88,7 @@ pub struct StartRequest {
 
 /// What became of waiting for the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum AgentProgress {
     /// Zero or more events were added.
     Events,
     /// The agent is gone; the text says how, with its last words.
@@ -150,169 +148,73 @@ impl From<AgentFailure> for CodedError {
 
 /// What became of an accepted prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disposition {
+pub enum PromptDisposition {
     Started,
     Queued,
     /// A command of an extension that needed no turn.
     Handled,
 }
 
-impl Disposition {
+impl PromptDisposition {
     /// Of an agent that says no more than yes.
     pub fn accepted(busy: bool) -> Self {
-        if busy { Disposition::Queued } else { Disposition::Started }
+        if busy { PromptDisposition::Queued } else { PromptDisposition::Started }
     }
 
     /// The word in the response.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Disposition::Started => "started",
-            Disposition::Queued => "queued",
-            Disposition::Handled => "handled",
+            PromptDisposition::Started => "started",
+            PromptDisposition::Queued => "queued",
+            PromptDisposition::Handled => "handled",
         }
     }
 }
 
 /// An agent at work.
-pub struct Driver(Box<dyn AgentDriver>);
+pub type Driver = Box<dyn AgentDriver>;
 
-impl Driver {
-    pub fn new(agent: impl AgentDriver + 'static) -> Self {
-        Driver(Box::new(agent))
-    }
+/// The way to ask an agent something; clones speak to the same agent.
+pub type DriverHandle = Arc<dyn AgentHandle>;
 
+impl dyn AgentDriver {
     /// Waits for the agent to do something. Cancelling it loses nothing.
-    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> Progress {
-        std::future::poll_fn(|context| self.0.poll_next(context, events)).await
-    }
-
-    pub fn handle(&self) -> DriverHandle {
-        self.0.handle()
-    }
-
-    /// Whether the session is told the agent's own words too ([`AgentEvent::Native`]), before what they mean.
-    pub fn set_watched(&self, on: bool) {
-        self.0.set_watched(on);
-    }
-
-    /// Figures of the process; `None` for an agent that has none.
-    pub fn stats(&self) -> Option<ProcessStats> {
-        self.0.stats()
-    }
-
-    /// Whether what the agent prints can still reach us.
-    pub fn is_stdout_open(&self) -> bool {
-        self.0.is_stdout_open()
-    }
-
-    /// Ends the agent and everything it started.
-    pub async fn close(self) {
-        self.0.close(Close::Graceful).await;
-    }
-
-    /// Kills the agent and everything it started: it hangs, so it is not asked.
-    pub async fn kill(self) {
-        self.0.close(Close::Now).await;
-    }
-
-    /// Kills the agent without waiting; its end is told as any other, with this reason.
-    pub fn condemn(&mut self, reason: String) {
-        self.0.condemn(reason);
-    }
-
-    /// What was started, of a program in a terminal.
-    pub fn run_start(&self) -> Option<&RunStart> {
-        self.0.run_start()
-    }
-
-    /// What a program in a terminal has written already, without waiting for more.
-    pub fn take_written(&mut self) -> Vec<String> {
-        self.0.take_written()
+    pub async fn next(&mut self, events: &mut Vec<AgentEvent>) -> AgentProgress {
+        std::future::poll_fn(|context| self.poll_next(context, events)).await
     }
 }
 
-/// The way to ask an agent something; clones speak to the same agent.
-#[derive(Clone)]
-pub struct DriverHandle(Arc<dyn AgentHandle>);
+impl dyn AgentHandle {
+    /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.
+    pub async fn await_prompt_reply(
+        &self,
+        sent: SentRequest,
+        is_command: bool,
+        busy: bool,
+    ) -> Result<ExecutedCommand, AgentFailure> {
+        let reply = sent.reply().await?;
+        let disposition = self.disposition(&reply, is_command, busy).await;
+        Ok(ExecutedCommand { disposition: Some(disposition), ..ExecutedCommand::default() })
+    }
+}
 
 /// A request that the agent has, in the order it was asked. Dropping it gives up on the answer only.
-pub struct Begun(BoxFuture<'static, Result<Value, AgentFailure>>);
+pub struct SentRequest(BoxFuture<'static, Result<Value, AgentFailure>>);
 
-impl Begun {
+impl SentRequest {
     /// The answer comes with this future.
     pub fn new(reply: impl Future<Output = Result<Value, AgentFailure>> + Send + 'static) -> Self {
-        Begun(Box::pin(reply))
+        SentRequest(Box::pin(reply))
     }
 
     /// It is done already.
     pub fn done() -> Self {
-        Begun::new(std::future::ready(Ok(Value::Null)))
+        SentRequest::new(std::future::ready(Ok(Value::Null)))
     }
 
     /// The agent's answer.
     pub async fn reply(self) -> Result<Value, AgentFailure> {
         self.0.await
-    }
-}
-
-impl DriverHandle {
-    pub fn new(handle: impl AgentHandle + 'static) -> Self {
-        DriverHandle(Arc::new(handle))
-    }
-
-    /// Gives the agent a request without waiting for anything.
-    pub fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
-        self.0.begin(request)
-    }
-
-    /// Asks for a sign of life; any answer is one.
-    pub fn probe(&self) -> Result<Begun, AgentFailure> {
-        self.begin(AgentRequest::GetState)
-    }
-
-    /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.
-    pub async fn prompted(
-        &self,
-        begun: Begun,
-        is_command: bool,
-        busy: bool,
-    ) -> Result<Executed, AgentFailure> {
-        let reply = begun.reply().await?;
-        let disposition = self.0.disposition(&reply, is_command, busy).await;
-        Ok(Executed { disposition: Some(disposition), ..Executed::default() })
-    }
-
-    /// Tells the agent something that has no answer.
-    pub fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
-        self.0.tell(request)
-    }
-
-    /// Waits until the agent is ready and reads what it knows.
-    pub async fn prepare(&self) -> Result<AgentUp, CodedError> {
-        self.0.prepare().await
-    }
-
-    /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it has
-    /// some: `{"native": …}`.
-    pub async fn execute(&self, command: &Command, native: bool) -> Result<Executed, AgentFailure> {
-        self.0.execute(command, native).await
-    }
-
-    /// What may have changed without an event. `known` is the conversation we think the agent is in.
-    pub async fn changes(&self, known: Option<&str>) -> Result<Vec<Effect>, AgentFailure> {
-        self.0.changes(known).await
-    }
-
-    /// Asks the agent for what is in its queue; the request is written when this returns.
-    pub fn give_back_queue(
-        &self,
-    ) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
-        self.0.give_back_queue()
-    }
-
-    /// The terminal, of a program in one.
-    pub fn terminal(&self) -> Option<TerminalHandle> {
-        self.0.terminal().cloned()
     }
 }
 

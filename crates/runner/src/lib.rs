@@ -3,34 +3,31 @@
 //! It mints record numbers and message ids, admits commands, keeps versions and outcomes, holds open questions,
 //! and spools records until the hub has them. Drivers (`driver`) speak to agents, `process` and `guard` start
 //! them so that nothing survives, `session` runs one actor per session around the pure machine in `qd-core`.
-//! What sessions say goes out through `outlet`: to the hub by the link that `uplink` keeps, and to clients at the
+//! What sessions say goes out through `hub_delivery`: to the hub by the link that `uplink` keeps, and to clients at the
 //! socket of `local`. Sessions live whether there is a hub or not.
 //! It knows no client protocol but the link's, and never serves HTTP. The only crate with `unsafe` (to hand a
 //! descriptor to a child).
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod board;
-mod branch;
 mod clock;
 mod config;
 pub mod driver;
 pub mod guard;
-mod local;
-mod outlet;
+mod hub_delivery;
+mod local_socket;
 pub mod process;
-mod programs;
 mod runner;
 mod services;
 mod session;
-mod stored;
 mod submissions;
+mod text;
 mod uplink;
 
 #[doc(hidden)]
 pub use config::PlantedBug;
 pub use config::{RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT};
-pub use local::LocalError;
-pub use programs::{SHIM_MARKER, find_program, is_shim};
+pub use local_socket::LocalError;
+pub use process::program_lookup::{SHIM_MARKER, find_program, is_shim};
 pub use runner::{Runner, RunnerError};
 pub use services::ServiceConfig;
 pub use uplink::run_protocol::RunServer;

@@ -1,16 +1,19 @@
 //! The runner's own task: routing of commands to sessions, shutdown. It never waits for a link.
 
-mod answers;
-mod route;
-mod start;
+pub(crate) mod process_table;
+mod queries;
+mod restore;
+mod routing;
+mod stored_sessions;
 
-pub(crate) use route::{Answer, respond, respond_with};
+pub(crate) use routing::{respond, respond_with};
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use qd_core::breaker::Breakers;
+use qd_link::mutex::Mutex;
 use qd_store::{OutcomeLimits, RunnerStore, StoreError};
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -19,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::local::{LocalError, LocalServer};
-use crate::outlet::Outlet;
+use crate::hub_delivery::HubDelivery;
+use crate::local_socket::{LocalError, LocalServer};
 use crate::process;
-use crate::session::{Ended, InputKey, SessionInput, Shared};
+use crate::session::{InputHashKey, RunnerContext, SessionEnded, SessionInput};
 use crate::submissions::Submissions;
-use crate::uplink::{SharedStatus, Uplink, UplinkStatus, UplinkTask};
+use crate::uplink::{SharedUplinkStatus, Uplink, UplinkStatus, UplinkTask};
 
 /// How long sessions may take to stop; below the ten seconds a server has in all.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
@@ -52,7 +55,7 @@ pub enum RunnerError {
 }
 
 /// A command as it came by a link.
-pub(crate) struct FromLink {
+pub(crate) struct LinkCommand {
     pub(crate) origin: u64,
     /// From a client at the runner's own socket, who is the runner's owner.
     pub(crate) is_local: bool,
@@ -62,7 +65,7 @@ pub(crate) struct FromLink {
 /// A running runner.
 pub struct Runner {
     task: JoinHandle<()>,
-    status: SharedStatus,
+    status: SharedUplinkStatus,
 }
 
 impl Runner {
@@ -82,14 +85,14 @@ impl Runner {
         let submissions = Submissions::restore(store.load_outcomes().await?);
         let (ended_sender, ended) = mpsc::channel(64);
         let (commands_sender, commands) = mpsc::channel(COMMANDS_MAX);
-        let outlet = Outlet::new(&config.runner_id);
+        let hub_delivery = HubDelivery::new(&config.runner_id);
         let breakers = Mutex::new(Breakers::new(config.breakers));
-        let input_key = InputKey::new(&config.data_dir);
-        let shared = Arc::new(Shared {
+        let input_key = InputHashKey::new(&config.data_dir);
+        let shared = Arc::new(RunnerContext {
             config,
             store,
-            outlet,
-            board: crate::board::Board::default(),
+            hub_delivery,
+            process_table: self::process_table::ProcessTable::default(),
             submissions,
             breakers,
             agents: Arc::default(),
@@ -102,12 +105,12 @@ impl Runner {
             Some(path) => Some(LocalServer::bind(path)?),
             None => None,
         };
-        start::restore_sessions(&shared).await?;
-        let status = SharedStatus::default();
+        restore::restore_sessions(&shared).await?;
+        let status = SharedUplinkStatus::default();
         let stop = CancellationToken::new();
         let local = local.map(|server| server.start(&shared, &commands_sender, &stop));
         let mut task =
-            Task { shared, commands, ended, local, uplink: None, over: CancellationToken::new(), stop };
+            RunnerTask { shared, commands, ended, local, uplink: None, over: CancellationToken::new(), stop };
         match task.start_uplink(uplink, commands_sender, &status).await {
             Ok(()) => Ok(Runner { task: tokio::spawn(task.run(shutdown)), status }),
             Err(error) => {
@@ -130,7 +133,7 @@ impl Runner {
     }
 }
 
-impl Shared {
+impl RunnerContext {
     /// Refuses new work while the hub has not taken what there is already.
     pub(crate) fn check_spool_room(&self) -> Result<(), CodedError> {
         let bytes_max = self.config.spool_bytes_max;
@@ -145,10 +148,10 @@ impl Shared {
     }
 }
 
-struct Task {
-    shared: Arc<Shared>,
-    commands: mpsc::Receiver<FromLink>,
-    ended: mpsc::Receiver<Ended>,
+struct RunnerTask {
+    shared: Arc<RunnerContext>,
+    commands: mpsc::Receiver<LinkCommand>,
+    ended: mpsc::Receiver<SessionEnded>,
     local: Option<JoinHandle<()>>,
     uplink: Option<JoinHandle<()>>,
     /// The one link of `qd up` has ended.
@@ -157,12 +160,12 @@ struct Task {
     stop: CancellationToken,
 }
 
-impl Task {
+impl RunnerTask {
     async fn start_uplink(
         &mut self,
         uplink: Uplink,
-        commands: mpsc::Sender<FromLink>,
-        status: &SharedStatus,
+        commands: mpsc::Sender<LinkCommand>,
+        status: &SharedUplinkStatus,
     ) -> Result<(), RunnerError> {
         let task = UplinkTask {
             shared: Arc::clone(&self.shared),
@@ -211,7 +214,7 @@ impl Task {
     async fn stop(mut self) {
         // Agents that wait for their turn to start need not any more.
         self.shared.resuming.close();
-        let sessions = std::mem::take(&mut *self.shared.outlet.directory());
+        let sessions = std::mem::take(&mut *self.shared.hub_delivery.mailboxes.lock());
         let mut waiting = Vec::new();
         for (_, sender) in sessions {
             let (done, stopped) = oneshot::channel();

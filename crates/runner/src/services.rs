@@ -4,26 +4,14 @@
 //! Calls in a session are recorded there, and some ask a person first. Nothing here waits for a session's agent.
 //! A call without a session leaves a line in the log, and no record: there is no session to keep it.
 
-mod audit;
-mod bash;
 mod call;
-mod calls;
 mod config;
 mod fs;
-mod gate;
-mod git;
+pub(crate) mod git;
 mod host;
-mod limits;
-mod once;
-mod own_data;
-mod place;
-mod progress;
 mod root;
 mod search;
-mod staging;
-mod task;
 mod watch;
-mod work;
 
 use std::sync::Arc;
 
@@ -36,17 +24,18 @@ pub use config::ServiceConfig;
 pub(crate) use git::SessionWorktree;
 
 use crate::runner::respond;
-use crate::session::{GateAnswer, Incoming, Shared};
-use calls::Calls;
-use limits::Limits;
-use task::Call;
+use crate::session::{GateAnswer, IncomingCommand, RunnerContext};
+use call::Call;
+use call::limits::CallLimits;
+use call::running_calls::RunningCalls;
+use root::own_data;
 
 /// The service calls of a runner.
 #[derive(Default)]
 pub(crate) struct Services {
-    calls: Calls,
-    limits: Limits,
-    uploads: fs::Uploads,
+    calls: RunningCalls,
+    limits: CallLimits,
+    uploads: fs::UploadTable,
     own_directory: own_data::OwnDirectory,
 }
 
@@ -56,19 +45,24 @@ pub(crate) fn is_service(cmd: &str) -> bool {
 }
 
 /// Begins a call; its answer comes when it has one.
-pub(crate) fn call(shared: &Arc<Shared>, session_id: Option<String>, incoming: Incoming, role: Option<Role>) {
+pub(crate) fn call(
+    shared: &Arc<RunnerContext>,
+    session_id: Option<String>,
+    incoming: IncomingCommand,
+    role: Option<Role>,
+) {
     let session_id = session_id.filter(|id| !id.is_empty() && id != qd_wire::SYSTEM_SESSION);
     let name = session_id.clone().unwrap_or_default();
     let command = match Command::parse(&incoming.cmd, incoming.text()) {
         Ok(command) => command,
         Err(error) => return respond(shared, &name, &incoming, Err(&error.into())),
     };
-    let entry = match shared.services.calls.begin(shared, &incoming, &command) {
-        Ok(entry) => entry,
+    let registration = match shared.services.calls.register(shared, &incoming, &command) {
+        Ok(registration) => registration,
         Err(error) => return respond(shared, &name, &incoming, Err(&error)),
     };
     match Call::new(shared, session_id, incoming, command, role) {
-        Ok(call) => drop(tokio::spawn(call.run(entry))),
+        Ok(call) => drop(tokio::spawn(call.run(registration))),
         Err(refused) => respond(shared, &name, &refused.0, Err(&refused.1)),
     }
 }
@@ -76,7 +70,7 @@ pub(crate) fn call(shared: &Arc<Shared>, session_id: Option<String>, incoming: I
 /// A person has decided about a call whose asker did not live to hear it: the runner has been restarted since. It is
 /// done or not, and recorded.
 pub(crate) fn resume(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerContext>,
     session_id: &str,
     request_id: &str,
     details: PermissionDetails,
@@ -90,7 +84,7 @@ pub(crate) fn resume(
 
 impl Services {
     /// Where the runner's own data lies, which no call may touch.
-    fn own_data(&self, shared: &Shared) -> Result<own_data::OwnData, call::ServiceError> {
+    fn own_data(&self, shared: &RunnerContext) -> Result<own_data::OwnData, call::ServiceError> {
         self.own_directory.look(&shared.config.data_dir)
     }
 

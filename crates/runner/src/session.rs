@@ -4,29 +4,15 @@
 //! input leads to is collected, committed to the spool, and only then sent (persist, then announce).
 
 mod actor;
-mod admit;
 mod agent;
-mod agent_process;
-mod alarm;
-mod breakers;
-mod cancel;
 mod commands;
-mod hash;
-mod kept;
-mod pending;
-mod prompts;
+mod deadline_timer;
 mod publish;
-mod queue;
-mod queue_effects;
-mod row;
+mod recovery;
 mod run;
-mod run_end;
-mod run_input;
-mod service;
+mod service_gates;
+mod session_row;
 mod spawn;
-mod supervise;
-mod unshown;
-mod watching;
 mod worktree;
 
 use bytes::Bytes;
@@ -37,25 +23,25 @@ use qd_wire::data::SessionState;
 use qd_wire::people::Role;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-pub(crate) use actor::Shared;
-pub(crate) use hash::InputKey;
-pub(crate) use row::{check_cwd_of, restore};
-pub(crate) use service::{GateAnswer, ServiceFacts, ServiceInput};
+pub(crate) use actor::{RunnerContext, plain_response};
+pub(crate) use run::input_hash::InputHashKey;
+pub(crate) use service_gates::{GateAnswer, ServiceFacts, ServiceInput};
+pub(crate) use session_row::{check_cwd_of, restore};
 pub(crate) use spawn::{spawn_new, spawn_restored};
 
-use crate::driver::{AgentFailure, Driver, Effect, Executed};
+use crate::driver::{AgentFailure, CommandEffect, Driver, ExecutedCommand};
 use crate::services::SessionWorktree;
-use crate::submissions::Release;
+use crate::submissions::WaitResult;
 
 /// Inputs a session may have waiting; when full, new commands are refused at once.
 pub(crate) const MAILBOX_MAX: usize = 4096;
 
 /// Everything that wakes a session, besides its agent and its timers.
 pub(crate) enum SessionInput {
-    Command(Box<Incoming>),
+    Command(Box<IncomingCommand>),
     Released {
         token: Token,
-        release: Box<Release>,
+        release: Box<WaitResult>,
     },
     /// The process is there, or could not be started.
     Started {
@@ -74,7 +60,7 @@ pub(crate) enum SessionInput {
     /// The agent has carried out a command.
     Executed {
         token: Token,
-        result: Box<Result<Executed, AgentFailure>>,
+        result: Box<Result<ExecutedCommand, AgentFailure>>,
     },
     /// The agent gave a sign of life.
     Probed {
@@ -83,7 +69,7 @@ pub(crate) enum SessionInput {
     /// What changed at the agent without an event.
     Changes {
         generation: u32,
-        effects: Vec<Effect>,
+        effects: Vec<CommandEffect>,
     },
     /// Somebody wants to know how the session stands.
     Describe(oneshot::Sender<Box<SessionState>>),
@@ -103,14 +89,14 @@ pub(crate) enum SessionInput {
 }
 
 /// A session's task has ended.
-pub(crate) struct Ended {
+pub(crate) struct SessionEnded {
     pub(crate) session_id: String,
     /// Creations that came while it was ending: they want a new session.
-    pub(crate) creations: Vec<Incoming>,
+    pub(crate) creations: Vec<IncomingCommand>,
 }
 
 /// A command from the link, its head read.
-pub(crate) struct Incoming {
+pub(crate) struct IncomingCommand {
     pub(crate) token: Token,
     /// The connection it came by.
     pub(crate) origin: u64,

@@ -1,20 +1,21 @@
 //! The runner's ledger behind a lock, and who waits for what.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use qd_core::ledger::{
     IdName, KeyName, Ledger, Limits, Outcome, Rejection, Released, Submission, Token, Verdict,
 };
+use qd_link::mutex::Mutex;
 use qd_store::{OutcomeRow, OutcomeStatus};
 use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::{Incoming, SessionInput};
+use crate::session::{IncomingCommand, SessionInput};
 
 /// Said of a command that was cut off by a crash.
 pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the command's result was known; look at the session, then send it again \
@@ -22,7 +23,7 @@ pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the com
 
 /// What a waiting command is told.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Release {
+pub(crate) enum WaitResult {
     /// The command it duplicates has finished.
     Joined(Outcome),
     /// Its dependencies have succeeded.
@@ -32,28 +33,28 @@ pub(crate) enum Release {
 }
 
 /// Whom to tell.
-pub(crate) enum Owner {
+pub(crate) enum WaitOwner {
     Session(mpsc::Sender<SessionInput>),
-    Once(oneshot::Sender<Release>),
+    Once(oneshot::Sender<WaitResult>),
 }
 
 /// All submissions of a runner.
 #[derive(Default)]
 pub(crate) struct Submissions {
-    inner: Mutex<Inner>,
+    inner: Mutex<LedgerState>,
     next_token: AtomicU64,
     /// By session, until the session has told of them.
-    cut_off: Mutex<BTreeMap<String, Vec<CutOff>>>,
+    cut_off: Mutex<BTreeMap<String, Vec<CutOffCommand>>>,
 }
 
 /// A submission that was under way when the runner died, and of which no one has been told.
-pub(crate) struct CutOff {
+pub(crate) struct CutOffCommand {
     pub(crate) row: OutcomeRow,
     /// The beginning of what it said.
     pub(crate) beginning: String,
 }
 
-impl CutOff {
+impl CutOffCommand {
     /// The row of a submission whose fate has been told.
     pub(crate) fn told(self) -> OutcomeRow {
         let stored = StoredResponse {
@@ -76,9 +77,9 @@ struct StoredBeginning {
 }
 
 #[derive(Default)]
-struct Inner {
+struct LedgerState {
     ledger: Ledger,
-    owners: HashMap<Token, Owner>,
+    owners: HashMap<Token, WaitOwner>,
 }
 
 /// What is stored of an answer.
@@ -103,13 +104,13 @@ impl Submissions {
     pub(crate) fn restore(rows: Vec<OutcomeRow>) -> Self {
         let mut ledger = Ledger::new(Limits::default());
         let mut next_token = 0;
-        let mut cut_off: BTreeMap<String, Vec<CutOff>> = BTreeMap::new();
+        let mut cut_off: BTreeMap<String, Vec<CutOffCommand>> = BTreeMap::new();
         for row in rows {
             if let Some(beginning) = beginning_of(&row) {
                 cut_off
                     .entry(row.session_id.clone())
                     .or_default()
-                    .push(CutOff { row: row.clone(), beginning });
+                    .push(CutOffCommand { row: row.clone(), beginning });
             }
             let Ok(fingerprint) = <[u8; 32]>::try_from(row.fingerprint.as_ref()) else { continue };
             let outcome = stored_outcome(&row);
@@ -128,14 +129,14 @@ impl Submissions {
                 Submission { token: next_token, cmd: row.cmd, key, id, fingerprint, depends_on: Vec::new() };
             ledger.restore(submission, row.created_at, outcome);
         }
-        let inner = Mutex::new(Inner { ledger, owners: HashMap::new() });
+        let inner = Mutex::new(LedgerState { ledger, owners: HashMap::new() });
         let next_token = AtomicU64::new(next_token + 1);
         Submissions { inner, next_token, cut_off: Mutex::new(cut_off) }
     }
 
     /// What was under way in a session when the runner died; given once.
-    pub(crate) fn take_cut_off(&self, session_id: &str) -> Vec<CutOff> {
-        let mut cut_off = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn take_cut_off(&self, session_id: &str) -> Vec<CutOffCommand> {
+        let mut cut_off = self.cut_off.lock();
         cut_off.remove(session_id).unwrap_or_default()
     }
 
@@ -145,13 +146,18 @@ impl Submissions {
 
     /// Whether the command is a repeat, whose answer is known or on its way.
     pub(crate) fn is_repeat(&self, now: i64, submission: &Submission) -> bool {
-        self.lock().ledger.is_repeat(now, submission)
+        self.inner.lock().ledger.is_repeat(now, submission)
     }
 
     /// Asks the ledger; a command that waits is told through `owner`.
-    pub(crate) fn submit(&self, now: i64, submission: Submission, owner: impl FnOnce() -> Owner) -> Verdict {
+    pub(crate) fn submit(
+        &self,
+        now: i64,
+        submission: Submission,
+        owner: impl FnOnce() -> WaitOwner,
+    ) -> Verdict {
         let token = submission.token;
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let verdict = inner.ledger.submit(now, submission);
         if matches!(verdict, Verdict::Wait | Verdict::Join) {
             inner.owners.insert(token, owner());
@@ -160,25 +166,25 @@ impl Submissions {
     }
 
     /// Notes a command that was answered as soon as it came.
-    pub(crate) fn answered_at_once(&self, incoming: &Incoming) {
+    pub(crate) fn answered_at_once(&self, incoming: &IncomingCommand) {
         if let Some(id) = &incoming.client_command_id {
-            let Incoming { token, principal, connection, .. } = incoming;
-            self.lock().ledger.answered_at_once(*token, principal, connection, id);
+            let IncomingCommand { token, principal, connection, .. } = incoming;
+            self.inner.lock().ledger.answered_at_once(*token, principal, connection, id);
         }
     }
 
     /// Notes the end of a command and wakes whoever waited for it.
     pub(crate) fn finish(&self, now: i64, token: Token, outcome: &Outcome) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.owners.remove(&token);
         let released = inner.ledger.finish(now, token, outcome);
         let mut deliveries = Vec::new();
         let Released { joined, ready, failed } = released;
         let releases = joined
             .into_iter()
-            .map(|token| (token, Release::Joined(outcome.clone())))
-            .chain(ready.into_iter().map(|token| (token, Release::Ready)))
-            .chain(failed.into_iter().map(|(token, error)| (token, Release::Failed(error))));
+            .map(|token| (token, WaitResult::Joined(outcome.clone())))
+            .chain(ready.into_iter().map(|token| (token, WaitResult::Ready)))
+            .chain(failed.into_iter().map(|(token, error)| (token, WaitResult::Failed(error))));
         for (token, release) in releases {
             if let Some(owner) = inner.owners.remove(&token) {
                 deliveries.push((token, release, owner));
@@ -192,19 +198,15 @@ impl Submissions {
 
     /// The ids a command still waits for.
     pub(crate) fn missing(&self, token: Token) -> Vec<String> {
-        self.lock().ledger.missing(token)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().ledger.missing(token)
     }
 }
 
-fn deliver(token: Token, release: Release, owner: Owner) {
+fn deliver(token: Token, release: WaitResult, owner: WaitOwner) {
     match owner {
         // A receiver that is gone has already answered for itself.
-        Owner::Once(sender) => drop(sender.send(release)),
-        Owner::Session(sender) => {
+        WaitOwner::Once(sender) => drop(sender.send(release)),
+        WaitOwner::Session(sender) => {
             // The mailbox may be full at this moment, and its owner may be waiting for us.
             tokio::spawn(async move {
                 let input = SessionInput::Released { token, release: Box::new(release) };

@@ -6,15 +6,16 @@
 
 mod handshake;
 mod heartbeat;
-mod pump;
+mod queue_sender;
 pub(crate) mod run_protocol;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use qd_link::backoff::Backoff;
 use qd_link::memory::{LinkEnd, LinkReceiver};
+use qd_link::mutex::Mutex;
 use qd_link::runner::Connect;
 use qd_wire::ErrorCode;
 use qd_wire::link::LinkLine;
@@ -22,9 +23,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
-use crate::runner::FromLink;
-use crate::session::Shared;
-use handshake::{DEFLATE, Welcomed};
+use crate::runner::LinkCommand;
+use crate::session::RunnerContext;
+use handshake::{DEFLATE, WelcomedLink};
 
 pub(crate) use handshake::describe_all;
 pub(crate) use heartbeat::load;
@@ -95,11 +96,11 @@ pub struct UplinkStatus {
 /// Why the one link of `qd up` did not come to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct NotWelcome(String);
+pub(crate) struct HandshakeError(String);
 
 /// Why there is no link any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LinkOver {
+pub(crate) enum LinkEndReason {
     Lost(String),
     /// The hub does not want this runner.
     Refused(String, Option<ErrorCode>),
@@ -110,54 +111,52 @@ pub(crate) enum LinkOver {
 /// The task that keeps the link.
 #[derive(Clone)]
 pub(crate) struct UplinkTask {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) commands: mpsc::Sender<FromLink>,
-    pub(crate) status: SharedStatus,
+    pub(crate) shared: Arc<RunnerContext>,
+    pub(crate) commands: mpsc::Sender<LinkCommand>,
+    pub(crate) status: SharedUplinkStatus,
     pub(crate) started_at: i64,
     pub(crate) stop: CancellationToken,
 }
 
 /// The status, for whoever asks.
 #[derive(Clone, Default)]
-pub(crate) struct SharedStatus(Arc<Mutex<UplinkStatus>>);
+pub(crate) struct SharedUplinkStatus(Arc<Mutex<UplinkStatus>>);
 
-impl SharedStatus {
+impl SharedUplinkStatus {
     pub(crate) fn get(&self) -> UplinkStatus {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     fn is_up(&self) {
-        *self.lock() = UplinkStatus { connected_since: Some(now_ms()), ..UplinkStatus::default() };
+        *self.0.lock() = UplinkStatus { connected_since: Some(now_ms()), ..UplinkStatus::default() };
     }
 
     fn is_down(&self, reason: &str, failure_code: Option<ErrorCode>) {
         let last_failure = Some(reason.to_owned());
-        *self.lock() = UplinkStatus { connected_since: None, last_failure, failure_code };
-    }
-
-    fn lock(&self) -> MutexGuard<'_, UplinkStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = UplinkStatus { connected_since: None, last_failure, failure_code };
     }
 }
 
 impl UplinkTask {
     /// Says hello on the one link of `qd up`.
-    pub(crate) async fn welcome(&self, link: LinkEnd) -> Result<Welcomed, NotWelcome> {
+    pub(crate) async fn welcome(&self, link: LinkEnd) -> Result<WelcomedLink, HandshakeError> {
         match self.handshake(link, &[]).await {
             Ok(welcomed) => {
                 self.status.is_up();
                 Ok(welcomed)
             }
-            Err(LinkOver::Lost(reason) | LinkOver::Refused(reason, _)) => Err(NotWelcome(reason)),
-            Err(LinkOver::Stopped) => Err(NotWelcome("the runner stops".to_owned())),
+            Err(LinkEndReason::Lost(reason) | LinkEndReason::Refused(reason, _)) => {
+                Err(HandshakeError(reason))
+            }
+            Err(LinkEndReason::Stopped) => Err(HandshakeError("the runner stops".to_owned())),
         }
     }
 
     /// Serves the one link of `qd up`; cancels `over` when it ends.
-    pub(crate) async fn run_once(self, welcomed: Welcomed, over: CancellationToken) {
+    pub(crate) async fn run_once(self, welcomed: WelcomedLink, over: CancellationToken) {
         match self.serve(welcomed).await {
-            LinkOver::Stopped => {}
-            LinkOver::Lost(reason) | LinkOver::Refused(reason, _) => {
+            LinkEndReason::Stopped => {}
+            LinkEndReason::Lost(reason) | LinkEndReason::Refused(reason, _) => {
                 self.status.is_down(&reason, None);
                 tracing::info!(reason, "the link to the hub has ended");
             }
@@ -170,14 +169,14 @@ impl UplinkTask {
         let mut backoff = Backoff::new(RETRY_MAX);
         let mut last_reason = String::new();
         loop {
-            let over = self.one_link(&*connect, &mut backoff).await;
+            let over = self.connect_and_serve(&*connect, &mut backoff).await;
             let (reason, code, delay) = match over {
-                LinkOver::Stopped => return,
-                LinkOver::Refused(reason, code) => {
+                LinkEndReason::Stopped => return,
+                LinkEndReason::Refused(reason, code) => {
                     tracing::info!(reason, "the hub refuses this runner; asked again later");
                     (reason, code, REFUSED_RETRY)
                 }
-                LinkOver::Lost(reason) => {
+                LinkEndReason::Lost(reason) => {
                     // One line per outage, not one per attempt.
                     if reason != last_reason || self.status.get().connected_since.is_some() {
                         tracing::info!(
@@ -197,20 +196,22 @@ impl UplinkTask {
         }
     }
 
-    async fn one_link(&self, connect: &dyn Connect, backoff: &mut Backoff) -> LinkOver {
+    async fn connect_and_serve(&self, connect: &dyn Connect, backoff: &mut Backoff) -> LinkEndReason {
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect.connect());
         let connected = tokio::select! {
-            () = self.stop.cancelled() => return LinkOver::Stopped,
+            () = self.stop.cancelled() => return LinkEndReason::Stopped,
             connected = connecting => connected,
         };
         let link = match connected {
             Ok(Ok(link)) => link,
-            Ok(Err(failure)) if failure.is_refusal => return LinkOver::Refused(failure.reason, failure.code),
-            Ok(Err(failure)) => return LinkOver::Lost(failure.reason),
-            Err(_) => return LinkOver::Lost("the hub did not answer in time".to_owned()),
+            Ok(Err(failure)) if failure.is_refusal => {
+                return LinkEndReason::Refused(failure.reason, failure.code);
+            }
+            Ok(Err(failure)) => return LinkEndReason::Lost(failure.reason),
+            Err(_) => return LinkEndReason::Lost("the hub did not answer in time".to_owned()),
         };
         let welcomed = tokio::select! {
-            () = self.stop.cancelled() => return LinkOver::Stopped,
+            () = self.stop.cancelled() => return LinkEndReason::Stopped,
             welcomed = self.handshake(link, &[DEFLATE]) => welcomed,
         };
         match welcomed {
@@ -225,36 +226,36 @@ impl UplinkTask {
     }
 
     /// Uses a link until it is over.
-    async fn serve(&self, welcomed: Welcomed) -> LinkOver {
-        let Welcomed { link, mut receiver, rest } = welcomed;
-        let outlet = &self.shared.outlet;
-        let pump = pump::run(&self.shared, &link);
-        tokio::pin!(pump);
+    async fn serve(&self, welcomed: WelcomedLink) -> LinkEndReason {
+        let WelcomedLink { link, mut receiver, rest } = welcomed;
+        let hub_delivery = &self.shared.hub_delivery;
+        let sender = queue_sender::send_queued(&self.shared, &link);
+        tokio::pin!(sender);
         let over = tokio::select! {
             over = self.read(link.origin, &mut receiver, rest) => over,
-            () = &mut pump => LinkOver::Lost("the hub reads nothing any more".to_owned()),
-            () = self.beat(link.origin) => LinkOver::Stopped,
-            () = link.cut.cancelled() => LinkOver::Lost("the hub takes no answers".to_owned()),
-            () = self.stop.cancelled() => LinkOver::Stopped,
+            () = &mut sender => LinkEndReason::Lost("the hub reads nothing any more".to_owned()),
+            () = self.send_heartbeats(link.origin) => LinkEndReason::Stopped,
+            () = link.cut.cancelled() => LinkEndReason::Lost("the hub takes no answers".to_owned()),
+            () = self.stop.cancelled() => LinkEndReason::Stopped,
         };
-        if over == LinkOver::Stopped {
+        if over == LinkEndReason::Stopped {
             let flushed = async {
                 tokio::select! {
-                    () = &mut pump => {}
-                    () = outlet.without_loose() => {}
+                    () = &mut sender => {}
+                    () = hub_delivery.wait_until_answers_sent() => {}
                 }
             };
             if tokio::time::timeout(FLUSH_TIMEOUT, flushed).await.is_err() {
                 tracing::debug!("the hub did not take the last answers");
             }
         }
-        outlet.link_down(link.origin);
+        hub_delivery.link_down(link.origin);
         self.shared.services.link_gone(link.origin);
         over
     }
 
     /// Takes what the hub says.
-    async fn read(&self, origin: u64, receiver: &mut LinkReceiver, rest: Bytes) -> LinkOver {
+    async fn read(&self, origin: u64, receiver: &mut LinkReceiver, rest: Bytes) -> LinkEndReason {
         let mut block = rest;
         loop {
             let mut start = 0;
@@ -267,19 +268,19 @@ impl UplinkTask {
             }
             block = match receiver.recv().await {
                 Some(block) => block,
-                None => return LinkOver::Lost(receiver.close_reason()),
+                None => return LinkEndReason::Lost(receiver.close_reason()),
             };
         }
     }
 
-    async fn take_line(&self, origin: u64, line: Bytes) -> Option<LinkOver> {
+    async fn take_line(&self, origin: u64, line: Bytes) -> Option<LinkEndReason> {
         // What the hub sends most, recognised without reading the line twice.
         if line.starts_with(COMMAND_FRONT) {
             return self.take_command(origin, line).await;
         }
-        match serde_json::from_slice::<Line<'_>>(&line) {
-            Ok(Line { kind, .. }) if kind == "command" => self.take_command(origin, line).await,
-            Ok(parsed) => self.take_other(origin, parsed),
+        match serde_json::from_slice::<HubLine<'_>>(&line) {
+            Ok(HubLine { kind, .. }) if kind == "command" => self.take_command(origin, line).await,
+            Ok(parsed) => self.take_hub_line(origin, parsed),
             Err(error) => {
                 tracing::warn!(%error, "the hub sent a line that is not of the link");
                 None
@@ -288,52 +289,57 @@ impl UplinkTask {
     }
 
     /// Waits for the runner's task at most, and that waits for no link.
-    async fn take_command(&self, origin: u64, line: Bytes) -> Option<LinkOver> {
-        let command = FromLink { origin, is_local: false, line };
-        self.commands.send(command).await.err().map(|_| LinkOver::Stopped)
+    async fn take_command(&self, origin: u64, line: Bytes) -> Option<LinkEndReason> {
+        let command = LinkCommand { origin, is_local: false, line };
+        self.commands.send(command).await.err().map(|_| LinkEndReason::Stopped)
     }
 
-    fn take_other(&self, origin: u64, line: Line<'_>) -> Option<LinkOver> {
-        let outlet = &self.shared.outlet;
+    fn take_hub_line(&self, origin: u64, line: HubLine<'_>) -> Option<LinkEndReason> {
+        let hub_delivery = &self.shared.hub_delivery;
         match (&*line.kind, line.session_id, line.seq) {
             ("ack", Some(session_id), Some(seq)) => {
                 self.shared.store.ack(&session_id, seq);
-                outlet.ack(origin, &session_id, seq);
+                hub_delivery.ack(origin, &session_id, seq);
             }
-            ("session.watch", Some(session_id), _) => outlet.watch(&session_id, line.on == Some(true)),
+            ("session.watch", Some(session_id), _) => hub_delivery.watch(&session_id, line.on == Some(true)),
             ("session.refused", Some(session_id), _) => {
-                refuse(&self.shared, origin, &session_id, line.reason.as_deref().unwrap_or_default());
+                note_refused_session(
+                    &self.shared,
+                    origin,
+                    &session_id,
+                    line.reason.as_deref().unwrap_or_default(),
+                );
             }
             ("runner.refused", _, _) => {
                 let reason = line.reason.map_or_else(|| "no reason given".to_owned(), Into::into);
-                return Some(LinkOver::Refused(reason, line.code));
+                return Some(LinkEndReason::Refused(reason, line.code));
             }
-            ("runner.rotate", _, _) => self.rotate(origin),
-            ("runner.rekeyed", _, _) => self.rekeyed(line.key_hash.as_deref().unwrap_or_default()),
+            ("runner.rotate", _, _) => self.make_next_key(origin),
+            ("runner.rekeyed", _, _) => self.promote_key(line.key_hash.as_deref().unwrap_or_default()),
             _ => {}
         }
         None
     }
 
-    fn rotate(&self, origin: u64) {
+    fn make_next_key(&self, origin: u64) {
         let Some(keys) = &self.shared.config.keys else {
             tracing::warn!("the hub asks for a new key, but this runner has none of its own");
             return;
         };
         match keys.make_next() {
-            Ok(key_hash) => tell(&self.shared, origin, &LinkLine::Rekey { key_hash }),
+            Ok(key_hash) => send_line(&self.shared, origin, &LinkLine::Rekey { key_hash }),
             Err(error) => tracing::error!(%error, "a new key cannot be made; the old one stays"),
         }
     }
 
     /// The hub's word on the next key may have been lost with the last link, so it is named again.
-    fn name_next_key(&self, origin: u64) {
+    fn announce_next_key(&self, origin: u64) {
         if let Some(key_hash) = self.shared.config.keys.as_ref().and_then(|keys| keys.pending()) {
-            tell(&self.shared, origin, &LinkLine::Rekey { key_hash });
+            send_line(&self.shared, origin, &LinkLine::Rekey { key_hash });
         }
     }
 
-    fn rekeyed(&self, key_hash: &str) {
+    fn promote_key(&self, key_hash: &str) {
         let Some(keys) = &self.shared.config.keys else { return };
         match keys.promote(key_hash) {
             Ok(()) => tracing::info!("the hub has taken the new key"),
@@ -344,7 +350,7 @@ impl UplinkTask {
 
 /// The fields of all lines of the hub but commands.
 #[derive(serde::Deserialize)]
-struct Line<'a> {
+struct HubLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: std::borrow::Cow<'a, str>,
     #[serde(borrow)]
@@ -359,18 +365,18 @@ struct Line<'a> {
 }
 
 /// Notes that the hub does not take a session, and says so once.
-fn refuse(shared: &Shared, origin: u64, session_id: &str, reason: &str) {
-    if shared.outlet.refuse(origin, session_id) {
+fn note_refused_session(shared: &RunnerContext, origin: u64, session_id: &str, reason: &str) {
+    if shared.hub_delivery.refuse(origin, session_id) {
         tracing::warn!(session_id, reason, "the hub takes nothing of this session");
     }
 }
 
 /// Sends a line of the runner itself; never waits.
-fn tell(shared: &Shared, origin: u64, line: &LinkLine) {
+fn send_line(shared: &RunnerContext, origin: u64, line: &LinkLine) {
     match serde_json::to_vec(line) {
         Ok(mut bytes) => {
             bytes.push(b'\n');
-            shared.outlet.tell(origin, bytes.into());
+            shared.hub_delivery.send_line(origin, bytes.into());
         }
         Err(error) => tracing::error!(%error, "a link line cannot be written"),
     }

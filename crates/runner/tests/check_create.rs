@@ -4,7 +4,7 @@
 
 mod runner_support;
 
-use runner_support::Bench;
+use runner_support::RunnerFixture;
 use serde_json::{Value, json};
 
 fn check(session_id: &str, config: Value) -> Value {
@@ -13,7 +13,7 @@ fn check(session_id: &str, config: Value) -> Value {
 
 #[tokio::test]
 async fn what_could_be_created_is_told_and_nothing_is() {
-    let mut bench = Bench::start(|config| config.max_sessions = 1).await;
+    let mut bench = RunnerFixture::start(|config| config.max_sessions = 1).await;
     bench.ok(check("s", json!({"harness": "demo"}))).await;
     bench.ok(check("s", json!({"harness": "pi", "cwd": "/"}))).await;
     assert!(bench.lines.iter().all(|line| line["event"] != "session.created"), "{:?}", bench.lines);

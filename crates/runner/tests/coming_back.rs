@@ -6,7 +6,7 @@ mod runner_support;
 use std::time::Duration;
 
 use qd_store::{OutcomeRow, OutcomeStatus, RunnerBatch, RunnerStore, StoreOptions};
-use runner_support::{Bench, PATIENCE};
+use runner_support::{RunnerFixture, WAIT_MAX};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn idle(line: &Value) -> bool {
 }
 
 /// A demo session that waits for a person, with two messages that wait for it.
-async fn waiting(bench: &mut Bench) {
+async fn waiting(bench: &mut RunnerFixture) {
     bench.create("demo").await;
     bench.prompt("/question").await;
     bench.event(0, "agent.input_needed").await;
@@ -28,7 +28,7 @@ async fn waiting(bench: &mut Bench) {
 
 #[tokio::test]
 async fn what_waits_starts_no_agent_and_runs_before_the_next_prompt() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     waiting(&mut bench).await;
     let mut from = 0;
     for _ in 0..2 {
@@ -42,13 +42,13 @@ async fn what_waits_starts_no_agent_and_runs_before_the_next_prompt() {
     }
     assert_eq!(bench.prompt("/text three").await["disposition"], "queued");
     bench.find(from, "the end", idle).await;
-    assert_eq!(bench.said(), ["/question", "/text one", "/text two", "/text three"]);
+    assert_eq!(bench.user_messages(), ["/question", "/text one", "/text two", "/text three"]);
     assert_eq!(bench.state().await["queue"], json!({"steering": [], "follow_up": []}));
 }
 
 #[tokio::test]
 async fn what_an_abort_left_over_is_run_by_a_prompt_and_not_by_a_look() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     waiting(&mut bench).await;
     bench.ok(json!({"cmd": "abort", "session_id": "s"})).await;
     bench.until_status("idle").await;
@@ -65,17 +65,17 @@ async fn what_an_abort_left_over_is_run_by_a_prompt_and_not_by_a_look() {
     }
     assert_eq!(bench.prompt("/text three").await["disposition"], "queued");
     bench.find(from, "the end", idle).await;
-    assert_eq!(bench.said(), ["/question", "/text one", "/text two", "/text three"]);
+    assert_eq!(bench.user_messages(), ["/question", "/text one", "/text two", "/text three"]);
 }
 
 #[tokio::test]
 async fn a_runner_told_so_resumes_what_had_an_agent() {
-    let mut bench = Bench::start(|config| config.resume_at_start = true).await;
+    let mut bench = RunnerFixture::start(|config| config.resume_at_start = true).await;
     waiting(&mut bench).await;
     bench.restart(0).await;
     let from = bench.lines.len();
     bench.find(from, "the end", idle).await;
-    assert_eq!(bench.said(), ["/question", "/text one", "/text two"]);
+    assert_eq!(bench.user_messages(), ["/question", "/text one", "/text two"]);
     // It was idle at the stop, so it comes up again; a closed one does not.
     bench.restart(0).await;
     bench.until_status("idle").await;
@@ -84,7 +84,7 @@ async fn a_runner_told_so_resumes_what_had_an_agent() {
     assert_eq!(bench.state().await["status"], "closed");
 }
 
-async fn statuses(bench: &mut Bench, sessions: &[String]) -> Vec<String> {
+async fn statuses(bench: &mut RunnerFixture, sessions: &[String]) -> Vec<String> {
     let mut statuses = Vec::new();
     for session_id in sessions {
         let state = bench.ok(json!({"cmd": "get_state", "session_id": session_id})).await;
@@ -95,7 +95,7 @@ async fn statuses(bench: &mut Bench, sessions: &[String]) -> Vec<String> {
 
 #[tokio::test]
 async fn resumed_agents_take_turns_and_those_without_room_sleep_on() {
-    let mut bench = Bench::start(|config| config.max_sessions = 100).await;
+    let mut bench = RunnerFixture::start(|config| config.max_sessions = 100).await;
     // More than may start at once.
     let turns = 2 * std::thread::available_parallelism().unwrap().get();
     let sessions: Vec<String> = (0..turns + 3).map(|number| format!("s{number}")).collect();
@@ -112,7 +112,7 @@ async fn resumed_agents_take_turns_and_those_without_room_sleep_on() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, settled).await.expect("every agent gets its turn");
+    tokio::time::timeout(WAIT_MAX, settled).await.expect("every agent gets its turn");
     let statuses = statuses(&mut bench, &sessions).await;
     assert_eq!(statuses.iter().filter(|status| *status == "idle").count(), turns + 2, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| *status == "dormant").count(), 1, "{statuses:?}");
@@ -120,7 +120,7 @@ async fn resumed_agents_take_turns_and_those_without_room_sleep_on() {
 
 #[tokio::test]
 async fn a_session_that_failed_is_not_resumed() {
-    let mut bench = Bench::start(|config| config.resume_at_start = true).await;
+    let mut bench = RunnerFixture::start(|config| config.resume_at_start = true).await;
     left_behind(&mut bench, &["later"]).await;
     bench.restart(0).await;
     let state = bench.state().await;
@@ -129,7 +129,7 @@ async fn a_session_that_failed_is_not_resumed() {
 
 #[tokio::test]
 async fn a_session_that_cannot_be_deleted_lives_on_without_a_hole() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     bench.stop().await;
     let delete = "CREATE TRIGGER keep BEFORE DELETE ON sessions BEGIN SELECT RAISE(ABORT, 'stuck'); END";
@@ -151,7 +151,7 @@ async fn a_session_that_cannot_be_deleted_lives_on_without_a_hole() {
 
 #[tokio::test]
 async fn of_what_was_cut_off_only_an_abort_needs_no_words() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     bench.stop().await;
     let store = RunnerStore::open(&bench.database(), StoreOptions::default()).unwrap();
@@ -179,7 +179,7 @@ async fn of_what_was_cut_off_only_an_abort_needs_no_words() {
 }
 
 /// A session whose agent was killed while these waited for it.
-async fn left_behind(bench: &mut Bench, messages: &[&str]) {
+async fn left_behind(bench: &mut RunnerFixture, messages: &[&str]) {
     bench.create("pi").await;
     bench.prompt("work").await;
     for message in messages {
@@ -189,7 +189,7 @@ async fn left_behind(bench: &mut Bench, messages: &[&str]) {
     assert_eq!(bench.state().await["queue"]["follow_up"], json!(messages));
 }
 
-async fn kill_agent(bench: &mut Bench) {
+async fn kill_agent(bench: &mut RunnerFixture) {
     let (pid, from) = (bench.pid().await, bench.lines.len());
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     bench.event(from, "agent.error").await;
@@ -197,7 +197,7 @@ async fn kill_agent(bench: &mut Bench) {
 
 #[tokio::test]
 async fn an_input_that_was_on_its_way_when_the_agent_died_is_marked_and_not_run_again() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     left_behind(&mut bench, &["mute", "second"]).await;
     let from = bench.lines.len();
     bench.ok(json!({"cmd": "session.restart", "session_id": "s"})).await;
@@ -210,13 +210,13 @@ async fn an_input_that_was_on_its_way_when_the_agent_died_is_marked_and_not_run_
     // The message that waited is a turn of its own, and may end before the prompt is read.
     bench.find(from, "the prompt", |line| line["message"]["parts"][0]["text"] == "third").await;
     bench.find(from, "the end", idle).await;
-    assert_eq!(bench.said(), ["work", "mute", "second", "third"]);
+    assert_eq!(bench.user_messages(), ["work", "mute", "second", "third"]);
     assert_eq!(bench.warnings(from), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_yes_with_the_last_breath_leaves_the_prompt_marked_whichever_is_heard_first() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     for _ in 0..3 {
         let from = bench.lines.len();
@@ -230,14 +230,14 @@ async fn a_yes_with_the_last_breath_leaves_the_prompt_marked_whichever_is_heard_
 
 #[tokio::test]
 async fn an_input_the_agent_refuses_waits_on_and_blocks_nobody() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     left_behind(&mut bench, &["refuse", "second"]).await;
     let from = bench.lines.len();
     bench.prompt("now").await;
     bench.find(from, "the end", idle).await;
     let warnings = bench.warnings(from);
     assert!(warnings[0].contains("No model") && warnings[0].ends_with("refuse"), "{warnings:?}");
-    assert_eq!(bench.said(), ["work", "now"]);
+    assert_eq!(bench.user_messages(), ["work", "now"]);
     assert_eq!(bench.state().await["queue"]["follow_up"], json!(["refuse", "second"]));
     let from = bench.lines.len();
     bench.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
@@ -247,7 +247,7 @@ async fn an_input_the_agent_refuses_waits_on_and_blocks_nobody() {
 
 #[tokio::test]
 async fn a_number_the_hub_has_is_not_given_again_even_after_another_restart() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     bench.restart(1000).await;
     assert_eq!(bench.state().await["seq"], 1000);
@@ -262,7 +262,7 @@ async fn a_number_the_hub_has_is_not_given_again_even_after_another_restart() {
 
 #[tokio::test]
 async fn a_full_spool_refuses_new_work_and_nothing_else() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     let keyed = json!({"cmd": "prompt", "session_id": "s", "message": "/text", "idempotency_key": "k"});
     bench.ok(keyed.clone()).await;
@@ -285,7 +285,7 @@ async fn a_full_spool_refuses_new_work_and_nothing_else() {
 /// Two principals may use one key, before and after the runner was away.
 #[tokio::test]
 async fn a_key_is_its_principals_own() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     let named = |name: &str| json!({"cmd": "set_session_name", "session_id": "s", "name": name, "idempotency_key": "k"});
     let line = |id: &str, user: &str, name: &str| {

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use guard_support::*;
-use qd_runner::process::{Close, ExitStatus};
+use qd_runner::process::{CloseMode, ExitStatus};
 use rustix::process::Signal;
 
 /// Every promise holds with the cgroup, where there is one, and by the subreaper alone.
@@ -17,7 +17,7 @@ const MODES: [bool; 2] = [true, false];
 #[tokio::test]
 async fn exit_of_the_agent_takes_all_descendants_along() {
     for use_cgroup in MODES {
-        let scene = Scene::new(use_cgroup);
+        let scene = ProcessFixture::new(use_cgroup);
         let agent = scene.script(&format!("{TREE} exit 3")).await;
         assert_eq!(in_time(agent.exited()).await, ExitStatus::Code(3));
         // No polling: when the exit is told, everything is gone already.
@@ -29,7 +29,7 @@ async fn exit_of_the_agent_takes_all_descendants_along() {
 #[tokio::test]
 async fn sigkill_of_the_agent_takes_all_descendants_along() {
     for use_cgroup in MODES {
-        let scene = Scene::new(use_cgroup);
+        let scene = ProcessFixture::new(use_cgroup);
         let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
         scene.tree_runs().await;
         signal(agent.pid(), Signal::KILL);
@@ -48,7 +48,7 @@ async fn sigkill_of_the_runner_kills_everything() {
         ("runner", stubborn.as_str()),
         ("runner-without-cgroup", stubborn.as_str()),
     ] {
-        let scene = Scene::new(role == "runner");
+        let scene = ProcessFixture::new(role == "runner");
         let mut runner = Command::new(HELPER)
             .args([role, "sh", "-c", &format!("{tree} exec sleep 60")])
             .env("PIDS", scene.pid_file())
@@ -73,11 +73,11 @@ async fn sigkill_of_the_runner_kills_everything() {
 #[tokio::test]
 async fn a_stopped_agent_is_ended_all_the_same() {
     for use_cgroup in MODES {
-        let scene = Scene::new(use_cgroup);
+        let scene = ProcessFixture::new(use_cgroup);
         let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
         scene.tree_runs().await;
         signal(agent.pid(), Signal::STOP);
-        assert_eq!(in_time(agent.close(Close::Graceful)).await, ExitStatus::Signal(9));
+        assert_eq!(in_time(agent.close(CloseMode::Graceful)).await, ExitStatus::Signal(9));
         assert_eq!(scene.survivors(), [0; 0]);
     }
 }
@@ -85,7 +85,7 @@ async fn a_stopped_agent_is_ended_all_the_same() {
 #[tokio::test]
 async fn sigkill_of_the_guard_kills_the_agent_and_the_runner_sweeps_up() {
     for use_cgroup in MODES {
-        let scene = Scene::new(use_cgroup);
+        let scene = ProcessFixture::new(use_cgroup);
         let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
         scene.tree_runs().await;
         signal(parent_of(agent.pid()), Signal::KILL);
@@ -103,7 +103,7 @@ async fn sigkill_of_the_guard_kills_the_agent_and_the_runner_sweeps_up() {
 #[tokio::test]
 async fn sigterm_to_the_guard_kills_everything() {
     for request in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let scene = Scene::new(false);
+        let scene = ProcessFixture::new(false);
         let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
         scene.tree_runs().await;
         signal(parent_of(agent.pid()), request);
@@ -115,7 +115,7 @@ async fn sigterm_to_the_guard_kills_everything() {
 #[tokio::test]
 async fn dropping_the_handle_kills_everything() {
     for use_cgroup in MODES {
-        let scene = Scene::new(use_cgroup);
+        let scene = ProcessFixture::new(use_cgroup);
         let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
         scene.tree_runs().await;
         let exited = agent.exited();
@@ -134,7 +134,7 @@ async fn processes_that_keep_forking_are_caught() {
                 (while :; do setsid sleep 0.05 & wait; done) & done; wait' & ";
     for use_cgroup in MODES {
         for forker in [hopper, bomb] {
-            let scene = Scene::new(use_cgroup);
+            let scene = ProcessFixture::new(use_cgroup);
             let agent = scene.script(&format!("{forker} sleep 0.2; exit 5")).await;
             assert_eq!(in_time(agent.exited()).await, ExitStatus::Code(5));
             assert_eq!(scene.survivors(), [0; 0]);
@@ -144,7 +144,7 @@ async fn processes_that_keep_forking_are_caught() {
 
 #[tokio::test]
 async fn orphans_are_reaped_while_the_agent_runs() {
-    let scene = Scene::new(false);
+    let scene = ProcessFixture::new(false);
     let agent = scene
         .script("for i in 1 2 3 4 5; do (setsid true &); done; echo $$ > \"$PIDS\"; exec sleep 60")
         .await;
@@ -156,7 +156,7 @@ async fn orphans_are_reaped_while_the_agent_runs() {
 
 #[tokio::test]
 async fn the_agent_gets_its_three_streams_and_nothing_else() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let _other = scene.script("exec sleep 60").await;
     let agent = scene.script("exec sleep 60").await;
     let name = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
@@ -171,7 +171,7 @@ async fn the_agent_gets_its_three_streams_and_nothing_else() {
 
 #[tokio::test]
 async fn the_guard_is_small() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let agent = scene.script("exec sleep 60").await;
     let status = std::fs::read_to_string(format!("/proc/{}/status", parent_of(agent.pid()))).unwrap();
     let value = |key: &str| {
@@ -184,7 +184,7 @@ async fn the_guard_is_small() {
 
 #[tokio::test]
 async fn a_guard_leaves_neither_itself_nor_a_cgroup_behind() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let agent = scene.script("cat /proc/self/cgroup >&2; read line").await;
     let guard = parent_of(agent.pid());
     agent.stdin().close();

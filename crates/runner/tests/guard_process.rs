@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use guard_support::*;
-use qd_runner::process::lines::{LINE_BYTES_MAX, LineReader};
-use qd_runner::process::{Close, ExitStatus, GuardCommand, SpawnError, StdinError};
+use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
+use qd_runner::process::{CloseMode, ExitStatus, GuardCommand, SpawnError, StdinError};
 use tokio::time::Instant;
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn exit_codes_and_signals_are_reported() {
         ("kill -INT $$", ExitStatus::Signal(2), "Process was killed by signal 2 (SIGINT)"),
         ("kill -PIPE $$", ExitStatus::Signal(13), "Process was killed by signal 13 (SIGPIPE)"),
     ] {
-        let agent = Scene::new(true).script(script).await;
+        let agent = ProcessFixture::new(true).script(script).await;
         let status = in_time(agent.exited()).await;
         assert_eq!((status, status.to_string().as_str()), (expected, words));
         assert_eq!(agent.exit_status(), Some(expected));
@@ -33,7 +33,7 @@ async fn exit_codes_and_signals_are_reported() {
 
 #[tokio::test]
 async fn lines_go_in_and_come_out() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let mut agent = scene.script("exec cat").await;
     let mut reader = LineReader::new(agent.take_stdout().unwrap(), LINE_BYTES_MAX);
     let huge = "x".repeat(3_000_000);
@@ -55,7 +55,7 @@ async fn lines_go_in_and_come_out() {
 
 #[tokio::test]
 async fn an_agent_that_does_not_read_fills_the_queue_and_blocks_nobody() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let agent = scene.script("exec sleep 60").await;
     let message = Bytes::from(vec![b'x'; 1024 * 1024]);
     let mut taken = 0;
@@ -69,7 +69,7 @@ async fn an_agent_that_does_not_read_fills_the_queue_and_blocks_nobody() {
     assert_eq!(refused, StdinError::Full);
     let stdin = agent.stdin().clone();
     let waiting = tokio::spawn(async move { stdin.send(message).await });
-    assert_eq!(in_time(agent.close(Close::Now)).await, ExitStatus::Signal(9));
+    assert_eq!(in_time(agent.close(CloseMode::Now)).await, ExitStatus::Signal(9));
     // Whoever waited for room is let go, whichever way it ended.
     let _ = in_time(waiting).await.unwrap();
 }
@@ -81,12 +81,12 @@ async fn closing_is_as_gentle_as_the_agent_allows() {
     let reads = "echo 1 > \"$PIDS\"; cat > /dev/null; exit 6";
     let both = STDIN_GRACE + TERM_GRACE;
     for (script, how, expected, at_least, below) in [
-        (reads, Close::Graceful, ExitStatus::Code(6), Duration::ZERO, STDIN_GRACE),
-        (polite, Close::Graceful, ExitStatus::Code(7), STDIN_GRACE, PATIENCE),
-        (obstinate, Close::Graceful, ExitStatus::Signal(9), both, PATIENCE),
-        (obstinate, Close::Now, ExitStatus::Signal(9), Duration::ZERO, STDIN_GRACE),
+        (reads, CloseMode::Graceful, ExitStatus::Code(6), Duration::ZERO, STDIN_GRACE),
+        (polite, CloseMode::Graceful, ExitStatus::Code(7), STDIN_GRACE, WAIT_MAX),
+        (obstinate, CloseMode::Graceful, ExitStatus::Signal(9), both, WAIT_MAX),
+        (obstinate, CloseMode::Now, ExitStatus::Signal(9), Duration::ZERO, STDIN_GRACE),
     ] {
-        let scene = Scene::new(true);
+        let scene = ProcessFixture::new(true);
         let agent = scene.script(script).await;
         eventually("the script runs", || scene.pids().len() == 1).await;
         let start = Instant::now();
@@ -98,7 +98,7 @@ async fn closing_is_as_gentle_as_the_agent_allows() {
 
 #[tokio::test]
 async fn the_last_stderr_lines_are_there_when_the_exit_is_told() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     // Several megabytes before them: the reader must never make the agent wait for anybody.
     let script = r#"head -c 5000000 /dev/zero >&2; echo >&2
         i=0; while [ $i -lt 60 ]; do echo "line $i" >&2; i=$((i+1)); done
@@ -113,7 +113,7 @@ async fn the_last_stderr_lines_are_there_when_the_exit_is_told() {
 
 #[tokio::test]
 async fn what_cannot_be_started_says_why() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let folder = scene.folder.path();
     let file = |name: &str, text: &str, mode: u32| {
         let path = folder.join(name);
@@ -155,7 +155,7 @@ async fn what_cannot_be_started_says_why() {
 
 #[tokio::test]
 async fn stats_tell_what_the_agent_uses() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let agent = scene.script("while :; do :; done").await;
     eventually("it has used the processor", || agent.stats().cpu_ticks > 2).await;
     let stats = agent.stats();
@@ -167,9 +167,9 @@ async fn stats_tell_what_the_agent_uses() {
 
 #[tokio::test]
 async fn the_environment_is_what_was_asked_for() {
-    let scene = Scene::new(true);
+    let scene = ProcessFixture::new(true);
     let mut spawn = scene.spawn_with(vec!["/usr/bin/env".into()]);
-    spawn.environment.inherit = qd_runner::process::Inherit::Only(vec!["PATH".into()]);
+    spawn.environment.inherit = qd_runner::process::InheritedVariables::Only(vec!["PATH".into()]);
     let mut agent = spawn.start().await.unwrap();
     let mut reader = LineReader::new(agent.take_stdout().unwrap(), LINE_BYTES_MAX);
     let mut names = Vec::new();

@@ -19,7 +19,7 @@ async fn the_next_runner_ends_what_a_dead_one_left() {
     let living_agent = first_pid(&mut living_runner);
 
     // The test process plays the next runner, so the abandoned one must be another process.
-    let scene = Scene::new(false);
+    let scene = ProcessFixture::new(false);
     let escape = r#"setsid sh -c 'echo $$ >> "$PIDS"; exec sleep 60' & exec sleep 60"#;
     let mut runner = Command::new(HELPER)
         .args(["runner-without-cgroup", "sh", "-c", escape])

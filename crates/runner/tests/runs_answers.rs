@@ -5,14 +5,14 @@ mod run_support;
 mod runner_support;
 
 use run_support::{exited, output, records, script, stop, until_output};
-use runner_support::Bench;
+use runner_support::RunnerFixture;
 use serde_json::{Value, json};
 
 /// Asks; when there is a file `go`, forgets its question and is never quiet again.
 const MOVES_ON: &str = "stty -echo; printf 'Do you want to continue? [y/N] '; until [ -e go ]; do sleep 0.02; done; \
                         printf '\\nmoved on'; while :; do printf .; sleep 0.05; done";
 
-async fn asked(bench: &mut Bench) -> Value {
+async fn asked(bench: &mut RunnerFixture) -> Value {
     bench.event(0, "agent.input_needed").await["request"]["request_id"].clone()
 }
 
@@ -22,18 +22,18 @@ fn answer(request_id: &Value, fields: Value) -> Value {
     command
 }
 
-fn go(bench: &Bench) {
+fn go(bench: &RunnerFixture) {
     std::fs::write(bench.config.default_cwd.clone().unwrap().join("go"), "").unwrap();
 }
 
-async fn ended(bench: &mut Bench, request_id: &Value) -> Value {
+async fn ended(bench: &mut RunnerFixture, request_id: &Value) -> Value {
     let is_end = |line: &Value| line["event"] == "agent.input_resolved" && line["request_id"] == *request_id;
     bench.find(0, "the end of the question", is_end).await
 }
 
 #[tokio::test]
 async fn an_answer_is_not_typed_when_the_screen_has_moved_on() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, MOVES_ON).await;
     let request_id = asked(&mut bench).await;
     go(&bench);
@@ -49,7 +49,7 @@ async fn an_answer_is_not_typed_when_the_screen_has_moved_on() {
 
 #[tokio::test]
 async fn a_question_goes_away_also_while_the_program_is_never_quiet() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, MOVES_ON).await;
     let request_id = asked(&mut bench).await;
     go(&bench);
@@ -61,7 +61,7 @@ async fn a_question_goes_away_also_while_the_program_is_never_quiet() {
 
 #[tokio::test]
 async fn an_answer_is_typed_when_the_same_question_was_drawn_again() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let text = "printf 'Do you want to continue? [y/N] '; until [ -e go ]; do sleep 0.02; done; \
                 printf '\\rDo you want to continue? [y/N] '; read x; echo \"said $x\"";
     script(&mut bench, text).await;
@@ -76,7 +76,7 @@ async fn an_answer_is_typed_when_the_same_question_was_drawn_again() {
 
 #[tokio::test]
 async fn an_answer_to_a_screen_has_no_keys_in_it() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, "stty -echo; printf 'Password: '; read x; echo \"got $x\"; read y").await;
     let request_id = asked(&mut bench).await;
     for value in ["one\rtwo", "one\n", "\u{1b}[A", "a\u{7f}", "\u{3}", "\u{9b}A"] {
@@ -94,7 +94,7 @@ async fn an_answer_to_a_screen_has_no_keys_in_it() {
 }
 
 /// Sends a command of somebody else than the bench's own person.
-async fn call_as(bench: &mut Bench, user_id: &str, role: &str, mut command: Value) -> Value {
+async fn call_as(bench: &mut RunnerFixture, user_id: &str, role: &str, mut command: Value) -> Value {
     let id = format!("{user_id}-{}", bench.lines.len());
     let more = json!({ "type": "command", "id": id, "user_id": user_id, "user_role": role });
     command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -104,7 +104,7 @@ async fn call_as(bench: &mut Bench, user_id: &str, role: &str, mut command: Valu
 
 #[tokio::test]
 async fn who_asked_at_the_gate_does_not_approve_it() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     let write = |name: &str, role: &str, ask: bool| {
         json!({ "cmd": "fs.write", "session_id": "s", "path": name, "content": "1", "request_id": name,

@@ -4,16 +4,16 @@ mod run_support;
 mod runner_support;
 
 use run_support::{exited, input, output, records, run, script, stop, until_output};
-use runner_support::{Bench, PATIENCE};
+use runner_support::{RunnerFixture, WAIT_MAX};
 use serde_json::{Value, json};
 
-fn inputs(bench: &Bench) -> Vec<Value> {
+fn inputs(bench: &RunnerFixture) -> Vec<Value> {
     records(bench, "s").into_values().filter(|record| record["event"] == "run.input").collect()
 }
 
 #[tokio::test]
 async fn an_input_is_written_once_for_ever() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     run(&mut bench, &["cat"]).await;
     assert_eq!(input(&mut bench, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": false}));
     assert_eq!(input(&mut bench, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": true}));
@@ -34,7 +34,7 @@ async fn an_input_is_written_once_for_ever() {
 
 #[tokio::test]
 async fn a_refused_input_may_come_again() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(&mut bench, "echo ready; exit").await;
     exited(&mut bench, "s").await;
     let command = json!({"cmd": "run.input", "session_id": "s", "input_id": "i1", "text": "x\n"});
@@ -48,7 +48,7 @@ async fn a_refused_input_may_come_again() {
 
 #[tokio::test]
 async fn hole_5_a_password_is_in_no_record() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let secret = "hunter2-is-not-a-secret";
     script(&mut bench, "stty -echo; printf 'Password: '; read x; stty echo; echo; echo \"got $x\"; read y")
         .await;
@@ -72,7 +72,7 @@ async fn hole_5_a_password_is_in_no_record() {
 
 #[tokio::test]
 async fn keys_are_recorded_by_lines() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     run(&mut bench, &["cat"]).await;
     for text in ["he", "lx\u{7f}lo", "\r", "wor", "ld\r"] {
         let command = json!({"cmd": "run.stdin", "session_id": "s", "text": text, "actor": "cli"});
@@ -88,7 +88,7 @@ async fn keys_are_recorded_by_lines() {
 
 #[tokio::test]
 async fn a_secret_among_keys_is_not_shown_by_its_echo() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     run(&mut bench, &["head", "-n", "2"]).await;
     // Pasted at once, and with its beginning typed before.
     let (first, second) =
@@ -107,7 +107,7 @@ async fn a_secret_among_keys_is_not_shown_by_its_echo() {
 
 #[tokio::test]
 async fn input_waits_for_a_program_that_does_not_read_within_a_bound() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     // Keys are not echoed and nothing is read: the terminal takes a little, the rest waits.
     script(&mut bench, "stty raw -echo; echo ready; sleep 1000").await;
     until_output(&mut bench, "ready").await;
@@ -133,7 +133,7 @@ async fn input_waits_for_a_program_that_does_not_read_within_a_bound() {
 
 #[tokio::test]
 async fn input_that_waited_arrives_whole_and_in_order() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     let cwd = bench.config.default_cwd.clone().unwrap();
     let text =
         "stty raw -echo; echo ready; until [ -e go ]; do sleep 0.02; done; head -c 300000 > got; echo done";
@@ -152,7 +152,7 @@ async fn input_that_waited_arrives_whole_and_in_order() {
 
 #[tokio::test]
 async fn a_line_that_the_terminal_would_cut_is_refused() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     run(&mut bench, &["cat"]).await;
     let text = format!("{}\n", "x".repeat(5000));
     let command = json!({"cmd": "run.input", "session_id": "s", "input_id": "i1", "text": text});
@@ -165,7 +165,7 @@ async fn a_line_that_the_terminal_would_cut_is_refused() {
 
 #[tokio::test]
 async fn a_prompt_is_typed_with_enter() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     run(&mut bench, &["cat"]).await;
     bench.prompt("hello").await;
     until_output(&mut bench, "hello\r\nhello\r\n").await;
@@ -178,7 +178,7 @@ async fn a_prompt_is_typed_with_enter() {
 
 #[tokio::test]
 async fn a_question_on_the_screen_is_asked_answered_and_withdrawn() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     script(
         &mut bench,
         "for i in 1 2; do printf 'Do you want to continue? [y/N] '; read x; echo \"said $x\"; done",
@@ -211,24 +211,24 @@ async fn a_question_on_the_screen_is_asked_answered_and_withdrawn() {
 
 #[tokio::test]
 async fn agents_take_inputs_as_prompts_and_once() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("demo").await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": false}));
     let settled = async {
-        while bench.said().is_empty() {
+        while bench.user_messages().is_empty() {
             let from = bench.lines.len();
             bench.event(from, "stream.message_end").await;
         }
     };
-    tokio::time::timeout(PATIENCE, settled).await.expect("it is a message");
-    assert_eq!(bench.said(), ["hello"]);
+    tokio::time::timeout(WAIT_MAX, settled).await.expect("it is a message");
+    assert_eq!(bench.user_messages(), ["hello"]);
     bench.until_status("idle").await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
     bench.restart(0).await;
     assert_eq!(input(&mut bench, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": true}));
     assert_eq!(input(&mut bench, "i2", "more\n").await, json!({"input_id": "i2", "duplicate": false}));
     bench.until_status("idle").await;
-    assert_eq!(bench.said(), ["hello", "more"]);
+    assert_eq!(bench.user_messages(), ["hello", "more"]);
     let answer = bench.call(json!({"cmd": "run.resize", "session_id": "s", "cols": 80, "rows": 24})).await;
     assert!(answer["error"].as_str().unwrap().contains("no program in a terminal"), "{answer}");
     assert_eq!(stop(&mut bench, "term").await, json!({"signal": "term"}));

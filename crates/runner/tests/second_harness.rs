@@ -9,19 +9,19 @@ mod driver;
 mod runner_support;
 
 use qd_runner::driver::{Harness, HarnessSettings};
-use runner_support::{Bench, HELPER};
+use runner_support::{HELPER, RunnerFixture};
 use serde_json::{Value, json};
 
 /// The two folders are there; this is the row.
-async fn bench(command: &[&str]) -> Bench {
+async fn bench(command: &[&str]) -> RunnerFixture {
     let command = command.iter().map(|word| (*word).to_owned()).collect();
-    Bench::start(|config| {
+    RunnerFixture::start(|config| {
         config.harnesses.register(&driver::Parrot, HarnessSettings { command, ..HarnessSettings::default() });
     })
     .await
 }
 
-async fn session() -> Bench {
+async fn session() -> RunnerFixture {
     let mut bench = bench(&[HELPER, "parrot"]).await;
     bench.create("parrot").await;
     bench

@@ -7,17 +7,17 @@ mod runner_support;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use runner_support::{Bench, PATIENCE};
+use runner_support::{RunnerFixture, WAIT_MAX};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 /// A runner with a session `s` of the demo harness, working in the bench's folder.
-async fn bench() -> Bench {
+async fn bench() -> RunnerFixture {
     bench_with(|_| {}).await
 }
 
-async fn bench_with(change: impl FnOnce(&mut qd_runner::RunnerConfig)) -> Bench {
-    let mut bench = Bench::start(|config| {
+async fn bench_with(change: impl FnOnce(&mut qd_runner::RunnerConfig)) -> RunnerFixture {
+    let mut bench = RunnerFixture::start(|config| {
         let folder = config.default_cwd.clone().unwrap();
         std::fs::create_dir(folder.join("ws")).unwrap();
         config.services.workspace_roots = vec![folder.join("ws")];
@@ -28,7 +28,7 @@ async fn bench_with(change: impl FnOnce(&mut qd_runner::RunnerConfig)) -> Bench 
     bench
 }
 
-fn folder(bench: &Bench) -> PathBuf {
+fn folder(bench: &RunnerFixture) -> PathBuf {
     bench.config.default_cwd.clone().unwrap()
 }
 
@@ -38,22 +38,22 @@ fn in_session(cmd: &str, role: &str, parameters: Value) -> Value {
     command
 }
 
-async fn question(bench: &mut Bench, from: usize) -> Value {
+async fn question(bench: &mut RunnerFixture, from: usize) -> Value {
     bench.event(from, "agent.input_needed").await["request"].clone()
 }
 
-async fn answer(bench: &mut Bench, request_id: &Value, decision: &str) -> Value {
+async fn answer(bench: &mut RunnerFixture, request_id: &Value, decision: &str) -> Value {
     let command = json!({ "cmd": "input_response", "session_id": "s", "request_id": request_id,
                           "decision": decision, "user_role": "owner" });
     bench.call(command).await
 }
 
-async fn response(bench: &mut Bench, id: &str) -> Value {
+async fn response(bench: &mut RunnerFixture, id: &str) -> Value {
     bench.find(0, "the response", |line| line["type"] == "response" && line["id"] == id).await
 }
 
 /// Where a line is, for the order of things.
-fn place(bench: &Bench, what: &str, condition: impl Fn(&Value) -> bool) -> usize {
+fn place(bench: &RunnerFixture, what: &str, condition: impl Fn(&Value) -> bool) -> usize {
     bench.lines.iter().position(condition).unwrap_or_else(|| panic!("no {what}"))
 }
 
@@ -392,14 +392,14 @@ async fn a_command_ends_by_its_limit_or_by_a_cancel_with_all_it_started() {
     }
 }
 
-async fn until_gone(bench: &Bench) {
+async fn until_gone(bench: &RunnerFixture) {
     let pid: i32 = std::fs::read_to_string(folder(bench).join("child")).unwrap().trim().parse().unwrap();
     let gone = async {
         while std::path::Path::new(&format!("/proc/{pid}/cwd")).read_link().is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, gone).await.expect("a child lives on");
+    tokio::time::timeout(WAIT_MAX, gone).await.expect("a child lives on");
 }
 
 #[tokio::test]
@@ -471,7 +471,7 @@ async fn a_local_client_is_the_owner_and_takes_its_command_with_it() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, begun).await.expect("the command runs");
+    tokio::time::timeout(WAIT_MAX, begun).await.expect("the command runs");
     drop(client);
     let result = bench.event(0, "tool.result").await;
     assert_eq!(result["error"], "cancelled");

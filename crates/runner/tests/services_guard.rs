@@ -7,11 +7,11 @@ mod runner_support;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use runner_support::{Bench, PATIENCE};
+use runner_support::{RunnerFixture, WAIT_MAX};
 use serde_json::{Value, json};
 
-async fn bench() -> Bench {
-    let mut bench = Bench::start(|config| {
+async fn bench() -> RunnerFixture {
+    let mut bench = RunnerFixture::start(|config| {
         let folder = config.default_cwd.clone().unwrap();
         std::fs::create_dir_all(folder.join("ws/deep")).unwrap();
         std::fs::create_dir_all(folder.join("session")).unwrap();
@@ -27,7 +27,7 @@ async fn bench() -> Bench {
     bench
 }
 
-fn folder(bench: &Bench) -> PathBuf {
+fn folder(bench: &RunnerFixture) -> PathBuf {
     bench.config.default_cwd.clone().unwrap()
 }
 
@@ -41,12 +41,12 @@ fn in_root(cmd: &str, role: &str, root: &std::path::Path, path: &str) -> Value {
     json!({ "cmd": cmd, "root": root, "path": path, "user_role": role })
 }
 
-async fn answer(bench: &mut Bench, role: &str, request_id: &Value, decision: &str) -> Value {
+async fn answer(bench: &mut RunnerFixture, role: &str, request_id: &Value, decision: &str) -> Value {
     let command = json!({ "request_id": request_id, "decision": decision });
     bench.call(in_session("input_response", role, command)).await
 }
 
-async fn response(bench: &mut Bench, id: &str) -> Value {
+async fn response(bench: &mut RunnerFixture, id: &str) -> Value {
     bench.find(0, "the response", |line| line["type"] == "response" && line["id"] == id).await
 }
 
@@ -130,7 +130,7 @@ async fn a_held_pipe_does_not_hold_the_call() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let held = tokio::time::timeout(PATIENCE, held).await.expect("the command runs");
+    let held = tokio::time::timeout(WAIT_MAX, held).await.expect("the command runs");
     std::fs::write(home.join("go"), "").unwrap();
     let data = response(&mut bench, &id).await["data"].clone();
     assert_eq!((&data["exit_code"], &data["stdout"]), (&json!(0), &json!("began\n")));

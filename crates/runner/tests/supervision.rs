@@ -6,7 +6,7 @@ mod runner_support;
 
 use std::time::Duration;
 
-use runner_support::{Bench, quick};
+use runner_support::{RunnerFixture, quick};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn signal(pid: i32, signal: Signal) {
 
 #[tokio::test]
 async fn a_stopped_agent_is_unresponsive_until_it_answers() {
-    let mut bench = Bench::start(|config| config.supervision = quick(None)).await;
+    let mut bench = RunnerFixture::start(|config| config.supervision = quick(None)).await;
     bench.create("pi").await;
     let pid = bench.pid().await;
     let from = bench.lines.len();
@@ -34,7 +34,7 @@ async fn a_stopped_agent_is_unresponsive_until_it_answers() {
 
 #[tokio::test]
 async fn a_hung_agent_is_killed_started_again_and_gets_what_waited() {
-    let mut bench = Bench::start(|config| config.supervision = quick(Some(600))).await;
+    let mut bench = RunnerFixture::start(|config| config.supervision = quick(Some(600))).await;
     bench.create("pi").await;
     bench.prompt("work").await;
     let waiting = json!({"cmd": "follow_up", "session_id": "s", "message": "waited"});
@@ -55,13 +55,13 @@ async fn a_hung_agent_is_killed_started_again_and_gets_what_waited() {
     let is_told = |line: &Value| line["message"].as_str().is_some_and(|text| text.contains("(cut off)"));
     assert!(bench.find(from, "the note", is_told).await["seq"].is_u64(), "it stays in the history");
     bench.find(from, "what waited", |line| line["event"] == "agent.idle" && line["reason"] == "stop").await;
-    assert_eq!(bench.said(), ["work", "waited"]);
+    assert_eq!(bench.user_messages(), ["work", "waited"]);
     assert_ne!(bench.pid().await, pid);
 }
 
 #[tokio::test]
 async fn a_silent_tool_is_named_and_not_killed() {
-    let mut bench = Bench::start(|config| config.supervision = quick(Some(400))).await;
+    let mut bench = RunnerFixture::start(|config| config.supervision = quick(Some(400))).await;
     bench.create("pi").await;
     let pid = bench.pid().await;
     let from = bench.lines.len();
@@ -79,7 +79,7 @@ async fn a_silent_tool_is_named_and_not_killed() {
 
 #[tokio::test]
 async fn a_silent_agent_that_answers_is_told_once_and_not_killed() {
-    let mut bench = Bench::start(|config| config.supervision = quick(Some(400))).await;
+    let mut bench = RunnerFixture::start(|config| config.supervision = quick(Some(400))).await;
     bench.create("pi").await;
     let pid = bench.pid().await;
     let from = bench.lines.len();
@@ -100,7 +100,7 @@ async fn a_silent_agent_that_answers_is_told_once_and_not_killed() {
 
 #[tokio::test]
 async fn an_agent_that_closes_its_output_is_ended() {
-    let mut bench = Bench::start(|config| config.supervision = quick(None)).await;
+    let mut bench = RunnerFixture::start(|config| config.supervision = quick(None)).await;
     bench.create("pi").await;
     let from = bench.lines.len();
     bench.send(json!({"cmd": "prompt", "session_id": "s", "message": "close"})).await;
@@ -110,12 +110,12 @@ async fn an_agent_that_closes_its_output_is_ended() {
     let from = bench.lines.len();
     bench.prompt("again").await;
     bench.find(from, "the answer", |line| line["event"] == "agent.idle" && line["reason"] == "stop").await;
-    assert_eq!(bench.said(), ["close", "again"]);
+    assert_eq!(bench.user_messages(), ["close", "again"]);
 }
 
 #[tokio::test]
 async fn the_end_of_a_process_is_told_with_its_signal() {
-    let mut bench = Bench::start(|_| {}).await;
+    let mut bench = RunnerFixture::start(|_| {}).await;
     bench.create("pi").await;
     for (number, name) in [(Signal::ABORT, "SIGABRT"), (Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
         let pid = bench.pid().await;
@@ -133,7 +133,7 @@ async fn the_end_of_a_process_is_told_with_its_signal() {
 
 #[tokio::test]
 async fn the_heartbeat_of_the_runner_has_the_figures_of_its_agents() {
-    let mut bench = Bench::start(|config| {
+    let mut bench = RunnerFixture::start(|config| {
         config.supervision = quick(None);
         config.supervision.sample = Duration::from_millis(10);
     })

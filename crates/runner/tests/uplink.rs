@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use link_support::{Door, HubEnd, Local, PATIENCE, TestRunner, config, until};
+use link_support::{FakeHubAddress, HubEnd, LocalClient, TestRunner, WAIT_MAX, config, until};
 use qd_runner::{KeyError, KeyKeeper, Runner, RunnerError, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::json;
@@ -18,9 +18,9 @@ async fn a_runner_works_before_any_hub_is_there_and_delivers_it_all() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
-    let mut local = Local::connect(&socket).await;
+    let mut local = LocalClient::connect(&socket).await;
     local.create("s1").await;
     local.prompt("s1", "/tools").await;
     assert!(runner.runner.status().last_failure.is_some_and(|reason| reason.contains("nobody is there")));
@@ -49,7 +49,7 @@ async fn a_runner_works_before_any_hub_is_there_and_delivers_it_all() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_link_loses_and_repeats_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
     let mut committed = BTreeMap::new();
@@ -77,13 +77,13 @@ async fn an_agent_does_not_wait_for_a_hub_that_reads_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
     hub.create("s1").await;
     hub.ack("s1").await;
-    let mut local = Local::connect(&socket).await;
+    let mut local = LocalClient::connect(&socket).await;
     assert_eq!(local.call("s1", "session.attach", json!({})).await["success"], true);
     // Far more than the link holds, in little more time than it takes without a link.
     let began = tokio::time::Instant::now();
@@ -106,7 +106,7 @@ async fn an_agent_does_not_wait_for_a_hub_that_reads_nothing() {
 async fn commands_and_records_in_floods_both_arrive() {
     const COMMANDS: usize = 20_000;
     let directory = tempfile::tempdir().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
@@ -125,7 +125,7 @@ async fn commands_and_records_in_floods_both_arrive() {
             sender.send(format!("{line}\n").into()).await.unwrap();
         }
     };
-    tokio::time::timeout(PATIENCE, blast).await.expect("the runner reads, whether the hub does or not");
+    tokio::time::timeout(WAIT_MAX, blast).await.expect("the runner reads, whether the hub does or not");
     let mut answers = 0;
     while answers < COMMANDS {
         let line = hub.next().await.expect("the link ended");
@@ -136,9 +136,9 @@ async fn commands_and_records_in_floods_both_arrive() {
 
 /// What happened to the keys: `made`, then what was promoted.
 #[derive(Default)]
-struct Keys(Mutex<Vec<String>>);
+struct TestKeys(Mutex<Vec<String>>);
 
-impl KeyKeeper for Keys {
+impl KeyKeeper for TestKeys {
     fn make_next(&self) -> Result<String, KeyError> {
         self.0.lock().map_err(|error| KeyError::NotMade(error.to_string().into()))?.push("made".into());
         Ok("abc".into())
@@ -157,10 +157,10 @@ impl KeyKeeper for Keys {
 #[tokio::test(flavor = "multi_thread")]
 async fn heartbeats_come_at_once_and_keys_rotate() {
     let directory = tempfile::tempdir().unwrap();
-    let keys = Arc::new(Keys::default());
+    let keys = Arc::new(TestKeys::default());
     let mut config = config(directory.path());
     config.keys = Some(Arc::clone(&keys) as Arc<dyn KeyKeeper>);
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
@@ -187,7 +187,7 @@ async fn heartbeats_come_at_once_and_keys_rotate() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_cannot_be_stored_still_says_how_it_stands() {
     let directory = tempfile::tempdir().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
@@ -211,7 +211,7 @@ async fn a_session_that_cannot_be_stored_still_says_how_it_stands() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_session_stays_silent_and_a_refused_runner_waits() {
     let directory = tempfile::tempdir().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
@@ -227,19 +227,19 @@ async fn a_refused_session_stays_silent_and_a_refused_runner_waits() {
     assert_eq!(hub.read["theirs"], told["theirs"]);
     assert!(hub.read["mine"] > told["mine"]);
 
-    let knocks = door.knocks.load(Ordering::SeqCst);
+    let attempts = door.attempts.load(Ordering::SeqCst);
     hub.say(json!({ "type": "runner.refused", "reason": "revoked" })).await;
     until("the link ends", || async { runner.runner.status().last_failure.as_deref() == Some("revoked") })
         .await;
     tokio::time::sleep(Duration::from_millis(400)).await;
-    assert_eq!(door.knocks.load(Ordering::SeqCst), knocks, "a refusal is not knocked at again at once");
+    assert_eq!(door.attempts.load(Ordering::SeqCst), attempts, "a refusal is not knocked at again at once");
     runner.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_the_hub_has_seen_are_not_given_again() {
     let directory = tempfile::tempdir().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
@@ -257,7 +257,7 @@ async fn numbers_the_hub_has_seen_are_not_given_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_runner_sends_what_is_missing() {
     let directory = tempfile::tempdir().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config(directory.path()), Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
@@ -284,7 +284,7 @@ async fn with_a_link_in_memory_the_runner_is_ready_after_the_welcome_and_ends_wi
     let mut hub = hub.await.unwrap();
     hub.create("s1").await;
     drop(hub);
-    tokio::time::timeout(PATIENCE, runner.runner.join()).await.expect("the runner ends with its link");
+    tokio::time::timeout(WAIT_MAX, runner.runner.join()).await.expect("the runner ends with its link");
     assert!(runner.store.sessions().await.is_err(), "the store is closed");
 }
 

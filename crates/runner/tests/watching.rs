@@ -5,7 +5,7 @@ mod link_support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use link_support::{Door, HubEnd, Local, TestRunner, config};
+use link_support::{FakeHubAddress, HubEnd, LocalClient, TestRunner, config};
 use qd_runner::Uplink;
 use serde_json::{Value, json};
 
@@ -29,12 +29,12 @@ async fn native_events_end_with_the_link_and_never_reach_local_clients() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());
     let socket = config.local_socket.clone().unwrap();
-    let door = Door::closed();
+    let door = FakeHubAddress::closed();
     let mut links = door.open();
     let runner = TestRunner::start(config, Uplink::Dial(Arc::new(door.clone()))).await;
     let mut hub = HubEnd::accept(&mut links, &BTreeMap::new()).await;
     hub.create("s1").await;
-    let mut local = Local::connect(&socket).await;
+    let mut local = LocalClient::connect(&socket).await;
     assert_eq!(local.call("s1", "session.attach", json!({})).await["success"], true);
     watch(&hub, true).await;
     turn(&mut hub).await;

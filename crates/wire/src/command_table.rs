@@ -1,6 +1,7 @@
 //! The one table of commands: name, parameters, lane, mutation, timeout, permission, who answers, class.
 //!
-//! Everything that depends on the kind of a command reads this table; nothing else lists commands.
+//! Code that depends on the kind of a command reads this table. Other lists of commands only add to it: the types of
+//! answers (`codegen/answers.rs`), and the tables of the faces, whose rows name a canonical command.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

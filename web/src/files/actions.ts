@@ -7,9 +7,9 @@ import { join, nameOf, parentOf, tidy } from "./paths.ts";
 
 /** What a person does to entries of the tree. Each says where the entry is afterwards, or nothing if nothing happened. */
 
-type Changing = "fs.write" | "fs.create_directory" | "fs.rename" | "fs.move" | "fs.copy" | "fs.delete";
+type ChangeCommand = "fs.write" | "fs.create_directory" | "fs.rename" | "fs.move" | "fs.copy" | "fs.delete";
 
-async function change<C extends Changing>(sessionId: string, command: C, parameters: CommandParams[C], failure: string): Promise<boolean> {
+async function change<C extends ChangeCommand>(sessionId: string, command: C, parameters: CommandParams[C], failure: string): Promise<boolean> {
   try {
     await onMachine(sessionId, command, parameters);
     return true;

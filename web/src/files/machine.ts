@@ -22,7 +22,7 @@ export function onMachine<C extends FileCommand>(
 /** A watch that broke is begun again, after a pause that grows up to this. */
 const PAUSE_MS = { first: 500, most: 60_000 } as const;
 
-export interface Watching {
+export interface WatchHandlers {
   changed(changes: FsChanges): void;
   /** From here on nothing is missed; what was before must be read again, all the more after a watch that broke. */
   began(isAgain: boolean): void;
@@ -31,13 +31,13 @@ export interface Watching {
 }
 
 /** Tells what changes below the session's directory until it is ended. */
-export function watch(sessionId: string, told: Watching): () => void {
+export function watch(sessionId: string, told: WatchHandlers): () => void {
   const ended = new AbortController();
   void follow(sessionId, told, ended.signal);
   return () => ended.abort();
 }
 
-async function follow(sessionId: string, told: Watching, signal: AbortSignal): Promise<void> {
+async function follow(sessionId: string, told: WatchHandlers, signal: AbortSignal): Promise<void> {
   let pause: number = PAUSE_MS.first;
   let isAgain = false;
   while (!signal.aborted) {

@@ -1,6 +1,6 @@
 /** The list of past sessions: which, in which order, under which day. */
 import type { SessionSummary } from "@quarterdeck/client";
-import { dayStart, type Wanted } from "./wanted.ts";
+import { dayStart, type HistoryQuery } from "./query.ts";
 
 export interface DayOfSessions {
   label: string;
@@ -10,7 +10,7 @@ export interface DayOfSessions {
 const DAY_MS = 24 * 3600 * 1000;
 
 /** Those within the filters, the ones last used first. */
-export function pastSessions(sessions: readonly SessionSummary[], wanted: Wanted): SessionSummary[] {
+export function pastSessions(sessions: readonly SessionSummary[], wanted: HistoryQuery): SessionSummary[] {
   const from = dayStart(wanted.from) ?? -Infinity;
   const to = dayStart(wanted.to, 1) ?? Infinity;
   return sessions

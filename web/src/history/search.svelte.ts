@@ -1,7 +1,7 @@
 import type { CommandParams, SearchHit } from "@quarterdeck/client";
 import { app } from "../lib/app.svelte.ts";
 import { errorText } from "../lib/format.ts";
-import { dayStart, type Wanted } from "./wanted.ts";
+import { dayStart, type HistoryQuery } from "./query.ts";
 
 const PAGE = 50;
 
@@ -23,11 +23,11 @@ export class Search {
   /** What the hits on the screen are for; empty before the first answer. */
   shownFor = $state("");
   #asked = 0;
-  #wanted: Wanted | undefined;
+  #wanted: HistoryQuery | undefined;
 
   groups: HitGroup[] = $derived(grouped(this.hits));
 
-  async find(wanted: Wanted): Promise<void> {
+  async find(wanted: HistoryQuery): Promise<void> {
     this.#wanted = wanted;
     if (wanted.text.trim() === "") {
       this.#asked += 1;
@@ -49,7 +49,7 @@ export class Search {
     if (this.#wanted) await this.find(this.#wanted);
   }
 
-  async #ask(wanted: Wanted, offset: number): Promise<void> {
+  async #ask(wanted: HistoryQuery, offset: number): Promise<void> {
     const asked = ++this.#asked;
     this.isLoading = true;
     this.error = undefined;
@@ -67,7 +67,7 @@ export class Search {
   }
 }
 
-function paramsOf(wanted: Wanted, offset: number): CommandParams["search"] {
+function paramsOf(wanted: HistoryQuery, offset: number): CommandParams["search"] {
   const params: CommandParams["search"] = { query: wanted.text.trim(), limit: PAGE, offset };
   if (wanted.role !== "") params.role = wanted.role;
   if (wanted.runnerId !== "") params.runner_id = wanted.runnerId;

@@ -1,6 +1,6 @@
 /** The place where a search found something, cut into what was found and what stands around it. */
 
-export interface Piece {
+export interface SnippetPiece {
   text: string;
   isFound: boolean;
 }
@@ -9,9 +9,9 @@ export interface Piece {
  * Cuts a snippet at the brackets the hub put around the words found. Text has brackets of its own, so a pair counts
  * only when a word of the query is in it.
  */
-export function piecesOf(snippet: string, query: string): Piece[] {
+export function piecesOf(snippet: string, query: string): SnippetPiece[] {
   const wanted = wantedWords(query);
-  const pieces: Piece[] = [];
+  const pieces: SnippetPiece[] = [];
   let plain = "";
   let rest = 0;
   for (const match of snippet.matchAll(/\[([^[\]]+)\]/g)) {
@@ -27,20 +27,20 @@ export function piecesOf(snippet: string, query: string): Piece[] {
   return pieces;
 }
 
-interface Wanted {
+interface WantedWord {
   word: string;
   isBeginning: boolean;
 }
 
 /** The words of a query; one that ends in a star stands for all that begin so. */
-function wantedWords(query: string): Wanted[] {
+function wantedWords(query: string): WantedWord[] {
   return query.split(/\s+/).flatMap((part) => {
     const words = wordsOf(part);
     return words.map((word, at) => ({ word, isBeginning: part.endsWith("*") && at === words.length - 1 }));
   });
 }
 
-function isIt(word: string, wanted: Wanted): boolean {
+function isIt(word: string, wanted: WantedWord): boolean {
   return wanted.isBeginning ? word.startsWith(wanted.word) : word === wanted.word;
 }
 

@@ -14,14 +14,14 @@ export interface TextQuestion {
   action?: string;
 }
 
-type Open =
+type OpenDialog =
   | { kind: "confirm"; question: Confirmation; done: (answer: boolean) => void }
   | { kind: "text"; question: TextQuestion; done: (answer: string | undefined) => void };
 
 class Dialogs {
-  current = $state.raw<Open | undefined>();
+  current = $state.raw<OpenDialog | undefined>();
 
-  ask(open: Open): void {
+  ask(open: OpenDialog): void {
     this.cancel();
     this.current = open;
   }

@@ -1,7 +1,7 @@
 import { recall, remember } from "../lib/localStorage.ts";
 
 /** What the person chose the last times, so that the next session is two clicks. */
-export interface Recent {
+export interface RecentChoices {
   runner?: string;
   harness?: string;
   /** By harness. */
@@ -25,15 +25,15 @@ export function keepPrompt(text: string): void {
   remember(PROMPT, text === "" ? undefined : text);
 }
 
-export function recentChoices(): Recent {
-  return { models: {}, directories: {}, commands: [], ...recall<Partial<Recent>>("new", {}) };
+export function recentChoices(): RecentChoices {
+  return { models: {}, directories: {}, commands: [], ...recall<Partial<RecentChoices>>("new", {}) };
 }
 
 function first(list: readonly string[], value: string): string[] {
   return [value, ...list.filter((one) => one !== value)].slice(0, KEPT);
 }
 
-export interface Choice {
+export interface RecentChoice {
   runner: string;
   harness: string;
   model: string;
@@ -42,9 +42,9 @@ export interface Choice {
   worktree: boolean;
 }
 
-export function rememberChoice(choice: Choice): void {
+export function rememberChoice(choice: RecentChoice): void {
   const before = recentChoices();
-  const after: Recent = {
+  const after: RecentChoices = {
     runner: choice.runner,
     harness: choice.harness,
     worktree: choice.worktree,

@@ -4,14 +4,14 @@ import { groupOrder, runnerName, statusWord, titleOf, toneOf } from "../lib/sess
 import { fuzzy } from "../lib/fuzzy.ts";
 import { go, route } from "../lib/router.svelte.ts";
 import { sessionMenu } from "../lib/session/sessionActions.ts";
-import { places } from "../lib/shell/navigation.ts";
+import { navigationPages } from "../lib/shell/navigation.ts";
 import { sidebarOrder } from "../lib/shell/order.ts";
 import { theme } from "../lib/theme.svelte.ts";
 import type { IconName } from "../lib/ui/icons.ts";
 import { startDemo } from "../new/create.ts";
 
 /** Something the palette can do or go to. */
-export interface Entry {
+export interface PaletteEntry {
   id: string;
   section: "Sessions" | "This session" | "Go to" | "Actions" | "History";
   label: string;
@@ -23,7 +23,7 @@ export interface Entry {
   run: () => void;
 }
 
-function sessionEntries(): Entry[] {
+function sessionEntries(): PaletteEntry[] {
   const openId = route.segments[0] === "s" ? route.segments[1] : undefined;
   return groupOrder
     .flatMap((group) => sidebarOrder(app.sessions, group))
@@ -46,7 +46,7 @@ function sessionEntries(): Entry[] {
     }));
 }
 
-function thisSession(): Entry[] {
+function thisSession(): PaletteEntry[] {
   const session = route.segments[0] === "s" ? app.session(route.segments[1] ?? "") : undefined;
   if (!session) return [];
   const base = `/s/${encodeURIComponent(session.session_id)}`;
@@ -56,7 +56,7 @@ function thisSession(): Entry[] {
     ["Files", "folder", `${base}/files`, "3"],
     ["Changes", "diff", `${base}/changes`, "4"],
   ];
-  const entries: Entry[] = views.map(([label, icon, path, keys]) => ({
+  const entries: PaletteEntry[] = views.map(([label, icon, path, keys]) => ({
     id: `view:${label}`,
     section: "This session",
     label,
@@ -66,28 +66,28 @@ function thisSession(): Entry[] {
   }));
   for (const item of sessionMenu(session)) {
     if (item === "separator" || item.disabled || !item.onselect) continue;
-    const entry: Entry = { id: `do:${item.label}`, section: "This session", label: `${item.label.replace("…", "")} this session`, run: item.onselect };
+    const entry: PaletteEntry = { id: `do:${item.label}`, section: "This session", label: `${item.label.replace("…", "")} this session`, run: item.onselect };
     if (item.icon) entry.icon = item.icon;
     entries.push(entry);
   }
   return entries;
 }
 
-function goEntries(): Entry[] {
+function goEntries(): PaletteEntry[] {
   const keys: Record<string, string> = { fleet: "g f", approvals: "g a", new: "n", history: "g h", usage: "g u", settings: "g s" };
-  return Object.values(places)
-    .filter((place) => place.id !== "new" || can("operate"))
-    .map((place) => {
-      const entry: Entry = { id: `place:${place.id}`, section: "Go to", label: place.label, icon: place.icon, run: () => go(place.path) };
-      const key = keys[place.id];
+  return Object.values(navigationPages)
+    .filter((page) => page.id !== "new" || can("operate"))
+    .map((page) => {
+      const entry: PaletteEntry = { id: `page:${page.id}`, section: "Go to", label: page.label, icon: page.icon, run: () => go(page.path) };
+      const key = keys[page.id];
       if (key) entry.keys = key;
       return entry;
     });
 }
 
-function actionEntries(onhelp: () => void): Entry[] {
+function actionEntries(onhelp: () => void): PaletteEntry[] {
   const next = sidebarOrder(app.sessions, "needs")[0];
-  const entries: Entry[] = [];
+  const entries: PaletteEntry[] = [];
   if (next) {
     entries.push({
       id: "next-needing",
@@ -124,7 +124,7 @@ function actionEntries(onhelp: () => void): Entry[] {
 }
 
 /** Everything there is, in the order shown while nothing is typed: sessions first, so that it is a session switcher. */
-export function allEntries(onhelp: () => void): Entry[] {
+export function allEntries(onhelp: () => void): PaletteEntry[] {
   return [...sessionEntries(), ...thisSession(), ...goEntries(), ...actionEntries(onhelp)];
 }
 
@@ -133,7 +133,7 @@ const SHORT = 8;
 const MOST = 40;
 
 /** What matches, best first; the words said beside an entry count less than its name. */
-export function findEntries(entries: readonly Entry[], typed: string): Entry[] {
+export function findEntries(entries: readonly PaletteEntry[], typed: string): PaletteEntry[] {
   if (typed.trim() === "") {
     const counts = new Map<string, number>();
     return entries.filter((entry) => {
@@ -150,7 +150,7 @@ export function findEntries(entries: readonly Entry[], typed: string): Entry[] {
   });
   found.sort((one, other) => other.score - one.score);
   const best = found.slice(0, MOST).map(({ entry }) => entry);
-  const history: Entry = {
+  const history: PaletteEntry = {
     id: "history-search",
     section: "History",
     label: `Search all conversations for “${typed.trim()}”`,

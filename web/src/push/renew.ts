@@ -1,6 +1,6 @@
 /** Keeps a device subscribed when its push service gives it another address. Only the service worker imports it. */
 
-interface Known {
+interface DeviceSubscription {
   id: string;
   endpoint: string;
   label: string;
@@ -8,9 +8,9 @@ interface Known {
   content: boolean;
 }
 
-interface State {
+interface PushState {
   public_key: string;
-  subscriptions: Known[];
+  subscriptions: DeviceSubscription[];
 }
 
 async function ask(method: string, path: string, body?: unknown): Promise<unknown> {
@@ -26,7 +26,7 @@ async function ask(method: string, path: string, body?: unknown): Promise<unknow
 
 /** Subscribes anew with what the person had chosen for the old subscription. Signed out, nothing is to be done. */
 export async function renew(manager: PushManager, oldEndpoint: string | undefined): Promise<void> {
-  const state = (await ask("GET", "/api/push")) as State;
+  const state = (await ask("GET", "/api/push")) as PushState;
   const old = state.subscriptions.find((subscription) => subscription.endpoint === oldEndpoint);
   // Without the old one it is not known that the person wants any on this device.
   if (!old) return;

@@ -5,10 +5,10 @@ import { bounds, type Range } from "./ranges.ts";
 export type { UsageData, UsageRow };
 /** What bars and charts compare. */
 export type Measure = "cost" | "tokens";
-export type Sum = UsageData["total"];
+export type UsageSum = UsageData["total"];
 
 export interface Usage {
-  total: Sum;
+  total: UsageSum;
   days: UsageRow[];
   models: UsageRow[];
   sessions: UsageRow[];
@@ -16,7 +16,7 @@ export interface Usage {
   isCut: boolean;
 }
 
-export function allTokens(sum: Sum): number {
+export function allTokens(sum: UsageSum): number {
   return sum.input_tokens + sum.output_tokens + sum.cache_read_tokens + sum.cache_write_tokens;
 }
 

@@ -16,7 +16,7 @@ const RESENDS_MAX = 30;
 /** A hub that was restarted is there before its machines are: what comes again waits so long for them. */
 const AGAIN_WAIT_MS = 10_000;
 
-interface Under {
+interface CallInFlight {
   readonly cmd: CommandName;
   readonly hasEffect: boolean;
   readonly onProgress: ((data: unknown) => void) | undefined;
@@ -32,7 +32,7 @@ export class Calls {
   readonly listeners = new Listeners<[number]>();
   readonly #pending: PendingCommands<CommandResponse>;
   readonly #send: (text: string) => void;
-  readonly #under = new Map<string, Under>();
+  readonly #under = new Map<string, CallInFlight>();
   #closed: Error | undefined;
   #waiting = 0;
 

@@ -11,7 +11,7 @@ import { Calls, type Progress } from "./calls.ts";
 import { Connection, type Frame } from "./connection.ts";
 import { FleetModel } from "./fleet.ts";
 import { Listeners } from "../shared/listeners.ts";
-import { Sends } from "./sends.ts";
+import { PendingSends } from "./pending-sends.ts";
 import { SessionModel } from "./session.ts";
 import { TerminalModel } from "./terminal.ts";
 import type {
@@ -27,7 +27,7 @@ import type {
 /** A session nobody looks at is followed a little longer: people go back and forth. */
 const LINGER_MS = 5_000;
 
-interface Followed {
+interface FollowedSession {
   readonly model: SessionModel;
   users: number;
   timer?: ReturnType<typeof setTimeout> | undefined;
@@ -37,9 +37,9 @@ export class Quarterdeck {
   readonly fleet: FleetModel;
   readonly #connection: Connection;
   readonly #calls: Calls;
-  readonly #sends: Sends;
+  readonly #sends: PendingSends;
   readonly #system = new Listeners<[SystemFrame]>();
-  readonly #sessions = new Map<string, Followed>();
+  readonly #sessions = new Map<string, FollowedSession>();
   readonly #terminals = new Set<TerminalModel>();
   #presence: Presence | undefined;
   #wasLive = false;
@@ -51,7 +51,7 @@ export class Quarterdeck {
       frame: (frame) => this.#frame(frame),
     });
     this.#calls = new Calls((text) => this.#connection.send(text));
-    this.#sends = new Sends(this.#calls, storeOf(options), (sessionId) => this.#sessions.get(sessionId)?.model.touched());
+    this.#sends = new PendingSends(this.#calls, storeOf(options), (sessionId) => this.#sessions.get(sessionId)?.model.touched());
     this.fleet = new FleetModel(this.#calls);
   }
 
@@ -78,7 +78,7 @@ export class Quarterdeck {
   }
 
   /**
-   * Sends a command. What changes something has an `idempotency_key` and is sent again under it after a reconnect until
+   * PendingSends a command. What changes something has an `idempotency_key` and is sent again under it after a reconnect until
    * it is answered, so it runs once. Rejects with `CommandError`, or its kinds `IndeterminateError` and `TimedOutError`.
    */
   async call<C extends CommandName>(

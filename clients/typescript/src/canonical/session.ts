@@ -16,18 +16,18 @@ import { addPage, gaps, startFrom, type Gap } from "./fold/conversation.ts";
 import { CommandError } from "./errors.ts";
 import { fold, strongest } from "./fold/fold.ts";
 import { Listeners } from "../shared/listeners.ts";
-import { Outputs } from "./outputs.ts";
-import type { Sends } from "./sends.ts";
-import type { Answered, Notice, Pending, SendOptions, SessionChanged, ToolRun, Writing } from "./types.ts";
-import { emptyView, type ChangeKind, type View } from "./fold/view.ts";
+import { RunOutputs } from "./run-outputs.ts";
+import type { PendingSends } from "./pending-sends.ts";
+import type { Answered, Notice, PendingSend, SendOptions, SessionChanged, ToolRun, Writing } from "./types.ts";
+import { emptySession, type ChangeKind, type FoldedSession } from "./fold/folded-session.ts";
 
 /** Messages of one page. */
 const PAGE = 200;
 
 /** What a session needs of its client. */
-export interface SessionDesk {
+export interface SessionClient {
   readonly calls: Calls;
-  readonly sends: Sends;
+  readonly sends: PendingSends;
   /** There is a connection; `signal` is given when it ends. */
   readonly isLive: boolean;
   readonly signal: AbortSignal;
@@ -37,16 +37,16 @@ export interface SessionDesk {
 
 export class SessionModel {
   readonly sessionId: string;
-  readonly #desk: SessionDesk;
+  readonly #client: SessionClient;
   readonly #listeners = new Listeners<[SessionChanged]>();
-  readonly #outputs: Outputs;
-  #view: View = emptyView();
+  readonly #outputs: RunOutputs;
+  #view: FoldedSession = emptySession();
   #isLoaded = false;
   #isGone = false;
   #error: string | undefined;
   #revision = 0;
   #change: ChangeKind | undefined;
-  #published: Published = {};
+  #published: PublishedCopies = {};
   /** Grows when the conversation is another: pages of the old one are not wanted any more. */
   #conversation = 0;
   #isAttaching = false;
@@ -57,10 +57,10 @@ export class SessionModel {
   #older: Promise<void> | undefined;
 
   /** @internal */
-  constructor(sessionId: string, desk: SessionDesk) {
+  constructor(sessionId: string, client: SessionClient) {
     this.sessionId = sessionId;
-    this.#desk = desk;
-    this.#outputs = new Outputs(() => desk.calls.call("run.screen", {}, { sessionId }));
+    this.#client = client;
+    this.#outputs = new RunOutputs(() => client.calls.call("run.screen", {}, { sessionId }));
   }
 
   /** The answer to the first attach is there. */
@@ -125,8 +125,8 @@ export class SessionModel {
     return this.#view.answered;
   }
 
-  get pending(): readonly Pending[] {
-    return this.#desk.sends.of(this.sessionId);
+  get pending(): readonly PendingSend[] {
+    return this.#client.sends.of(this.sessionId);
   }
 
   get notices(): readonly Notice[] {
@@ -136,7 +136,7 @@ export class SessionModel {
   /** What is shown is what the hub last knew: the session's machine is away. */
   get runnerAway(): boolean {
     const { state } = this.#view;
-    return state !== undefined && (state.status === "offline" || this.#desk.isRunnerAway(state.runner_id));
+    return state !== undefined && (state.status === "offline" || this.#client.isRunnerAway(state.runner_id));
   }
 
   get revision(): number {
@@ -189,47 +189,47 @@ export class SessionModel {
   async #loadPage(before: number | undefined, limit: number): Promise<void> {
     const conversation = this.#conversation;
     const params = before === undefined ? { limit } : { before, limit };
-    const { messages } = await this.#desk.calls.call("get_messages", params, { sessionId: this.sessionId });
+    const { messages } = await this.#client.calls.call("get_messages", params, { sessionId: this.sessionId });
     if (conversation !== this.#conversation) return;
     this.#view.messages = addPage(this.#view.messages, messages);
     relearnTools(this.#view);
     this.#changed("messages");
   }
 
-  /** Sends a prompt; what becomes of it is in `pending`. Returns its name there. */
+  /** PendingSends a prompt; what becomes of it is in `pending`. Returns its name there. */
   send(text: string, options: SendOptions = {}): string {
-    return this.#desk.sends.send(this.sessionId, text, options);
+    return this.#client.sends.send(this.sessionId, text, options);
   }
 
-  /** Sends one that failed, or whose fate is not known, once more, as a new one with a new `clientId`. */
+  /** PendingSends one that failed, or whose fate is not known, once more, as a new one with a new `clientId`. */
   resend(clientId: string): void {
-    this.#desk.sends.resend(this.sessionId, clientId);
+    this.#client.sends.resend(this.sessionId, clientId);
   }
 
   discard(clientId: string): void {
-    this.#desk.sends.discard(this.sessionId, clientId);
+    this.#client.sends.discard(this.sessionId, clientId);
   }
 
   /** Answers a question; rejects when somebody else was faster. */
   async answer(requestId: string, answer: Omit<InputResponseParams, "request_id">): Promise<void> {
     const params = { actor: "web", ...answer, request_id: requestId };
-    await this.#desk.calls.call("input_response", params, { sessionId: this.sessionId });
+    await this.#client.calls.call("input_response", params, { sessionId: this.sessionId });
   }
 
   async abort(): Promise<void> {
-    await this.#desk.calls.call("abort", {}, { sessionId: this.sessionId });
+    await this.#client.calls.call("abort", {}, { sessionId: this.sessionId });
   }
 
   /** This user does not need it any more; the last one ends the following. */
   release(): void {
-    this.#desk.released(this);
+    this.#client.released(this);
   }
 
   /** @internal Attaches on this connection, where it was. */
   attach(): void {
-    if (this.#isGone || this.#isAttaching || !this.#desk.isLive) return;
+    if (this.#isGone || this.#isAttaching || !this.#client.isLive) return;
     this.#isAttaching = true;
-    void this.#attach(this.#desk.signal);
+    void this.#attach(this.#client.signal);
   }
 
   async #attach(signal: AbortSignal): Promise<void> {
@@ -245,7 +245,7 @@ export class SessionModel {
     const arrival: Arrival = this.#isLoaded ? "resumed" : "first";
     const params = arrival === "resumed" ? { after: this.#view.seq } : {};
     return new Promise((settle) => {
-      this.#desk.calls.ask(
+      this.#client.calls.ask(
         "session.attach",
         params,
         { sessionId, signal },
@@ -284,7 +284,7 @@ export class SessionModel {
   async #readNewest(): Promise<void> {
     const conversation = this.#conversation;
     try {
-      const { messages } = await this.#desk.calls.call("get_messages", { limit: PAGE }, { sessionId: this.sessionId });
+      const { messages } = await this.#client.calls.call("get_messages", { limit: PAGE }, { sessionId: this.sessionId });
       if (conversation !== this.#conversation) return;
       this.#view.messages = startFrom(this.#view.messages, messages);
       relearnTools(this.#view);
@@ -341,10 +341,10 @@ export class SessionModel {
     this.#changed(kind);
     if (kind === "delta") return;
     const { messages, state } = this.#view;
-    this.#desk.sends.seen(this.sessionId, messages);
+    this.#client.sends.seen(this.sessionId, messages);
     if (!state || !this.#isSettling || this.#view.seq < this.#view.stateSeq) return;
     this.#isSettling = false;
-    this.#desk.sends.settled(this.sessionId, state);
+    this.#client.sends.settled(this.sessionId, state);
   }
 
   #changed(kind: ChangeKind): void {
@@ -367,7 +367,7 @@ export class SessionModel {
 }
 
 /** Copies for the application: made when they are read, at most once for each change. */
-interface Published {
+interface PublishedCopies {
   messages?: readonly Message[] | undefined;
   gaps?: readonly Gap[] | undefined;
   partial?: Writing | undefined;

@@ -6,7 +6,7 @@ import { Listeners } from "../shared/listeners.ts";
 import type { TerminalOptions } from "./types.ts";
 
 /** What a terminal needs of its client. */
-export interface TerminalDesk {
+export interface TerminalClient {
   readonly isLive: boolean;
   send(text: string): void;
   readState(sessionId: string): Promise<SessionState>;
@@ -16,7 +16,7 @@ export interface TerminalDesk {
 }
 
 export class TerminalModel {
-  readonly #desk: TerminalDesk;
+  readonly #client: TerminalClient;
   readonly #options: TerminalOptions;
   readonly #changes = new Listeners<[]>();
   readonly #data = new Set<(bytes: Uint8Array, isReset: boolean) => void>();
@@ -32,8 +32,8 @@ export class TerminalModel {
   #error: string | undefined;
 
   /** @internal */
-  constructor(options: TerminalOptions, desk: TerminalDesk) {
-    this.#desk = desk;
+  constructor(options: TerminalOptions, client: TerminalClient) {
+    this.#client = client;
     this.#options = options;
     this.#terminalId = options.terminalId;
     this.#cols = options.cols;
@@ -105,14 +105,14 @@ export class TerminalModel {
 
   /** Stops looking; the terminal goes on and can be joined by its `terminalId`. */
   leave(): void {
-    const isLast = this.#terminalId !== undefined && !this.#desk.isShared(this);
+    const isLast = this.#terminalId !== undefined && !this.#client.isShared(this);
     if (isLast) this.#say({ type: "leave", terminal_id: this.#terminalId });
     this.#leave();
   }
 
   #leave(): void {
     if (this.#state !== "exited" && this.#state !== "failed") this.#set("closed");
-    this.#desk.left(this);
+    this.#client.left(this);
   }
 
   /** @internal A connection is there: opened, or joined again. */
@@ -174,7 +174,7 @@ export class TerminalModel {
   /** The end of a program that ended before this is not told again: it is asked for. */
   async #look(terminalId: string): Promise<void> {
     try {
-      const { status, run } = await this.#desk.readState(terminalId);
+      const { status, run } = await this.#client.readState(terminalId);
       if (status === "closed" && this.#state === "open") this.#exited(run?.exit_code ?? -1, run?.signal);
     } catch {
       // Its machine is away: the channel tells what becomes of it.
@@ -184,7 +184,7 @@ export class TerminalModel {
   #exited(exitCode: number, signal: number | undefined): void {
     this.#exit = signal === undefined ? { exitCode } : { exitCode, signal };
     this.#set("exited");
-    this.#desk.left(this);
+    this.#client.left(this);
   }
 
   #failed(error: string): void {
@@ -194,7 +194,7 @@ export class TerminalModel {
       return;
     }
     this.#set("failed");
-    this.#desk.left(this);
+    this.#client.left(this);
   }
 
   #output(bytes: Uint8Array, isReset: boolean): void {
@@ -212,7 +212,7 @@ export class TerminalModel {
   }
 
   #say(frame: object): void {
-    if (this.#desk.isLive) this.#desk.send(JSON.stringify({ channel: "terminal", ...frame }));
+    if (this.#client.isLive) this.#client.send(JSON.stringify({ channel: "terminal", ...frame }));
   }
 }
 

@@ -74,7 +74,7 @@ export interface Presence {
 export type SendKind = "prompt" | "steer" | "follow_up";
 
 /** Something this client has sent and not yet seen as a message of the conversation. */
-export interface Pending {
+export interface PendingSend {
   readonly clientId: string;
   readonly text: string;
   readonly images: ImageAttachment[];

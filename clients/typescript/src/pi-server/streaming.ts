@@ -12,7 +12,7 @@ export interface AgentMessage {
 type Part = { type: string; [key: string]: unknown };
 
 /** What pi says of a change; `content` and `toolCall` at the end of a part are whole. */
-interface Change {
+interface MessageChange {
   type: string;
   contentIndex?: number;
   delta?: string;
@@ -35,7 +35,7 @@ export function change(streaming: AgentMessage, update: { [key: string]: unknown
   // Other versions of pi send the whole message each time.
   if (update.message) return begin(update.message as AgentMessage);
   if (update.usage !== undefined) streaming.usage = update.usage;
-  const event = update.assistantMessageEvent as Change | undefined;
+  const event = update.assistantMessageEvent as MessageChange | undefined;
   const index = event?.contentIndex;
   if (!event || index === undefined || !Array.isArray(streaming.content)) return streaming;
   const parts = streaming.content as Part[];
@@ -69,7 +69,7 @@ export function change(streaming: AgentMessage, update: { [key: string]: unknown
   return streaming;
 }
 
-function write(parts: Part[], index: number, type: string, field: string, event: Change): void {
+function write(parts: Part[], index: number, type: string, field: string, event: MessageChange): void {
   const part = (parts[index] ??= { type, [field]: "" });
   if (event.type.endsWith("_delta")) part[field] = `${(part[field] as string | undefined) ?? ""}${event.delta ?? ""}`;
   if (event.type.endsWith("_end") && event.content !== undefined) part[field] = event.content;

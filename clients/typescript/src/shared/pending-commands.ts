@@ -29,7 +29,7 @@ export interface PendingCommand {
   readonly isFree: boolean;
 }
 
-interface Waiting<R> extends PendingCommand {
+interface WaitingCommand<R> extends PendingCommand {
   readonly resolve: (response: R) => void;
   readonly reject: (error: Error) => void;
   /** When it was sent on this connection; 0 when it was not. */
@@ -47,7 +47,7 @@ interface Waiting<R> extends PendingCommand {
 /** `R` is a response as the server sends it. */
 export class PendingCommands<R extends { id?: string }> {
   /** In the order of sending; answered ones leave. */
-  readonly #waiting = new Map<string, Waiting<R>>();
+  readonly #waiting = new Map<string, WaitingCommand<R>>();
   readonly #send: (text: string) => void;
   readonly #resendsMax: number;
   /** How many unanswered commands of one connection the server takes. */
@@ -173,7 +173,7 @@ export class PendingCommands<R extends { id?: string }> {
     const now = Date.now();
     const all = [...this.#waiting.values()];
     const sent = all.filter((waiting) => waiting.sentAt !== 0);
-    const isCleared = ({ sentAt }: Waiting<R>) => sentAt !== 0 && now - sentAt >= SUSPECT_MS;
+    const isCleared = ({ sentAt }: WaitingCommand<R>) => sentAt !== 0 && now - sentAt >= SUSPECT_MS;
     const suspect = all.find((waiting) => waiting.losses >= SUSPECT_LOSSES && !isCleared(waiting));
     const wakeAt = suspect ? this.#pumpSuspect(suspect, sent, now) : this.#pumpAll(all, sent.length, now);
     if (wakeAt === Infinity) return;
@@ -182,7 +182,7 @@ export class PendingCommands<R extends { id?: string }> {
   }
 
   /** Sends what may go; returns when the next may. */
-  #pumpAll(all: Waiting<R>[], alreadySent: number, now: number): number {
+  #pumpAll(all: WaitingCommand<R>[], alreadySent: number, now: number): number {
     const heldBack = new Set<string>();
     // Some room is left for what must always pass.
     const ordinaryMax = Math.max(1, Math.floor(this.#pendingMax * 0.64));
@@ -204,7 +204,7 @@ export class PendingCommands<R extends { id?: string }> {
   }
 
   /** One under suspicion goes alone, and is cleared when the connection outlives it. */
-  #pumpSuspect(suspect: Waiting<R>, sent: Waiting<R>[], now: number): number {
+  #pumpSuspect(suspect: WaitingCommand<R>, sent: WaitingCommand<R>[], now: number): number {
     if (suspect.sentAt !== 0) return suspect.sentAt + SUSPECT_MS;
     const youngest = Math.max(0, ...sent.map((waiting) => waiting.sentAt));
     // Those before it get their time too.
@@ -214,7 +214,7 @@ export class PendingCommands<R extends { id?: string }> {
     return now + SUSPECT_MS;
   }
 
-  #transmit(waiting: Waiting<R>, now: number): void {
+  #transmit(waiting: WaitingCommand<R>, now: number): void {
     waiting.sentAt = now;
     this.#send((waiting.isAgain ? waiting.textAgain?.() : undefined) ?? waiting.text);
   }

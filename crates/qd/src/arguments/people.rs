@@ -2,16 +2,16 @@
 
 use clap::{Args, Subcommand};
 
-/// People who may use the server, with a password each.
+/// Manage accounts for people, each with a password and a role.
 ///
-/// A viewer sees everything; an operator also works with sessions, answers questions, uses files and shell; an owner
-/// also manages people, tokens and machines.
+/// A viewer can see everything. An operator can also work with sessions, answer questions, and use files and the shell.
+/// An owner can also manage people, tokens and machines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd user add ann --role operator             asks for the password; or pipe it in
+  qd user add ann --role operator             asks for the password, or reads it from a pipe
   qd user role ann viewer
-  qd user passwd ann                          ends all of ann's logins
+  qd user passwd ann                          sets a new password and signs ann out everywhere
   qd user disable ann")]
 pub(crate) struct UserArguments {
     #[command(subcommand)]
@@ -20,41 +20,43 @@ pub(crate) struct UserArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
-    /// Make an account. The password is asked for, or read from stdin.
+    /// Create an account. Asks for the password, or reads it from stdin.
     Add {
         name: String,
+        /// Give the person this role
         #[arg(long, default_value = "operator", value_parser = ["viewer", "operator", "owner"])]
         role: String,
     },
-    /// List the accounts.
+    /// List all accounts.
     #[command(visible_alias = "ls")]
     List,
-    /// Change what a person may do.
+    /// Change the role of a person.
     Role {
         name: String,
         #[arg(value_parser = ["viewer", "operator", "owner"])]
         role: String,
     },
-    /// Set a new password; the person's logins end.
+    /// Set a new password and sign the person out everywhere.
     Passwd { name: String },
-    /// Keep a person out; what they have open is closed.
+    /// Block a person and close their connections.
     Disable { name: String },
-    /// Let a person in again.
+    /// Unblock a person.
     Enable { name: String },
-    /// Remove an account.
+    /// Delete an account.
     #[command(visible_alias = "rm")]
     Remove { name: String },
 }
 
-/// Machines that speak the run protocol to this server with a daemon of their own.
+/// Manage machines that connect with a third-party daemon over the run protocol.
 ///
-/// A machine that comes for the first time waits until it is confirmed here; one that was added here is let in at once.
+/// A machine that connects for the first time waits until you confirm it. A machine added with `qd hosts add` can
+/// connect immediately.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd hosts                                    which there are, and which wait
+  qd hosts                                    list machines, including those that wait
   qd hosts confirm host-1234
-  qd hosts add                                prints an id and a token for a new one
+  qd hosts add                                print an id and a token for a new machine
   qd hosts remove host-1234")]
 pub(crate) struct HostsArguments {
     #[command(subcommand)]
@@ -63,22 +65,22 @@ pub(crate) struct HostsArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostsCommand {
-    /// List them.
+    /// List the machines.
     #[command(visible_alias = "ls")]
     List,
-    /// Let a machine in that has come and waits.
+    /// Confirm a machine that is waiting.
     Confirm { host: String },
-    /// Let a machine in that has not come yet: prints its id and its token, this once.
+    /// Add a machine in advance and print its id and token. The token is shown only once.
     Add {
-        /// The machine's id [default: a new one]
+        /// The id of the machine [default: a new one]
         host: Option<String>,
     },
-    /// Keep a machine out.
+    /// Remove a machine and disconnect it.
     #[command(visible_alias = "rm")]
     Remove { host: String },
 }
 
-/// What was done, by whom.
+/// Show who did what.
 #[derive(Debug, Args)]
 pub(crate) struct LogArguments {
     #[command(subcommand)]
@@ -87,25 +89,26 @@ pub(crate) struct LogArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// Calls of services, inputs, decisions, logins, changes of people and machines; newest first.
+    /// List service calls, inputs, decisions, logins and changes to people and machines, newest first.
     #[command(after_help = "\
 Examples:
   qd log audit -n 20
   qd log audit --session s1 --tool rpc.bash
   qd log audit --who ann --json")]
     Audit {
-        /// Of this session
+        /// Show only entries of this session
         #[arg(long, value_name = "ID")]
         session: Option<String>,
-        /// By this person or token
+        /// Show only entries by this person or token
         #[arg(long, value_name = "NAME")]
         who: Option<String>,
-        /// Of this tool, such as rpc.bash
+        /// Show only entries of this tool, such as rpc.bash
         #[arg(long, value_name = "TOOL")]
         tool: Option<String>,
-        /// Of this kind, such as login or tool.result
+        /// Show only entries of this kind, such as login or tool.result
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
+        /// Show at most this many entries
         #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
         limit: u64,
     },

@@ -9,29 +9,29 @@ use crate::settings::{PiFlags, RunnerFlags};
 /// Where the original listens.
 const PORT_DEFAULT: u16 = 3141;
 
-/// Serve the pi-server protocol on stdin and stdout and on a WebSocket, as the original program does.
+/// Serve the pi-server protocol on stdio and on a WebSocket, in place of the original program.
 ///
-/// One process with everything: hub, runner, agents. stdin takes one JSON command per line, stdout carries nothing but
-/// the protocol, one JSON object per line; the first is `server_ready`. The end of stdin stops it: commands still under
-/// way get their answers, for up to 30 seconds, and the exit code is 0; it is 1 when answers are lost, also because
-/// nobody reads stdout for ten seconds. SIGTERM and Ctrl-C stop it too; every client gets `server_shutdown`.
+/// Runs hub, runner and agents in one process. stdin takes one JSON command per line. stdout carries only the protocol,
+/// one JSON object per line, starting with `server_ready`. When stdin ends, commands in progress have up to 30 seconds to
+/// finish; then the process exits with 0, or with 1 if answers were lost or stdout was not read for ten seconds. SIGTERM
+/// and Ctrl-C also stop it; every client then gets `server_shutdown`.
 ///
-/// WebSocket clients on this machine use ws://127.0.0.1:PORT (any path) with the token from the file `owner-token` of
-/// the data directory, as `Authorization: Bearer TOKEN` or as `?token=TOKEN`. stdin needs none.
+/// WebSocket clients on this machine connect to ws://127.0.0.1:PORT (any path). They send the token from the file
+/// `owner-token` in the data directory as `Authorization: Bearer TOKEN` or as `?token=TOKEN`. stdin needs no token.
 ///
-/// It keeps its data beside that of `qd up`, so that both can run. Sessions, outcomes and versions survive a restart.
-/// For clients on other machines, or a server that lives without stdin, use `qd up --pi-server-port`.
+/// The data directory is separate from that of `qd up`, so both can run. Sessions, outcomes and versions survive a
+/// restart. For clients on other machines, or a server that runs without stdin, use `qd up --pi-server-port`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd pi-server                                        stdio, and ws://127.0.0.1:3141
-  qd pi-server --port 0                               stdio only
+  qd pi-server                                        serve stdio and ws://127.0.0.1:3141
+  qd pi-server --port 0                               serve stdio only
   echo '{\"type\":\"list_sessions\"}' | qd pi-server --port 0
-  qd --data-dir ~/.local/share/qd/pi-server ls        its sessions, on the command line
+  qd --data-dir ~/.local/share/qd/pi-server ls        list its sessions
 
-docs/pi-server.md tells how it differs from the original.")]
+docs/pi-server.md explains how it differs from the original.")]
 pub(crate) struct PiServerArguments {
-    /// The port for WebSocket clients on this machine; 0: none, auto: a free one [env: PI_SERVER_PORT] [default: 3141]
+    /// Serve WebSocket clients on this port of 127.0.0.1; 0 for none, auto for a free one [env: PI_SERVER_PORT] [default: 3141]
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<Port>,
     #[command(flatten)]

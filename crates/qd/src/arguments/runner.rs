@@ -4,19 +4,19 @@ use clap::{Args, Subcommand};
 
 use crate::settings::RunnerFlags;
 
-/// Let other machines run sessions, and look after them.
+/// Connect other machines and manage them.
 ///
-/// A runner is the part that owns the agents of one machine. `qd up` has one inside; every other machine joins the hub
-/// once with a code, and then runs `qd runner start`. It dials out to the hub, so it may stand behind a router. When
-/// the hub is away its sessions go on, and `qd` on that machine talks to them through a socket.
+/// A runner manages the agents on one machine. `qd up` contains one. Every other machine joins the hub once with a code
+/// and then runs `qd runner start`. Runners dial out to the hub, so they can be behind NAT. Sessions keep running while
+/// the hub is unreachable, and `qd` on that machine can reach them through a local socket.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd runner invite                            where the hub runs: prints the command for the other machine
-  qd runner join https://10.0.0.5:7433        on the other machine: asks for the code, then runs
-  qd runner start                             on the other machine, from the second time on
-  qd runner list                              who is there, and how busy
-  qd runner revoke desk                       cut off the machine called desk, at once")]
+  qd runner invite                            on the hub: print the command for the other machine
+  qd runner join https://10.0.0.5:7433        on the other machine: ask for the code, join, start
+  qd runner start                             on the other machine: start it again later
+  qd runner list                              show all machines and their load
+  qd runner revoke desk                       disconnect machine desk and revoke its key")]
 pub(crate) struct RunnerArguments {
     #[command(subcommand)]
     pub(crate) command: RunnerCommand,
@@ -27,36 +27,36 @@ pub(crate) enum RunnerCommand {
     Invite(InviteArguments),
     Join(Box<JoinArguments>),
     Start(Box<StartArguments>),
-    /// List the machines the hub knows: how they are, what they can run, how busy they are.
+    /// List all machines with their status, agents and load.
     #[command(visible_alias = "ls")]
     List,
-    /// Look at the runner of this machine: whether the hub hears it, what waits for the hub, what runs.
+    /// Show the runner on this machine: its connection to the hub, undelivered records and sessions.
     Status,
-    /// Give a runner a new key; the old one ends when the new one has been used.
+    /// Replace the key of a runner. The old key stays valid until the new one is first used.
     Rotate(RunnerName),
     Revoke(RevokeArguments),
 }
 
-/// Make a one-time code that lets another machine join.
+/// Create a one-time code that lets another machine join.
 ///
-/// Prints the command to type there. The code works once, for a few minutes; with TLS it carries the fingerprint of
-/// the hub's certificate, so that the other machine knows the right hub.
+/// Prints the command to run there. The code works once and expires after five minutes. With TLS it contains the
+/// fingerprint of the hub's certificate, so the other machine can verify the hub.
 #[derive(Debug, Args)]
 pub(crate) struct InviteArguments {
-    /// The address of the hub as the other machine reaches it [default: worked out]
+    /// The address at which the other machine reaches the hub [default: detected]
     #[arg(long, value_name = "URL")]
     pub(crate) at: Option<String>,
 }
 
-/// Join a hub: this machine runs sessions for it from now on.
+/// Join a hub, so that this machine runs sessions for it.
 ///
-/// Makes a key, trades the code for a place at the hub, and starts the runner. The key stays in the data directory.
+/// Creates a key, registers it at the hub with the code, and starts the runner. The key stays in the data directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   qd runner join https://10.0.0.5:7433
   qd runner join https://deck.example --name desk --no-start < code.txt
-  qd runner join https://10.0.0.5:7433 --force --code CODE     leave the hub of before, join this one")]
+  qd runner join https://10.0.0.5:7433 --force --code CODE     leave the previous hub and join this one")]
 pub(crate) struct JoinArguments {
     /// The address of the hub
     #[arg(value_name = "URL")]
@@ -64,34 +64,34 @@ pub(crate) struct JoinArguments {
     /// The code that `qd runner invite` printed [env: QD_RUNNER_CODE] [default: read from stdin]
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) code: Option<String>,
-    /// The name of this machine in lists [default: the one it had, else its hostname]
+    /// The name of this machine in lists [default: its previous name, else its hostname]
     #[arg(long, value_name = "RUNNER_ID")]
     pub(crate) name: Option<String>,
-    /// Only join; start later with `qd runner start`
+    /// Join without starting; start later with `qd runner start`
     #[arg(long)]
     pub(crate) no_start: bool,
-    /// Speak with a hub on another machine without encryption: everybody on the way can read and change everything
+    /// Connect to a hub on another machine without encryption; anyone on the network can then read and change everything
     #[arg(long)]
     pub(crate) allow_plain: bool,
-    /// Replace the membership this machine has already; a hub that knows the machine keeps its sessions
+    /// Replace the hub that this machine has joined before; a hub that already knows the machine keeps its sessions
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) flags: RunnerFlags,
 }
 
-/// Run the runner of this machine, for the hub it has joined.
+/// Start the runner of this machine for the hub it has joined.
 ///
-/// It needs no hub to start: sessions go on without one, and everything is delivered when the hub is back. Ctrl-C or
-/// SIGTERM stops it cleanly; its sessions come back with the next start.
+/// The hub need not be reachable: sessions keep running, and everything is delivered once the hub is back. Ctrl-C or
+/// SIGTERM stops the runner cleanly, and its sessions are restored at the next start.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   qd runner start
   qd runner start --protocol run --server https://relay.example --host-id desk --host-token-file ~/token")]
 pub(crate) struct StartArguments {
-    /// What to speak: `hub` with the hub it has joined, `run` with a server that somebody else wrote for the run
-    /// protocol
+    /// The protocol to use: `hub` for the hub this machine has joined, `run` for a third-party server that speaks the
+    /// run protocol
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = Protocol::Hub)]
     pub(crate) protocol: Protocol,
     /// With --protocol run: the address of the server
@@ -100,20 +100,20 @@ pub(crate) struct StartArguments {
     /// With --protocol run: the name of this machine there [default: its hostname]
     #[arg(long, value_name = "HOST_ID")]
     pub(crate) host_id: Option<String>,
-    /// With --protocol run: the file with this machine's token; made, with a new token in it, if there is none
+    /// With --protocol run: the file with this machine's token; created with a new token if it does not exist
     #[arg(long, value_name = "FILE", required_if_eq("protocol", "run"))]
     pub(crate) host_token_file: Option<std::path::PathBuf>,
-    /// With --protocol run: speak with a server on another machine without encryption
+    /// With --protocol run: connect to a server on another machine without encryption
     #[arg(long)]
     pub(crate) allow_plain: bool,
-    /// When ready, print exactly one JSON line with runner_id, socket, pid and url on stdout; only warnings go to stderr
+    /// Print exactly one JSON line on stdout when ready: runner_id, socket, pid and url. Only warnings go to stderr
     #[arg(long)]
     pub(crate) ready_json: bool,
     #[command(flatten)]
     pub(crate) flags: RunnerFlags,
 }
 
-/// What a runner speaks.
+/// The protocol that a runner speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Protocol {
     Hub,
@@ -122,18 +122,18 @@ pub(crate) enum Protocol {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunnerName {
-    /// The runner, or a unique beginning of its name
+    /// The name of the runner, or a unique prefix of it
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }
 
-/// Cut off a runner, at once; only a new code lets it back in. Its conversations stay readable.
+/// Disconnect a runner and revoke its key. Its conversations stay readable; it needs a new code to rejoin.
 #[derive(Debug, Args)]
 pub(crate) struct RevokeArguments {
-    /// The runner, or a unique beginning of its name
+    /// The name of the runner, or a unique prefix of it
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

@@ -7,31 +7,30 @@ use clap::{Args, Subcommand};
 /// Where a service works.
 #[derive(Debug, Args, Clone)]
 pub(crate) struct Place {
-    /// The session whose directory is meant, or a unique beginning of its id [default: $QD_SESSION_ID, else the newest]
+    /// Work in the directory of this session (an id or a unique prefix) [default: $QD_SESSION_ID, else the newest]
     #[arg(short, long, value_name = "ID", global = true)]
     pub(crate) session: Option<String>,
-    /// A directory on a machine instead, absolute
+    /// Use this absolute directory on a machine instead of a session
     #[arg(long, value_name = "DIR", conflicts_with = "session", global = true)]
     pub(crate) root: Option<String>,
-    /// The machine of --root, as `qd runner list` names it
+    /// The machine that has --root, as named by `qd runner list`
     #[arg(long, value_name = "NAME", requires = "root", global = true)]
     pub(crate) runner: Option<String>,
 }
 
-/// Files of a session, wherever it runs.
+/// Read and change the files of a session on any machine.
 ///
-/// Paths are relative to the session's directory and cannot leave it. Writes of others than the owner wait until
-/// somebody approves them.
+/// Paths are relative to the session's directory and cannot leave it. Writes by anyone but an owner wait for approval.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd fs ls                                    the directory of the newest session
+  qd fs ls                                    list the directory of the newest session
   qd fs cat -s s1 src/main.rs
-  qd fs write -s s1 notes.txt < notes.txt     the whole file or nothing
-  qd fs get -s s1 report.pdf                  a file of any size, with progress
+  qd fs write -s s1 notes.txt < notes.txt     write the file completely or not at all
+  qd fs get -s s1 report.pdf                  download a file of any size, with progress
   qd fs put -s s1 data.csv data/in.csv
-  qd fs search -s s1 'fn main'                without rg on the other machine
-  qd fs ls --root /srv/project --runner desk  without a session")]
+  qd fs search -s s1 'fn main'                search; the other machine needs no search tool
+  qd fs ls --root /srv/project --runner desk  list a directory without a session")]
 pub(crate) struct FsArguments {
     #[command(flatten)]
     pub(crate) place: Place,
@@ -45,102 +44,107 @@ pub(crate) enum FsCommand {
     Ls {
         #[arg(default_value = ".")]
         path: String,
-        /// Files that begin with a dot too
+        /// Also list files whose name starts with a dot
         #[arg(short, long)]
         all: bool,
     },
-    /// Show directories and what is in them.
+    /// Show a directory tree.
     Tree {
         #[arg(default_value = ".")]
         path: String,
+        /// Show this many levels
         #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
         depth: u32,
+        /// Also show files whose name starts with a dot
         #[arg(short, long)]
         all: bool,
     },
     /// Print a file.
     Cat { path: String },
-    /// Write stdin to a file: the whole of it, or nothing.
+    /// Write stdin to a file, completely or not at all.
     Write {
         path: String,
-        /// Make the directories it is in
+        /// Create missing parent directories
         #[arg(short, long)]
         parents: bool,
-        /// Only if the file has this SHA-256 now (`qd fs stat`); '' if there must be none
+        /// Write only if the file currently has this SHA-256 (see `qd fs stat`); '' means it must not exist
         #[arg(long, value_name = "HASH")]
         expect: Option<String>,
     },
-    /// What is known of a file, with its hash.
+    /// Show size, time, kind and hash of a file.
     Stat { path: String },
-    /// Find lines in files.
+    /// Search for text in files.
     Search {
         query: String,
         #[arg(default_value = ".")]
         path: String,
-        /// The query is a regular expression
+        /// Treat the query as a regular expression
         #[arg(short = 'E', long)]
         regex: bool,
-        /// Only files like this; `!*.log` leaves out; may be given more than once
+        /// Search only matching files; `!*.log` excludes; can be repeated
         #[arg(short, long, value_name = "GLOB")]
         glob: Vec<String>,
+        /// Show at most this many lines
         #[arg(short = 'n', long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=2000))]
         limit: u64,
     },
-    /// Make a directory.
+    /// Create a directory.
     Mkdir {
         path: String,
+        /// Create missing parent directories
         #[arg(short, long)]
         parents: bool,
     },
-    /// Rename or move.
+    /// Rename or move a file or directory.
     Mv {
         from: String,
         to: String,
-        /// Replace what is there
+        /// Replace an existing target
         #[arg(short, long)]
         force: bool,
     },
-    /// Copy, directories with all that is in them.
+    /// Copy a file, or a directory with its contents.
     Cp {
         from: String,
         to: String,
+        /// Replace an existing target
         #[arg(short, long)]
         force: bool,
     },
-    /// Delete.
+    /// Delete a file or directory.
     Rm {
         path: String,
-        /// Directories with all that is in them
+        /// Delete directories with their contents
         #[arg(short, long)]
         recursive: bool,
     },
-    /// Fetch a file of any size.
+    /// Download a file of any size.
     Get {
         path: String,
-        /// Where to [default: the same name here]
+        /// Save it here [default: the same name]
         to: Option<PathBuf>,
     },
-    /// Send a file of any size.
+    /// Upload a file of any size.
     Put {
         from: PathBuf,
-        /// [default: the same name there]
+        /// Save it there under this path [default: the same name]
         to: Option<String>,
     },
-    /// Tell of changes until Ctrl-C.
+    /// Print changes to a file or directory until Ctrl-C.
     Watch {
         #[arg(default_value = ".")]
         path: String,
     },
 }
 
-/// Git in a session's directory, wherever it runs.
+/// Use git in the directory of a session on any machine.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   qd git status -s s1
-  qd git diff -s s1                           changes that are not staged
+  qd git diff -s s1                           show unstaged changes
   qd git diff -s s1 --staged src/main.rs
-  qd git diff -s s1 --untracked               with new files
+  qd git diff -s s1 --untracked               include new files
   qd git worktrees -s s1")]
 pub(crate) struct GitArguments {
     #[command(flatten)]
@@ -151,53 +155,56 @@ pub(crate) struct GitArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GitCommand {
-    /// What has changed.
+    /// Show the changed files.
     Status,
-    /// How it has changed.
+    /// Show the changes.
     Diff {
         path: Option<String>,
+        /// Show staged changes instead of unstaged ones
         #[arg(long)]
         staged: bool,
-        /// Files git does not know yet, too
+        /// Include untracked files
         #[arg(long)]
         untracked: bool,
-        /// Against this commit
+        /// Compare with this commit
         #[arg(long, value_name = "COMMIT")]
         base: Option<String>,
     },
-    /// The last commits.
+    /// Show the last commits.
     Log {
         path: Option<String>,
+        /// Show at most this many commits
         #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
         limit: u64,
     },
-    /// The working trees of the repository.
+    /// List the worktrees of the repository.
     Worktrees,
-    /// Make a working tree, for a session of its own.
+    /// Create a worktree.
     WorktreeAdd {
         path: String,
-        /// The branch to have there
+        /// Check out this branch
         #[arg(short, long)]
         branch: Option<String>,
-        /// Make the branch, from here or from COMMIT
+        /// Create the branch, from the current commit or from --base
         #[arg(short, long, requires = "branch")]
         create: bool,
+        /// Start the branch at this commit
         #[arg(long, value_name = "COMMIT")]
         base: Option<String>,
     },
-    /// Remove a working tree.
+    /// Remove a worktree.
     WorktreeRemove {
         path: String,
-        /// Even with changes in it
+        /// Remove it even if it has changes
         #[arg(short, long)]
         force: bool,
     },
 }
 
-/// Run a shell command in a session's directory, wherever it runs.
+/// Run a shell command in the directory of a session on any machine.
 ///
-/// What it prints comes as it is printed; the exit code is the command's. Ctrl-C ends it there. For others than the
-/// owner it waits until somebody approves it.
+/// Streams the output and exits with the command's exit code. Ctrl-C stops the command. For anyone but an owner the
+/// command waits for approval.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -206,35 +213,35 @@ Examples:
 pub(crate) struct BashArguments {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Seconds after which it is ended [default: 600]
+    /// Stop the command after this many seconds [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: Option<u64>,
-    /// The command line; options of `qd` come before it
+    /// The command; options of `qd` go before it
     #[arg(required = true, value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
 }
 
-/// Every question that waits for an answer, in all sessions.
+/// List the open questions of all sessions.
 #[derive(Debug, Args)]
 #[command(after_help = "Answer with `qd approve ID [REQUEST]` or `qd deny ID [REQUEST]`.")]
 pub(crate) struct ApprovalsArguments {
-    /// Show all of what is asked for, not only its first line
+    /// Show the whole request instead of its first line
     #[arg(short, long)]
     pub(crate) full: bool,
 }
 
-/// Type `codex`, get a run that can be watched.
+/// Install wrapper scripts, so that typing `codex` starts a run you can watch.
 ///
-/// Puts small scripts into a directory, one for each agent found in PATH. With that directory first in PATH, the name of
-/// an agent starts it with `qd run --`. Where no server runs, the agent starts as it always did.
+/// Creates a script for each agent found in PATH. If their directory comes first in PATH, typing the name of an agent
+/// starts it with `qd run --`. When no server is running, the agent starts as usual.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd shims install                            for every agent found
+  qd shims install                            wrap every agent found in PATH
   qd shims install codex claude
   qd shims remove")]
 pub(crate) struct ShimsArguments {
-    /// Where the scripts are [default: shims in the data directory]
+    /// The directory of the scripts [default: shims in the data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) directory: Option<PathBuf>,
     #[command(subcommand)]
@@ -245,11 +252,11 @@ pub(crate) struct ShimsArguments {
 pub(crate) enum ShimsCommand {
     /// Write the scripts.
     Install {
-        /// Which agents [default: all that are in PATH]
+        /// The agents to wrap [default: all that are in PATH]
         tools: Vec<String>,
     },
-    /// Show which there are, and what they start.
+    /// List the scripts and what they start.
     List,
-    /// Remove them.
+    /// Remove the scripts.
     Remove,
 }

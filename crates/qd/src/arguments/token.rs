@@ -2,18 +2,18 @@
 
 use clap::{Args, Subcommand};
 
-/// Let others use the server, each with a token of their own.
+/// Create and revoke access tokens for programs.
 ///
-/// A token has a name. Clients of the pi-server protocol are told apart by it: each has its own identities of commands
-/// and its own rate limits. A token opens what its scopes say: view, operate (sessions), approve (answers), files (changes),
-/// shell, manage (people, tokens, machines). Take it back with `qd token revoke`, which also closes what it has open.
+/// Each token has a name and counts as a separate user: command ids and rate limits are kept per token. Its scopes limit
+/// what it can do: view, operate (sessions), approve (answer questions), files (change files), shell, manage (people,
+/// tokens, machines). Revoking a token also closes its connections.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  qd token add editor                         prints the token, this once
-  qd token add wall --scope view --days 30    may only look, for a month
-  qd token list                               who may, since when, last used
-  qd token revoke editor                      no longer; its connections end")]
+  qd token add editor                         print a new token; it is shown only once
+  qd token add wall --scope view --days 30    read-only, valid for 30 days
+  qd token list                               list tokens with age and last use
+  qd token revoke editor                      revoke it and close its connections")]
 pub(crate) struct TokenArguments {
     #[command(subcommand)]
     pub(crate) command: TokenCommand,
@@ -21,12 +21,12 @@ pub(crate) struct TokenArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print it; it is shown this once.
+    /// Create a token and print it. It is shown only once.
     Add(NewToken),
-    /// List the tokens: names, age, last use.
+    /// List the tokens with age and last use.
     #[command(visible_alias = "ls")]
     List,
-    /// Take a token back; its connections are closed.
+    /// Revoke a token and close its connections.
     #[command(visible_alias = "rm")]
     Revoke(TokenName),
 }
@@ -35,17 +35,17 @@ pub(crate) enum TokenCommand {
 pub(crate) struct NewToken {
     #[command(flatten)]
     pub(crate) name: TokenName,
-    /// What it may do; may be given more than once [default: everything you may, but manage]
+    /// Grant this scope; can be repeated [default: all of your own scopes except manage]
     #[arg(long, value_name = "SCOPE", value_parser = ["view", "operate", "approve", "files", "shell", "manage"])]
     pub(crate) scope: Vec<String>,
-    /// Good for so many days [default: until it is revoked]
+    /// Let the token expire after this many days [default: never]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) days: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenName {
-    /// 1 to 64 letters, digits, '.', '_' or '-'
+    /// The name of the token: 1 to 64 letters, digits, '.', '_' or '-'
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }

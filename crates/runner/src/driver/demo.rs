@@ -1,6 +1,7 @@
 //! The demo agent inside the runner: the pure script machine with a clock.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,12 +14,13 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    AgentDriver, AgentFailure, AgentHandle, Begun, BoxFuture, Driver, DriverHandle, Effect, Executed,
-    Harness, HarnessCheck, HarnessSettings, Progress, StartRequest, session_name, to_value,
+    AgentDriver, AgentFailure, AgentHandle, AgentProgress, BoxFuture, CommandEffect, Driver, DriverHandle,
+    ExecutedCommand, Harness, HarnessCheck, HarnessSettings, SentRequest, StartRequest, session_name,
+    to_value,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::process::Close;
+use crate::process::CloseMode;
 
 /// Requests that may wait for the demo; it answers at once, so few are enough.
 const REQUESTS_MAX: usize = 256;
@@ -43,7 +45,7 @@ impl Harness for Demo {
         _settings: &'a HarnessSettings,
         _request: StartRequest,
     ) -> BoxFuture<'a, Result<Driver, CodedError>> {
-        Box::pin(std::future::ready(Ok(Driver::new(DemoDriver::default()))))
+        Box::pin(std::future::ready(Ok(Box::new(DemoDriver::default()) as Driver)))
     }
 
     fn doctor<'a>(&'a self, _settings: &'a HarnessSettings) -> BoxFuture<'a, Vec<HarnessCheck>> {
@@ -83,7 +85,7 @@ impl Default for DemoDriver {
 
 impl AgentDriver for DemoDriver {
     /// A request, or the script's next step.
-    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<Progress> {
+    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<AgentProgress> {
         match self.requests.poll_recv(context) {
             Poll::Ready(Some(DemoRequest { request, reply })) => {
                 let result = self.take(request, events);
@@ -93,14 +95,14 @@ impl AgentDriver for DemoDriver {
             Poll::Ready(None) | Poll::Pending => ready!(self.poll_step(context)),
         }
         self.agent.advance(now_ms(), events);
-        Poll::Ready(Progress::Events)
+        Poll::Ready(AgentProgress::Events)
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(DemoHandle(self.sender.clone()))
+        Arc::new(DemoHandle(self.sender.clone()))
     }
 
-    fn close(self: Box<Self>, _how: Close) -> BoxFuture<'static, ()> {
+    fn close(self: Box<Self>, _how: CloseMode) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 }
@@ -163,10 +165,10 @@ impl AgentHandle for DemoHandle {
         "The demo agent"
     }
 
-    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
+    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send(DemoRequest { request, reply }) {
-            Ok(()) => Ok(Begun::new(async {
+            Ok(()) => Ok(SentRequest::new(async {
                 answer.await.unwrap_or_else(|_| Err(AgentFailure::lost("The demo agent is gone")))
             })),
             Err(mpsc::error::TrySendError::Full(_)) => {
@@ -178,8 +180,8 @@ impl AgentHandle for DemoHandle {
         }
     }
 
-    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
-        self.begin(request).map(drop)
+    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+        self.send_request(request).map(drop)
     }
 
     fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
@@ -190,12 +192,12 @@ impl AgentHandle for DemoHandle {
         &'a self,
         command: &'a Command,
         _native: bool,
-    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
         Box::pin(self.run(command))
     }
 
-    fn give_back_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
-        let begun = self.begin(AgentRequest::ClearQueue)?;
+    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+        let begun = self.send_request(AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             let queue = begun.reply().await?;
             serde_json::from_value(queue).map_err(|error| ErrorCode::Internal.with(error.to_string()).into())
@@ -205,14 +207,14 @@ impl AgentHandle for DemoHandle {
 
 impl DemoHandle {
     /// Runs a command of a client.
-    async fn run(&self, command: &Command) -> Result<Executed, AgentFailure> {
+    async fn run(&self, command: &Command) -> Result<ExecutedCommand, AgentFailure> {
         let data = match command {
             Command::GetCommands(_) => to_value(&demo::commands())?,
             Command::GetModels(_) => to_value(&models())?,
-            Command::GetStats(_) => self.begin(AgentRequest::GetStats)?.reply().await?,
+            Command::GetStats(_) => self.send_request(AgentRequest::GetStats)?.reply().await?,
             Command::GetForkPoints(_) => json!({ "fork_points": [] }),
             Command::AbortRetry(_) | Command::AbortCompaction(_) | Command::AbortBash(_) => {
-                return Ok(Executed::default());
+                return Ok(ExecutedCommand::default());
             }
             Command::GetSkills(_) => json!({ "skills": [] }),
             Command::GetTools(_) => json!({ "tools": [] }),
@@ -220,15 +222,15 @@ impl DemoHandle {
             // The session has the messages; the demo has no form of its own for them.
             Command::GetNativeMessages(_) | Command::GetContextUsage(_) => Value::Null,
             Command::GetLastAssistantText(_) => {
-                self.begin(AgentRequest::GetLastAssistantText)?.reply().await?
+                self.send_request(AgentRequest::GetLastAssistantText)?.reply().await?
             }
             Command::GetTree(_) => json!({ "current_leaf_id": null, "nodes": [] }),
             Command::SetSessionName(params) => {
-                return Ok(Executed::with_effect(Effect::Title(session_name(&params.name)?)));
+                return Ok(ExecutedCommand::with_effect(CommandEffect::Title(session_name(&params.name)?)));
             }
             other => return Err(refused(other)),
         };
-        Ok(Executed::with_data(data))
+        Ok(ExecutedCommand::with_data(data))
     }
 }
 

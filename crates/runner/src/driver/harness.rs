@@ -15,11 +15,11 @@ use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
 use super::{
-    AgentFailure, Begun, Disposition, Driver, DriverHandle, Effect, Executed, Progress, StartRequest,
-    TerminalHandle, unsupported,
+    AgentFailure, AgentProgress, CommandEffect, Driver, DriverHandle, ExecutedCommand, PromptDisposition,
+    SentRequest, StartRequest, TerminalHandle, unsupported,
 };
 use crate::config::RunnerConfig;
-use crate::process::Close;
+use crate::process::CloseMode;
 
 /// A future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -164,12 +164,12 @@ pub trait StoredConversations: Send + Sync {
 pub trait AgentDriver: Send + Sync {
     /// Waits for the agent to do something. What is not ready yet is kept in the driver, so that a caller who stops
     /// waiting loses nothing.
-    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<Progress>;
+    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<AgentProgress>;
 
     fn handle(&self) -> DriverHandle;
 
     /// Ends the agent and everything it started. One that hangs is killed and not asked.
-    fn close(self: Box<Self>, how: Close) -> BoxFuture<'static, ()>;
+    fn close(self: Box<Self>, how: CloseMode) -> BoxFuture<'static, ()>;
 
     /// Whether the session is told the agent's own words too ([`AgentEvent::Native`]), before what they mean.
     fn set_watched(&self, _on: bool) {}
@@ -185,7 +185,7 @@ pub trait AgentDriver: Send + Sync {
     }
 
     /// Kills the agent without waiting; its end is told as any other, with this reason.
-    fn condemn(&mut self, _reason: String) {}
+    fn kill_with_reason(&mut self, _reason: String) {}
 
     /// What was started, of a program in a terminal.
     fn run_start(&self) -> Option<&RunStart> {
@@ -193,7 +193,7 @@ pub trait AgentDriver: Send + Sync {
     }
 
     /// What a program in a terminal has written already, without waiting for more.
-    fn take_written(&mut self) -> Vec<String> {
+    fn take_available_output(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
@@ -204,10 +204,10 @@ pub trait AgentHandle: Send + Sync {
     fn harness(&self) -> &'static str;
 
     /// Gives the agent a request without waiting for anything, in the order of the calls.
-    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure>;
+    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure>;
 
     /// Tells the agent something that has no answer.
-    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure>;
+    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure>;
 
     /// Waits until the agent is ready and reads what it knows.
     fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>>;
@@ -218,7 +218,7 @@ pub trait AgentHandle: Send + Sync {
         &'a self,
         command: &'a Command,
         _native: bool,
-    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
         Box::pin(std::future::ready(Err(unsupported(self.harness(), command))))
     }
 
@@ -228,17 +228,20 @@ pub trait AgentHandle: Send + Sync {
         _reply: &'a Value,
         _is_command: bool,
         busy: bool,
-    ) -> BoxFuture<'a, Disposition> {
-        Box::pin(std::future::ready(Disposition::accepted(busy)))
+    ) -> BoxFuture<'a, PromptDisposition> {
+        Box::pin(std::future::ready(PromptDisposition::accepted(busy)))
     }
 
     /// What may have changed without an event. `known` is the conversation we think the agent is in.
-    fn changes<'a>(&'a self, _known: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Effect>, AgentFailure>> {
+    fn unannounced_changes<'a>(
+        &'a self,
+        _known: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Vec<CommandEffect>, AgentFailure>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Asks the agent for what is in its queue, which is empty afterwards. Written at once, like every request.
-    fn give_back_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
         let error = format!("{} cannot give back what is in its queue, so it stays as it is", self.harness());
         Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)))
     }

@@ -1,18 +1,18 @@
 //! pi in RPC mode, 0.84.3 and newer.
 
 mod bridge;
+mod conversation_moves;
 mod doctor;
 mod error;
 mod execute;
 mod export;
-mod files;
+mod file_claim;
 mod handle;
-mod home;
 mod launch;
-mod moves;
-mod reads;
-mod shell;
-mod stored;
+mod private_home;
+mod queries;
+mod session_files;
+mod shell_commands;
 mod version;
 
 use std::pin::Pin;
@@ -28,17 +28,17 @@ use qd_wire::{CodedError, ErrorCode};
 use tokio::process::ChildStdout;
 
 use super::{
-    AgentDriver, BoxFuture, CommandSetting, DirectorySetting, Driver, DriverHandle, Harness, HarnessCheck,
-    HarnessSettings, PendingRequests, Progress, StartRequest, StoredConversations,
+    AgentDriver, AgentProgress, BoxFuture, CommandSetting, DirectorySetting, Driver, DriverHandle, Harness,
+    HarnessCheck, HarnessSettings, PendingRequests, StartRequest, StoredConversations,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::process::lines::{LINE_BYTES_MAX, LineReader};
-use crate::process::{AgentProcess, Close, ExitStatus};
+use crate::process::line_reader::{LINE_BYTES_MAX, LineReader};
+use crate::process::{AgentProcess, CloseMode, ExitStatus};
 
 use error::PiStartError;
 pub use handle::PiHandle;
-pub use home::session_directory;
+pub use private_home::session_directory;
 
 /// Lines taken from the agent before its events are published, so that a flood cannot grow without bound.
 const LINES_PER_BATCH_MAX: usize = 512;
@@ -76,7 +76,7 @@ impl Harness for Pi {
         settings: &'a HarnessSettings,
         request: StartRequest,
     ) -> BoxFuture<'a, Result<Driver, CodedError>> {
-        Box::pin(async { Ok(Driver::new(PiDriver::start(runner, settings, request).await?)) })
+        Box::pin(async { Ok(Box::new(PiDriver::start(runner, settings, request).await?) as Driver) })
     }
 
     fn is_installed(&self, settings: &HarnessSettings) -> bool {
@@ -93,7 +93,7 @@ impl Harness for Pi {
             flag: "pi-command",
             env: "QD_PI_COMMAND",
             default: "pi",
-            help: "How to start pi; words as in a shell, but no shell is used",
+            help: "Command that starts pi, with arguments quoted as in a shell (no shell is involved)",
         })
     }
 
@@ -106,7 +106,7 @@ impl Harness for Pi {
     }
 
     fn stored(&self) -> Option<&dyn StoredConversations> {
-        Some(&stored::PiFiles)
+        Some(&session_files::PiFiles)
     }
 
     fn check_input(&self, text: &str) -> Result<(), CodedError> {
@@ -138,7 +138,7 @@ pub struct PiDriver {
     /// pi has closed its output.
     is_stdout_closed: bool,
     /// Then its end is waited for.
-    ending: Option<Ending>,
+    ending: Option<EndingPi>,
     /// Why we killed it.
     condemned: Option<String>,
     /// Somebody wants pi's own words beside what they mean.
@@ -204,8 +204,8 @@ impl PiDriver {
                     }
                 }
                 PiOutput::Private(word) => {
-                    if let Some(request) = self.handle.bridge().hear(word)
-                        && let Err(error) = self.handle.tell_pi(&request)
+                    if let Some(request) = self.handle.bridge().handle_word(word)
+                        && let Err(error) = self.handle.write_without_reply(&request)
                     {
                         tracing::warn!(%error, "our extension could not be answered");
                     }
@@ -224,11 +224,11 @@ impl PiDriver {
         if read_error.is_some() {
             self.process.kill();
         }
-        self.ending = Some(Ending { exited: Box::pin(self.process.exited()), read_error });
+        self.ending = Some(EndingPi { exited: Box::pin(self.process.exited()), read_error });
     }
 
     /// How it ended, with its last words.
-    fn gone(&mut self, status: ExitStatus) -> Progress {
+    fn gone(&mut self, status: ExitStatus) -> AgentProgress {
         let read_error = self.ending.take().and_then(|ending| ending.read_error);
         let mut error = match &self.condemned {
             Some(reason) => format!("{reason}; it was killed"),
@@ -244,10 +244,10 @@ impl PiDriver {
             error.push_str(&last_words.join("\n"));
         }
         self.waiting.fail_all(&error);
-        Progress::Gone { error }
+        AgentProgress::Gone { error }
     }
 
-    async fn end(mut self, how: Close) {
+    async fn end(mut self, how: CloseMode) {
         self.waiting.fail_all("The session was closed before the agent answered");
         let process = self.process;
         // pi ends by itself when its input ends; what it still prints must not block it.
@@ -266,25 +266,25 @@ impl PiDriver {
 }
 
 /// A pi that has closed its output.
-struct Ending {
+struct EndingPi {
     exited: Pin<Box<dyn Future<Output = ExitStatus> + Send + Sync>>,
     read_error: Option<String>,
 }
 
 impl AgentDriver for PiDriver {
     /// Reads what pi printed and decodes it.
-    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<Progress> {
+    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<AgentProgress> {
         for message in self.warnings.drain(..) {
             events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
         }
         if !events.is_empty() {
-            return Poll::Ready(Progress::Events);
+            return Poll::Ready(AgentProgress::Events);
         }
         if self.ending.is_none() {
             match ready!(self.reader.poll_fill(context)) {
                 Ok(true) => {
                     self.take_lines(events);
-                    return Poll::Ready(Progress::Events);
+                    return Poll::Ready(AgentProgress::Events);
                 }
                 Ok(false) => self.output_ended(None),
                 Err(error) => self.output_ended(Some(error.to_string())),
@@ -296,10 +296,10 @@ impl AgentDriver for PiDriver {
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(self.handle.clone())
+        Arc::new(self.handle.clone())
     }
 
-    fn close(self: Box<Self>, how: Close) -> BoxFuture<'static, ()> {
+    fn close(self: Box<Self>, how: CloseMode) -> BoxFuture<'static, ()> {
         Box::pin(self.end(how))
     }
 
@@ -322,7 +322,7 @@ impl AgentDriver for PiDriver {
         !self.is_stdout_closed
     }
 
-    fn condemn(&mut self, reason: String) {
+    fn kill_with_reason(&mut self, reason: String) {
         self.condemned = Some(reason);
         self.process.kill();
     }
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     /// What watchers get of a line.
-    fn told(line: &[u8]) -> Option<AgentEvent> {
+    fn reported_shell_commands(line: &[u8]) -> Option<AgentEvent> {
         let mut outputs = Vec::new();
         PiCodec::new().line(line, 1, &mut outputs);
         outputs.iter().all(is_event).then(|| native(line)).flatten()
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn watchers_get_events_and_no_answers() {
         for event in [r#"{"type":"agent_start"}"#, r#"{"type":"something_new","x":1}"#] {
-            assert_eq!(told(event.as_bytes()), Some(AgentEvent::Native(event.into())));
+            assert_eq!(reported_shell_commands(event.as_bytes()), Some(AgentEvent::Native(event.into())));
         }
         let others: [&[u8]; 7] = [
             br#"{"id":"q1","type":"response","command":"get_state","success":true}"#,
@@ -380,7 +380,7 @@ mod tests {
             b"{\"type\":\"\xff\"}",
         ];
         for line in others {
-            assert_eq!(told(line), None, "{}", String::from_utf8_lossy(line));
+            assert_eq!(reported_shell_commands(line), None, "{}", String::from_utf8_lossy(line));
         }
     }
 }

@@ -4,13 +4,14 @@ mod input;
 mod launch;
 mod reader;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::redact::{Scrubber, redact};
 use qd_core::session::{AgentUp, RunStart};
+use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::data::ProcessStats;
 use qd_wire::run::{PTY_HARNESS, RunSignal, TERMINAL_HARNESS};
@@ -19,17 +20,17 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use super::{
-    AgentDriver, AgentFailure, AgentHandle, Begun, BoxFuture, Driver, DriverHandle, Effect, Executed,
-    Harness, HarnessSettings, Progress, StartRequest, session_name,
+    AgentDriver, AgentFailure, AgentHandle, AgentProgress, BoxFuture, CommandEffect, Driver, DriverHandle,
+    ExecutedCommand, Harness, HarnessSettings, SentRequest, StartRequest, session_name,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::process::{
-    Close, ExitStatus, InputMode, LINE_BYTES_MAX, Spawn, Terminal, TerminalProcess, TerminalSignal,
+    CloseMode, ExitStatus, GuardedProcess, InputMode, LINE_BYTES_MAX, SpawnSpec, Terminal, TerminalSignal,
 };
-use input::Input;
-use launch::Program;
-use reader::Said;
+use input::TerminalInput;
+use launch::ResolvedProgram;
+use reader::ReaderMessage;
 
 /// The size of a terminal that nobody has looked at.
 const COLS: u16 = 80;
@@ -45,12 +46,12 @@ const END_WAIT_MAX: Duration = Duration::from_secs(8);
 const NO_AGENT: &str = "This session is a program in a terminal; type to it with run.input or run.stdin";
 
 /// Programs in terminals in the table of harnesses, by the names that the protocol has for them.
-pub struct Programs(&'static str);
+pub struct TerminalHarness(&'static str);
 
-pub static PTY: Programs = Programs(PTY_HARNESS);
-pub static TERMINAL: Programs = Programs(TERMINAL_HARNESS);
+pub static PTY: TerminalHarness = TerminalHarness(PTY_HARNESS);
+pub static TERMINAL: TerminalHarness = TerminalHarness(TERMINAL_HARNESS);
 
-impl Harness for Programs {
+impl Harness for TerminalHarness {
     fn name(&self) -> &'static str {
         self.0
     }
@@ -65,7 +66,7 @@ impl Harness for Programs {
         _settings: &'a HarnessSettings,
         request: StartRequest,
     ) -> BoxFuture<'a, Result<Driver, CodedError>> {
-        Box::pin(async { PtyDriver::start(runner, request).await.map(Driver::new) })
+        Box::pin(async { PtyDriver::start(runner, request).await.map(|driver| Box::new(driver) as Driver) })
     }
 }
 
@@ -80,9 +81,9 @@ pub struct RunExit {
 
 /// A program in its terminal.
 pub struct PtyDriver {
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<ReaderMessage>,
     /// Taken with what came before it, and for the next time.
-    next_said: Option<Said>,
+    next_said: Option<ReaderMessage>,
     handle: PtyHandle,
     start: RunStart,
 }
@@ -91,8 +92,8 @@ pub struct PtyDriver {
 #[derive(Clone)]
 pub struct PtyHandle {
     terminal: Arc<AsyncFd<Terminal>>,
-    process: Arc<TerminalProcess>,
-    input: Input,
+    process: Arc<GuardedProcess>,
+    input: TerminalInput,
     scrubber: Arc<Mutex<Scrubber>>,
 }
 
@@ -100,7 +101,7 @@ impl PtyDriver {
     /// Starts the program of a session.
     async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Self, CodedError> {
         let mut environment = launch::environment(runner, &request);
-        let Program { argv, tool, command } = launch::program(&request, &environment)?;
+        let ResolvedProgram { argv, tool, command } = launch::program(&request, &environment)?;
         environment.set.push(("QD_TOOL".into(), tool.clone().into()));
         let run = request.config.run.clone().unwrap_or_default();
         let (cols, rows) = (run.cols.unwrap_or(COLS), run.rows.unwrap_or(ROWS));
@@ -109,7 +110,7 @@ impl PtyDriver {
             ErrorCode::AgentGone.with(format!("There is no terminal for {tool}: {error}"))
         };
         let terminal = Terminal::open(cols, rows).map_err(cannot)?;
-        let spawn = Spawn {
+        let spawn = SpawnSpec {
             program: argv,
             cwd: request.cwd.clone(),
             environment,
@@ -128,7 +129,7 @@ impl PtyDriver {
         let terminal = Arc::new(terminal.watched().map_err(cannot)?);
         let scrubber = Arc::<Mutex<Scrubber>>::default();
         let said = reader::start(Arc::clone(&terminal), Arc::clone(&scrubber), process.exited());
-        let input = Input::start(Arc::clone(&terminal));
+        let input = TerminalInput::start(Arc::clone(&terminal));
         let handle = PtyHandle { terminal, process: Arc::new(process), input, scrubber };
         Ok(PtyDriver { said, next_said: None, handle, start })
     }
@@ -138,11 +139,11 @@ impl PtyDriver {
         // The end comes after everything that was written.
         while bytes < TAKE_BYTES && self.next_said.is_none() {
             match self.said.try_recv() {
-                Ok(Said::Text(text)) => {
+                Ok(ReaderMessage::Text(text)) => {
                     bytes += text.len();
                     texts.push(text);
                 }
-                Ok(ended @ Said::Ended(_)) => self.next_said = Some(ended),
+                Ok(ended @ ReaderMessage::Ended(_)) => self.next_said = Some(ended),
                 Err(_) => break,
             }
         }
@@ -161,26 +162,26 @@ impl PtyDriver {
 
 impl AgentDriver for PtyDriver {
     /// The program writes something, or it ends.
-    fn poll_next(&mut self, context: &mut Context<'_>, _events: &mut Vec<AgentEvent>) -> Poll<Progress> {
+    fn poll_next(&mut self, context: &mut Context<'_>, _events: &mut Vec<AgentEvent>) -> Poll<AgentProgress> {
         let first = match self.next_said.take() {
             Some(said) => Some(said),
             None => ready!(self.said.poll_recv(context)),
         };
         let mut texts = match first {
-            Some(Said::Text(text)) => vec![text],
-            Some(Said::Ended(status)) => return Poll::Ready(Progress::Exited(exit_of(status))),
+            Some(ReaderMessage::Text(text)) => vec![text],
+            Some(ReaderMessage::Ended(status)) => return Poll::Ready(AgentProgress::Exited(exit_of(status))),
             // The reader is gone, with the runtime.
-            None => return Poll::Ready(Progress::Exited(exit_of(ExitStatus::Unknown))),
+            None => return Poll::Ready(AgentProgress::Exited(exit_of(ExitStatus::Unknown))),
         };
         self.take_said(&mut texts);
-        Poll::Ready(Progress::Output(texts))
+        Poll::Ready(AgentProgress::Output(texts))
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(self.handle.clone())
+        Arc::new(self.handle.clone())
     }
 
-    fn close(self: Box<Self>, _how: Close) -> BoxFuture<'static, ()> {
+    fn close(self: Box<Self>, _how: CloseMode) -> BoxFuture<'static, ()> {
         Box::pin(self.end())
     }
 
@@ -199,7 +200,7 @@ impl AgentDriver for PtyDriver {
         Some(&self.start)
     }
 
-    fn take_written(&mut self) -> Vec<String> {
+    fn take_available_output(&mut self) -> Vec<String> {
         let mut texts = Vec::new();
         self.take_said(&mut texts);
         texts
@@ -212,15 +213,15 @@ impl AgentHandle for PtyHandle {
     }
 
     /// A program answers nothing; that it lives is seen by its process.
-    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
+    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
         if request == AgentRequest::GetState {
-            Ok(Begun::done())
+            Ok(SentRequest::done())
         } else {
             Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
         }
     }
 
-    fn tell(&self, _request: AgentRequest) -> Result<(), AgentFailure> {
+    fn send_without_reply(&self, _request: AgentRequest) -> Result<(), AgentFailure> {
         Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
     }
 
@@ -232,10 +233,10 @@ impl AgentHandle for PtyHandle {
         &'a self,
         command: &'a Command,
         _native: bool,
-    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
         let result = match command {
             Command::SetSessionName(params) => session_name(&params.name)
-                .map(|name| Executed::with_effect(Effect::Title(name)))
+                .map(|name| ExecutedCommand::with_effect(CommandEffect::Title(name)))
                 .map_err(AgentFailure::refused),
             other => {
                 let error = format!("'{}' is for agents. {NO_AGENT}", other.spec().name);
@@ -283,22 +284,26 @@ impl PtyHandle {
 
     /// From now on the output does not show this.
     pub fn hide(&self, secret: &str) {
-        self.scrubber.lock().unwrap_or_else(PoisonError::into_inner).expect(now_ms(), secret);
+        self.scrubber.lock().expect(now_ms(), secret);
     }
 
     /// Sends a signal. Whether the program ends by it is another question.
     pub fn signal(&self, signal: RunSignal) {
         match signal {
-            RunSignal::Int => self.process.signal(self.terminal.get_ref(), TerminalSignal::Interrupt),
-            RunSignal::Term => self.process.signal(self.terminal.get_ref(), TerminalSignal::Terminate),
+            RunSignal::Int => {
+                self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::Interrupt)
+            }
+            RunSignal::Term => {
+                self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::Terminate)
+            }
             RunSignal::Kill => self.process.kill(),
         }
     }
 
     /// Takes the terminal away: the program is told so and asked to end.
     pub fn hang_up(&self) {
-        self.process.signal(self.terminal.get_ref(), TerminalSignal::HangUp);
-        self.process.signal(self.terminal.get_ref(), TerminalSignal::Terminate);
+        self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::HangUp);
+        self.process.signal_terminal(self.terminal.get_ref(), TerminalSignal::Terminate);
     }
 }
 

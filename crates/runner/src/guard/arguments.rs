@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// `--control-fd N [--cgroup PATH] [--key KEY] [--terminal] -- PROGRAM ARGS…`
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Arguments {
+pub(super) struct GuardArguments {
     control_fd: RawFd,
     pub(super) cgroup: Option<PathBuf>,
     /// Marks the agent's environment.
@@ -34,7 +34,7 @@ pub(super) enum ArgumentError {
     ProgramMissing,
 }
 
-impl Arguments {
+impl GuardArguments {
     pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Self, ArgumentError> {
         let mut control_fd = None;
         let mut cgroup = None;
@@ -105,8 +105,8 @@ impl Arguments {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Arguments, ArgumentError> {
-        Arguments::parse(line.split_whitespace().map(OsString::from))
+    fn parse(line: &str) -> Result<GuardArguments, ArgumentError> {
+        GuardArguments::parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]

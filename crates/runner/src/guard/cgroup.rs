@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::key::Owner;
+use super::owner_key::KeyOwner;
 
 /// How deep below an agent's cgroup directories are removed (an agent may run containers).
 const NESTING_MAX: usize = 16;
@@ -61,11 +61,11 @@ impl AgentCgroup {
 ///
 /// Only SIGKILL of a runner and its guards within the same moment leaves any.
 pub(crate) fn sweep_abandoned() {
-    let (Some(parent), Some(current)) = (own_directory(), Owner::current()) else { return };
+    let (Some(parent), Some(current)) = (own_directory(), KeyOwner::current()) else { return };
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(Owner::of_key);
+        let owner = name.to_str().and_then(KeyOwner::of_key);
         if owner.is_some_and(|owner| current.sees_dead(&owner)) {
             let cgroup = AgentCgroup { path: entry.path() };
             cgroup.kill();

@@ -7,13 +7,13 @@ use std::process::Command;
 
 use rustix::process::Pid;
 
-use super::arguments::Arguments;
+use super::arguments::GuardArguments;
 use super::cgroup::AgentCgroup;
-use super::key::KEY_VARIABLE;
+use super::owner_key::KEY_VARIABLE;
 
 /// Spawns the program with the guard's own standard streams; returns after a successful exec.
 #[allow(unsafe_code)]
-pub(super) fn spawn(arguments: &Arguments, cgroup: Option<&AgentCgroup>) -> io::Result<Pid> {
+pub(super) fn spawn(arguments: &GuardArguments, cgroup: Option<&AgentCgroup>) -> io::Result<Pid> {
     let (name, args) =
         arguments.program.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut command = Command::new(name);

@@ -11,12 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 /// Becomes readable when a signal has arrived.
-pub(super) struct Signals {
+pub(super) struct SignalReceiver {
     reader: UnixStream,
     terminate: Arc<AtomicBool>,
 }
 
-impl Signals {
+impl SignalReceiver {
     /// Handles SIGCHLD, and the signals that ask a process to end; exec resets them for the agent.
     pub(super) fn install() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
@@ -50,7 +50,7 @@ impl Signals {
     }
 }
 
-impl AsFd for Signals {
+impl AsFd for SignalReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }

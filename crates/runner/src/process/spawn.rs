@@ -7,34 +7,34 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
+use qd_link::mutex::Mutex;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::agent::AgentProcess;
-use super::control::{Reports, Supervisor};
-use super::error::{LookupPlace, SpawnError};
-use super::guarded::Guarded;
-use super::stats::StatsReader;
-use super::stderr::{STDERR_LINES_MAX, StderrTail};
-use super::stdin::AgentStdin;
-use super::terminal::{Terminal, TerminalProcess};
+use super::agent_process::AgentProcess;
+use super::agent_stdin::AgentStdin;
+use super::guard_control::{GuardReports, GuardSupervisor};
+use super::guarded_process::GuardedProcess;
+use super::process_stats::StatsReader;
+use super::spawn_error::{ProgramLookup, SpawnError};
+use super::stderr_tail::{STDERR_LINES_MAX, StderrTail};
+use super::terminal::Terminal;
 use crate::guard::cgroup::AgentCgroup;
-use crate::guard::key::Owner;
-use crate::guard::report::Report;
+use crate::guard::owner_key::KeyOwner;
+use crate::guard::report::GuardReport;
 
 /// How long a guard that failed may take to say why.
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
 
 /// What to start, and where.
 #[derive(Debug, Clone)]
-pub struct Spawn {
+pub struct SpawnSpec {
     /// The program, looked up in the agent's own PATH, and its arguments.
     pub program: Vec<OsString>,
     pub cwd: PathBuf,
@@ -46,14 +46,14 @@ pub struct Spawn {
 /// The agent's environment: what is inherited, minus `remove`, plus `set`.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    pub inherit: Inherit,
+    pub inherit: InheritedVariables,
     pub remove: Vec<OsString>,
     pub set: Vec<(OsString, OsString)>,
 }
 
 /// Which of the runner's own variables the agent gets.
 #[derive(Debug, Clone, Default)]
-pub enum Inherit {
+pub enum InheritedVariables {
     #[default]
     All,
     Only(Vec<OsString>),
@@ -115,9 +115,9 @@ impl Environment {
 
     fn resolve(&self, own: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<OsString, OsString> {
         let inherited = |name: &OsString| match &self.inherit {
-            Inherit::All => true,
-            Inherit::Only(names) => names.contains(name),
-            Inherit::Nothing => false,
+            InheritedVariables::All => true,
+            InheritedVariables::Only(names) => names.contains(name),
+            InheritedVariables::Nothing => false,
         };
         let mut result: BTreeMap<_, _> =
             own.filter(|(name, _)| inherited(name) && !self.remove.contains(name)).collect();
@@ -126,7 +126,7 @@ impl Environment {
     }
 }
 
-impl Spawn {
+impl SpawnSpec {
     /// Starts the agent; returns once its exec has succeeded, or says why it did not.
     pub async fn start(self) -> Result<AgentProcess, SpawnError> {
         self.start_piped(None).await
@@ -138,8 +138,8 @@ impl Spawn {
     }
 
     async fn start_piped(self, tap: Option<mpsc::Sender<Bytes>>) -> Result<AgentProcess, SpawnError> {
-        let mut begun = self.begin(None)?;
-        let guard = &mut begun.guard;
+        let mut started = self.start_guard_process(None)?;
+        let guard = &mut started.guard;
         let (stdin, stdout, stderr) = match (guard.stdin.take(), guard.stdout.take(), guard.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => (stdin, stdout, stderr),
             _ => return Err(self.guard_failed("it has no pipes".to_owned())),
@@ -149,44 +149,51 @@ impl Spawn {
             Some(tap) => tokio::spawn(tail.clone().read_and_tap(stderr, tap)),
             None => tokio::spawn(tail.clone().read_from(stderr)),
         };
-        match self.pid_of(&mut begun).await {
+        match self.pid_of(&mut started).await {
             Ok(pid) => Ok(AgentProcess {
-                guarded: begun.watch_over(pid, Some(stderr_task)),
+                guarded: started.supervise(pid, Some(stderr_task)),
                 stdin: AgentStdin::start(stdin),
                 stdout: Some(stdout),
                 stderr: tail,
                 config: self.config,
             }),
-            Err(Failure::Exec(error)) => Err(error),
-            Err(Failure::Guard(error)) => {
+            Err(StartFailure::Exec(error)) => Err(error),
+            Err(StartFailure::Guard(error)) => {
                 Err(self.guard_failed(with_last_words(error.to_string(), stderr_task, &tail).await))
             }
         }
     }
 
     /// Starts the program in a terminal of its own, whose inner side it gets as all three of its streams.
-    pub async fn start_in(self, terminal: &Terminal) -> Result<TerminalProcess, SpawnError> {
+    pub async fn start_in(self, terminal: &Terminal) -> Result<GuardedProcess, SpawnError> {
         let inner = terminal.inner().map_err(|source| self.guard_failed(source.to_string()))?;
-        let mut begun = self.begin(Some(inner))?;
-        match self.pid_of(&mut begun).await {
-            Ok(pid) => Ok(TerminalProcess::new(begun.watch_over(pid, None))),
-            Err(Failure::Exec(error)) => Err(error),
-            Err(Failure::Guard(error)) => Err(self.guard_failed(error.to_string())),
+        let mut started = self.start_guard_process(Some(inner))?;
+        match self.pid_of(&mut started).await {
+            Ok(pid) => Ok(started.supervise(pid, None)),
+            Err(StartFailure::Exec(error)) => Err(error),
+            Err(StartFailure::Guard(error)) => Err(self.guard_failed(error.to_string())),
         }
     }
 
     /// Starts the guard. Dropping what comes back drops the control socket, on which the guard ends everything.
-    fn begin(&self, terminal: Option<OwnedFd>) -> Result<Begun, SpawnError> {
+    fn start_guard_process(&self, terminal: Option<OwnedFd>) -> Result<StartedGuard, SpawnError> {
         let name = self.program.first().ok_or(SpawnError::ProgramMissing)?;
         check_working_directory(&self.cwd)?;
         let environment = self.environment.resolve(std::env::vars_os());
-        let key = Owner::current().map(|owner| owner.new_key());
+        let key = KeyOwner::current().map(|owner| owner.new_key());
         let cgroup = key.as_deref().filter(|_| self.config.use_cgroup).and_then(AgentCgroup::create);
         match self.start_guard(&environment, key.as_deref(), cgroup.as_ref(), terminal) {
             Ok((guard, control)) => {
                 let (read_half, control) = control.into_split();
                 let path_variable = environment.get(OsStr::new("PATH")).cloned();
-                Ok(Begun { guard, reports: Reports::new(read_half), control, key, cgroup, path_variable })
+                Ok(StartedGuard {
+                    guard,
+                    reports: GuardReports::new(read_half),
+                    control,
+                    key,
+                    cgroup,
+                    path_variable,
+                })
             }
             Err(source) => {
                 discard(cgroup);
@@ -196,19 +203,19 @@ impl Spawn {
     }
 
     /// The program's process id, once it runs.
-    async fn pid_of(&self, begun: &mut Begun) -> Result<i32, Failure> {
-        match self.first_report(&mut begun.reports).await {
-            Ok(Report::Pid { pid }) => Ok(pid),
-            Ok(Report::Error { error, errno }) => {
-                discard(begun.cgroup.take());
-                let place = LookupPlace { cwd: &self.cwd, path_variable: begun.path_variable.as_deref() };
+    async fn pid_of(&self, started: &mut StartedGuard) -> Result<i32, StartFailure> {
+        match self.first_report(&mut started.reports).await {
+            Ok(GuardReport::Pid { pid }) => Ok(pid),
+            Ok(GuardReport::Error { error, errno }) => {
+                discard(started.cgroup.take());
+                let place = ProgramLookup { cwd: &self.cwd, path_variable: started.path_variable.as_deref() };
                 let name = self.program.first().map_or(OsStr::new(""), OsString::as_os_str);
-                Err(Failure::Exec(SpawnError::from_exec(name, errno, error, &place)))
+                Err(StartFailure::Exec(SpawnError::from_exec(name, errno, error, &place)))
             }
-            Ok(Report::Exit { .. }) => Err(Failure::Guard(GuardError::ExitFirst)),
+            Ok(GuardReport::Exit { .. }) => Err(StartFailure::Guard(GuardError::ExitFirst)),
             Err(error) => {
-                discard(begun.cgroup.take());
-                Err(Failure::Guard(error))
+                discard(started.cgroup.take());
+                Err(StartFailure::Guard(error))
             }
         }
     }
@@ -261,7 +268,7 @@ impl Spawn {
     }
 
     /// What the guard says first, or why it says nothing.
-    async fn first_report(&self, reports: &mut Reports) -> Result<Report, GuardError> {
+    async fn first_report(&self, reports: &mut GuardReports) -> Result<GuardReport, GuardError> {
         match tokio::time::timeout(self.config.start_timeout, reports.next()).await {
             Ok(Ok(Some(report))) => Ok(report),
             Ok(Ok(None)) => Err(GuardError::Ended),
@@ -276,9 +283,9 @@ impl Spawn {
 }
 
 /// A guard that has been started and not reported yet.
-struct Begun {
+struct StartedGuard {
     guard: Child,
-    reports: Reports,
+    reports: GuardReports,
     control: OwnedWriteHalf,
     key: Option<String>,
     cgroup: Option<AgentCgroup>,
@@ -286,7 +293,7 @@ struct Begun {
 }
 
 /// Why there is no process.
-enum Failure {
+enum StartFailure {
     Exec(SpawnError),
     Guard(GuardError),
 }
@@ -304,14 +311,14 @@ enum GuardError {
     Unreadable(io::Error),
 }
 
-impl Begun {
+impl StartedGuard {
     /// The program runs: from here on its end is waited for.
-    fn watch_over(self, pid: i32, stderr: Option<JoinHandle<()>>) -> Guarded {
-        let Begun { guard, reports, control, key, cgroup, path_variable: _ } = self;
+    fn supervise(self, pid: i32, stderr: Option<JoinHandle<()>>) -> GuardedProcess {
+        let StartedGuard { guard, reports, control, key, cgroup, path_variable: _ } = self;
         let (exit_sender, exit) = watch::channel(None);
-        let supervisor = Supervisor { guard, reports, stderr, exit: exit_sender, key, cgroup };
+        let supervisor = GuardSupervisor { guard, reports, stderr, exit: exit_sender, key, cgroup };
         tokio::spawn(supervisor.run());
-        Guarded { pid, stats: Mutex::new(StatsReader::new(pid)), exit, control }
+        GuardedProcess { pid, stats: Mutex::new(StatsReader::new(pid)), exit, control }
     }
 }
 
@@ -354,9 +361,9 @@ mod tests {
         let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
         let own = [pair("A", "1"), pair("B", "2"), pair("C", "3")];
         for (inherit, expected) in [
-            (Inherit::All, vec![pair("A", "1"), pair("C", "new")]),
-            (Inherit::Only(vec!["B".into(), "C".into()]), vec![pair("C", "new")]),
-            (Inherit::Nothing, vec![pair("C", "new")]),
+            (InheritedVariables::All, vec![pair("A", "1"), pair("C", "new")]),
+            (InheritedVariables::Only(vec!["B".into(), "C".into()]), vec![pair("C", "new")]),
+            (InheritedVariables::Nothing, vec![pair("C", "new")]),
         ] {
             let environment = Environment { inherit, remove: vec!["B".into()], set: vec![pair("C", "new")] };
             let resolved: Vec<_> = environment.resolve(own.iter().cloned()).into_iter().collect();

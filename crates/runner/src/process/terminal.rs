@@ -12,9 +12,7 @@ use rustix::termios::{
 
 use tokio::io::unix::AsyncFd;
 
-use super::exit::ExitStatus;
-use super::guarded::Guarded;
-use super::stats::ProcessStats;
+use super::guarded_process::GuardedProcess;
 
 /// The outer side of a terminal. Reading and writing never block.
 #[derive(Debug)]
@@ -115,12 +113,6 @@ impl std::os::fd::AsRawFd for Terminal {
     }
 }
 
-/// A program in a terminal, under its guard. Dropping it kills the program and everything it started.
-#[derive(Debug)]
-pub struct TerminalProcess {
-    guarded: Guarded,
-}
-
 /// What a program in a terminal can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalSignal {
@@ -131,50 +123,21 @@ pub enum TerminalSignal {
     HangUp,
 }
 
-impl TerminalProcess {
-    pub(super) fn new(guarded: Guarded) -> Self {
-        TerminalProcess { guarded }
-    }
-
-    /// The program's process id, not the guard's.
-    pub fn pid(&self) -> i32 {
-        self.guarded.pid
-    }
-
-    /// Resolves as soon as the program and all it started are gone. Independent of `self`.
-    pub fn exited(&self) -> impl Future<Output = ExitStatus> + Send + 'static {
-        self.guarded.exited()
-    }
-
-    /// How the program ended, if it has.
-    pub fn exit_status(&self) -> Option<ExitStatus> {
-        self.guarded.exit_status()
-    }
-
-    /// Reads what the process uses now: two small files of /proc.
-    pub fn stats(&self) -> ProcessStats {
-        self.guarded.stats()
-    }
-
+impl GuardedProcess {
     /// Sends a signal: the interrupt to the group in front, the others to the program's own group too.
-    pub fn signal(&self, terminal: &Terminal, signal: TerminalSignal) {
+    pub fn signal_terminal(&self, terminal: &Terminal, signal: TerminalSignal) {
         let (word, number): (&[u8], Signal) = match signal {
             TerminalSignal::Interrupt => (b"int\n", Signal::INT),
             TerminalSignal::Terminate => (b"term\n", Signal::TERM),
             TerminalSignal::HangUp => (b"hup\n", Signal::HUP),
         };
-        let front = terminal.front().filter(|group| group.as_raw_nonzero().get() != self.guarded.pid);
+        let front = terminal.front().filter(|group| group.as_raw_nonzero().get() != self.pid);
         if let Some(group) = front {
             // Gone already is the wish; one that we may not signal dies with the rest when the program ends.
             let _ = kill_process_group(group, number);
         }
         if front.is_none() || signal != TerminalSignal::Interrupt {
-            self.guarded.order(word);
+            self.send_order(word);
         }
-    }
-
-    /// Kills the program and everything it started.
-    pub fn kill(&self) {
-        self.guarded.order(b"kill\n");
     }
 }

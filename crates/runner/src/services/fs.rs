@@ -9,11 +9,13 @@ mod tree_copy;
 mod upload;
 mod write;
 
-pub(crate) use change::{copy, create_directory, delete, move_, rename};
+pub(crate) use change::{copy, create_directory, delete, rename};
 pub(crate) use entries::{DirEntry, entries};
 pub(crate) use list::{list, tree};
 pub(crate) use read::{read, stat};
-pub(crate) use upload::{Approved, Key as UploadKey, Sender, Stage, Staged, Uploads, stage, upload};
+pub(crate) use upload::{
+    ApprovedUpload, StageResult, StagedUpload, UploadKey, UploadSender, UploadTable, stage, upload,
+};
 pub(crate) use write::write;
 
 use std::fs::File;
@@ -24,19 +26,15 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
-use super::call::{Cancel, ServiceError};
+use super::call::{Cancellation, ServiceError};
 use super::root::failure;
+use crate::text::hex;
 
 /// Bytes read, hashed or copied between two looks at whether the call was cancelled.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// A digest as the wire has it.
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The hash of all that can be read from here on.
-fn hash_file(mut file: File, cancel: &Cancel) -> Result<String, ServiceError> {
+fn hash_file(mut file: File, cancel: &Cancellation) -> Result<String, ServiceError> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
@@ -66,13 +64,13 @@ fn modified_ms(stat: &Stat) -> i64 {
 }
 
 #[cfg(test)]
-#[path = "fs_tests.rs"]
+#[path = "fs/fs_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "attack_tests.rs"]
+#[path = "fs/attack_tests.rs"]
 mod attack_tests;
 
 #[cfg(test)]
-#[path = "fixture_tests.rs"]
+#[path = "fs/fixture_tests.rs"]
 pub(super) mod fixture;

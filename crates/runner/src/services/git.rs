@@ -1,5 +1,6 @@
 //! Git by its own program. A repository is somebody else's: nothing in its configuration may run anything.
 
+pub(crate) mod branch;
 mod diff;
 mod log;
 mod program;
@@ -12,14 +13,14 @@ use std::path::{Path, PathBuf};
 use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 
-use super::call::{Cancel, ServiceError};
-use super::own_data::OwnData;
-use super::work::Done;
+use super::call::CallOutput;
+use super::call::{Cancellation, ServiceError};
+use super::root::own_data::OwnData;
 use program::Git;
 pub(crate) use session_worktree::SessionWorktree;
 
 /// Where git works.
-pub(super) struct Ground<'a> {
+pub(super) struct GitDirectory<'a> {
     pub(super) root: &'a Path,
     /// Where worktrees may be besides.
     pub(super) workspace_roots: &'a [PathBuf],
@@ -30,17 +31,17 @@ pub(super) struct Ground<'a> {
 /// Does a git command.
 pub(super) async fn work(
     command: &Command,
-    ground: &Ground<'_>,
-    cancel: &Cancel,
-) -> Result<Done, ServiceError> {
-    let git = Git::open(ground, cancel).await?;
+    directory: &GitDirectory<'_>,
+    cancel: &Cancellation,
+) -> Result<CallOutput, ServiceError> {
+    let git = Git::open(directory, cancel).await?;
     match command {
         Command::GitStatus(_) => status::status(&git).await,
         Command::GitDiff(params) => diff::diff(&git, params).await,
         Command::GitLog(params) => log::log(&git, params).await,
         Command::GitWorktrees(_) => worktree::list(&git).await,
-        Command::GitWorktreeAdd(params) => worktree::add(&git, params, ground).await,
-        Command::GitWorktreeRemove(params) => worktree::remove(&git, params, ground).await,
+        Command::GitWorktreeAdd(params) => worktree::add(&git, params, directory).await,
+        Command::GitWorktreeRemove(params) => worktree::remove(&git, params, directory).await,
         other => Err(ServiceError::coded(
             ErrorCode::Unsupported,
             format!("'{}' is not a git command", other.spec().name),
@@ -76,5 +77,5 @@ fn revision(name: &str) -> Result<&str, ServiceError> {
 }
 
 #[cfg(test)]
-#[path = "git_tests.rs"]
+#[path = "git/git_tests.rs"]
 mod tests;

@@ -1,5 +1,7 @@
 //! Facts about this machine: what runs here, what is installed, what the log says.
 
+pub(crate) mod bash;
+
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -10,10 +12,10 @@ use qd_wire::command::Command;
 use qd_wire::service::{HostDependency, HostInfoData, HostLogsData, HostLogsParams, HostTool};
 use serde_json::json;
 
+use super::call::CallOutput;
 use super::call::ServiceError;
-use super::work::Done;
-use crate::programs::find_program;
-use crate::session::Shared;
+use crate::process::program_lookup::find_program;
+use crate::session::RunnerContext;
 
 /// Programs the services need.
 const DEPENDENCIES: [&str; 2] = ["git", "bash"];
@@ -24,12 +26,12 @@ const LOG_BYTES: u64 = 200_000;
 const LOG_BYTES_MAX: u64 = 2_000_000;
 
 /// Answers a question about the host.
-pub(super) fn answer(shared: &Shared, command: &Command) -> Result<Done, ServiceError> {
+pub(super) fn answer(shared: &RunnerContext, command: &Command) -> Result<CallOutput, ServiceError> {
     match command {
         Command::HostLogs(params) => {
             let data = logs(shared.config.services.log_path.as_deref(), params)?;
             let summary = json!({ "path": data.path, "bytes": data.text.len(), "truncated": data.truncated });
-            Done::new(&data, summary)
+            CallOutput::new(&data, summary)
         }
         Command::HostDoctor(_) => {
             let mut data = info(shared);
@@ -38,20 +40,20 @@ pub(super) fn answer(shared: &Shared, command: &Command) -> Result<Done, Service
             let found = std::fs::metadata(&path).ok();
             let mode = found.as_ref().map(|found| format!("{:o}", found.mode() & 0o777));
             data.bin_map = Some(json!({ "path": path, "exists": found.is_some(), "mode": mode }));
-            Done::new(&data, json!({ "tools": data.tools.len() }))
+            CallOutput::new(&data, json!({ "tools": data.tools.len() }))
         }
         Command::HostCapabilities(_) => {
             let data = capabilities(shared);
-            Done::new(&data, json!({ "tools": data.tools.len() }))
+            CallOutput::new(&data, json!({ "tools": data.tools.len() }))
         }
         _ => {
             let data = info(shared);
-            Done::new(&data, json!({ "tools": data.tools.len() }))
+            CallOutput::new(&data, json!({ "tools": data.tools.len() }))
         }
     }
 }
 
-fn info(shared: &Shared) -> HostInfoData {
+fn info(shared: &RunnerContext) -> HostInfoData {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     HostInfoData {
@@ -66,7 +68,7 @@ fn info(shared: &Shared) -> HostInfoData {
     }
 }
 
-fn capabilities(shared: &Shared) -> HostInfoData {
+fn capabilities(shared: &RunnerContext) -> HostInfoData {
     let config = &shared.config;
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     let rpc = qd_wire::run_protocol::rpc_names().map(str::to_owned).collect();
@@ -153,5 +155,5 @@ fn check(name: &str, value: u64, max: u64) -> Result<u64, ServiceError> {
 }
 
 #[cfg(test)]
-#[path = "host_tests.rs"]
+#[path = "host/host_tests.rs"]
 mod tests;

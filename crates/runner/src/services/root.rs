@@ -4,6 +4,8 @@
 //! by looking first and opening later; so neither `..` nor a link nor a directory exchanged at the wrong moment leads
 //! out. Where something is made, renamed or removed, its parent is opened so, and the last name is used in it as it is.
 
+pub(crate) mod own_data;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -15,9 +17,9 @@ use cap_std::fs::{Dir, Metadata};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use self::own_data::{FileIdentity, OwnData, identity};
 use super::call::ServiceError;
 use super::fs::DirEntry;
-use super::own_data::{Identity, OwnData, identity};
 
 /// Bytes of a path; no system opens a longer one.
 const PATH_BYTES_MAX: usize = 4096;
@@ -39,7 +41,7 @@ pub(crate) struct Root {
     path: PathBuf,
     /// What nobody may reach, wherever it lies.
     own_data: OwnData,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
 /// A path a client named, checked: relative, without `..`. Empty for the root itself.
@@ -52,7 +54,7 @@ pub(crate) struct RelativePath {
 
 /// A name in an open directory. What is there, if anything, is reached without following links.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct NameInDir {
     pub(crate) dir: Dir,
     pub(crate) name: OsString,
 }
@@ -111,7 +113,7 @@ impl Root {
             return Err(ServiceError::IsADirectory);
         }
         // By the directory it is in, so that it is known whether that is ours to show.
-        let place = self.file_place(path)?;
+        let place = self.parent_of_file(path)?;
         open_file_in(&place.dir, &place.name)
     }
 
@@ -131,22 +133,22 @@ impl Root {
                 self.open_dir_at(path)?;
             } else {
                 let path = RelativePath { path: path.to_owned(), is_directory_form: false };
-                self.file_place(&path).map_err(io::Error::other)?;
+                self.parent_of_file(&path).map_err(io::Error::other)?;
             }
         }
         Ok(found)
     }
 
     /// The parent of what the path names, and its name there. A link at the end is not followed. None for the root.
-    pub(crate) fn place(&self, path: &RelativePath) -> Result<Option<Place>, ServiceError> {
-        self.place_at(path).map_err(failure)
+    pub(crate) fn place(&self, path: &RelativePath) -> Result<Option<NameInDir>, ServiceError> {
+        self.parent_of_io(path).map_err(failure)
     }
 
     /// The same, with the system's error.
-    pub(crate) fn place_at(&self, path: &RelativePath) -> io::Result<Option<Place>> {
+    pub(crate) fn parent_of_io(&self, path: &RelativePath) -> io::Result<Option<NameInDir>> {
         let Some(name) = path.path.file_name() else { return Ok(None) };
         let parent = path.path.parent().unwrap_or(Path::new(""));
-        let place = Place { dir: self.open_dir_at(parent)?, name: name.to_owned() };
+        let place = NameInDir { dir: self.open_dir_at(parent)?, name: name.to_owned() };
         if stat_in(&place.dir, &place.name).is_ok_and(|stat| self.own_data.is(&stat)) {
             return Err(io::Error::other(ServiceError::OwnData));
         }
@@ -154,9 +156,9 @@ impl Root {
     }
 
     /// The same for what is to be moved, copied or removed with all that is in it.
-    pub(crate) fn whole_place(&self, path: &RelativePath) -> Result<Option<Place>, ServiceError> {
+    pub(crate) fn parent_of_whole(&self, path: &RelativePath) -> Result<Option<NameInDir>, ServiceError> {
         let place = self.place(path)?;
-        if let Some(stat) = place.as_ref().map(Place::stat).transpose()?.flatten()
+        if let Some(stat) = place.as_ref().map(NameInDir::stat).transpose()?.flatten()
             && self.own_data.is_in(&stat)
         {
             return Err(ServiceError::OwnData);
@@ -166,7 +168,7 @@ impl Root {
 
     /// Where a file is that is to be written under this path. Links at the end are followed if they stay beneath the
     /// root, even to where nothing is yet; where one leads out it is an error.
-    pub(crate) fn file_place(&self, path: &RelativePath) -> Result<Place, ServiceError> {
+    pub(crate) fn parent_of_file(&self, path: &RelativePath) -> Result<NameInDir, ServiceError> {
         if path.is_directory_form {
             return Err(ServiceError::IsADirectory);
         }
@@ -175,7 +177,7 @@ impl Root {
             // A path without a last name (the root, or one that ends with `..`) leads to a directory.
             let name = path.file_name().ok_or(ServiceError::IsADirectory)?.to_owned();
             let parent = path.parent().unwrap_or(Path::new("")).to_owned();
-            let place = Place { dir: self.open_dir_at(&parent).map_err(failure)?, name };
+            let place = NameInDir { dir: self.open_dir_at(&parent).map_err(failure)?, name };
             if !place.stat()?.is_some_and(|stat| file_type(&stat) == FileType::Symlink) {
                 return Ok(place);
             }
@@ -306,7 +308,7 @@ impl RelativePath {
     }
 }
 
-impl Place {
+impl NameInDir {
     /// What is there, if anything; a link is a link.
     pub(crate) fn stat(&self) -> Result<Option<Stat>, ServiceError> {
         match stat_in(&self.dir, &self.name) {
@@ -397,5 +399,5 @@ fn check_regular(is_file: bool, is_dir: bool) -> Result<(), ServiceError> {
 }
 
 #[cfg(test)]
-#[path = "root_tests.rs"]
+#[path = "root/root_tests.rs"]
 mod tests;

@@ -16,11 +16,11 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use qd_wire::service::{FsMatch, FsSearchData, FsSearchParams, SearchPlace};
 
-use self::hits::Hits;
-use self::walk::{Found, Walk};
-use super::call::{Cancel, ServiceError};
+use self::hits::HitCollector;
+use self::walk::{FileWalk, FoundFile};
+use super::call::{Cancellation, ServiceError};
 use super::root::{RelativePath, Root};
-use crate::process::clock;
+use crate::clock;
 
 const HITS_DEFAULT: u64 = 200;
 
@@ -49,7 +49,7 @@ const LINE_END: u64 = (1 << 53) - 1;
 pub(crate) fn search(
     root: &Root,
     params: &FsSearchParams,
-    cancel: &Cancel,
+    cancel: &Cancellation,
 ) -> Result<FsSearchData, ServiceError> {
     search_within(root, params, cancel, PAGE_TIME_MAX)
 }
@@ -57,22 +57,22 @@ pub(crate) fn search(
 fn search_within(
     root: &Root,
     params: &FsSearchParams,
-    cancel: &Cancel,
+    cancel: &Cancellation,
     time: Duration,
 ) -> Result<FsSearchData, ServiceError> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let after = params.after.clone().map(|after| (PathBuf::from(after.path), after.line));
     let limit = params.limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_MAX);
-    let mut page = Page {
+    let mut page = SearchPage {
         matcher: matcher(params)?,
         searcher: searcher(),
         cancel,
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         after,
-        deadline: clock::now() + time,
+        deadline: clock::monotonic_now() + time,
         data: FsSearchData::default(),
     };
-    let mut walk = Walk::new(
+    let mut walk = FileWalk::new(
         root,
         cancel,
         globs(params)?,
@@ -89,19 +89,19 @@ fn search_within(
 }
 
 /// The page that is being filled.
-struct Page<'a> {
+struct SearchPage<'a> {
     matcher: RegexMatcher,
     searcher: Searcher,
-    cancel: &'a Cancel,
+    cancel: &'a Cancellation,
     limit: usize,
     after: Option<(PathBuf, u64)>,
     deadline: Instant,
     data: FsSearchData,
 }
 
-impl Page<'_> {
+impl SearchPage<'_> {
     /// Searches a file that was found. Says whether to go on.
-    fn found(&mut self, found: Found<'_>) -> Result<bool, ServiceError> {
+    fn found(&mut self, found: FoundFile<'_>) -> Result<bool, ServiceError> {
         // One that is gone, not ours to read, or no regular file any more has no lines.
         let Ok(file) = found.open() else { return Ok(true) };
         if !self.file(found.path, file)? {
@@ -109,7 +109,7 @@ impl Page<'_> {
         }
         // The file that the last page ended with does not count, so that every page gets further.
         let is_known = self.after.as_ref().is_some_and(|after| after.0 == found.path);
-        if is_known || clock::now() < self.deadline {
+        if is_known || clock::monotonic_now() < self.deadline {
             return Ok(true);
         }
         self.data.truncated = true;
@@ -123,11 +123,13 @@ impl Page<'_> {
         let after = self.after.as_ref().filter(|after| after.0 == path).map_or(0, |after| after.1);
         let room = self.limit - self.data.matches.len();
         // One more than there is room for shows that there is more.
-        let mut hits = Hits::new(&self.matcher, after, room + 1);
+        let mut hits = HitCollector::new(&self.matcher, after, room + 1);
         self.data.files_searched += 1;
-        if let Err(error) =
-            self.searcher.search_reader(&self.matcher, Until { file, cancel: self.cancel }, &mut hits)
-        {
+        if let Err(error) = self.searcher.search_reader(
+            &self.matcher,
+            CancellableFile { file, cancel: self.cancel },
+            &mut hits,
+        ) {
             self.cancel.check()?;
             // A line that is too long, or a disk that fails: what was found until there counts.
             tracing::debug!(path = %path.display(), %error, "a file could not be searched to its end");
@@ -152,12 +154,12 @@ impl Page<'_> {
 }
 
 /// A file that ends when the call is cancelled.
-struct Until<'a> {
+struct CancellableFile<'a> {
     file: File,
-    cancel: &'a Cancel,
+    cancel: &'a Cancellation,
 }
 
-impl Read for Until<'_> {
+impl Read for CancellableFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
             return Err(io::Error::other("cancelled"));
@@ -222,5 +224,5 @@ fn shown(path: &Path) -> String {
 }
 
 #[cfg(test)]
-#[path = "search_tests.rs"]
+#[path = "search/search_tests.rs"]
 mod tests;

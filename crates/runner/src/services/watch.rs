@@ -18,10 +18,10 @@ use qd_wire::ErrorCode;
 use qd_wire::service::{FsChange, FsChanges, FsWatchParams};
 use rustix::fs::FileType;
 
-use self::directories::Directories;
-use super::call::{Cancel, ServiceError};
+use self::directories::WatchedDirectories;
+use super::call::{Cancellation, ServiceError};
 use super::root::{RelativePath, Root, file_type};
-use crate::process::clock;
+use crate::clock;
 
 /// Changes that come so close together are told together.
 const DEBOUNCE: Duration = Duration::from_millis(150);
@@ -42,22 +42,22 @@ const PATHS_MAX: usize = 4096;
 pub(crate) fn watch(
     root: &Root,
     params: &FsWatchParams,
-    cancel: &Cancel,
+    cancel: &Cancellation,
     tell: &mut dyn FnMut(FsChanges),
 ) -> Result<(), ServiceError> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let missed = Arc::new(AtomicBool::new(false));
     let (watcher, events) = start(missed.clone())?;
     let include_hidden = params.include_hidden == Some(true);
-    let mut directories = Directories::new(root, path, watcher, include_hidden)?;
-    let found = directories.begin(cancel);
+    let mut directories = WatchedDirectories::new(root, path, watcher, include_hidden)?;
+    let found = directories.watch_all(cancel);
     if let Err(ServiceError::Cancelled) = found {
         return Ok(());
     }
     found?;
     tell(FsChanges::default());
     loop {
-        let mut pending = Pending::default();
+        let mut pending = PendingChanges::default();
         if !collect(&events, &directories, &mut pending, cancel)? {
             return Ok(());
         }
@@ -93,16 +93,16 @@ fn start(missed: Arc<AtomicBool>) -> Result<(RecommendedWatcher, Receiver<Event>
 /// Waits for something to happen, and then until it has been quiet or long enough. False when cancelled.
 fn collect(
     events: &Receiver<Event>,
-    directories: &Directories<'_>,
-    pending: &mut Pending,
-    cancel: &Cancel,
+    directories: &WatchedDirectories<'_>,
+    pending: &mut PendingChanges,
+    cancel: &Cancellation,
 ) -> Result<bool, ServiceError> {
     let mut until = None;
     loop {
         if cancel.is_cancelled() {
             return Ok(false);
         }
-        let now = clock::now();
+        let now = clock::monotonic_now();
         let wait = match until {
             Some(until) if now >= until => return Ok(true),
             Some(until) => CANCEL_CHECK.min(until - now),
@@ -111,7 +111,7 @@ fn collect(
         match events.recv_timeout(wait) {
             Ok(event) => {
                 pending.note(directories, event)?;
-                until.get_or_insert(clock::now() + DEBOUNCE);
+                until.get_or_insert(clock::monotonic_now() + DEBOUNCE);
             }
             // What was missed is told even if nothing else comes.
             Err(RecvTimeoutError::Timeout) => {
@@ -129,7 +129,7 @@ fn collect(
 
 /// What happened to a path since the last report.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct PathChange {
     /// It was not there before.
     is_new: bool,
     was_dir: bool,
@@ -137,13 +137,13 @@ struct Seen {
 
 /// What happened since the last report, by the path from the watched directory.
 #[derive(Debug, Default)]
-struct Pending {
-    paths: BTreeMap<PathBuf, Seen>,
+struct PendingChanges {
+    paths: BTreeMap<PathBuf, PathChange>,
     overflow: bool,
 }
 
-impl Pending {
-    fn note(&mut self, directories: &Directories<'_>, event: Event) -> Result<(), ServiceError> {
+impl PendingChanges {
+    fn note(&mut self, directories: &WatchedDirectories<'_>, event: Event) -> Result<(), ServiceError> {
         let is_new = match event.kind {
             EventKind::Modify(ModifyKind::Name(RenameMode::Both)) | EventKind::Access(_) => return Ok(()),
             EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => true,
@@ -163,12 +163,12 @@ impl Pending {
                 continue;
             }
             let was_dir = was_dir || directories.has(path);
-            self.add(path, Seen { is_new, was_dir });
+            self.add(path, PathChange { is_new, was_dir });
         }
         Ok(())
     }
 
-    fn add(&mut self, path: &Path, seen: Seen) {
+    fn add(&mut self, path: &Path, seen: PathChange) {
         if let Some(known) = self.paths.get_mut(path) {
             known.was_dir |= seen.was_dir;
         } else if self.paths.len() < PATHS_MAX {
@@ -181,10 +181,10 @@ impl Pending {
     /// Looks at what is there now, watches new directories, and says what changed.
     fn settle(
         mut self,
-        directories: &mut Directories<'_>,
-        cancel: &Cancel,
+        directories: &mut WatchedDirectories<'_>,
+        cancel: &Cancellation,
     ) -> Result<FsChanges, ServiceError> {
-        let noted: Vec<(PathBuf, Seen)> =
+        let noted: Vec<(PathBuf, PathChange)> =
             self.paths.iter().map(|(path, seen)| (path.clone(), *seen)).collect();
         for (path, seen) in noted {
             cancel.check()?;
@@ -193,7 +193,7 @@ impl Pending {
             }
             // Its contents may have come before it was watched.
             for inside in directories.add(&path, cancel)? {
-                self.add(&inside, Seen { is_new: !seen.was_dir, was_dir: false });
+                self.add(&inside, PathChange { is_new: !seen.was_dir, was_dir: false });
             }
         }
         let mut told = FsChanges { changes: Vec::new(), overflow: self.overflow };
@@ -219,5 +219,5 @@ impl Pending {
 }
 
 #[cfg(test)]
-#[path = "watch_tests.rs"]
+#[path = "watch/watch_tests.rs"]
 mod tests;

@@ -1,34 +1,36 @@
 //! The loop of a session.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_core::agent::{AgentEvent, AgentRequest, Answer};
 use qd_core::breaker::Breakers;
 use qd_core::command_queue::QueueInput;
 use qd_core::ledger::IdName;
-use qd_core::outbox::Outbox;
+use qd_core::outbox::{Outbox, Response};
 use qd_core::session::Session;
+use qd_link::mutex::Mutex;
 use qd_store::{RunnerBatch, RunnerStore};
 use qd_wire::CodedError;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{CommandClass, class_of};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::agent_process::{AgentProcess, AgentState};
-use super::alarm::Alarm;
-use super::breakers::ProviderCalls;
-use super::pending::PendingCommands;
-use super::publish::Publishing;
-use super::run::Run;
-use super::service::Gates;
+use super::agent::agent_state::{AgentState, SessionAgent};
+use super::agent::provider_calls::ProviderCalls;
+use super::commands::pending_commands::PendingCommands;
+use super::deadline_timer::DeadlineTimer;
+use super::publish::CommitState;
+use super::run::TerminalRun;
+use super::service_gates::PendingGates;
 use super::worktree::WorktreeProgress;
-use super::{Ended, Incoming, InputKey, SessionInput};
-use crate::board::Board;
+use super::{IncomingCommand, InputHashKey, SessionEnded, SessionInput};
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
-use crate::driver::{Driver, DriverHandle, Progress};
-use crate::outlet::Outlet;
+use crate::driver::{AgentProgress, DriverHandle};
+use crate::hub_delivery::HubDelivery;
+use crate::process::CloseMode;
+use crate::runner::process_table::ProcessTable;
 use crate::services::Services;
 use crate::submissions::Submissions;
 
@@ -39,11 +41,11 @@ const INPUTS_PER_ROUND_MAX: usize = 64;
 const SAVE_RETRY_MS: i64 = 5_000;
 
 /// What all sessions of a runner share.
-pub(crate) struct Shared {
+pub(crate) struct RunnerContext {
     pub(crate) config: RunnerConfig,
     pub(crate) store: RunnerStore,
-    pub(crate) outlet: Outlet,
-    pub(crate) board: Board,
+    pub(crate) hub_delivery: HubDelivery,
+    pub(crate) process_table: ProcessTable,
     pub(crate) submissions: Submissions,
     pub(crate) breakers: Mutex<Breakers>,
     /// Agents running or starting, for `max_sessions`.
@@ -53,54 +55,50 @@ pub(crate) struct Shared {
     /// Calls of the machine's services.
     pub(crate) services: Services,
     /// Keys the hashes of what was typed.
-    pub(crate) input_key: InputKey,
+    pub(crate) input_key: InputHashKey,
     /// Told when a session's task ends for good.
-    pub(crate) ended: mpsc::Sender<Ended>,
+    pub(crate) ended: mpsc::Sender<SessionEnded>,
 }
 
-impl Shared {
-    pub(crate) fn breakers(&self) -> MutexGuard<'_, Breakers> {
-        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl RunnerContext {}
 
 /// One session.
 pub(crate) struct SessionActor {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RunnerContext>,
     pub(super) session: Session,
     pub(super) config: SessionConfig,
     pub(super) created_at: i64,
     /// Whether the session has ever been ready; before that a failure leaves no trace.
     pub(super) exists: bool,
-    pub(super) agent: AgentProcess,
+    pub(super) agent: SessionAgent,
     pub(super) mailbox: mpsc::Receiver<SessionInput>,
     pub(super) sender: mpsc::Sender<SessionInput>,
     pub(super) out: Outbox,
-    pub(super) publishing: Publishing,
+    pub(super) publishing: CommitState,
     /// Of a program in a terminal.
-    pub(super) run: Run,
+    pub(super) run: TerminalRun,
     /// Commands without an answer, and which of them goes next.
     pub(super) commands: PendingCommands,
     pub(super) provider_calls: ProviderCalls,
     /// The number of the hub's last word on watching.
     pub(super) watch_number: u64,
     /// Service calls that wait for a person, by the id of their question.
-    pub(super) gates: Gates,
+    pub(super) gates: PendingGates,
     pub(super) finished: bool,
     pub(super) worktree: WorktreeProgress,
     stopping: Option<oneshot::Sender<()>>,
 }
 
 /// What woke the session.
-enum Wake {
+enum WakeReason {
     Input(Option<SessionInput>),
-    Agent(Progress),
+    Agent(AgentProgress),
     Timer,
 }
 
 impl SessionActor {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<RunnerContext>,
         (sender, mailbox): (mpsc::Sender<SessionInput>, mpsc::Receiver<SessionInput>),
         session: Session,
         config: SessionConfig,
@@ -116,16 +114,16 @@ impl SessionActor {
             config,
             created_at,
             exists,
-            agent: AgentProcess::new(&shared.config.supervision),
+            agent: SessionAgent::new(&shared.config.supervision),
             mailbox,
             sender,
             out: Outbox::default(),
-            publishing: Publishing::default(),
-            run: Run::default(),
+            publishing: CommitState::default(),
+            run: TerminalRun::default(),
             commands: PendingCommands::default(),
             provider_calls: ProviderCalls::default(),
             watch_number: 0,
-            gates: Gates::default(),
+            gates: PendingGates::default(),
             finished: false,
             worktree: WorktreeProgress::default(),
             stopping: None,
@@ -135,47 +133,47 @@ impl SessionActor {
     /// In a box, or the future would hold the session twice: as it was given and as it is used.
     pub(super) async fn run(mut self: Box<Self>) {
         let mut events = Vec::new();
-        let mut alarm = Alarm::default();
+        let mut timer = DeadlineTimer::default();
         self.publish().await;
         self.save().await;
         while !self.finished {
-            match self.wait(&mut events, &mut alarm).await {
-                Wake::Input(None) => break,
-                Wake::Input(Some(input)) => {
+            match self.wait(&mut events, &mut timer).await {
+                WakeReason::Input(None) => break,
+                WakeReason::Input(Some(input)) => {
                     self.take_inputs(input).await;
                     self.wait_for_echo(&mut events).await;
                 }
-                Wake::Agent(progress) => self.agent_progress(progress, &mut events).await,
-                Wake::Timer => self.timers().await,
+                WakeReason::Agent(progress) => self.agent_progress(progress, &mut events).await,
+                WakeReason::Timer => self.timers().await,
             }
             self.carry_out_effects().await;
             self.supervise().await;
-            self.look_after_idle().await;
+            self.stop_if_idle().await;
             // An agent that was stopped just now may have made way for others.
             self.carry_out_effects().await;
-            self.finished |= self.is_phantom();
+            self.finished |= self.was_never_created();
             self.publish().await;
             self.save().await;
         }
         self.undo_worktree().await;
-        let creations = self.refuse_the_rest().await;
+        let creations = self.refuse_remaining_inputs().await;
         if let Some(done) = self.stopping.take() {
             // The runner may have stopped waiting; the session is down all the same.
             let _ = done.send(());
         }
         let session_id = self.session.identity().session_id.clone();
-        if self.shared.ended.send(Ended { session_id, creations }).await.is_err() {
+        if self.shared.ended.send(SessionEnded { session_id, creations }).await.is_err() {
             tracing::debug!("the runner is gone already");
         }
     }
 
     /// A session whose creation was refused: there is nothing to keep.
-    fn is_phantom(&self) -> bool {
+    fn was_never_created(&self) -> bool {
         !self.exists && self.agent.state == AgentState::None && self.commands.queue().is_empty()
     }
 
     /// Every command gets an answer, also one that came too late. Creations are handed back.
-    async fn refuse_the_rest(&mut self) -> Vec<Incoming> {
+    async fn refuse_remaining_inputs(&mut self) -> Vec<IncomingCommand> {
         self.mailbox.close();
         let mut creations = Vec::new();
         let error = CodedError::session_not_found(&self.session.identity().session_id);
@@ -188,13 +186,13 @@ impl SessionActor {
                 _ => {}
             }
         }
-        self.tell_queue(QueueInput::Close);
+        self.notify_queue(QueueInput::Close);
         self.carry_out_answers();
         self.publish().await;
         creations
     }
 
-    async fn wait(&mut self, events: &mut Vec<AgentEvent>, alarm: &mut Alarm) -> Wake {
+    async fn wait(&mut self, events: &mut Vec<AgentEvent>, timer: &mut DeadlineTimer) -> WakeReason {
         let deadline = self.next_deadline();
         let is_held_back = self.is_held_back();
         let driver = self.agent.driver.as_mut().filter(|_| !is_held_back);
@@ -205,9 +203,9 @@ impl SessionActor {
             }
         };
         tokio::select! {
-            input = self.mailbox.recv() => Wake::Input(input),
-            progress = agent => Wake::Agent(progress),
-            () = alarm.ring_at(deadline) => Wake::Timer,
+            input = self.mailbox.recv() => WakeReason::Input(input),
+            progress = agent => WakeReason::Agent(progress),
+            () = timer.wait_until(deadline) => WakeReason::Timer,
         }
     }
 
@@ -274,7 +272,7 @@ impl SessionActor {
             }
         } else if let Some(driver) = self.agent.driver.take() {
             self.forget_agent();
-            driver.close().await;
+            driver.close(CloseMode::Graceful).await;
         }
         self.finished = true;
     }
@@ -298,7 +296,7 @@ impl SessionActor {
             self.answer_agent(request_id, answer);
         }
         self.gates_timed_out().await;
-        self.tell_queue(QueueInput::Tick);
+        self.notify_queue(QueueInput::Tick);
         self.run_timers(now).await;
     }
 
@@ -311,7 +309,7 @@ impl SessionActor {
         }
         let batch = RunnerBatch {
             session_id: self.session.identity().session_id.clone(),
-            session_row: Some(super::row::session_row(self, now)),
+            session_row: Some(super::session_row::session_row(self, now)),
             ..RunnerBatch::default()
         };
         match self.shared.store.commit(batch).await {
@@ -326,25 +324,59 @@ impl SessionActor {
     /// Tells the agent what became of a question.
     pub(super) fn answer_agent(&self, request_id: String, answer: Answer) {
         let Some(handle) = self.handle() else { return };
-        if let Err(failure) = handle.tell(AgentRequest::Answer { request_id, answer }) {
+        if let Err(failure) = handle.send_without_reply(AgentRequest::Answer { request_id, answer }) {
             tracing::warn!(error = failure.error, "the agent could not be told what became of its question");
         }
     }
 
+    /// Runs something beside the session; what comes of it is an input of the session, if that is still there.
+    pub(super) fn spawn_input(&self, work: impl Future<Output = SessionInput> + Send + 'static) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            if sender.send(work.await).await.is_err() {
+                tracing::debug!("a session ended before something it waited for");
+            }
+        });
+    }
+
     pub(super) fn handle(&self) -> Option<DriverHandle> {
-        self.agent.driver.as_ref().map(Driver::handle)
+        self.agent.driver.as_ref().map(|driver| driver.handle())
     }
 }
 
-impl Incoming {
+impl IncomingCommand {
     /// The name other commands may depend on.
     pub(crate) fn id_name(&self) -> Option<IdName> {
         let id = self.client_command_id.clone()?;
         Some(IdName { principal: self.principal.clone(), connection: self.connection.clone(), id })
     }
 
+    /// A response to it that says no more than its result.
+    pub(crate) fn response<'a>(&'a self, result: Result<Option<&'a str>, &'a CodedError>) -> Response<'a> {
+        plain_response(self.origin, &self.link_id, &self.cmd, result)
+    }
+
     /// The command as text; the link carries UTF-8 only.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.line).unwrap_or("{}")
+    }
+}
+
+/// A response that says no more than the result of a command.
+pub(crate) fn plain_response<'a>(
+    origin: u64,
+    id: &'a str,
+    cmd: &'a str,
+    result: Result<Option<&'a str>, &'a CodedError>,
+) -> Response<'a> {
+    Response {
+        origin,
+        id,
+        cmd,
+        result,
+        session_version: None,
+        replayed: false,
+        indeterminate: false,
+        timed_out: false,
     }
 }

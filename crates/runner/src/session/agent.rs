@@ -1,5 +1,10 @@
 //! The agent of a session: started when needed, listened to, stopped.
 
+pub(crate) mod agent_state;
+mod idle_stop;
+pub(crate) mod provider_calls;
+mod supervision;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -12,13 +17,14 @@ use qd_wire::event::NotifyLevel;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use self::agent_state::{AgentSlot, AgentState};
 use super::actor::SessionActor;
-use super::admit::Admitted;
-use super::agent_process::{AgentSlot, AgentState};
+use super::commands::admission::AdmittedCommand;
 use super::commands::json_text;
-use super::{SessionInput, row};
+use super::{SessionInput, session_row};
 use crate::clock::now_ms;
-use crate::driver::{self, Driver, Progress, StartRequest};
+use crate::driver::{self, AgentProgress, Driver, StartRequest};
+use crate::process::CloseMode;
 
 /// Events kept from before the session is ready.
 const EARLY_EVENTS_MAX: usize = 1024;
@@ -32,7 +38,7 @@ impl SessionActor {
         let request = match AgentSlot::take(&self.shared) {
             Ok(slot) => {
                 self.agent.slot = Some(slot);
-                row::start_request(&self.session, &self.config, self.agent.bridge)
+                session_row::start_request(&self.session, &self.config, self.agent.bridge)
             }
             Err(error) => Err(error),
         };
@@ -50,7 +56,7 @@ impl SessionActor {
                 return;
             }
         }
-        let request = row::start_request(&self.session, &self.config, self.agent.bridge);
+        let request = session_row::start_request(&self.session, &self.config, self.agent.bridge);
         let (go, hurry) = oneshot::channel();
         self.agent.resuming = Some(go);
         self.launch(request, Some(hurry));
@@ -88,7 +94,7 @@ impl SessionActor {
                 && let Ok(driver) = *result
             {
                 // The session ended meanwhile; nobody else would stop this agent.
-                driver.close().await;
+                driver.close(CloseMode::Graceful).await;
             }
         });
     }
@@ -101,20 +107,17 @@ impl SessionActor {
     ) {
         match result {
             Ok(driver) if generation != self.agent.generation || self.agent.state != AgentState::Starting => {
-                driver.close().await
+                driver.close(CloseMode::Graceful).await
             }
             Ok(driver) => {
                 let handle = driver.handle();
                 self.agent.driver = Some(driver);
-                self.tell_driver_watched();
+                self.update_driver_watch();
                 self.watch_process();
-                let sender = self.sender.clone();
-                tokio::spawn(async move {
+                self.spawn_input(async move {
                     let result = Box::new(handle.prepare().await);
                     drop(permit);
-                    if sender.send(SessionInput::Prepared { generation, result }).await.is_err() {
-                        tracing::debug!("a session ended while its agent came up");
-                    }
+                    SessionInput::Prepared { generation, result }
                 });
             }
             Err(error) if generation == self.agent.generation => self.agent_failed(error).await,
@@ -132,12 +135,12 @@ impl SessionActor {
                 let driver = self.agent.driver.take();
                 self.forget_agent();
                 if let Some(driver) = driver {
-                    driver.close().await;
+                    driver.close(CloseMode::Graceful).await;
                 }
                 return self.try_without_bridge(error).await;
             }
         };
-        if let Some(start) = self.agent.driver.as_ref().and_then(Driver::run_start).cloned() {
+        if let Some(start) = self.agent.driver.as_ref().and_then(|driver| driver.run_start()).cloned() {
             return self.run_prepared(start);
         }
         if self.agent.driver.is_none() {
@@ -155,7 +158,7 @@ impl SessionActor {
         self.exists = true;
         self.agent.state = AgentState::Ready;
         self.session.ready(now_ms(), resumed, up, &known, &mut self.out);
-        self.look_at_branch();
+        self.update_branch();
         for event in std::mem::take(&mut self.agent.early) {
             self.session.agent_event(now_ms(), event, &mut self.out);
         }
@@ -164,7 +167,7 @@ impl SessionActor {
             self.session.title_changed(now_ms(), title, &mut self.out);
         }
         self.agent.health.ready(now_ms());
-        self.tell_queue(QueueInput::AgentReady);
+        self.notify_queue(QueueInput::AgentReady);
     }
 
     /// Our own extension must never keep an agent from starting: once more without it.
@@ -185,7 +188,7 @@ impl SessionActor {
         self.forget_agent();
         self.agent.early.clear();
         if let Some(driver) = driver {
-            driver.close().await;
+            driver.close(CloseMode::Graceful).await;
         }
         self.undo_worktree().await;
         if self.exists {
@@ -205,23 +208,23 @@ impl SessionActor {
         self.agent.state = AgentState::None;
         self.agent.slot = None;
         self.agent.resuming = None;
-        self.tell_queue(QueueInput::AgentGone);
+        self.notify_queue(QueueInput::AgentGone);
         self.agent.stats = None;
         self.agent.health.gone();
-        self.forget_calls();
+        self.forget_provider_calls();
         self.agent.idle_since = None;
-        self.shared.board.remove(&self.session.identity().session_id);
+        self.shared.process_table.remove(&self.session.identity().session_id);
     }
 
     /// Refuses what waits for an agent that will not come. A session that never came up leaves nothing behind but
     /// these answers.
     pub(super) fn refuse_waiting(&mut self, error: &CodedError) {
         let with_lanes = !self.exists;
-        self.tell_queue(QueueInput::RefuseWaiting { error: error.clone(), with_lanes });
+        self.notify_queue(QueueInput::RefuseWaiting { error: error.clone(), with_lanes });
         self.carry_out_answers();
         if !self.exists {
             self.finished = true;
-            self.forget_directory();
+            self.remove_private_directory();
         }
     }
 
@@ -236,7 +239,7 @@ impl SessionActor {
     }
 
     /// Takes what the agent did.
-    pub(super) async fn agent_progress(&mut self, progress: Progress, events: &mut Vec<AgentEvent>) {
+    pub(super) async fn agent_progress(&mut self, progress: AgentProgress, events: &mut Vec<AgentEvent>) {
         let now = now_ms();
         if !events.is_empty() {
             self.agent.health.output(now);
@@ -245,7 +248,7 @@ impl SessionActor {
             let mut settled = false;
             for event in events.drain(..) {
                 settled |= matches!(event, AgentEvent::TurnSettled { .. });
-                self.learn_call(now, &event);
+                self.learn_from_event(now, &event);
                 self.session.agent_event(now, event, &mut self.out);
             }
             self.refuse_questions();
@@ -254,8 +257,8 @@ impl SessionActor {
             }
             if settled {
                 self.note_native_file();
-                self.look_for_changes();
-                self.look_at_branch();
+                self.poll_agent_changes();
+                self.update_branch();
             }
         } else {
             // A record of a session that may never come to be would take a number that is not its own.
@@ -263,11 +266,11 @@ impl SessionActor {
             self.agent.early.extend(events.drain(..).take(room));
         }
         match progress {
-            Progress::Output(texts) => return self.run_output(texts),
-            Progress::Exited(exit) => return self.run_ended(exit),
-            Progress::Events | Progress::Gone { .. } => {}
+            AgentProgress::Output(texts) => return self.run_output(texts),
+            AgentProgress::Exited(exit) => return self.run_ended(exit),
+            AgentProgress::Events | AgentProgress::Gone { .. } => {}
         }
-        if let Progress::Gone { error } = progress {
+        if let AgentProgress::Gone { error } = progress {
             self.agent.driver = None;
             // While it is coming up, the failed preparation tells the whole story.
             if self.agent.state == AgentState::Ready {
@@ -284,7 +287,7 @@ impl SessionActor {
         let Some(handle) = self.handle().filter(|_| self.session.is_working()) else { return };
         self.session.abort_requested();
         // Nobody waits for the answer: whoever asked has one, and the turn's end tells the rest.
-        match handle.begin(AgentRequest::Abort) {
+        match handle.send_request(AgentRequest::Abort) {
             Ok(begun) => drop(begun),
             Err(failure) => tracing::warn!(error = failure.error, "a turn could not be aborted"),
         }
@@ -318,13 +321,13 @@ impl SessionActor {
     }
 
     /// Some changes have no event (model, name, conversation); a finished turn or command is the moment to look.
-    pub(super) fn look_for_changes(&self) {
+    pub(super) fn poll_agent_changes(&self) {
         let Some(handle) = self.handle() else { return };
         let (sender, generation) = (self.sender.clone(), self.agent.generation);
         let known = self.session.memory().native_session_id.clone();
         tokio::spawn(async move {
             // An agent that is gone by now has reported that itself.
-            if let Ok(effects) = handle.changes(known.as_deref()).await
+            if let Ok(effects) = handle.unannounced_changes(known.as_deref()).await
                 && sender.send(SessionInput::Changes { generation, effects }).await.is_err()
             {
                 tracing::debug!("a session ended while its agent was asked");
@@ -340,7 +343,7 @@ impl SessionActor {
         let driver = self.agent.driver.take();
         self.forget_agent();
         if let Some(driver) = driver {
-            driver.close().await;
+            driver.close(CloseMode::Graceful).await;
         }
         self.agent.early.clear();
         self.complete_from_file().await;
@@ -353,10 +356,10 @@ impl SessionActor {
     }
 
     /// Lets a command wait for the agent to be ready.
-    pub(super) fn park(&mut self, admitted: Admitted) {
+    pub(super) fn park_until_ready(&mut self, admitted: AdmittedCommand) {
         let token = admitted.token();
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::Park { token });
+        self.notify_queue(QueueInput::Park { token });
     }
 
     /// Starts the agent for somebody who needs it.
@@ -369,7 +372,7 @@ impl SessionActor {
     }
 
     /// Removes the agent's private directory.
-    pub(super) fn forget_directory(&self) {
+    pub(super) fn remove_private_directory(&self) {
         let directory = self.shared.config.session_dir(&self.session.identity().session_id);
         if !directory.exists() {
             return;

@@ -1,5 +1,13 @@
 //! What each command does.
 
+pub(crate) mod admission;
+pub(crate) mod pending_commands;
+pub(crate) mod prompts;
+mod queue_edit;
+mod queue_effects;
+mod timeouts;
+mod undelivered;
+
 use std::sync::Arc;
 
 use qd_core::agent::AgentRequest;
@@ -15,17 +23,18 @@ use qd_wire::run::{PermissionSource, RunSignal, RunStopData, RunStopParams};
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde::Serialize;
 
+use self::admission::AdmittedCommand;
+use self::prompts::prompt_text;
 use super::actor::SessionActor;
-use super::admit::Admitted;
-use super::agent_process::AgentState;
-use super::prompts::prompt_text;
-use super::{SessionInput, row};
+use super::agent::agent_state::AgentState;
+use super::{SessionInput, session_row};
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Effect, Executed};
+use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
+use crate::text;
 
 impl SessionActor {
     /// Carries out a command whose turn it is and whose version was checked.
-    pub(super) async fn execute_checked(&mut self, admitted: Admitted) {
+    pub(super) async fn execute_checked(&mut self, admitted: AdmittedCommand) {
         match &admitted.command {
             Command::SessionCreate(_) => self.create(admitted),
             Command::SessionAttach(params) => {
@@ -85,7 +94,7 @@ impl SessionActor {
     }
 
     /// What only programs in terminals can do; an agent can at least be stopped.
-    async fn run_command(&mut self, admitted: Admitted) {
+    async fn run_command(&mut self, admitted: AdmittedCommand) {
         let command = admitted.command.clone();
         match &command {
             Command::RunStdin(params) => self.run_stdin(admitted, params),
@@ -98,7 +107,7 @@ impl SessionActor {
     }
 
     /// Commands that need a living agent; it is started for them where that makes sense.
-    pub(super) fn execute_on_agent(&mut self, admitted: Admitted) {
+    pub(super) fn execute_on_agent(&mut self, admitted: AdmittedCommand) {
         if let Some(Err(error)) = prompt_text(&admitted.command).map(|text| self.check_input(text)) {
             return self.finish(admitted, Err(error.into()));
         }
@@ -114,9 +123,9 @@ impl SessionActor {
             (AgentState::None, _) if is_abort(&admitted.command) => {
                 return self.finish(admitted, Err(self.not_running().into()));
             }
-            _ => return self.park(admitted),
+            _ => return self.park_until_ready(admitted),
         }
-        if let Err(error) = self.admit_call(admitted.token(), &admitted.command) {
+        if let Err(error) = self.admit_provider_call(admitted.token(), &admitted.command) {
             return self.finish(admitted, Err(error.into()));
         }
         if admitted.command.spec().is_input() {
@@ -135,38 +144,36 @@ impl SessionActor {
     }
 
     /// Gives the agent a command that is no prompt; the result comes back as an input.
-    fn write_request_to_agent(&mut self, admitted: Admitted, request: Option<AgentRequest>) {
+    fn write_request_to_agent(&mut self, admitted: AdmittedCommand, request: Option<AgentRequest>) {
         let Some(handle) = self.handle() else {
             let error = self.not_running();
             return self.finish(admitted, Err(error.into()));
         };
         let is_abort = request.as_ref().is_some_and(|request| matches!(request, AgentRequest::Abort));
         // Written here and not in the task, so that commands reach the agent in the order they came.
-        let begun = match request.map(|request| handle.begin(request)).transpose() {
+        let begun = match request.map(|request| handle.send_request(request)).transpose() {
             Ok(begun) => begun,
             Err(failure) => return self.finish(admitted, Err(failure)),
         };
-        let (token, sender, command) = (admitted.token(), self.sender.clone(), admitted.command.clone());
+        let (token, command) = (admitted.token(), admitted.command.clone());
         let native = admitted.incoming.native;
         if is_move(&command) {
             self.session.move_begun();
         }
         self.commands.put(admitted);
         let work = if is_abort { AgentWork::Abort } else { AgentWork::Request };
-        self.tell_queue(QueueInput::Running { token, work });
-        tokio::spawn(async move {
+        self.notify_queue(QueueInput::Running { token, work });
+        self.spawn_input(async move {
             let result = match begun {
-                Some(begun) => begun.reply().await.map(|_| Executed::default()),
+                Some(begun) => begun.reply().await.map(|_| ExecutedCommand::default()),
                 None => handle.execute(&command, native).await,
             };
-            if sender.send(SessionInput::Executed { token, result: Box::new(result) }).await.is_err() {
-                tracing::debug!(token, "a session ended while its agent worked for it");
-            }
+            SessionInput::Executed { token, result: Box::new(result) }
         });
     }
 
     /// The agent is done with a command.
-    pub(super) fn executed(&mut self, token: Token, result: Result<Executed, AgentFailure>) {
+    pub(super) fn executed(&mut self, token: Token, result: Result<ExecutedCommand, AgentFailure>) {
         // Our own refusals say nothing about the agent.
         if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
             self.agent.health.answered();
@@ -185,9 +192,9 @@ impl SessionActor {
         }
     }
 
-    fn request_answered(&mut self, admitted: Admitted, result: Result<Executed, AgentFailure>) {
+    fn request_answered(&mut self, admitted: AdmittedCommand, result: Result<ExecutedCommand, AgentFailure>) {
         let token = admitted.token();
-        self.tell_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
+        self.notify_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
         if result.is_ok() {
             self.call_succeeded(token, &admitted.command);
         }
@@ -203,18 +210,18 @@ impl SessionActor {
         self.finish(admitted, result);
     }
 
-    pub(super) fn apply(&mut self, effect: Effect) {
+    pub(super) fn apply(&mut self, effect: CommandEffect) {
         let now = now_ms();
         match effect {
-            Effect::Facts(facts) => self.session.learn(now, facts, &mut self.out),
-            Effect::AutoCompaction(enabled) => self.session.set_auto_compaction(enabled),
-            Effect::AutoRetry(enabled) => self.session.set_auto_retry(enabled),
-            Effect::Title(title) => self.session.title_changed(now, title, &mut self.out),
-            Effect::Added(messages) => self.session.add_messages(now, messages, &mut self.out),
-            Effect::Warning(message) => {
+            CommandEffect::Facts(facts) => self.session.learn(now, facts, &mut self.out),
+            CommandEffect::AutoCompaction(enabled) => self.session.set_auto_compaction(enabled),
+            CommandEffect::AutoRetry(enabled) => self.session.set_auto_retry(enabled),
+            CommandEffect::Title(title) => self.session.title_changed(now, title, &mut self.out),
+            CommandEffect::Added(messages) => self.session.add_messages(now, messages, &mut self.out),
+            CommandEffect::Warning(message) => {
                 self.session.notify(now, NotifyLevel::Warning, message, &mut self.out)
             }
-            Effect::Conversation { native_session_id, native_session_file, messages, queue } => {
+            CommandEffect::Conversation { native_session_id, native_session_file, messages, queue } => {
                 let (session, out) = (&mut self.session, &mut self.out);
                 session.replace_conversation(now, native_session_id, native_session_file, messages, out);
                 session.leave_queue_behind(now, queue, out);
@@ -222,7 +229,7 @@ impl SessionActor {
         }
     }
 
-    fn create(&mut self, admitted: Admitted) {
+    fn create(&mut self, admitted: AdmittedCommand) {
         if self.exists || self.commands.queue().is_agent_awaited() {
             let error = ErrorCode::SessionExists.with(format!(
                 "Session '{}' already exists; session.attach joins it",
@@ -230,7 +237,7 @@ impl SessionActor {
             ));
             return self.finish(admitted, Err(error.into()));
         }
-        if let Err(error) = row::check_cwd_of(&self.config) {
+        if let Err(error) = session_row::check_cwd_of(&self.config) {
             return self.finish(admitted, Err(error.into()));
         }
         self.await_start(admitted);
@@ -241,7 +248,7 @@ impl SessionActor {
         }
     }
 
-    async fn input_response(&mut self, admitted: Admitted, params: &InputResponseParams) {
+    async fn input_response(&mut self, admitted: AdmittedCommand, params: &InputResponseParams) {
         if let Err(error) = self.check_answer(&admitted, params) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
@@ -250,7 +257,7 @@ impl SessionActor {
         }
         let now = now_ms();
         let told = match self.session.answered_by(now, params) {
-            Ok(answered) => self.tell_answer(params, answered),
+            Ok(answered) => self.pass_answer_to_agent(params, answered),
             Err(error) => Err(CodedError::from(error).into()),
         };
         if let Err(failure) = &told
@@ -275,20 +282,31 @@ impl SessionActor {
     }
 
     /// Passes an answer on, if it is the agent that asked.
-    fn tell_answer(&self, params: &InputResponseParams, answered: Answered) -> Result<(), AgentFailure> {
+    fn pass_answer_to_agent(
+        &self,
+        params: &InputResponseParams,
+        answered: Answered,
+    ) -> Result<(), AgentFailure> {
         if answered.source() != PermissionSource::Agent {
             return Ok(());
         }
         let handle = self.handle().ok_or_else(|| self.not_running())?;
-        handle.tell(AgentRequest::Answer { request_id: params.request_id.clone(), answer: answered.answer })
+        handle.send_without_reply(AgentRequest::Answer {
+            request_id: params.request_id.clone(),
+            answer: answered.answer,
+        })
     }
 
     /// Whether the question is still there, and this person may answer it so.
-    fn check_answer(&mut self, admitted: &Admitted, params: &InputResponseParams) -> Result<(), CodedError> {
-        self.take_written();
+    fn check_answer(
+        &mut self,
+        admitted: &AdmittedCommand,
+        params: &InputResponseParams,
+    ) -> Result<(), CodedError> {
+        self.take_available_output();
         if self.is_screen_stale(&params.request_id) {
             // What is typed goes to whatever asks by now, so it must be what the person has read.
-            self.look_at_screen(now_ms());
+            self.update_screen_question(now_ms());
             if !self.session.is_open_question(&params.request_id) {
                 let error = "the question is gone from the screen; look again";
                 return Err(ErrorCode::QuestionNotFound.with(error));
@@ -307,7 +325,7 @@ impl SessionActor {
         Ok(())
     }
 
-    fn abort(&mut self, admitted: Admitted) {
+    fn abort(&mut self, admitted: AdmittedCommand) {
         if self.agent.state != AgentState::Ready {
             return self.finish(admitted, Err(self.not_running().into()));
         }
@@ -316,7 +334,7 @@ impl SessionActor {
         self.write_request_to_agent(admitted, Some(AgentRequest::Abort));
     }
 
-    async fn close(&mut self, admitted: Admitted) {
+    async fn close(&mut self, admitted: AdmittedCommand) {
         let data = stopped(&admitted.command).as_ref().map(json_text).transpose();
         self.withdraw_gates().await;
         if self.session.status() != SessionStatus::Closed {
@@ -326,20 +344,20 @@ impl SessionActor {
         self.finish(admitted, data);
     }
 
-    async fn restart(&mut self, admitted: Admitted) {
+    async fn restart(&mut self, admitted: AdmittedCommand) {
         self.stop_agent(Gone::Stopped).await;
         self.await_start(admitted);
         self.start_agent();
     }
 
     /// Lets a command wait for the agent to be ready, which then is its answer.
-    fn await_start(&mut self, admitted: Admitted) {
+    fn await_start(&mut self, admitted: AdmittedCommand) {
         let token = admitted.token();
         self.commands.put(admitted);
-        self.tell_queue(QueueInput::Running { token, work: AgentWork::Start });
+        self.notify_queue(QueueInput::Running { token, work: AgentWork::Start });
     }
 
-    async fn delete(&mut self, admitted: Admitted) {
+    async fn delete(&mut self, admitted: AdmittedCommand) {
         self.withdraw_gates().await;
         self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
         self.forget_bash_circuit();
@@ -353,15 +371,15 @@ impl SessionActor {
         // Told but not stored: nothing of this session is kept.
         let last_words = std::mem::take(&mut self.out);
         self.send(last_words).await;
-        self.shared.outlet.forget(&session_id);
+        self.shared.hub_delivery.forget(&session_id);
         // Gone from the store before it is confirmed; what still waits is refused without a trace.
         self.exists = false;
         self.finished = true;
-        self.forget_directory();
+        self.remove_private_directory();
         self.finish(admitted, Ok(None));
     }
 
-    pub(super) fn answer_with<T: Serialize>(&mut self, admitted: Admitted, data: &T) {
+    pub(super) fn answer_with<T: Serialize>(&mut self, admitted: AdmittedCommand, data: &T) {
         self.finish(admitted, json_text(data).map(Some));
     }
 }
@@ -375,17 +393,11 @@ pub(super) fn json_text<T: Serialize>(data: &T) -> Result<Arc<str>, AgentFailure
 
 /// The beginning of what a command says, without its secrets, for a person who must recognise it.
 pub(super) fn beginning(command: &Command) -> String {
-    const CHARACTERS_MAX: usize = 80;
+    const CHARACTERS_MAX: usize = 81;
     // Enough that a secret which begins within what is shown is seen whole.
     const BYTES_MAX: usize = 8 * 1024;
     let Some(message) = prompt_text(command) else { return String::new() };
-    let message = redact(&message[..message.floor_char_boundary(BYTES_MAX)]);
-    let mut line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((cut, _)) = line.char_indices().nth(CHARACTERS_MAX) {
-        line.truncate(cut);
-        line.push('…');
-    }
-    line
+    text::beginning(&redact(&message[..message.floor_char_boundary(BYTES_MAX)]), CHARACTERS_MAX)
 }
 
 /// The answer of a `run.stop` that has stopped an agent.
@@ -405,5 +417,5 @@ fn is_move(command: &Command) -> bool {
 }
 
 #[cfg(test)]
-#[path = "commands_tests.rs"]
+#[path = "commands/commands_tests.rs"]
 mod tests;

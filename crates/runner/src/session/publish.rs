@@ -11,8 +11,8 @@ use qd_core::session::{IndexChange, Memory, StoredQuestion};
 use qd_store::{ApprovalRow, OutcomeRow, Rewrite, RunnerBatch, StoreError};
 use qd_wire::{ErrorCode, Event};
 
-use super::actor::SessionActor;
-use super::{SessionInput, row};
+use super::actor::{SessionActor, plain_response};
+use super::{SessionInput, session_row};
 use crate::clock::now_ms;
 
 /// The status text that says whether the session can be stored.
@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// What is stored of a session, and what goes into its next commit.
 #[derive(Default)]
-pub(super) struct Publishing {
+pub(super) struct CommitState {
     pub(super) outcomes: Vec<OutcomeRow>,
     /// Commands whose outcome goes out with this round; whoever waits for them is told after the commit.
     pub(super) settled: Vec<(Token, Outcome)>,
@@ -45,7 +45,7 @@ pub(super) struct Publishing {
 }
 
 /// How a commit went.
-enum Committed {
+enum CommitResult {
     AtOnce,
     /// The commands of the round have been answered meanwhile.
     Late,
@@ -67,9 +67,9 @@ impl SessionActor {
                 round.records.iter().map(|record| (record.seq, block.slice(record.range.clone()))).collect();
             let batch = self.batch(spool);
             match self.commit(&batch, &round.responses).await {
-                Committed::AtOnce => {}
-                Committed::Late => is_answered = true,
-                Committed::Never => {
+                CommitResult::AtOnce => {}
+                CommitResult::Late => is_answered = true,
+                CommitResult::Never => {
                     // What is not stored was never said; the next start goes on from what is.
                     self.finished = true;
                     self.publishing.settled.clear();
@@ -84,11 +84,11 @@ impl SessionActor {
             round.bytes = Vec::new();
         }
         let block = if is_answered { Bytes::from(std::mem::take(&mut round.bytes)) } else { block };
-        self.shared.outlet.publish(&self.session.identity().session_id, block, &round).await;
+        self.shared.hub_delivery.publish(&self.session.identity().session_id, block, &round).await;
         for (token, outcome) in self.publishing.settled.drain(..) {
             self.shared.submissions.finish(now_ms(), token, &outcome);
         }
-        self.tell_gates();
+        self.deliver_gate_answers();
     }
 
     fn batch(&mut self, spool: Vec<(u64, Bytes)>) -> RunnerBatch {
@@ -140,12 +140,15 @@ impl SessionActor {
     /// What of the session's row is to be written: all of it, its counters, or nothing, for a moment, when only lines
     /// were added. The number of the last line is known from the lines.
     fn row_changes(&mut self, batch: &mut RunnerBatch) {
-        let (now, state) = (now_ms(), row::state_word(self));
+        let (now, state) = (now_ms(), session_row::state_word(self));
         let memory = self.session.memory();
-        let stored =
-            self.publishing.stored.as_ref().filter(|stored| row::differs_in_counters_only(stored, memory));
+        let stored = self
+            .publishing
+            .stored
+            .as_ref()
+            .filter(|stored| session_row::differs_in_counters_only(stored, memory));
         let Some(stored) = stored else {
-            batch.session_row = Some(row::session_row(self, now));
+            batch.session_row = Some(session_row::session_row(self, now));
             self.publishing.stored = Some(memory.clone());
             self.publishing.row_stored = Some((now, state));
             return;
@@ -153,7 +156,7 @@ impl SessionActor {
         let is_fresh = |(at, word): (i64, &str)| word == state && (0..ROW_EVERY_MS).contains(&(now - at));
         let has_lines_only = stored.version == memory.version && stored.next_idx == memory.next_idx;
         if !has_lines_only || !self.publishing.row_stored.is_some_and(is_fresh) {
-            batch.counters = Some(row::counters(self, now));
+            batch.counters = Some(session_row::counters(self, now));
             self.publishing.row_stored = Some((now, state));
         }
         let (last_seq, next_idx, version) = (memory.last_seq, memory.next_idx, memory.version);
@@ -187,20 +190,20 @@ impl SessionActor {
 
     /// Tries until it is stored: nothing durable is dropped. Commands are told at once: those of this round that
     /// nobody can know their outcome yet, those that come meanwhile why they are refused.
-    async fn commit(&mut self, batch: &RunnerBatch, responses: &[ResponseSpan]) -> Committed {
+    async fn commit(&mut self, batch: &RunnerBatch, responses: &[ResponseSpan]) -> CommitResult {
         let mut reported = false;
-        let mut knocking = Vec::new();
+        let mut deferred = Vec::new();
         loop {
             let error = match self.shared.store.commit(batch.clone()).await {
-                Ok(()) if !reported => return Committed::AtOnce,
+                Ok(()) if !reported => return CommitResult::AtOnce,
                 Ok(()) => {
-                    self.tell_store(None).await;
-                    self.take_up_again(knocking);
-                    return Committed::Late;
+                    self.announce_store_status(None).await;
+                    self.requeue_inputs(deferred);
+                    return CommitResult::Late;
                 }
                 Err(StoreError::Closed) => {
                     tracing::warn!("the store closed before a session's last records");
-                    return Committed::Never;
+                    return CommitResult::Never;
                 }
                 Err(error) => error,
             };
@@ -208,10 +211,13 @@ impl SessionActor {
                 reported = true;
                 let session_id = &batch.session_id;
                 tracing::error!(%error, session_id, "records cannot be stored; the session waits");
-                self.tell_store(Some(format!("The session waits until it can be stored: {error}"))).await;
+                self.announce_store_status(Some(format!(
+                    "The session waits until it can be stored: {error}"
+                )))
+                .await;
                 self.answer_unstored(&error, responses).await;
             }
-            for input in std::mem::take(&mut knocking) {
+            for input in std::mem::take(&mut deferred) {
                 match input {
                     SessionInput::Command(incoming) => {
                         let error = ErrorCode::StoreUnavailable
@@ -219,12 +225,12 @@ impl SessionActor {
                         self.refuse(&incoming, &error);
                     }
                     // Everything else is news from ourselves, to be handled once the disk works again.
-                    news => knocking.push(news),
+                    news => deferred.push(news),
                 }
             }
             let refusals = std::mem::take(&mut self.out);
             self.send(refusals).await;
-            self.wait_for_room(&mut knocking).await;
+            self.wait_before_retry(&mut deferred).await;
         }
     }
 
@@ -235,16 +241,7 @@ impl SessionActor {
         ));
         let mut out = Outbox::default();
         for ResponseSpan { origin, id, cmd, .. } in responses {
-            let response = Response {
-                origin: *origin,
-                id,
-                cmd,
-                result: Err(&error),
-                session_version: None,
-                replayed: false,
-                indeterminate: true,
-                timed_out: false,
-            };
+            let response = Response { indeterminate: true, ..plain_response(*origin, id, cmd, Err(&error)) };
             out.response(self.session.front(), now_ms(), &response);
         }
         self.send(out).await;
@@ -254,11 +251,11 @@ impl SessionActor {
     pub(super) async fn send(&self, mut out: Outbox) {
         let mut round = out.take();
         let block = Bytes::from(std::mem::take(&mut round.bytes));
-        self.shared.outlet.publish(&self.session.identity().session_id, block, &round).await;
+        self.shared.hub_delivery.publish(&self.session.identity().session_id, block, &round).await;
     }
 
     /// Tells everybody who looks, at once and live: a record could not be stored now.
-    async fn tell_store(&self, text: Option<String>) {
+    async fn announce_store_status(&self, text: Option<String>) {
         let event = Event::Status { key: STORE_STATUS.to_owned(), text };
         let mut out = Outbox::default();
         out.known(self.session.front(), now_ms(), None, &event);
@@ -266,7 +263,7 @@ impl SessionActor {
     }
 
     /// Waits a while before the next try. A command makes it come at once: there may be room again.
-    async fn wait_for_room(&mut self, knocking: &mut Vec<SessionInput>) {
+    async fn wait_before_retry(&mut self, deferred: &mut Vec<SessionInput>) {
         let pause = tokio::time::sleep(RETRY);
         tokio::pin!(pause);
         loop {
@@ -275,7 +272,7 @@ impl SessionActor {
                 input = self.mailbox.recv() => {
                     let Some(input) = input else { return };
                     let is_command = matches!(input, SessionInput::Command(_));
-                    self.keep_knocking(input, knocking);
+                    self.defer_input(input, deferred);
                     if is_command {
                         return;
                     }
@@ -286,7 +283,7 @@ impl SessionActor {
 
     /// Keeps an input for later. Every new link brings the same questions and news, so of those at most one is kept,
     /// however long the disk is full.
-    fn keep_knocking(&self, input: SessionInput, knocking: &mut Vec<SessionInput>) {
+    fn defer_input(&self, input: SessionInput, deferred: &mut Vec<SessionInput>) {
         match input {
             SessionInput::Describe(answer) => {
                 if self.exists {
@@ -296,20 +293,20 @@ impl SessionActor {
                 return;
             }
             // Once is enough, and the later the better.
-            SessionInput::Snapshot => knocking.retain(|kept| !matches!(kept, SessionInput::Snapshot)),
+            SessionInput::Snapshot => deferred.retain(|kept| !matches!(kept, SessionInput::Snapshot)),
             SessionInput::Watch { number, .. } => {
                 let is_newer = |kept: &SessionInput| match kept {
                     SessionInput::Watch { number: known, .. } => *known > number,
                     _ => false,
                 };
-                if knocking.iter().any(is_newer) {
+                if deferred.iter().any(is_newer) {
                     return;
                 }
-                knocking.retain(|kept| !matches!(kept, SessionInput::Watch { .. }));
+                deferred.retain(|kept| !matches!(kept, SessionInput::Watch { .. }));
             }
             // The greatest number is the one that counts.
             SessionInput::HubHas(seq) => {
-                let known = knocking.iter_mut().find_map(|kept| match kept {
+                let known = deferred.iter_mut().find_map(|kept| match kept {
                     SessionInput::HubHas(known) => Some(known),
                     _ => None,
                 });
@@ -320,11 +317,11 @@ impl SessionActor {
             }
             _ => {}
         }
-        knocking.push(input);
+        deferred.push(input);
     }
 
     /// Puts inputs back into the mailbox, in order.
-    fn take_up_again(&self, inputs: Vec<SessionInput>) {
+    fn requeue_inputs(&self, inputs: Vec<SessionInput>) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
             for input in inputs {

@@ -1,5 +1,9 @@
 //! A program in a terminal: what it writes, what is on its screen, and what its screen asks.
 
+mod ending;
+pub(crate) mod input;
+pub(crate) mod input_hash;
+
 use qd_core::command_queue::QueueInput;
 use qd_core::session::RunStart;
 use qd_core::terminal::{Rules, Screen, ScreenRequest};
@@ -9,12 +13,13 @@ use qd_wire::event::Event;
 use qd_wire::run::{PermissionSource, RunResizeParams, TERMINAL_HARNESS, TerminalSnapshot, is_terminal};
 use qd_wire::{CodedError, ErrorCode, EventEnvelope, EventPayload};
 
+use self::input::TypedLine;
 use super::actor::SessionActor;
-use super::admit::Admitted;
-use super::agent_process::AgentState;
-use super::run_input::TypedLine;
+use super::agent::agent_state::AgentState;
+use super::commands::admission::AdmittedCommand;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, Driver, TerminalHandle};
+use crate::driver::{AgentFailure, TerminalHandle};
+use crate::text::random_id;
 
 /// The screen is looked at when the program has been quiet for this long.
 const QUIET_MS: i64 = 300;
@@ -34,7 +39,7 @@ const HELD_BACK_MS: i64 = 100;
 
 /// What the actor knows of a program besides its records.
 #[derive(Default)]
-pub(super) struct Run {
+pub(super) struct TerminalRun {
     screen: Option<Box<Screen>>,
     /// What was on the screen of a program that has ended: as text it takes a hundredth of what the screen did.
     last_screen: Option<Box<TerminalSnapshot>>,
@@ -47,7 +52,7 @@ pub(super) struct Run {
     /// What is being typed by keys.
     pub(super) line: TypedLine,
     /// Commands whose keys were written and which are answered with the echo.
-    pub(super) typed: Vec<Admitted>,
+    pub(super) typed: Vec<AdmittedCommand>,
     /// When a program that was asked to end is killed.
     pub(super) kill_at: Option<i64>,
     /// The last input or output.
@@ -58,9 +63,9 @@ pub(super) struct Run {
     branch_at: i64,
 }
 
-impl Run {
+impl TerminalRun {
     /// The program has ended: there is nothing to look at any more, and nobody to kill.
-    pub(super) fn look_ended(&mut self) {
+    pub(super) fn program_ended(&mut self) {
         self.look_at = None;
         self.unseen_since = None;
         self.kill_at = None;
@@ -95,7 +100,7 @@ impl SessionActor {
             )));
         }
         let driver = self.agent.driver.as_ref().filter(|_| self.agent.state == AgentState::Ready);
-        match driver.map(Driver::handle).and_then(|handle| handle.terminal()) {
+        match driver.and_then(|driver| driver.handle().terminal().cloned()) {
             Some(handle) => Ok(handle),
             None => Err(ErrorCode::RunEnded.with(format!(
                 "The run '{}' has ended; session.restart starts it again",
@@ -110,14 +115,14 @@ impl SessionActor {
         self.exists = true;
         self.agent.state = AgentState::Ready;
         let screen = Box::new(Screen::new(start.cols, start.rows));
-        self.run = Run { screen: Some(screen), active_at: now, ..Run::default() };
+        self.run = TerminalRun { screen: Some(screen), active_at: now, ..TerminalRun::default() };
         self.session.run_started(now, start, &mut self.out);
-        self.look_at_branch();
+        self.update_branch();
         if let Some(title) = self.config.title.clone().filter(|_| self.session.memory().title.is_none()) {
             self.session.title_changed(now, title, &mut self.out);
         }
         self.agent.health.ready(now);
-        self.tell_queue(QueueInput::AgentReady);
+        self.notify_queue(QueueInput::AgentReady);
     }
 
     /// The program wrote this.
@@ -142,12 +147,12 @@ impl SessionActor {
     }
 
     /// Takes what the program has written already and nobody has looked at.
-    pub(super) fn take_written(&mut self) {
+    pub(super) fn take_available_output(&mut self) {
         if self.is_held_back() {
             return;
         }
         if let Some(driver) = &mut self.agent.driver {
-            let texts = driver.take_written();
+            let texts = driver.take_available_output();
             if !texts.is_empty() {
                 self.run_output(texts);
             }
@@ -162,7 +167,7 @@ impl SessionActor {
             && question.is_some_and(|question| question.source == PermissionSource::Screen)
     }
 
-    pub(super) fn run_resize(&mut self, admitted: Admitted, params: RunResizeParams) {
+    pub(super) fn run_resize(&mut self, admitted: AdmittedCommand, params: RunResizeParams) {
         let RunResizeParams { cols, rows } = params;
         let resized = self.run_handle().and_then(|handle| handle.resize(cols, rows));
         if let Err(error) = resized {
@@ -180,7 +185,7 @@ impl SessionActor {
         self.finish(admitted, Ok(None));
     }
 
-    pub(super) async fn run_screen(&mut self, admitted: Admitted) {
+    pub(super) async fn run_screen(&mut self, admitted: AdmittedCommand) {
         if !self.is_run() {
             if let Err(error) = self.run_handle() {
                 self.finish(admitted, Err(error.into()));
@@ -192,7 +197,7 @@ impl SessionActor {
     }
 
     /// The answer to `session.attach`: who has no good cursor gets the screen of a run instead of its past.
-    pub(super) async fn attach(&mut self, admitted: Admitted, params: &SessionAttachParams) {
+    pub(super) async fn attach(&mut self, admitted: AdmittedCommand, params: &SessionAttachParams) {
         let mut attach = self.attach_data(params.after).await;
         if admitted.incoming.is_local && self.is_run() && attach.terminal.is_none() {
             // Of what the hub has there may be no records left here; whoever replays them decides.
@@ -262,7 +267,7 @@ impl SessionActor {
     pub(super) async fn run_timers(&mut self, now: i64) {
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now);
         if is_due(self.run.look_at) {
-            self.look_at_screen(now);
+            self.update_screen_question(now);
         }
         if is_due(self.run.kill_at) {
             self.run.kill_at = None;
@@ -279,12 +284,12 @@ impl SessionActor {
     }
 
     /// Asks what the screen asks, or withdraws what it does not ask any more.
-    pub(super) fn look_at_screen(&mut self, now: i64) {
+    pub(super) fn update_screen_question(&mut self, now: i64) {
         self.run.look_at = None;
         self.run.unseen_since = None;
         if now >= self.run.branch_at + BRANCH_MS {
             self.run.branch_at = now;
-            self.look_at_branch();
+            self.update_branch();
         }
         let Ok(handle) = self.run_handle() else { return };
         let Some(run) = self.session.run_state() else { return };
@@ -292,7 +297,7 @@ impl SessionActor {
         let question = screen.question(Rules::for_tool(&run.tool), handle.input_mode().is_hidden);
         self.run.is_secret_asked =
             question.as_ref().is_some_and(|asked| asked.request == ScreenRequest::Text { secret: true });
-        let question = question.map(|question| (question, super::run_input::fresh_id("q")));
+        let question = question.map(|question| (question, random_id("q")));
         self.session.run_screen_question(now, question, &mut self.out);
     }
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use qd_wire::command::SessionConfig;
 use tokio::sync::mpsc;
 
-use super::actor::{SessionActor, Shared};
-use super::unshown::LastLife;
+use super::actor::{RunnerContext, SessionActor};
 use super::{MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 
 /// Starts the task of a session that is being created; `first` is its `session.create`.
 pub(crate) fn spawn_new(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerContext>,
     session_id: &str,
     mut config: SessionConfig,
 ) -> mpsc::Sender<SessionInput> {
@@ -23,7 +22,7 @@ pub(crate) fn spawn_new(
         if config.cwd.is_none() {
             config.cwd = cwd_of_stored(&shared, &config).await;
         }
-        let session = super::row::new_session(&shared.config, &session_id, &config, created_at);
+        let session = super::session_row::new_session(&shared.config, &session_id, &config, created_at);
         let actor = SessionActor::new(&shared, (door, mailbox), session, config, created_at, false);
         Box::new(actor).run().await;
     });
@@ -32,7 +31,7 @@ pub(crate) fn spawn_new(
 
 /// A conversation goes on where it was. Its file is read here and not by whoever hands out the commands of all
 /// sessions.
-async fn cwd_of_stored(shared: &Arc<Shared>, config: &SessionConfig) -> Option<String> {
+async fn cwd_of_stored(shared: &Arc<RunnerContext>, config: &SessionConfig) -> Option<String> {
     let (named, harness) = (config.continue_session.clone()?, config.harness.clone());
     let shared = Arc::clone(shared);
     let reading =
@@ -45,17 +44,16 @@ async fn cwd_of_stored(shared: &Arc<Shared>, config: &SessionConfig) -> Option<S
 
 /// Starts the task of a session known from before.
 pub(crate) fn spawn_restored(
-    shared: &Arc<Shared>,
-    mut restored: super::row::Restored,
+    shared: &Arc<RunnerContext>,
+    restored: super::session_row::RestoredSession,
 ) -> mpsc::Sender<SessionInput> {
-    let ends = mpsc::channel(MAILBOX_MAX);
-    let last = LastLife::from(&mut restored);
     let (config, created_at) = (restored.config, restored.created_at);
-    let mut actor = Box::new(SessionActor::new(shared, ends, restored.session, config, created_at, true));
+    let channel = mpsc::channel(MAILBOX_MAX);
+    let mut actor = Box::new(SessionActor::new(shared, channel, restored.session, config, created_at, true));
     actor.publishing.stored = Some(restored.stored);
     let sender = actor.sender.clone();
     tokio::spawn(async move {
-        actor.come_back(last).await;
+        actor.recover(restored.was_working, restored.may_resume, restored.open_questions).await;
         actor.run().await;
     });
     sender

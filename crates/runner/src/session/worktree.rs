@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::SessionInput;
 use super::actor::SessionActor;
-use crate::branch;
 use crate::clock::now_ms;
+use crate::services::git::branch;
 use qd_wire::CodedError;
 
 use crate::services::SessionWorktree;
@@ -71,7 +71,7 @@ impl SessionActor {
     }
 
     /// Looks what is checked out where the session works; the agent may have changed it.
-    pub(super) fn look_at_branch(&mut self) {
+    pub(super) fn update_branch(&mut self) {
         let cwd = self.session.identity().cwd.as_deref();
         let branch = cwd.and_then(|cwd| branch::of_directory(Path::new(cwd)));
         self.session.branch_changed(now_ms(), branch, &mut self.out);

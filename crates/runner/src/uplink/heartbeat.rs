@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use qd_wire::link::{LinkLine, RunnerHeartbeat, RunnerLoad};
 
-use super::{UplinkTask, tell};
+use super::{UplinkTask, send_line};
 use crate::clock::now_ms;
-use crate::session::Shared;
+use crate::session::RunnerContext;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl UplinkTask {
     /// One beat now, then one every [`HEARTBEAT`].
-    pub(super) async fn beat(&self, origin: u64) {
+    pub(super) async fn send_heartbeats(&self, origin: u64) {
         let mut ticks = tokio::time::interval(HEARTBEAT);
         loop {
             ticks.tick().await;
-            let beat = RunnerHeartbeat {
+            let send_heartbeats = RunnerHeartbeat {
                 runner_id: self.shared.config.runner_id.clone(),
                 uptime_s: u64::try_from((now_ms() - self.started_at) / 1000).unwrap_or(0),
-                sessions: self.shared.board.sessions(),
+                sessions: self.shared.process_table.sessions(),
                 load: Some(load(&self.shared)),
             };
-            tell(&self.shared, origin, &LinkLine::Heartbeat(beat));
+            send_line(&self.shared, origin, &LinkLine::Heartbeat(send_heartbeats));
         }
     }
 }
 
 /// How busy the machine is, as far as it can be read.
-pub(crate) fn load(shared: &Shared) -> RunnerLoad {
+pub(crate) fn load(shared: &RunnerContext) -> RunnerLoad {
     let average = std::fs::read_to_string("/proc/loadavg").ok();
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     RunnerLoad {

@@ -5,12 +5,13 @@
 //! translation itself is pure (`qd_core::view::run::host::outgoing`).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_core::view::run::host::outgoing::{Outcome, Outgoing};
 use qd_link::host::HostDialer;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
+use qd_link::mutex::Mutex;
 use qd_link::runner::{Connect, ConnectFailure, Connecting};
 use qd_store::RunnerStore;
 use qd_wire::link::LinkLine;
@@ -47,13 +48,13 @@ impl Connect for RunServer {
 
 impl RunServer {
     async fn attempt(&self) -> Result<LinkEnd, ConnectFailure> {
-        if self.lock().is_none() {
+        if self.acked.lock().is_none() {
             let acked = self.store.acked_seqs().await.map_err(|error| ConnectFailure {
                 reason: format!("the runner cannot read what was acknowledged: {error}"),
                 is_refusal: false,
                 code: None,
             })?;
-            self.lock().get_or_insert_with(|| acked.into_iter().collect());
+            self.acked.lock().get_or_insert_with(|| acked.into_iter().collect());
         }
         let socket = self.dialer.connect().await?;
         let (runner_end, own_end) = pair();
@@ -66,7 +67,7 @@ impl RunServer {
         let LinkEnd { sender: to_runner, receiver: mut from_runner } = runner;
         let LinkEnd { sender: to_server, receiver: from_server } = server;
         let Some(outgoing) = self.introduce(&to_runner, &mut from_runner).await else { return };
-        let bridge = Bridge { outgoing: Mutex::new(outgoing), server: self, to_runner, to_server };
+        let bridge = RunServerBridge { outgoing: Mutex::new(outgoing), server: self, to_runner, to_server };
         let (replies, answers) = mpsc::channel(REPLIES_MAX);
         tokio::select! {
             () = bridge.read_runner(from_runner, answers) => {}
@@ -83,7 +84,7 @@ impl RunServer {
             return None;
         };
         let (outgoing, welcome) = {
-            let acked = self.lock();
+            let acked = self.acked.lock();
             Outgoing::welcome(&hello, acked.as_ref().unwrap_or(&HashMap::new()))
         };
         let mut line = serde_json::to_vec(&LinkLine::Welcome(welcome)).ok()?;
@@ -91,21 +92,17 @@ impl RunServer {
         runner.send(line.into()).await.ok()?;
         Some(outgoing)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Option<HashMap<String, u64>>> {
-        self.acked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// One connection.
-struct Bridge {
+struct RunServerBridge {
     outgoing: Mutex<Outgoing>,
     server: RunServer,
     to_runner: LinkSender,
     to_server: LinkSender,
 }
 
-impl Bridge {
+impl RunServerBridge {
     /// Sends the server what the runner says, and what it is answered beside.
     async fn read_runner(&self, mut runner: LinkReceiver, mut answers: mpsc::Receiver<String>) {
         loop {
@@ -114,7 +111,7 @@ impl Bridge {
                     let Some(block) = block else { return };
                     for line in block.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                         let Ok(line) = std::str::from_utf8(line) else { continue };
-                        let outcome = self.outgoing().line(now_ms(), line);
+                        let outcome = self.outgoing.lock().line(now_ms(), line);
                         if self.send(outcome).await.is_none() {
                             return;
                         }
@@ -133,9 +130,10 @@ impl Bridge {
     async fn read_server(&self, mut server: LinkReceiver, replies: mpsc::Sender<String>) {
         while let Some(block) = server.recv().await {
             let Ok(text) = std::str::from_utf8(&block) else { continue };
-            let Outcome { to_server, to_runner, acked } = self.outgoing().message(now_ms(), text.trim_end());
+            let Outcome { to_server, to_runner, acked } =
+                self.outgoing.lock().message(now_ms(), text.trim_end());
             if let Some((run_id, seq)) = acked {
-                self.server.lock().get_or_insert_default().insert(run_id, seq);
+                self.server.acked.lock().get_or_insert_default().insert(run_id, seq);
             }
             for message in to_server {
                 if replies.try_send(message).is_err() {
@@ -156,9 +154,5 @@ impl Bridge {
             self.to_runner.send(outcome.to_runner.into()).await.ok()?;
         }
         Some(())
-    }
-
-    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ mod parrot;
 
 use std::process::ExitCode;
 
-use qd_runner::process::{Environment, GuardCommand, ProcessConfig, Spawn};
+use qd_runner::process::{Environment, GuardCommand, ProcessConfig, SpawnSpec};
 
 /// `guard …` is the guard; `runner PROGRAM ARGS…` starts an agent, prints its pid and waits; `pi …` and `parrot` are agents.
 fn main() -> ExitCode {
@@ -41,7 +41,8 @@ fn run(program: Vec<std::ffi::OsString>, use_cgroup: bool) -> ExitCode {
             }
         };
         let config = ProcessConfig { use_cgroup, ..ProcessConfig::default() };
-        let spawn = Spawn { program, cwd: "/".into(), environment: Environment::default(), guard, config };
+        let spawn =
+            SpawnSpec { program, cwd: "/".into(), environment: Environment::default(), guard, config };
         match spawn.start().await {
             Ok(agent) => {
                 println!("{}", agent.pid());

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use qd_runner::process::{AgentProcess, Environment, GuardCommand, ProcessConfig, Spawn};
+use qd_runner::process::{AgentProcess, Environment, GuardCommand, ProcessConfig, SpawnSpec};
 use rustix::process::{Pid, Signal};
 
 pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
 /// Far more than anything here takes, on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) const STDIN_GRACE: Duration = Duration::from_millis(600);
 pub(crate) const TERM_GRACE: Duration = Duration::from_millis(500);
@@ -33,13 +33,13 @@ pub(crate) const TREE: &str = r#"
 pub(crate) const TREE_SIZE: usize = 5;
 
 /// A place for one agent: a file to which its processes write their ids, and a mark on them all.
-pub(crate) struct Scene {
+pub(crate) struct ProcessFixture {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) tag: String,
     pub(crate) use_cgroup: bool,
 }
 
-impl Scene {
+impl ProcessFixture {
     pub(crate) fn new(use_cgroup: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -61,12 +61,12 @@ impl Scene {
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    pub(crate) fn spawn_with(&self, program: Vec<OsString>) -> Spawn {
+    pub(crate) fn spawn_with(&self, program: Vec<OsString>) -> SpawnSpec {
         let set = vec![
             ("PIDS".into(), self.pid_file().into_os_string()),
             ("QD_TEST_TAG".into(), self.tag.clone().into()),
         ];
-        Spawn {
+        SpawnSpec {
             program,
             cwd: self.folder.path().to_owned(),
             environment: Environment { set, ..Environment::default() },
@@ -162,11 +162,11 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, polling).await.is_ok(), "never: {what}");
+    assert!(tokio::time::timeout(WAIT_MAX, polling).await.is_ok(), "never: {what}");
 }
 
 pub(crate) async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("the deadline")
+    tokio::time::timeout(WAIT_MAX, future).await.expect("the deadline")
 }
 
 pub(crate) fn open_fds(pid: i32) -> Vec<String> {

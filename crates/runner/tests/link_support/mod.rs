@@ -11,42 +11,26 @@ use bytes::Bytes;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
 use qd_link::runner::{Connect, ConnectFailure, Connecting};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
-use qd_runner::process::{GuardCommand, ProcessConfig};
-use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
+use qd_runner::process::GuardCommand;
+use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Nothing a test waits for takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) fn config(directory: &Path) -> RunnerConfig {
+    let guard = GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() };
     RunnerConfig {
-        runner_id: "r1".into(),
-        hostname: "host".into(),
-        version: "0".into(),
-        data_dir: directory.to_owned(),
         harnesses: Harnesses::new(TABLE, |harness| HarnessSettings {
             command: vec![harness.name().into()],
             user_dir: directory.join(harness.name()),
         }),
         default_cwd: Some(directory.to_owned()),
-        max_sessions: 100,
-        guard: GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() },
-        process: ProcessConfig::default(),
-        supervision: qd_core::health::HealthConfig::default(),
-        breakers: qd_core::breaker::BreakerConfig::default(),
-        question_timeout: None,
-        agent_idle_stop: None,
-        resume_at_start: false,
-        spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
         local_socket: Some(directory.join("r.sock")),
-        keys: None,
-        services: qd_runner::ServiceConfig::default(),
-        runs: qd_runner::RunsConfig::default(),
-        sweep_abandoned: false,
-        planted_bug: None,
+        ..RunnerConfig::new("r1", directory.to_owned(), guard)
     }
 }
 
@@ -67,7 +51,7 @@ impl TestRunner {
 
     pub(crate) async fn end(self) {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.runner.join()).await.unwrap();
+        tokio::time::timeout(WAIT_MAX, self.runner.join()).await.unwrap();
     }
 }
 
@@ -78,25 +62,25 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: i
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+    assert!(tokio::time::timeout(WAIT_MAX, waiting).await.is_ok(), "{what}");
 }
 
 /// Where the runner finds its hub, when there is one.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct FakeHubAddress {
     answer: Arc<Mutex<Result<mpsc::Sender<LinkEnd>, ConnectFailure>>>,
-    pub(crate) knocks: Arc<std::sync::atomic::AtomicUsize>,
+    pub(crate) attempts: Arc<std::sync::atomic::AtomicUsize>,
 }
 
-impl Door {
+impl FakeHubAddress {
     /// A door at which nobody answers.
-    pub(crate) fn closed() -> Door {
+    pub(crate) fn closed() -> FakeHubAddress {
         let failure = ConnectFailure { reason: "nobody is there".into(), is_refusal: false, code: None };
-        Door { answer: Arc::new(Mutex::new(Err(failure))), knocks: Arc::default() }
+        FakeHubAddress { answer: Arc::new(Mutex::new(Err(failure))), attempts: Arc::default() }
     }
 
     pub(crate) fn shut(&self) {
-        *self.answer.lock().unwrap() = Door::closed().answer.lock().unwrap().clone();
+        *self.answer.lock().unwrap() = FakeHubAddress::closed().answer.lock().unwrap().clone();
     }
 
     pub(crate) fn refuse(&self) {
@@ -115,9 +99,9 @@ impl Door {
     }
 }
 
-impl Connect for Door {
+impl Connect for FakeHubAddress {
     fn connect(&self) -> Connecting {
-        self.knocks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let answer = self.answer.lock().unwrap().clone();
         Box::pin(async move {
             let callers = answer?;
@@ -157,7 +141,7 @@ impl HubEnd {
         committed: &BTreeMap<String, u64>,
     ) -> HubEnd {
         let LinkEnd { sender, receiver } =
-            tokio::time::timeout(PATIENCE, links.recv()).await.unwrap().unwrap();
+            tokio::time::timeout(WAIT_MAX, links.recv()).await.unwrap().unwrap();
         let read = committed.clone();
         let mut hub =
             HubEnd { sender, receiver, waiting: Vec::new(), read, hello: Value::Null, events: Vec::new() };
@@ -191,7 +175,7 @@ impl HubEnd {
     pub(crate) async fn next(&mut self) -> Option<Value> {
         while self.waiting.is_empty() {
             let block =
-                tokio::time::timeout(PATIENCE, self.receiver.recv()).await.expect("the runner is silent")?;
+                tokio::time::timeout(WAIT_MAX, self.receiver.recv()).await.expect("the runner is silent")?;
             let text = std::str::from_utf8(&block).unwrap();
             assert!(text.ends_with('\n'), "half a line");
             self.waiting = text.lines().rev().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -220,7 +204,7 @@ impl HubEnd {
                 self.events.push(line);
             }
         };
-        tokio::time::timeout(PATIENCE, finding).await.unwrap_or_else(|_| panic!("never came: {what}"))
+        tokio::time::timeout(WAIT_MAX, finding).await.unwrap_or_else(|_| panic!("never came: {what}"))
     }
 
     pub(crate) async fn response(&mut self, id: &str) -> Value {
@@ -243,19 +227,19 @@ impl HubEnd {
 }
 
 /// A client at the runner's own socket.
-pub(crate) struct Local {
+pub(crate) struct LocalClient {
     read: tokio::io::Lines<tokio::io::BufReader<tokio::net::unix::OwnedReadHalf>>,
     write: tokio::net::unix::OwnedWriteHalf,
     pub(crate) events: Vec<Value>,
     next_id: u64,
 }
 
-impl Local {
-    pub(crate) async fn connect(path: &Path) -> Local {
+impl LocalClient {
+    pub(crate) async fn connect(path: &Path) -> LocalClient {
         use tokio::io::AsyncBufReadExt as _;
         let (read, write) = tokio::net::UnixStream::connect(path).await.unwrap().into_split();
         let read = tokio::io::BufReader::new(read).lines();
-        Local { read, write, events: Vec::new(), next_id: 0 }
+        LocalClient { read, write, events: Vec::new(), next_id: 0 }
     }
 
     pub(crate) async fn send(&mut self, line: &str) {
@@ -265,7 +249,7 @@ impl Local {
     }
 
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        let line = tokio::time::timeout(PATIENCE, self.read.next_line()).await.expect("the runner is silent");
+        let line = tokio::time::timeout(WAIT_MAX, self.read.next_line()).await.expect("the runner is silent");
         // A client that is cut off may see half a line at the end.
         line.ok().flatten().and_then(|line| serde_json::from_str(&line).ok())
     }

@@ -6,38 +6,38 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::runner_support::Bench;
+use crate::runner_support::RunnerFixture;
 
 /// Starts a run of the session `s`.
-pub(crate) async fn run(bench: &mut Bench, argv: &[&str]) -> Value {
+pub(crate) async fn run(bench: &mut RunnerFixture, argv: &[&str]) -> Value {
     run_as(bench, "s", json!({"argv": argv})).await
 }
 
-pub(crate) async fn run_as(bench: &mut Bench, session_id: &str, run: Value) -> Value {
+pub(crate) async fn run_as(bench: &mut RunnerFixture, session_id: &str, run: Value) -> Value {
     let config = json!({"harness": "pty", "run": run});
     bench.ok(json!({"cmd": "session.create", "session_id": session_id, "config": config})).await
 }
 
 /// A shell script in a run.
-pub(crate) async fn script(bench: &mut Bench, text: &str) -> Value {
+pub(crate) async fn script(bench: &mut RunnerFixture, text: &str) -> Value {
     run(bench, &["sh", "-c", text]).await
 }
 
 /// The records of a session by number; what came again after a restart counts once.
-pub(crate) fn records(bench: &Bench, session_id: &str) -> BTreeMap<u64, Value> {
+pub(crate) fn records(bench: &RunnerFixture, session_id: &str) -> BTreeMap<u64, Value> {
     let own = bench.lines.iter().filter(|line| line["type"] == "event" && line["session_id"] == session_id);
     own.filter_map(|line| Some((line["seq"].as_u64()?, line.clone()))).collect()
 }
 
 /// Everything the run has written.
-pub(crate) fn output(bench: &Bench, session_id: &str) -> String {
+pub(crate) fn output(bench: &RunnerFixture, session_id: &str) -> String {
     let records = records(bench, session_id);
     let texts = records.values().filter(|record| record["event"] == "run.output");
     texts.map(|record| record["text"].as_str().unwrap()).collect()
 }
 
 /// Waits until the run has written this.
-pub(crate) async fn until_output(bench: &mut Bench, wanted: &str) {
+pub(crate) async fn until_output(bench: &mut RunnerFixture, wanted: &str) {
     let mut so_far = output(bench, "s");
     let mut at = bench.lines.len();
     while !so_far.contains(wanted) {
@@ -48,21 +48,21 @@ pub(crate) async fn until_output(bench: &mut Bench, wanted: &str) {
 }
 
 /// Waits for the end of a run.
-pub(crate) async fn exited(bench: &mut Bench, session_id: &str) -> Value {
+pub(crate) async fn exited(bench: &mut RunnerFixture, session_id: &str) -> Value {
     let is_end = |line: &Value| line["event"] == "run.exited" && line["session_id"] == session_id;
     bench.find(0, "run.exited", is_end).await
 }
 
-pub(crate) async fn input(bench: &mut Bench, input_id: &str, text: &str) -> Value {
+pub(crate) async fn input(bench: &mut RunnerFixture, input_id: &str, text: &str) -> Value {
     bench.ok(json!({"cmd": "run.input", "session_id": "s", "input_id": input_id, "text": text})).await
 }
 
-pub(crate) async fn stop(bench: &mut Bench, signal: &str) -> Value {
+pub(crate) async fn stop(bench: &mut RunnerFixture, signal: &str) -> Value {
     bench.ok(json!({"cmd": "run.stop", "session_id": "s", "signal": signal})).await
 }
 
 /// The names of a session's records, in order; neighbours of one name are one.
-pub(crate) fn story(bench: &Bench, session_id: &str) -> Vec<String> {
+pub(crate) fn story(bench: &RunnerFixture, session_id: &str) -> Vec<String> {
     let mut names: Vec<String> = records(bench, session_id)
         .values()
         .map(|record| record["event"].as_str().unwrap().to_owned())

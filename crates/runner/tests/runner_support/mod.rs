@@ -12,8 +12,7 @@ use bytes::Bytes;
 use qd_core::health::HealthConfig;
 use qd_link::memory::{LinkEnd, pair};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
-use qd_runner::process::ProcessConfig;
-use qd_runner::{Runner, RunnerConfig, SPOOL_BYTES_MAX_DEFAULT, Uplink};
+use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use guard::HELPER;
 /// Far more than anything here takes, on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
-pub(crate) struct Bench {
+pub(crate) struct RunnerFixture {
     folder: TempDir,
     pub(crate) config: RunnerConfig,
     runner: Option<(Runner, CancellationToken)>,
@@ -46,38 +45,21 @@ pub(crate) fn quick(restart_after: Option<u64>) -> HealthConfig {
     }
 }
 
-impl Bench {
-    pub(crate) async fn start(change: impl FnOnce(&mut RunnerConfig)) -> Bench {
+impl RunnerFixture {
+    pub(crate) async fn start(change: impl FnOnce(&mut RunnerConfig)) -> RunnerFixture {
         let folder = tempfile::tempdir().unwrap();
         let mut config = RunnerConfig {
-            runner_id: "r1".into(),
-            hostname: "here".into(),
-            version: "0".into(),
-            data_dir: folder.path().join("data"),
             harnesses: Harnesses::new(TABLE, |harness| HarnessSettings {
                 command: vec![HELPER.into(), harness.name().into()],
                 user_dir: folder.path().join(harness.name()),
             }),
             default_cwd: Some(folder.path().to_owned()),
             max_sessions: 10,
-            guard: guard::with_home(folder.path()),
-            process: ProcessConfig::default(),
-            supervision: HealthConfig::default(),
-            breakers: qd_core::breaker::BreakerConfig::default(),
-            question_timeout: None,
-            agent_idle_stop: None,
-            resume_at_start: false,
-            spool_bytes_max: SPOOL_BYTES_MAX_DEFAULT,
-            local_socket: None,
-            keys: None,
-            services: qd_runner::ServiceConfig::default(),
-            runs: qd_runner::RunsConfig::default(),
-            sweep_abandoned: false,
-            planted_bug: None,
+            ..RunnerConfig::new("r1", folder.path().join("data"), guard::with_home(folder.path()))
         };
         change(&mut config);
         let (runner, link) = run(folder.path(), &config, 0).await;
-        Bench { folder, config, runner: Some(runner), link, lines: Vec::new(), next_id: 0 }
+        RunnerFixture { folder, config, runner: Some(runner), link, lines: Vec::new(), next_id: 0 }
     }
 
     /// A planned stop and a new start; the hub has records up to `hub_has`.
@@ -97,7 +79,7 @@ impl Bench {
         shutdown.cancel();
         let drain = async { while self.link.receiver.recv().await.is_some() {} };
         let stopped = async { tokio::join!(runner.join(), drain) };
-        tokio::time::timeout(PATIENCE, stopped).await.expect("the runner stops");
+        tokio::time::timeout(WAIT_MAX, stopped).await.expect("the runner stops");
     }
 
     pub(crate) async fn send(&mut self, mut command: Value) -> String {
@@ -165,7 +147,7 @@ impl Bench {
                 }
             }
         };
-        match tokio::time::timeout(PATIENCE, search).await {
+        match tokio::time::timeout(WAIT_MAX, search).await {
             Ok(found) => found,
             Err(_) => panic!("waited in vain for {what}; the last lines: {:#?}", tail(&self.lines)),
         }
@@ -194,7 +176,7 @@ impl Bench {
     }
 
     /// What people said, in the order of the records. A hub that acks nothing gets them again after a restart.
-    pub(crate) fn said(&self) -> Vec<String> {
+    pub(crate) fn user_messages(&self) -> Vec<String> {
         let ends = self
             .lines
             .iter()
@@ -209,7 +191,7 @@ impl Bench {
     }
 
     /// Waits for the record of a message a person sent.
-    pub(crate) async fn until_said(&mut self, text: &str) {
+    pub(crate) async fn until_user_message(&mut self, text: &str) {
         let is_it = |line: &Value| {
             line["event"] == "stream.message_end"
                 && line["message"]["role"] == "user"
@@ -225,7 +207,7 @@ impl Bench {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, poll).await.is_ok(), "never {status}");
+        assert!(tokio::time::timeout(WAIT_MAX, poll).await.is_ok(), "never {status}");
     }
 }
 

@@ -10,11 +10,11 @@ use qd_core::harness::{Codec, Decoded};
 use qd_core::session::AgentUp;
 use qd_runner::RunnerConfig;
 use qd_runner::driver::{
-    AgentDriver, AgentFailure, AgentHandle, Begun, BoxFuture, CommandSetting, Disposition, Driver,
-    DriverHandle, Harness, HarnessSettings, PendingReply, PendingRequests, Progress, StartRequest,
+    AgentDriver, AgentFailure, AgentHandle, AgentProgress, BoxFuture, CommandSetting, Driver, DriverHandle,
+    Harness, HarnessSettings, PendingReply, PendingRequests, PromptDisposition, SentRequest, StartRequest,
 };
-use qd_runner::process::lines::{LINE_BYTES_MAX, LineReader};
-use qd_runner::process::{AgentProcess, AgentStdin, Close, Environment, Spawn};
+use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
+use qd_runner::process::{AgentProcess, AgentStdin, CloseMode, Environment, SpawnSpec};
 use qd_wire::data::{ProcessStats, QueueState};
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::Value;
@@ -41,7 +41,7 @@ impl Harness for Parrot {
         request: StartRequest,
     ) -> BoxFuture<'a, Result<Driver, CodedError>> {
         Box::pin(async move {
-            let spawn = Spawn {
+            let spawn = SpawnSpec {
                 program: settings.command.iter().map(Into::into).collect(),
                 cwd: request.cwd,
                 environment: Environment::default(),
@@ -56,7 +56,7 @@ impl Harness for Parrot {
                 counter: Arc::default(),
             };
             let reader = LineReader::new(stdout, LINE_BYTES_MAX);
-            Ok(Driver::new(ParrotDriver { process, reader, codec: ParrotCodec, handle }))
+            Ok(Box::new(ParrotDriver { process, reader, codec: ParrotCodec, handle }) as Driver)
         })
     }
 
@@ -88,11 +88,11 @@ struct ParrotDriver {
 }
 
 impl AgentDriver for ParrotDriver {
-    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<Progress> {
+    fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<AgentProgress> {
         if !matches!(ready!(self.reader.poll_fill(context)), Ok(true)) {
             let error = "The parrot has flown".to_owned();
             self.handle.requests.fail_all(&error);
-            return Poll::Ready(Progress::Gone { error });
+            return Poll::Ready(AgentProgress::Gone { error });
         }
         let mut decoded = Vec::new();
         while let Some(line) = self.reader.next_line() {
@@ -106,14 +106,14 @@ impl AgentDriver for ParrotDriver {
                 Decoded::Malformed { error, preview } => panic!("{error}: {preview}"),
             }
         }
-        Poll::Ready(Progress::Events)
+        Poll::Ready(AgentProgress::Events)
     }
 
     fn handle(&self) -> DriverHandle {
-        DriverHandle::new(self.handle.clone())
+        Arc::new(self.handle.clone())
     }
 
-    fn close(self: Box<Self>, how: Close) -> BoxFuture<'static, ()> {
+    fn close(self: Box<Self>, how: CloseMode) -> BoxFuture<'static, ()> {
         self.handle.requests.fail_all("The session was closed before the parrot answered");
         Box::pin(async move {
             self.process.close(how).await;
@@ -153,11 +153,11 @@ impl AgentHandle for ParrotHandle {
         "parrot"
     }
 
-    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
-        self.send(&request).map(|pending| Begun::new(pending.reply()))
+    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+        self.send(&request).map(|pending| SentRequest::new(pending.reply()))
     }
 
-    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
         self.send(&request).map(drop)
     }
 
@@ -173,12 +173,13 @@ impl AgentHandle for ParrotHandle {
         reply: &'a Value,
         _is_command: bool,
         _busy: bool,
-    ) -> BoxFuture<'a, Disposition> {
-        let disposition = if reply["queued"] == true { Disposition::Queued } else { Disposition::Started };
+    ) -> BoxFuture<'a, PromptDisposition> {
+        let disposition =
+            if reply["queued"] == true { PromptDisposition::Queued } else { PromptDisposition::Started };
         Box::pin(std::future::ready(disposition))
     }
 
-    fn give_back_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
         let asked = self.send(&AgentRequest::ClearQueue)?;
         Ok(Box::pin(async { asked.reply().await.map(|reply| waiting(&reply["texts"])) }))
     }

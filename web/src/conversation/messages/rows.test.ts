@@ -1,4 +1,4 @@
-import type { Message, Notice, Pending } from "@quarterdeck/client";
+import type { Message, Notice, PendingSend } from "@quarterdeck/client";
 import { describe, expect, it } from "vitest";
 import { RowBuilder, rowOfIdx, type RowSource } from "./rows.ts";
 
@@ -10,7 +10,7 @@ function notice(afterIdx: number): Notice {
   return { seq: afterIdx + 100, ts: 1, kind: "retry", text: "again", afterIdx };
 }
 
-function pending(clientId: string, status: Pending["status"], text = clientId): Pending {
+function pending(clientId: string, status: PendingSend["status"], text = clientId): PendingSend {
   return { clientId, status, text, images: [], kind: "prompt", at: 1 };
 }
 

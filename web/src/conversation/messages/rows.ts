@@ -1,5 +1,5 @@
 /** The rows of a conversation: messages, what stands between them, and what is still open at its end. */
-import type { InputRequest, Message, Notice, Pending } from "@quarterdeck/client";
+import type { InputRequest, Message, Notice, PendingSend } from "@quarterdeck/client";
 
 export type Row =
   | { readonly kind: "message"; readonly key: string; readonly message: Message; readonly isFirst: boolean }
@@ -7,13 +7,13 @@ export type Row =
   | { readonly kind: "gap"; readonly key: string; readonly from: number; readonly to: number }
   | { readonly kind: "notice"; readonly key: string; readonly notice: Notice }
   | { readonly kind: "question"; readonly key: string; readonly request: InputRequest }
-  | { readonly kind: "pending"; readonly key: string; readonly pending: Pending };
+  | { readonly kind: "pending"; readonly key: string; readonly pending: PendingSend };
 
 export interface RowSource {
   messages: readonly Message[];
   notices: readonly Notice[];
   questions: readonly InputRequest[];
-  pending: readonly Pending[];
+  pending: readonly PendingSend[];
   /** The message being written, unless it is in `messages` already. */
   writingId?: string | undefined;
   /** What waits with the agent, shown in the queue bar instead. */
@@ -67,7 +67,7 @@ export class RowBuilder {
 }
 
 /** What the agent has taken into its queue stands there; everything else this person sent is shown at the end. */
-function shownPending({ pending, queued, messages }: RowSource): Pending[] {
+function shownPending({ pending, queued, messages }: RowSource): PendingSend[] {
   const waiting = [...queued];
   // The message may come a moment before its bubble is taken away.
   const arrived = new Set(messages.slice(-50).map((message) => message.client_id));

@@ -87,7 +87,7 @@ function reasonOf(request: XMLHttpRequest): string {
 }
 
 /** A file that somebody chose or dropped, and where it goes below the directory. */
-export interface Chosen {
+export interface ChosenFile {
   file: File;
   path: string;
 }
@@ -104,7 +104,7 @@ class Transfers {
     this.list = this.list.filter((transfer) => !transfer.isOver);
   }
 
-  async upload(sessionId: string, directory: string, chosen: Chosen[]): Promise<void> {
+  async upload(sessionId: string, directory: string, chosen: ChosenFile[]): Promise<void> {
     for (const { file, path } of chosen) {
       const target = join(directory, path);
       const isWanted = await this.#mayReplace(sessionId, target);
@@ -195,14 +195,14 @@ function save(address: string, name: string): void {
 }
 
 /** Files of a drop, those in dropped folders too. */
-export async function droppedFiles(data: DataTransfer): Promise<Chosen[]> {
+export async function droppedFiles(data: DataTransfer): Promise<ChosenFile[]> {
   const entries = [...data.items].map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
   if (entries.length === 0) return [...data.files].map((file) => ({ file, path: file.name }));
   const found = await Promise.all(entries.map((entry) => filesOf(entry, "")));
   return found.flat();
 }
 
-async function filesOf(entry: FileSystemEntry, directory: string): Promise<Chosen[]> {
+async function filesOf(entry: FileSystemEntry, directory: string): Promise<ChosenFile[]> {
   const path = join(directory, entry.name);
   if (isFile(entry)) {
     const file = await new Promise<File>((done, failed) => entry.file(done, failed));

@@ -1,13 +1,13 @@
 import type { Component } from "svelte";
 import FleetPage from "../../fleet/FleetPage.svelte";
 
-type Loader = () => Promise<{ default: Component<Record<string, unknown>> }>;
+type PageLoader = () => Promise<{ default: Component<Record<string, unknown>> }>;
 
 export interface Page {
   /** A page with another key is made anew. */
   key: string;
   title: string;
-  load: Loader;
+  load: PageLoader;
   props: Record<string, unknown>;
   /** Of a session: whose, and which of its views. */
   sessionId?: string;
@@ -15,8 +15,8 @@ export interface Page {
 }
 
 /** Pages have props of their own types; which ones go to which is decided here, in one place. */
-function loader(load: () => Promise<{ default: unknown }>): Loader {
-  return load as Loader;
+function loader(load: () => Promise<{ default: unknown }>): PageLoader {
+  return load as PageLoader;
 }
 
 const loaders = {
@@ -35,7 +35,7 @@ const loaders = {
   welcome: loader(() => import("../../welcome/WelcomePage.svelte")),
 };
 
-const simple: Record<string, { title: string; load: Loader }> = {
+const simple: Record<string, { title: string; load: PageLoader }> = {
   new: { title: "New session", load: loaders.new },
   approvals: { title: "Approvals", load: loaders.approvals },
   history: { title: "History", load: loaders.history },

@@ -3,7 +3,7 @@ import { recall, remember } from "../../lib/localStorage.ts";
 const STORE_NAME = "terminal";
 const FONT_SIZES = { least: 8, usual: 13, most: 28 } as const;
 
-interface Stored {
+interface StoredPreferences {
   fontSize?: unknown;
   screenReader?: unknown;
 }
@@ -14,7 +14,7 @@ class TerminalPreferences {
   #screenReader = $state(false);
 
   constructor() {
-    const stored = recall<Stored>(STORE_NAME, {});
+    const stored = recall<StoredPreferences>(STORE_NAME, {});
     if (typeof stored.fontSize === "number") this.#fontSize = bounded(stored.fontSize);
     this.#screenReader = stored.screenReader === true;
   }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Typing } from "./typing.ts";
 
-interface Sent {
+interface SentKeys {
   text: string;
   key: string;
   done: () => void;
@@ -9,7 +9,7 @@ interface Sent {
 }
 
 function desk() {
-  const sent: Sent[] = [];
+  const sent: SentKeys[] = [];
   const lost: string[] = [];
   const typing = new Typing(
     (text, key) => new Promise<void>((done, fail) => sent.push({ text, key, done, fail })),

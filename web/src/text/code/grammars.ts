@@ -2,9 +2,9 @@
 import type { LanguageInput } from "shiki/core";
 import type { Language } from "./languages.ts";
 
-type Loader = () => Promise<{ default: LanguageInput }>;
+type GrammarLoader = () => Promise<{ default: LanguageInput }>;
 
-const known: Record<Language, Loader> = {
+const known: Record<Language, GrammarLoader> = {
   c: () => import("shiki/langs/c.mjs"),
   cpp: () => import("shiki/langs/cpp.mjs"),
   csharp: () => import("shiki/langs/csharp.mjs"),
@@ -52,4 +52,4 @@ const known: Record<Language, Loader> = {
   zig: () => import("shiki/langs/zig.mjs"),
 };
 
-export const loaders: Readonly<Record<string, Loader>> = known;
+export const loaders: Readonly<Record<string, GrammarLoader>> = known;

@@ -2,13 +2,13 @@
 import type { AttachData } from "../../generated/canonical.ts";
 import { startFrom } from "./conversation.ts";
 import * as tools from "./tools.ts";
-import type { View } from "./view.ts";
+import type { FoldedSession } from "./folded-session.ts";
 
 /** How the data came: asked for without a cursor, with one, or sent by the hub because events were lost. */
 export type Arrival = "first" | "resumed" | "resync";
 
 /** Takes the answer in; says whether the conversation must be read with `get_messages`, because it is not there. */
-export function takeAttach(view: View, data: AttachData, arrival: Arrival): { needsMessages: boolean } {
+export function takeAttach(view: FoldedSession, data: AttachData, arrival: Arrival): { needsMessages: boolean } {
   const isNew = arrival === "first" || data.resume === "gap";
   const isRun = data.terminal !== undefined || data.state.run !== undefined;
   if (data.messages) {
@@ -28,7 +28,7 @@ export function takeAttach(view: View, data: AttachData, arrival: Arrival): { ne
   return { needsMessages: isNew && arrival !== "resync" && data.messages === undefined && !isRun };
 }
 
-function takeWriting(view: View, data: AttachData): void {
+function takeWriting(view: FoldedSession, data: AttachData): void {
   const message = data.partial?.message;
   if (message?.role === "assistant") view.writing = structuredClone(message);
   else delete view.writing;
@@ -48,13 +48,13 @@ function takeWriting(view: View, data: AttachData): void {
 }
 
 /** Tools of the loaded messages; what events told of them beyond that stays. */
-export function relearnTools(view: View): void {
+export function relearnTools(view: FoldedSession): void {
   const isWorking = view.state?.status === "working";
   for (const message of view.messages) tools.learn(view.tools, message, isWorking);
 }
 
 /** The calls of the newest message that has some. */
-function lastCalls(view: View): string[] {
+function lastCalls(view: FoldedSession): string[] {
   for (let at = view.messages.length - 1; at >= 0; at -= 1) {
     const message = view.messages[at];
     if (message?.role !== "assistant") continue;

@@ -1,9 +1,9 @@
 /** Events of a program in a terminal. */
 import type { EventEnvelope, RunState } from "../../generated/canonical.ts";
-import { defined, patch, type ChangeKind, type View } from "./view.ts";
+import { defined, patch, type ChangeKind, type FoldedSession } from "./folded-session.ts";
 
 /** Output is wanted whenever it comes; the rest is true only at its moment. */
-export function foldRun(view: View, frame: EventEnvelope, isNow: boolean): ChangeKind | undefined {
+export function foldRun(view: FoldedSession, frame: EventEnvelope, isNow: boolean): ChangeKind | undefined {
   if (frame.event === "run.output") {
     if (view.seq <= (view.terminal?.seq ?? 0)) return undefined;
     view.outputs.push({ text: frame.text, seq: view.seq });
@@ -37,13 +37,13 @@ export function foldRun(view: View, frame: EventEnvelope, isNow: boolean): Chang
 }
 
 /** The question of a screen that somebody answered is none any more. */
-function foldAnswered(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldAnswered(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   if (frame.event !== "agent.input_resolved") return undefined;
   if (view.state?.run?.awaiting?.request_id !== frame.request_id) return undefined;
   return patchRun(view, { awaiting: undefined });
 }
 
-function patchRun(view: View, change: Partial<RunState>): ChangeKind | undefined {
+function patchRun(view: FoldedSession, change: Partial<RunState>): ChangeKind | undefined {
   const run = view.state?.run;
   if (!run) return undefined;
   patch(view, { run: defined({ ...run, ...change }) as RunState });

@@ -11,10 +11,10 @@ import { noticeOf } from "./notices.ts";
 import { foldRun } from "./fold-run.ts";
 import type { Answered } from "../types.ts";
 import * as tools from "./tools.ts";
-import { ANSWERED_MAX, NOTICES_MAX, defined, patch, type ChangeKind, type Folded, type View } from "./view.ts";
+import { ANSWERED_MAX, NOTICES_MAX, defined, patch, type ChangeKind, type FoldResult, type FoldedSession } from "./folded-session.ts";
 
 /** Folds one event of the session; `session.resync` is `takeAttach`'s. */
-export function fold(view: View, frame: EventEnvelope): Folded {
+export function fold(view: FoldedSession, frame: EventEnvelope): FoldResult {
   const { seq } = frame;
   if (seq !== undefined) {
     if (seq <= view.seq) return {};
@@ -68,7 +68,7 @@ function pick(frame: { message_id: string; content_index: number; offset?: numbe
   return offset === undefined ? { message_id, content_index } : { message_id, content_index, offset };
 }
 
-function foldDelta(view: View, delta: Delta): Folded {
+function foldDelta(view: FoldedSession, delta: Delta): FoldResult {
   if (view.writing?.message_id !== delta.message_id) {
     // The message is over and known: a delta that waited somewhere tells nothing new.
     if (view.messages.at(-1)?.id === delta.message_id) return {};
@@ -77,7 +77,7 @@ function foldDelta(view: View, delta: Delta): Folded {
   return grow(view.writing, delta) ? { kind: "delta" } : { isHole: true };
 }
 
-function foldConversation(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldConversation(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   switch (frame.event) {
     case "stream.message_start":
       // Those of people and tools come whole, at once.
@@ -96,7 +96,7 @@ function foldConversation(view: View, frame: EventEnvelope): ChangeKind | undefi
   }
 }
 
-function takeMessage(view: View, message: Message): void {
+function takeMessage(view: FoldedSession, message: Message): void {
   put(view.messages, message);
   tools.learn(view.tools, message, isWorking(view));
   if (view.writing?.message_id === message.id) delete view.writing;
@@ -106,11 +106,11 @@ function takeMessage(view: View, message: Message): void {
   }
 }
 
-function isWorking(view: View): boolean {
+function isWorking(view: FoldedSession): boolean {
   return view.state?.status === "working";
 }
 
-function foldNotice(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldNotice(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   const notice = noticeOf(frame, view.seq, view.messages.at(-1)?.idx ?? -1);
   if (!notice) return undefined;
   view.notices.push(notice);
@@ -119,11 +119,11 @@ function foldNotice(view: View, frame: EventEnvelope): ChangeKind | undefined {
 }
 
 /** What is true now. */
-function foldMoment(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldMoment(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   return foldTools(view, frame) ?? foldQuestions(view, frame) ?? foldStatus(view, frame) ?? foldSettings(view, frame);
 }
 
-function foldTools(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldTools(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   switch (frame.event) {
     case "tool.start":
       tools.start(view.tools, frame.tool_call_id, frame.name, frame.input, frame.ts);
@@ -142,7 +142,7 @@ function foldTools(view: View, frame: EventEnvelope): ChangeKind | undefined {
   }
 }
 
-function foldQuestions(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldQuestions(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   if (frame.event === "agent.input_needed") {
     const { request } = frame;
     const others = view.questions.filter((open) => open.request_id !== request.request_id);
@@ -160,13 +160,13 @@ function foldQuestions(view: View, frame: EventEnvelope): ChangeKind | undefined
   return "state";
 }
 
-function answeredOf(view: View, request: InputRequest, frame: EventEnvelope & { event: "agent.input_resolved" }): Answered {
+function answeredOf(view: FoldedSession, request: InputRequest, frame: EventEnvelope & { event: "agent.input_resolved" }): Answered {
   const { outcome, user_id: userId, actor, decision, answer, ts: at } = frame;
   const rest = defined({ outcome, userId, actor, decision, answer });
   return { ...rest, request, at, seq: view.seq, afterIdx: view.messages.at(-1)?.idx ?? -1 };
 }
 
-function foldStatus(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldStatus(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   switch (frame.event) {
     case "agent.working": {
       const { phase, detail } = frame;
@@ -195,14 +195,14 @@ function foldStatus(view: View, frame: EventEnvelope): ChangeKind | undefined {
 }
 
 /** There is no agent any more: nothing is being written and nothing runs. Its questions are taken back one by one. */
-function over(view: View, change: Partial<SessionState>): ChangeKind {
+function over(view: FoldedSession, change: Partial<SessionState>): ChangeKind {
   delete view.writing;
   tools.interruptAll(view.tools);
   patch(view, { phase: undefined, detail: undefined, ...change });
   return "messages";
 }
 
-function foldSettings(view: View, frame: EventEnvelope): ChangeKind | undefined {
+function foldSettings(view: FoldedSession, frame: EventEnvelope): ChangeKind | undefined {
   switch (frame.event) {
     case "session.title_changed":
       patch(view, { title: frame.title });

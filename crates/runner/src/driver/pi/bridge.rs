@@ -3,18 +3,18 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use qd_core::agent::{AgentRequest, Answer};
 use qd_core::harness::AgentRefusal;
 use qd_core::harness::pi::{BridgeWord, PiNavigated, PiTool};
+use qd_link::mutex::Mutex;
 
 /// Dialogs remembered as the extension's own; more than may be open at once.
 const ASKED_MAX: usize = 1024;
 
 /// Kept for whoever asks; the words themselves go to no session.
 #[derive(Default)]
-pub(super) struct Bridge {
+pub(super) struct ExtensionBridge {
     tools: Mutex<Option<Vec<PiTool>>>,
     /// Navigations under way, and what became of them.
     navigations: Mutex<BTreeMap<String, Option<Result<PiNavigated, AgentRefusal>>>>,
@@ -24,20 +24,20 @@ pub(super) struct Bridge {
     has_moved: AtomicBool,
 }
 
-impl Bridge {
+impl ExtensionBridge {
     /// Takes a word of the extension. Returns what it must be told at once, if anything.
-    pub(super) fn hear(&self, word: BridgeWord) -> Option<AgentRequest> {
+    pub(super) fn handle_word(&self, word: BridgeWord) -> Option<AgentRequest> {
         match word {
-            BridgeWord::Tools(tools) => *lock(&self.tools) = Some(tools),
+            BridgeWord::Tools(tools) => *self.tools.lock() = Some(tools),
             BridgeWord::Navigated { id, result } => {
                 // Only what we asked for is kept, so that nobody can fill the list.
-                if let Some(place) = lock(&self.navigations).get_mut(&id) {
+                if let Some(place) = self.navigations.lock().get_mut(&id) {
                     *place = Some(result);
                 }
             }
             BridgeWord::Moved => self.has_moved.store(true, Ordering::Relaxed),
             BridgeWord::Asks { request_id } => {
-                let mut asked = lock(&self.asked);
+                let mut asked = self.asked.lock();
                 if asked.len() >= ASKED_MAX {
                     asked.pop_front();
                 }
@@ -55,7 +55,7 @@ impl Bridge {
     /// any other that would be an answer, so it is cancelled.
     pub(super) fn translate<'a>(&self, request: &'a AgentRequest) -> Cow<'a, AgentRequest> {
         let AgentRequest::Answer { request_id, answer } = request else { return Cow::Borrowed(request) };
-        let mut asked = lock(&self.asked);
+        let mut asked = self.asked.lock();
         let place = asked.iter().position(|known| known == request_id);
         let is_asked = place.and_then(|place| asked.remove(place)).is_some();
         match answer {
@@ -74,41 +74,37 @@ impl Bridge {
 
     /// Whether the extension runs: it tells the tools as soon as it does.
     pub(super) fn is_loaded(&self) -> bool {
-        lock(&self.tools).is_some()
+        self.tools.lock().is_some()
     }
 
     pub(super) fn tools(&self) -> Option<Vec<PiTool>> {
-        lock(&self.tools).clone()
+        self.tools.lock().clone()
     }
 
     /// Makes room for the result of a navigation; it is forgotten with the returned value.
-    pub(super) fn expect(&self, id: String) -> Expected<'_> {
-        lock(&self.navigations).insert(id.clone(), None);
-        Expected { bridge: self, id }
+    pub(super) fn expect(&self, id: String) -> ExpectedNavigation<'_> {
+        self.navigations.lock().insert(id.clone(), None);
+        ExpectedNavigation { bridge: self, id }
     }
 }
 
 /// A navigation under way.
-pub(super) struct Expected<'a> {
-    bridge: &'a Bridge,
+pub(super) struct ExpectedNavigation<'a> {
+    bridge: &'a ExtensionBridge,
     id: String,
 }
 
-impl Expected<'_> {
+impl ExpectedNavigation<'_> {
     /// What became of it, if the extension has said so.
     pub(super) fn result(&self) -> Option<Result<PiNavigated, AgentRefusal>> {
-        lock(&self.bridge.navigations).get_mut(&self.id)?.take()
+        self.bridge.navigations.lock().get_mut(&self.id)?.take()
     }
 }
 
-impl Drop for Expected<'_> {
+impl Drop for ExpectedNavigation<'_> {
     fn drop(&mut self) {
-        lock(&self.bridge.navigations).remove(&self.id);
+        self.bridge.navigations.lock().remove(&self.id);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -117,24 +113,24 @@ mod tests {
 
     #[test]
     fn only_a_dialog_the_extension_waits_for_hears_that_nobody_answered() {
-        let bridge = Bridge::default();
-        bridge.hear(BridgeWord::Tools(Vec::new()));
+        let bridge = ExtensionBridge::default();
+        bridge.handle_word(BridgeWord::Tools(Vec::new()));
         let over = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::TimedOut };
         let cancelled = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::Cancelled };
         assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "that it is loaded is not enough");
-        bridge.hear(BridgeWord::Asks { request_id: "a".into() });
+        bridge.handle_word(BridgeWord::Asks { request_id: "a".into() });
         assert_eq!(*bridge.translate(&over("b")), cancelled("b"));
         assert_eq!(*bridge.translate(&over("a")), over("a"));
         assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "it is answered once");
         let form = BridgeWord::UnreadableInterview { request_id: "c".into() };
-        assert_eq!(bridge.hear(form), Some(cancelled("c")));
+        assert_eq!(bridge.handle_word(form), Some(cancelled("c")));
     }
 
     #[test]
     fn a_move_is_told_once() {
-        let bridge = Bridge::default();
+        let bridge = ExtensionBridge::default();
         assert!(!bridge.take_moved());
-        bridge.hear(BridgeWord::Moved);
+        bridge.handle_word(BridgeWord::Moved);
         assert!(bridge.take_moved());
         assert!(!bridge.take_moved());
     }

@@ -7,8 +7,8 @@ use std::process::ExitStatus;
 use qd_core::harness::pi::{MINIMUM_VERSION, PiVersionError};
 use qd_wire::{CodedError, ErrorCode};
 
-use super::files::ClaimError;
-use super::stored::SessionFileError;
+use super::file_claim::ClaimError;
+use super::session_files::SessionFileError;
 use crate::driver::AgentFailure;
 use crate::process::SpawnError;
 

@@ -8,8 +8,8 @@ use qd_wire::data::{ModelInfo, ModelRef};
 use qd_wire::{CodedError, Command};
 use serde_json::{Value, json};
 
-use super::{PiHandle, export, moves, reads, shell};
-use crate::driver::{AgentFailure, Effect, Executed, session_name};
+use super::{PiHandle, conversation_moves, export, queries, shell_commands};
+use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand, session_name};
 
 /// Levels pi knows; it would turn any other word into `off` without saying so.
 const THINKING_LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
@@ -19,7 +19,7 @@ pub(super) async fn execute(
     handle: &PiHandle,
     command: &Command,
     native: bool,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     match command {
         Command::SetModel(params) => {
             let (provider, model_id) = (params.provider.clone(), params.model_id.clone());
@@ -35,11 +35,11 @@ pub(super) async fn execute(
         }
         Command::SetAutoCompaction(params) => {
             handle.request(AgentRequest::SetAutoCompaction { enabled: params.enabled }).await?;
-            Ok(Executed::with_effect(Effect::AutoCompaction(params.enabled)))
+            Ok(ExecutedCommand::with_effect(CommandEffect::AutoCompaction(params.enabled)))
         }
         Command::SetAutoRetry(params) => {
             handle.request(AgentRequest::SetAutoRetry { enabled: params.enabled }).await?;
-            Ok(Executed::with_effect(Effect::AutoRetry(params.enabled)))
+            Ok(ExecutedCommand::with_effect(CommandEffect::AutoRetry(params.enabled)))
         }
         Command::Compact(params) => {
             let request = AgentRequest::Compact { instructions: params.instructions.clone() };
@@ -48,23 +48,23 @@ pub(super) async fn execute(
                 Ok(json!({ "summary": reply.get("summary"), "tokens_before": reply.get("tokensBefore"),
                     "tokens_after": reply.get("estimatedTokensAfter") }))
             })?;
-            Ok(Executed::with_data(data))
+            Ok(ExecutedCommand::with_data(data))
         }
         Command::AbortRetry(_) => done(handle, AgentRequest::AbortRetry).await,
         Command::AbortCompaction(_) => abort_compaction(handle).await,
-        Command::Bash(params) => shell::run(handle, params, native).await,
+        Command::Bash(params) => shell_commands::run(handle, params, native).await,
         Command::AbortBash(_) => done(handle, AgentRequest::AbortBash).await,
         Command::ExportHtml(params) => export::export(handle, params.output_path.as_deref()).await,
         Command::SetSessionName(params) => {
             let name = session_name(&params.name)?;
             handle.request(AgentRequest::SetSessionName { name: name.clone() }).await?;
-            Ok(Executed::with_effect(Effect::Title(name)))
+            Ok(ExecutedCommand::with_effect(CommandEffect::Title(name)))
         }
         Command::Fork(_) | Command::SessionNew(_) | Command::SessionSwitch(_) => {
-            moves::move_to(handle, command, native).await
+            conversation_moves::move_to(handle, command, native).await
         }
-        Command::NavigateTree(params) => moves::navigate(handle, params).await,
-        other => reads::read(handle, other, native).await,
+        Command::NavigateTree(params) => conversation_moves::navigate(handle, params).await,
+        other => queries::read(handle, other, native).await,
     }
 }
 
@@ -81,9 +81,9 @@ pub(super) fn said(
     if native { Ok(json!({ "native": reply })) } else { canonical(&reply) }
 }
 
-async fn done(handle: &PiHandle, request: AgentRequest) -> Result<Executed, AgentFailure> {
+async fn done(handle: &PiHandle, request: AgentRequest) -> Result<ExecutedCommand, AgentFailure> {
     handle.request(request).await?;
-    Ok(Executed::default())
+    Ok(ExecutedCommand::default())
 }
 
 /// pi sends no event for a changed setting, so it was asked how it stands now.
@@ -92,9 +92,9 @@ fn changed(
     reply: Value,
     facts: AgentFacts,
     canonical: fn(&AgentFacts) -> Option<Value>,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     let data = if native { Some(json!({ "native": reply })) } else { canonical(&facts) };
-    Ok(Executed { data, effects: vec![Effect::Facts(facts)], ..Executed::default() })
+    Ok(ExecutedCommand { data, effects: vec![CommandEffect::Facts(facts)], ..ExecutedCommand::default() })
 }
 
 /// The same for a cycle, whose answer is null when there is nothing to cycle through.
@@ -103,9 +103,9 @@ async fn cycled(
     native: bool,
     reply: Value,
     canonical: fn(&AgentFacts) -> Option<Value>,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     if reply.is_null() {
-        return Ok(Executed::with_data(said(native, reply, |null| Ok(null.clone()))?));
+        return Ok(ExecutedCommand::with_data(said(native, reply, |null| Ok(null.clone()))?));
     }
     let facts = handle.facts().await?;
     changed(native, reply, facts, canonical)
@@ -125,7 +125,7 @@ async fn cycle_model(
     handle: &PiHandle,
     params: &CycleModelParams,
     native: bool,
-) -> Result<Executed, AgentFailure> {
+) -> Result<ExecutedCommand, AgentFailure> {
     if params.direction != Some(Direction::Backward) {
         let reply = handle.request(AgentRequest::CycleModel).await?;
         return cycled(handle, native, reply, model_of).await;
@@ -156,7 +156,11 @@ fn previous<'a>(models: &'a [ModelInfo], now: Option<&ModelRef>) -> Option<&'a M
     models.get((at + models.len() - 1) % models.len())
 }
 
-async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> Result<Executed, AgentFailure> {
+async fn set_thinking_level(
+    handle: &PiHandle,
+    level: &str,
+    native: bool,
+) -> Result<ExecutedCommand, AgentFailure> {
     if !THINKING_LEVELS.contains(&level) {
         // A newer pi may know more words than we do.
         let known = pi::thinking_levels(&handle.request(AgentRequest::GetThinkingLevels).await?);
@@ -172,9 +176,9 @@ async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> Res
 
 /// pi's RPC has no such command; its `abort` ends a compaction, and everything else too. So without a compaction
 /// nothing is done.
-async fn abort_compaction(handle: &PiHandle) -> Result<Executed, AgentFailure> {
+async fn abort_compaction(handle: &PiHandle) -> Result<ExecutedCommand, AgentFailure> {
     let state = pi::state(&handle.request(AgentRequest::GetState).await?);
-    if state.is_compacting { done(handle, AgentRequest::Abort).await } else { Ok(Executed::default()) }
+    if state.is_compacting { done(handle, AgentRequest::Abort).await } else { Ok(ExecutedCommand::default()) }
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
 use super::PiHandle;
-use super::handle::Place;
-use crate::driver::{AgentFailure, Executed};
+use super::handle::PiConversation;
+use crate::driver::{AgentFailure, ExecutedCommand};
 
 /// Exports the conversation to `wanted` or to a name of our own, below the session's directory.
-pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> Result<Executed, AgentFailure> {
+pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> Result<ExecutedCommand, AgentFailure> {
     let place = handle.place();
     let target = match wanted {
         Some(wanted) => below(&place.cwd, wanted).map_err(|error| CodedError::invalid(error.to_string()))?,
@@ -40,7 +40,7 @@ pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> Result<Ex
         tracing::warn!(page = %page.display(), %error, "an exported page could not be removed");
     }
     result.map_err(|error| refusal(place, &path, &error))?;
-    Ok(Executed::with_data(json!({ "path": path })))
+    Ok(ExecutedCommand::with_data(json!({ "path": path })))
 }
 
 /// Why a page cannot be written where a client wants it.
@@ -104,7 +104,7 @@ fn put(cwd: &Path, target: &Path, page: &Path) -> io::Result<()> {
     result
 }
 
-fn refusal(place: &Place, path: &Path, error: &io::Error) -> AgentFailure {
+fn refusal(place: &PiConversation, path: &Path, error: &io::Error) -> AgentFailure {
     let code = ErrorCode::of_io(error);
     let error = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(

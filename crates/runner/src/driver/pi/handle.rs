@@ -1,26 +1,28 @@
 //! Requests to a running pi: built by us, answered by id.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, AgentUp, QueueFate};
+use qd_link::mutex::Mutex;
 use qd_wire::data::QueueState;
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
-use super::bridge::Bridge;
+use super::bridge::ExtensionBridge;
 use super::error::ConversationError;
-use super::files::{Claim, ClaimError};
-use super::shell::Told;
-use super::stored::CheckedFile;
-use super::{execute, launch, moves, shell};
+use super::file_claim::{ClaimError, FileClaim};
+use super::session_files::CheckedFile;
+use super::shell_commands::ReportedShellCommands;
+use super::{conversation_moves, execute, launch, shell_commands};
 use crate::driver::{
-    AgentFailure, AgentHandle, Begun, BoxFuture, Disposition, Effect, Executed, PendingReply, PendingRequests,
+    AgentFailure, AgentHandle, BoxFuture, CommandEffect, ExecutedCommand, PendingReply, PendingRequests,
+    PromptDisposition, SentRequest,
 };
 use crate::process::{AgentStdin, StdinError};
 
@@ -33,13 +35,13 @@ pub struct PiHandle {
     stdin: AgentStdin,
     waiting: PendingRequests,
     counter: Arc<AtomicU64>,
-    place: Arc<Place>,
-    bridge: Arc<Bridge>,
-    told: Arc<Told>,
+    place: Arc<PiConversation>,
+    bridge: Arc<ExtensionBridge>,
+    reported_shell_commands: Arc<ReportedShellCommands>,
 }
 
 /// Where the conversation lives.
-pub(super) struct Place {
+pub(super) struct PiConversation {
     pub(super) session_id: String,
     pub(super) cwd: PathBuf,
     /// The session has told this conversation already: what would get another name now is not told again.
@@ -49,29 +51,29 @@ pub(super) struct Place {
     pub(super) sessions: PathBuf,
     /// pi's own.
     pub(super) temp_dir: PathBuf,
-    pub(super) claim: Mutex<Option<Claim>>,
+    pub(super) claim: Mutex<Option<FileClaim>>,
     /// The file a client named, until pi has opened it.
     pub(super) checked: Mutex<Option<CheckedFile>>,
 }
 
 impl PiHandle {
-    pub(super) fn new(stdin: AgentStdin, waiting: PendingRequests, place: Place) -> Self {
+    pub(super) fn new(stdin: AgentStdin, waiting: PendingRequests, place: PiConversation) -> Self {
         PiHandle {
             stdin,
             waiting,
             counter: Arc::default(),
             place: Arc::new(place),
             bridge: Arc::default(),
-            told: Arc::default(),
+            reported_shell_commands: Arc::default(),
         }
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &PiConversation {
         &self.place
     }
 
     /// What our extension has told.
-    pub(super) fn bridge(&self) -> &Bridge {
+    pub(super) fn bridge(&self) -> &ExtensionBridge {
         &self.bridge
     }
 
@@ -80,8 +82,8 @@ impl PiHandle {
         self.bridge.take_moved()
     }
 
-    pub(super) fn told(&self) -> &Told {
-        &self.told
+    pub(super) fn reported_shell_commands(&self) -> &ReportedShellCommands {
+        &self.reported_shell_commands
     }
 
     /// A name that nothing of this pi had before.
@@ -91,9 +93,9 @@ impl PiHandle {
 
     /// Finds an existing session file and holds it for this session while pi moves there. The file pi is in now
     /// stays claimed until it has.
-    pub(super) fn claim_existing(&self, named: &str) -> Result<(CheckedFile, Claim), ConversationError> {
+    pub(super) fn claim_existing(&self, named: &str) -> Result<(CheckedFile, FileClaim), ConversationError> {
         let checked = launch::find_session(named, &self.place.user_dir, &self.place.sessions)?;
-        let claim = Claim::take(checked.path(), &self.place.session_id)?;
+        let claim = FileClaim::take(checked.path(), &self.place.session_id)?;
         Ok((checked, claim))
     }
 
@@ -109,12 +111,12 @@ impl PiHandle {
     /// Takes the file pi is in now.
     pub(super) fn claim_current(&self, file: Option<&str>) -> Result<(), ClaimError> {
         let Some(path) = file.map(Path::new) else { return Ok(()) };
-        let mut current = self.place.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.place.claim.lock();
         if let Some(claim) = current.as_mut().filter(|claim| claim.is_for(path)) {
             claim.lock_when_written();
             return Ok(());
         }
-        *current = Some(Claim::take(path, &self.place.session_id)?);
+        *current = Some(FileClaim::take(path, &self.place.session_id)?);
         Ok(())
     }
 
@@ -133,7 +135,7 @@ impl PiHandle {
     }
 
     /// Sends something pi does not answer. It never waits: a pi that does not read must not stop its session.
-    pub(super) fn tell_pi(&self, request: &AgentRequest) -> Result<(), StdinError> {
+    pub(super) fn write_without_reply(&self, request: &AgentRequest) -> Result<(), StdinError> {
         let line = pi::encode("", &self.bridge.translate(request));
         self.stdin.try_send(Bytes::from(line))
     }
@@ -158,7 +160,7 @@ impl PiHandle {
                 )));
             }
         };
-        let checked = self.place.checked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let checked = self.place.checked.lock().take();
         if let Some(checked) = checked.filter(|checked| !checked.is_still_there()) {
             return Err(self.give_up(checked.path()).into());
         }
@@ -194,12 +196,12 @@ impl AgentHandle for PiHandle {
         "pi"
     }
 
-    fn begin(&self, request: AgentRequest) -> Result<Begun, AgentFailure> {
-        self.send(&request).map(|receiver| Begun::new(receiver.reply()))
+    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+        self.send(&request).map(|receiver| SentRequest::new(receiver.reply()))
     }
 
-    fn tell(&self, request: AgentRequest) -> Result<(), AgentFailure> {
-        self.tell_pi(&request).map_err(unwritten)
+    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+        self.write_without_reply(&request).map_err(unwritten)
     }
 
     fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
@@ -210,7 +212,7 @@ impl AgentHandle for PiHandle {
         &'a self,
         command: &'a Command,
         native: bool,
-    ) -> BoxFuture<'a, Result<Executed, AgentFailure>> {
+    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
         Box::pin(execute::execute(self, command, native))
     }
 
@@ -220,39 +222,42 @@ impl AgentHandle for PiHandle {
         reply: &'a Value,
         is_command: bool,
         busy: bool,
-    ) -> BoxFuture<'a, Disposition> {
+    ) -> BoxFuture<'a, PromptDisposition> {
         Box::pin(async move {
             match reply.get("disposition").and_then(Value::as_str) {
-                Some("handled") => Disposition::Handled,
-                Some("queued") => Disposition::Queued,
-                Some(_) => Disposition::Started,
+                Some("handled") => PromptDisposition::Handled,
+                Some("queued") => PromptDisposition::Queued,
+                Some(_) => PromptDisposition::Started,
                 None if is_command && !busy => match self.request(AgentRequest::GetState).await {
-                    Ok(state) if !pi::state(&state).is_streaming => Disposition::Handled,
+                    Ok(state) if !pi::state(&state).is_streaming => PromptDisposition::Handled,
                     // A pi that died meanwhile reports that itself; the prompt was accepted.
-                    Ok(_) | Err(_) => Disposition::Started,
+                    Ok(_) | Err(_) => PromptDisposition::Started,
                 },
-                None => Disposition::accepted(busy),
+                None => PromptDisposition::accepted(busy),
             }
         })
     }
 
-    fn changes<'a>(&'a self, known: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Effect>, AgentFailure>> {
+    fn unannounced_changes<'a>(
+        &'a self,
+        known: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Vec<CommandEffect>, AgentFailure>> {
         Box::pin(async move {
             let facts = self.facts().await?;
             let has_moved = self.take_moved();
             if known.is_some() && facts.native_session_id.as_deref() != known {
-                return moves::where_now(self, None).await;
+                return conversation_moves::read_conversation(self, None).await;
             }
             if has_moved {
-                return moves::where_now(self, Some(QueueFate::Kept)).await;
+                return conversation_moves::read_conversation(self, Some(QueueFate::Kept)).await;
             }
-            let mut effects = shell::news(self).await?;
-            effects.push(Effect::Facts(facts));
+            let mut effects = shell_commands::news(self).await?;
+            effects.push(CommandEffect::Facts(facts));
             Ok(effects)
         })
     }
 
-    fn give_back_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
         let asked = self.send(&AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             asked.reply().await.map(|reply| pi::cleared_queue(&reply)).map_err(not_given_back)

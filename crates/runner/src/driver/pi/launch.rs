@@ -5,18 +5,18 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use qd_core::ids::{further_session_name, plain_session_name};
+use qd_link::mutex::Mutex;
 
 use super::error::{ConversationError, PiStartError};
-use super::files::Claim;
-use super::handle::Place;
-use super::home;
-use super::stored::{CheckedFile, check_below};
+use super::file_claim::FileClaim;
+use super::handle::PiConversation;
+use super::private_home;
+use super::session_files::{CheckedFile, check_below};
 use crate::config::RunnerConfig;
 use crate::driver::{HarnessSettings, StartRequest};
-use crate::process::{AgentProcess, Environment, Inherit, Spawn};
+use crate::process::{AgentProcess, Environment, InheritedVariables, SpawnSpec};
 
 /// Our extension, written beside the agents' directories at start.
 const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
@@ -25,9 +25,9 @@ const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
 pub(super) const BRIDGE_FILE: &str = "qd-bridge.ts";
 
 /// A pi that runs.
-pub(super) struct Launched {
+pub(super) struct LaunchedPi {
     pub(super) process: AgentProcess,
-    pub(super) place: Place,
+    pub(super) place: PiConversation,
     pub(super) warnings: Vec<String>,
 }
 
@@ -46,14 +46,14 @@ pub(super) async fn launch(
     runner: &RunnerConfig,
     settings: &HarnessSettings,
     request: &StartRequest,
-) -> Result<Launched, PiStartError> {
+) -> Result<LaunchedPi, PiStartError> {
     let user_dir = &settings.user_dir;
     let session_dir = runner.session_dir(&request.session_id);
-    let home = home::prepare(&session_dir, user_dir).map_err(PiStartError::PrivateDirectory)?;
-    let sessions = home::session_directory(user_dir, &request.cwd);
+    let home = private_home::prepare(&session_dir, user_dir).map_err(PiStartError::PrivateDirectory)?;
+    let sessions = private_home::session_directory(user_dir, &request.cwd);
     fs::create_dir_all(&sessions).map_err(PiStartError::SessionDirectory)?;
     let conversation = conversation(user_dir, request, &sessions)?;
-    let claim = conversation.path().map(|path| Claim::take(path, &request.session_id)).transpose();
+    let claim = conversation.path().map(|path| FileClaim::take(path, &request.session_id)).transpose();
     let claim = claim.map_err(ConversationError::from)?;
     let mut warnings = Vec::new();
     let bridge = match write_bridge(&runner.data_dir) {
@@ -70,7 +70,7 @@ pub(super) async fn launch(
     program.push(sessions.clone().into_os_string());
     let resumes = conversation.path().is_some() && request.native_session_id.is_some();
     program.extend(match (&conversation, conversation.path()) {
-        (Conversation::New(id), _) => ["--session-id".into(), OsString::from(id)],
+        (ChosenConversation::New(id), _) => ["--session-id".into(), OsString::from(id)],
         (_, path) => ["--session".into(), path.unwrap_or(Path::new("")).into()],
     });
     program.extend(["--no-extensions", "--no-approve"].map(OsString::from));
@@ -83,7 +83,7 @@ pub(super) async fn launch(
     if !resumes {
         program.extend(model_arguments(request));
     }
-    let spawn = Spawn {
+    let spawn = SpawnSpec {
         program,
         cwd: request.cwd.clone(),
         environment: environment(runner, &home),
@@ -91,7 +91,7 @@ pub(super) async fn launch(
         config: runner.process.clone(),
     };
     let process = spawn.start().await?;
-    let place = Place {
+    let place = PiConversation {
         session_id: request.session_id.clone(),
         cwd: request.cwd.clone(),
         is_known: request.native_session_id.is_some(),
@@ -100,14 +100,14 @@ pub(super) async fn launch(
         temp_dir: home.temp_dir,
         claim: Mutex::new(claim),
         checked: Mutex::new(match conversation {
-            Conversation::Named(checked) => Some(checked),
-            Conversation::Own(_) | Conversation::New(_) => None,
+            ChosenConversation::Named(checked) => Some(checked),
+            ChosenConversation::Own(_) | ChosenConversation::New(_) => None,
         }),
     };
-    Ok(Launched { process, place, warnings })
+    Ok(LaunchedPi { process, place, warnings })
 }
 
-enum Conversation {
+enum ChosenConversation {
     /// The file the session had.
     Own(PathBuf),
     /// A file that a client named.
@@ -116,12 +116,12 @@ enum Conversation {
     New(String),
 }
 
-impl Conversation {
+impl ChosenConversation {
     fn path(&self) -> Option<&Path> {
         match self {
-            Conversation::Own(path) => Some(path),
-            Conversation::Named(checked) => Some(checked.path()),
-            Conversation::New(_) => None,
+            ChosenConversation::Own(path) => Some(path),
+            ChosenConversation::Named(checked) => Some(checked.path()),
+            ChosenConversation::New(_) => None,
         }
     }
 }
@@ -131,11 +131,11 @@ fn conversation(
     user_dir: &Path,
     request: &StartRequest,
     sessions: &Path,
-) -> Result<Conversation, ConversationError> {
+) -> Result<ChosenConversation, ConversationError> {
     if let Some(file) = &request.native_session_file
         && Path::new(file).is_file()
     {
-        return Ok(Conversation::Own(file.into()));
+        return Ok(ChosenConversation::Own(file.into()));
     }
     if request.is_native_file_written {
         // pi would begin an empty conversation under the old name.
@@ -143,11 +143,11 @@ fn conversation(
         return Err(ConversationError::FileGone { file });
     }
     if let Some(id) = &request.native_session_id {
-        return Ok(Conversation::New(id.clone()));
+        return Ok(ChosenConversation::New(id.clone()));
     }
     match &request.config.continue_session {
-        Some(named) => find_session(named, user_dir, sessions).map(Conversation::Named),
-        None => free_id(&request.session_id, sessions).map(Conversation::New),
+        Some(named) => find_session(named, user_dir, sessions).map(ChosenConversation::Named),
+        None => free_id(&request.session_id, sessions).map(ChosenConversation::New),
     }
 }
 
@@ -214,7 +214,7 @@ fn model_arguments(request: &StartRequest) -> Vec<OsString> {
     arguments
 }
 
-fn environment(runner: &RunnerConfig, home: &home::PrivateHome) -> Environment {
+fn environment(runner: &RunnerConfig, home: &private_home::PrivateHome) -> Environment {
     let set = |name: &str, value: &Path| (OsString::from(name), value.as_os_str().to_owned());
     let compile_cache = runner.data_dir.join("cache").join("node");
     let mut set = vec![
@@ -235,7 +235,7 @@ fn environment(runner: &RunnerConfig, home: &home::PrivateHome) -> Environment {
         }
         None => remove.extend(["QD_UI_TIMEOUT_ERRORS", "QD_UI_TIMEOUT_MS"].map(OsString::from)),
     }
-    Environment { inherit: Inherit::All, remove, set }
+    Environment { inherit: InheritedVariables::All, remove, set }
 }
 
 fn write_bridge(data_dir: &Path) -> io::Result<PathBuf> {

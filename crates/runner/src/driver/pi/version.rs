@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use qd_core::harness::pi::check_version;
+use qd_link::mutex::Mutex;
 use tokio::process::Command;
 
 use super::error::PiStartError;
@@ -19,7 +19,7 @@ static ACCEPTED: Mutex<Option<HashSet<Vec<String>>>> = Mutex::new(None);
 /// Refuses a pi that is missing or too old, by name and version, with what to do.
 pub(super) async fn check(settings: &HarnessSettings) -> Result<(), PiStartError> {
     let command = &settings.command;
-    if accepted().get_or_insert_with(HashSet::new).contains(command) {
+    if ACCEPTED.lock().get_or_insert_with(HashSet::new).contains(command) {
         return Ok(());
     }
     let (program, arguments) = command.split_first().ok_or(PiStartError::NoCommand)?;
@@ -49,10 +49,6 @@ pub(super) async fn check(settings: &HarnessSettings) -> Result<(), PiStartError
         });
     }
     check_version(&text)?;
-    accepted().get_or_insert_with(HashSet::new).insert(command.clone());
+    ACCEPTED.lock().get_or_insert_with(HashSet::new).insert(command.clone());
     Ok(())
-}
-
-fn accepted() -> std::sync::MutexGuard<'static, Option<HashSet<Vec<String>>>> {
-    ACCEPTED.lock().unwrap_or_else(PoisonError::into_inner)
 }

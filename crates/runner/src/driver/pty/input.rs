@@ -1,10 +1,11 @@
 //! What is typed: written at once where the terminal has room, else it waits, within a bound and in order.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use qd_link::mutex::Mutex;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -22,21 +23,21 @@ const CLOSED_POLL: Duration = Duration::from_millis(50);
 
 /// The way to a program's keyboard. Clones share it; the terminal is let go with the last.
 #[derive(Clone)]
-pub(super) struct Input {
-    shared: Arc<Shared>,
+pub(super) struct TerminalInput {
+    shared: Arc<InputState>,
     _stop: Arc<DropGuard>,
 }
 
-struct Shared {
+struct InputState {
     terminal: Arc<AsyncFd<Terminal>>,
     waiting: Mutex<BytesMut>,
     /// Something waits.
     wake: Notify,
 }
 
-impl Input {
+impl TerminalInput {
     pub(super) fn start(terminal: Arc<AsyncFd<Terminal>>) -> Self {
-        let shared = Arc::new(Shared { terminal, waiting: Mutex::default(), wake: Notify::new() });
+        let shared = Arc::new(InputState { terminal, waiting: Mutex::default(), wake: Notify::new() });
         let (writer, stop) = (Arc::clone(&shared), CancellationToken::new());
         let stopped = stop.clone();
         tokio::spawn(async move {
@@ -45,7 +46,7 @@ impl Input {
                 () = writer.write_what_waits() => {}
             }
         });
-        Input { shared, _stop: Arc::new(stop.drop_guard()) }
+        TerminalInput { shared, _stop: Arc::new(stop.drop_guard()) }
     }
 
     /// Whether this many bytes may be written or wait.
@@ -55,7 +56,7 @@ impl Input {
                 format!("The input is too long (max {} KiB); send it in pieces", INPUT_BYTES_MAX >> 10);
             return Err(ErrorCode::TooLarge.with(error));
         }
-        let waiting = self.shared.waiting().len();
+        let waiting = self.shared.waiting.lock().len();
         if waiting + count > INPUT_BYTES_MAX {
             return Err(ErrorCode::InputFull.with(format!(
                 "The program does not read its input: {} KiB wait for it already. Wait until it does, or stop it \
@@ -69,7 +70,7 @@ impl Input {
     /// Writes, or lets it wait its turn.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), AgentFailure> {
         self.check_room(bytes.len())?;
-        let mut waiting = self.shared.waiting();
+        let mut waiting = self.shared.waiting.lock();
         let mut rest = bytes;
         if waiting.is_empty() {
             rest = write_now(bytes, |rest| self.shared.terminal.get_ref().write(rest))?;
@@ -105,11 +106,11 @@ fn write_now(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) ->
     Ok(rest)
 }
 
-impl Shared {
+impl InputState {
     /// Writes whatever waits, for as long as the terminal is there.
     async fn write_what_waits(&self) {
         loop {
-            if self.waiting().is_empty() {
+            if self.waiting.lock().is_empty() {
                 self.wake.notified().await;
                 continue;
             }
@@ -130,7 +131,7 @@ impl Shared {
 
     /// Writes what there is room for; false if there is none.
     fn write_some(&self) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         let written = self.terminal.try_io(Interest::WRITABLE, |terminal| terminal.write(&waiting));
         match written {
             Ok(count) => waiting.advance(count),
@@ -143,10 +144,6 @@ impl Shared {
             }
         }
         true
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, BytesMut> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,15 +8,15 @@ use qd_wire::{CodedError, ErrorCode};
 
 use crate::config::RunnerConfig;
 use crate::driver::StartRequest;
-use crate::process::{Environment, Inherit};
-use crate::programs::find_program;
+use crate::process::program_lookup::find_program;
+use crate::process::{Environment, InheritedVariables};
 
 /// What there is where the person has no shell set.
 const SHELL: &str = "/bin/sh";
 
 /// What to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Program {
+pub(super) struct ResolvedProgram {
     pub(super) argv: Vec<OsString>,
     /// A word for people and for the rules of its questions.
     pub(super) tool: String,
@@ -40,7 +40,10 @@ impl From<ProgramNotFound> for CodedError {
 }
 
 /// The program of a session: its arguments, its command line, or the person's shell.
-pub(super) fn program(request: &StartRequest, environment: &Environment) -> Result<Program, ProgramNotFound> {
+pub(super) fn program(
+    request: &StartRequest,
+    environment: &Environment,
+) -> Result<ResolvedProgram, ProgramNotFound> {
     let run = request.config.run.clone().unwrap_or_default();
     let is_terminal = request.config.harness == TERMINAL_HARNESS;
     let (argv, command) = words(&run, is_terminal);
@@ -61,7 +64,7 @@ pub(super) fn program(request: &StartRequest, environment: &Environment) -> Resu
     if let Some(name) = argv.first_mut() {
         *name = found.into_os_string();
     }
-    Ok(Program { argv, tool, command })
+    Ok(ResolvedProgram { argv, tool, command })
 }
 
 fn words(run: &RunConfig, is_terminal: bool) -> (Vec<String>, String) {
@@ -121,7 +124,7 @@ pub(super) fn environment(runner: &RunnerConfig, request: &StartRequest) -> Envi
     if let Some(socket) = &runner.local_socket {
         set.push(("QD_SOCKET".into(), socket.clone().into_os_string()));
     }
-    Environment { inherit: Inherit::All, remove: remove.map(OsString::from).to_vec(), set }
+    Environment { inherit: InheritedVariables::All, remove: remove.map(OsString::from).to_vec(), set }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ fn a_shim_is_never_what_it_stands_for() {
     script(&shims, "#!/bin/sh\n# quarterdeck-shim\nexec qd run -- codex\n");
     let path = std::env::join_paths([&shims, &programs]).unwrap();
     let set = vec![("PATH".into(), path)];
-    let environment = Environment { inherit: Inherit::Nothing, remove: Vec::new(), set };
+    let environment = Environment { inherit: InheritedVariables::Nothing, remove: Vec::new(), set };
     let run = RunConfig { argv: vec!["codex".into(), "a b".into()], ..RunConfig::default() };
     let error = program(&request(run.clone()), &environment).unwrap_err();
     assert_eq!(error.to_string(), "codex binary not found in PATH: codex");

@@ -6,11 +6,12 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use qd_core::redact::Scrubber;
 use qd_core::terminal::Utf8Joiner;
+use qd_link::mutex::Mutex;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
@@ -49,7 +50,7 @@ const DRAIN_MAX: Duration = Duration::from_millis(500);
 
 /// What a program does, in its own order.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum ReaderMessage {
     Text(String),
     /// Everything it wrote has been said.
     Ended(ExitStatus),
@@ -60,9 +61,9 @@ pub(super) fn start(
     terminal: Arc<AsyncFd<Terminal>>,
     scrubber: Arc<Mutex<Scrubber>>,
     exit: impl Future<Output = ExitStatus> + Send + Sync + 'static,
-) -> mpsc::Receiver<Said> {
+) -> mpsc::Receiver<ReaderMessage> {
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
-    let reader = Reader {
+    let reader = TerminalReader {
         terminal,
         scrubber,
         sender,
@@ -81,10 +82,10 @@ pub(super) fn start(
     receiver
 }
 
-struct Reader {
+struct TerminalReader {
     terminal: Arc<AsyncFd<Terminal>>,
     scrubber: Arc<Mutex<Scrubber>>,
-    sender: mpsc::Sender<Said>,
+    sender: mpsc::Sender<ReaderMessage>,
     exit: Pin<Box<dyn Future<Output = ExitStatus> + Send + Sync>>,
     /// How the program ended, and until when its last bytes may come.
     ended: Option<(ExitStatus, Instant)>,
@@ -103,7 +104,7 @@ struct Reader {
 }
 
 /// What came of reading.
-enum Came {
+enum ReadResult {
     /// A piece is full; there may be more.
     Full,
     /// There is nothing more now.
@@ -113,19 +114,19 @@ enum Came {
 }
 
 /// Nobody takes the pieces any more.
-struct Unwanted;
+struct ReaderAbandoned;
 
-impl Reader {
+impl TerminalReader {
     async fn run(mut self) {
         // Nobody is left who could be told; the terminal is closed with us.
         let _ = self.read_to_end().await;
     }
 
-    async fn read_to_end(&mut self) -> Result<(), Unwanted> {
+    async fn read_to_end(&mut self) -> Result<(), ReaderAbandoned> {
         loop {
             match self.read() {
-                Came::Full => self.send_piece().await?,
-                Came::Nothing => {
+                ReadResult::Full => self.send_piece().await?,
+                ReadResult::Nothing => {
                     if self.is_due() {
                         self.send_piece().await?;
                     }
@@ -134,8 +135,8 @@ impl Reader {
                     }
                     self.wait().await?;
                 }
-                Came::Closed if self.ended.is_some() => return self.finish().await,
-                Came::Closed => {
+                ReadResult::Closed if self.ended.is_some() => return self.finish().await,
+                ReadResult::Closed => {
                     self.is_hung = true;
                     self.send_piece().await?;
                     self.wait_closed().await;
@@ -145,16 +146,16 @@ impl Reader {
     }
 
     /// Reads until there is nothing more, or a piece is full.
-    fn read(&mut self) -> Came {
+    fn read(&mut self) -> ReadResult {
         loop {
             let buffer = &mut self.buffer;
             let read = self.terminal.try_io(Interest::READABLE, |terminal| terminal.read(buffer));
             let count = match read {
-                Ok(0) => return Came::Closed,
+                Ok(0) => return ReadResult::Closed,
                 Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Came::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadResult::Nothing,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Came::Closed,
+                Err(_) => return ReadResult::Closed,
             };
             if self.piece.is_empty() {
                 let now = Instant::now();
@@ -165,7 +166,7 @@ impl Reader {
             self.joiner.push(&self.buffer[..count], &mut self.piece);
             if self.piece.len() >= PIECE_BYTES {
                 self.last_byte_at = Some(Instant::now());
-                return Came::Full;
+                return ReadResult::Full;
             }
         }
     }
@@ -181,7 +182,7 @@ impl Reader {
     }
 
     /// Waits for bytes, for the moment the piece is due, or for the program's end.
-    async fn wait(&mut self) -> Result<(), Unwanted> {
+    async fn wait(&mut self) -> Result<(), ReaderAbandoned> {
         let piece_at = self.piece_since.filter(|_| !self.piece.is_empty()).map(|since| since + PIECE_WAIT);
         let held_at = self.last_byte_at.filter(|_| self.may_hold).map(|at| at + HELD_WAIT);
         let ended_at = self.ended.map(|(_, until)| until);
@@ -191,7 +192,7 @@ impl Reader {
             biased;
             ready = readable(&self.terminal, self.is_hung) => {
                 // An error here is the end of the runtime.
-                self.is_hung |= ready.map_err(|_| Unwanted)?;
+                self.is_hung |= ready.map_err(|_| ReaderAbandoned)?;
                 Ok(())
             }
             status = &mut self.exit, if is_running => {
@@ -204,7 +205,7 @@ impl Reader {
                 }
                 Ok(())
             }
-            () = self.sender.closed() => Err(Unwanted),
+            () = self.sender.closed() => Err(ReaderAbandoned),
         }
     }
 
@@ -216,43 +217,39 @@ impl Reader {
         }
     }
 
-    async fn send_piece(&mut self) -> Result<(), Unwanted> {
+    async fn send_piece(&mut self) -> Result<(), ReaderAbandoned> {
         self.piece_since = None;
         let piece = std::mem::take(&mut self.piece);
         self.expected_bytes = piece.len();
         let (piece, is_active) = {
-            let mut scrubber = self.scrubber();
+            let mut scrubber = self.scrubber.lock();
             (scrubber.scrub(now_ms(), piece, false), scrubber.is_active())
         };
         self.may_hold = is_active;
         self.send(piece).await
     }
 
-    async fn send_held(&mut self) -> Result<(), Unwanted> {
+    async fn send_held(&mut self) -> Result<(), ReaderAbandoned> {
         self.may_hold = false;
-        let held = self.scrubber().scrub(now_ms(), String::new(), true);
+        let held = self.scrubber.lock().scrub(now_ms(), String::new(), true);
         self.send(held).await
     }
 
     /// Says everything that is left, and then the end.
-    async fn finish(&mut self) -> Result<(), Unwanted> {
+    async fn finish(&mut self) -> Result<(), ReaderAbandoned> {
         let mut rest = std::mem::take(&mut self.piece);
         self.joiner.finish(&mut rest);
-        let rest = self.scrubber().scrub(now_ms(), rest, true);
+        let rest = self.scrubber.lock().scrub(now_ms(), rest, true);
         self.send(rest).await?;
         let status = self.ended.map_or(ExitStatus::Unknown, |(status, _)| status);
-        self.sender.send(Said::Ended(status)).await.map_err(|_| Unwanted)
+        self.sender.send(ReaderMessage::Ended(status)).await.map_err(|_| ReaderAbandoned)
     }
 
-    async fn send(&self, text: String) -> Result<(), Unwanted> {
+    async fn send(&self, text: String) -> Result<(), ReaderAbandoned> {
         if text.is_empty() {
             return Ok(());
         }
-        self.sender.send(Said::Text(text)).await.map_err(|_| Unwanted)
-    }
-
-    fn scrubber(&self) -> std::sync::MutexGuard<'_, Scrubber> {
-        self.scrubber.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sender.send(ReaderMessage::Text(text)).await.map_err(|_| ReaderAbandoned)
     }
 }
 

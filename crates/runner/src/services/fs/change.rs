@@ -6,16 +6,17 @@ use qd_wire::{CodedError, ErrorCode};
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{DIRECTORY_MODE, Place, RelativePath, Root, failure, file_type};
 use super::temp::{rename_new, sync_dir, temp_name};
 use super::tree_copy::TreeWork;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::own_data::identity;
+use crate::services::root::{DIRECTORY_MODE, NameInDir, RelativePath, Root, failure, file_type};
 
 /// Makes a directory, and those it is in if asked.
 pub(crate) fn create_directory(
     root: &Root,
     params: &FsCreateDirectoryParams,
-    cancel: &Cancel,
+    cancel: &Cancellation,
 ) -> Result<FsDoneData, ServiceError> {
     let path = RelativePath::parse(&params.path)?;
     cancel.check()?;
@@ -32,13 +33,13 @@ pub(crate) fn create_directory(
     Ok(FsDoneData { path: Some(params.path.clone()), count, ..FsDoneData::default() })
 }
 
-/// Gives a file or a directory another name.
+/// Gives a file or a directory another name, in this directory or in another.
 pub(crate) fn rename(
     root: &Root,
     params: &FsMoveParams,
-    cancel: &Cancel,
+    cancel: &Cancellation,
 ) -> Result<FsDoneData, ServiceError> {
-    let ends = Ends::open(root, params, cancel)?;
+    let ends = MovePaths::open(root, params, cancel)?;
     let count = match ends.rename() {
         Err(Errno::XDEV) => ends.move_across(params, cancel)?,
         Err(Errno::EXIST) if !ends.overwrite => return Err(exists(&params.to)),
@@ -53,14 +54,13 @@ pub(crate) fn rename(
     Ok(done(params, count))
 }
 
-/// The same as [`rename`].
-pub(crate) fn move_(root: &Root, params: &FsMoveParams, cancel: &Cancel) -> Result<FsDoneData, ServiceError> {
-    rename(root, params, cancel)
-}
-
 /// Copies a file, or a directory with all that is in it. The copy appears whole.
-pub(crate) fn copy(root: &Root, params: &FsMoveParams, cancel: &Cancel) -> Result<FsDoneData, ServiceError> {
-    let ends = Ends::open(root, params, cancel)?;
+pub(crate) fn copy(
+    root: &Root,
+    params: &FsMoveParams,
+    cancel: &Cancellation,
+) -> Result<FsDoneData, ServiceError> {
+    let ends = MovePaths::open(root, params, cancel)?;
     let count = ends.copy(params, &mut TreeWork::new(cancel, false))?;
     sync_dir(&ends.to.dir)?;
     Ok(done(params, count))
@@ -70,11 +70,12 @@ pub(crate) fn copy(root: &Root, params: &FsMoveParams, cancel: &Cancel) -> Resul
 pub(crate) fn delete(
     root: &Root,
     params: &FsDeleteParams,
-    cancel: &Cancel,
+    cancel: &Cancellation,
 ) -> Result<FsDoneData, ServiceError> {
     let path = RelativePath::parse(&params.path)?;
-    let place =
-        root.whole_place(&path)?.ok_or_else(|| ServiceError::invalid("the root itself cannot be deleted"))?;
+    let place = root
+        .parent_of_whole(&path)?
+        .ok_or_else(|| ServiceError::invalid("the root itself cannot be deleted"))?;
     cancel.check()?;
     let mut work = TreeWork::new(cancel, false);
     if params.recursive == Some(true) {
@@ -98,18 +99,18 @@ pub(crate) fn delete(
 }
 
 /// Where something is and where it is to be.
-struct Ends {
-    from: Place,
-    to: Place,
+struct MovePaths {
+    from: NameInDir,
+    to: NameInDir,
     overwrite: bool,
 }
 
-impl Ends {
-    fn open(root: &Root, params: &FsMoveParams, cancel: &Cancel) -> Result<Ends, ServiceError> {
+impl MovePaths {
+    fn open(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> Result<MovePaths, ServiceError> {
         let (from, to) = (RelativePath::parse(&params.from)?, RelativePath::parse(&params.to)?);
         let refused = || ServiceError::invalid("the root itself can be neither moved, copied nor replaced");
         let overwrite = params.overwrite == Some(true);
-        let from_place = root.whole_place(&from)?.ok_or_else(refused)?;
+        let from_place = root.parent_of_whole(&from)?.ok_or_else(refused)?;
         if from_place.stat()?.is_none() {
             return Err(failure(Errno::NOENT));
         }
@@ -122,12 +123,12 @@ impl Ends {
         {
             root.create_dirs(&parent)?;
         }
-        let to_place = root.whole_place(&to)?.ok_or_else(refused)?;
-        Ok(Ends { from: from_place, to: to_place, overwrite })
+        let to_place = root.parent_of_whole(&to)?.ok_or_else(refused)?;
+        Ok(MovePaths { from: from_place, to: to_place, overwrite })
     }
 
     fn rename(&self) -> Result<(), Errno> {
-        let Ends { from, to, overwrite } = self;
+        let MovePaths { from, to, overwrite } = self;
         if !overwrite {
             return rename_new(&from.dir, &from.name, &to.dir, &to.name);
         }
@@ -146,11 +147,11 @@ impl Ends {
     }
 
     /// Moves to another file system, where nothing can be renamed to.
-    fn move_across(&self, params: &FsMoveParams, cancel: &Cancel) -> Result<u64, ServiceError> {
+    fn move_across(&self, params: &FsMoveParams, cancel: &Cancellation) -> Result<u64, ServiceError> {
         let count = self.copy(params, &mut TreeWork::new(cancel, true))?;
         sync_dir(&self.to.dir)?;
         // The copy is in its place and on the disk: from here on the move is finished even if it is cancelled.
-        TreeWork::new(&Cancel::default(), true).delete(&self.from.dir, &self.from.name)?;
+        TreeWork::new(&Cancellation::default(), true).delete(&self.from.dir, &self.from.name)?;
         Ok(count)
     }
 
@@ -159,7 +160,7 @@ impl Ends {
         if !self.overwrite && self.to.stat()?.is_some() {
             return Err(exists(&params.to));
         }
-        let temp = Place { dir: self.to.dir.try_clone().map_err(failure)?, name: temp_name()? };
+        let temp = NameInDir { dir: self.to.dir.try_clone().map_err(failure)?, name: temp_name()? };
         let placed = work
             .copy(&self.from.dir, &self.from.name, &temp.dir, &temp.name)
             .and_then(|()| self.place_copy(&temp, params));
@@ -170,8 +171,8 @@ impl Ends {
         Ok(work.count)
     }
 
-    fn place_copy(&self, temp: &Place, params: &FsMoveParams) -> Result<(), ServiceError> {
-        let Ends { to, overwrite, .. } = self;
+    fn place_copy(&self, temp: &NameInDir, params: &FsMoveParams) -> Result<(), ServiceError> {
+        let MovePaths { to, overwrite, .. } = self;
         if !overwrite {
             return rename_new(&temp.dir, &temp.name, &to.dir, &to.name).map_err(|error| match error {
                 Errno::EXIST => exists(&params.to),
@@ -186,9 +187,9 @@ impl Ends {
 
     /// Puts something where a directory is, or a directory where something is, which cannot be done in one step: the
     /// old one goes aside, comes back if the new one cannot come, and is removed when it has.
-    fn replace(&self, new: &Place) -> Result<(), ServiceError> {
+    fn replace(&self, new: &NameInDir) -> Result<(), ServiceError> {
         let to = &self.to;
-        let aside = Place { dir: to.dir.try_clone().map_err(failure)?, name: temp_name()? };
+        let aside = NameInDir { dir: to.dir.try_clone().map_err(failure)?, name: temp_name()? };
         rename_new(&to.dir, &to.name, &aside.dir, &aside.name).map_err(failure)?;
         if let Err(error) = rename_new(&new.dir, &new.name, &to.dir, &to.name) {
             return Err(match rename_new(&aside.dir, &aside.name, &to.dir, &to.name) {
@@ -200,7 +201,7 @@ impl Ends {
                     .into(),
             });
         }
-        TreeWork::new(&Cancel::default(), false).delete(&aside.dir, &aside.name).map_err(|error| {
+        TreeWork::new(&Cancellation::default(), false).delete(&aside.dir, &aside.name).map_err(|error| {
             let name = aside.name.to_string_lossy();
             ServiceError::coded(
                 ErrorCode::Failed,
@@ -211,15 +212,17 @@ impl Ends {
 }
 
 /// Removes what a failed copy has left, cancelled or not.
-fn remove_temp(temp: &Place) {
+fn remove_temp(temp: &NameInDir) {
     let is_there = !matches!(temp.stat(), Ok(None));
-    if is_there && let Err(error) = TreeWork::new(&Cancel::default(), false).delete(&temp.dir, &temp.name) {
+    if is_there
+        && let Err(error) = TreeWork::new(&Cancellation::default(), false).delete(&temp.dir, &temp.name)
+    {
         tracing::warn!(name = ?temp.name, %error, "what a failed copy left could not be removed; remove it by hand");
     }
 }
 
 fn is_same(a: &Stat, b: &Stat) -> bool {
-    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+    identity(a) == identity(b)
 }
 
 fn exists(path: &str) -> ServiceError {
@@ -234,5 +237,5 @@ fn done(params: &FsMoveParams, count: u64) -> FsDoneData {
 }
 
 #[cfg(test)]
-#[path = "../change_tests.rs"]
+#[path = "change_tests.rs"]
 mod tests;

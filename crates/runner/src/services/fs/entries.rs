@@ -7,8 +7,8 @@ use cap_std::fs::Dir;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{failure, file_type, stat_in};
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::{failure, file_type, stat_in};
 
 /// Entries of one directory that fit into memory while they are sorted.
 const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
@@ -32,7 +32,7 @@ impl DirEntry {
 }
 
 /// All entries, in the order of the disk.
-pub(crate) fn entries(dir: &Dir, cancel: &Cancel) -> Result<Vec<DirEntry>, ServiceError> {
+pub(crate) fn entries(dir: &Dir, cancel: &Cancellation) -> Result<Vec<DirEntry>, ServiceError> {
     let mut found = Vec::new();
     // A handle may be good for names only; reading needs one of its own.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

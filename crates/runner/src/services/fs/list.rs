@@ -7,11 +7,11 @@ use cap_std::fs::Dir;
 use qd_wire::service::{FsEntry, FsListData, FsListParams, FsTreeData, FsTreeNode, FsTreeParams};
 use rustix::fs::{FileType, Stat};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{RelativePath, Root, open_dir_in, stat_in};
 use super::entries::{DirEntry, entries};
 use super::modified_ms;
-use crate::process::clock;
+use crate::clock;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::{RelativePath, Root, open_dir_in, stat_in};
 
 const LIST_ENTRIES_DEFAULT: u64 = 500;
 const TREE_ENTRIES_DEFAULT: u64 = 1000;
@@ -29,13 +29,17 @@ const TREE_DEPTH_DEFAULT: u32 = 2;
 const TREE_DEPTH_MAX: u32 = 8;
 
 /// A page of a directory: directories first, then by name.
-pub(crate) fn list(root: &Root, params: &FsListParams, cancel: &Cancel) -> Result<FsListData, ServiceError> {
+pub(crate) fn list(
+    root: &Root,
+    params: &FsListParams,
+    cancel: &Cancellation,
+) -> Result<FsListData, ServiceError> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let dir = root.open_dir(&path)?;
     let sorted = sorted(root, path.as_path(), &dir, params.include_hidden == Some(true), cancel)?;
     let (page, next_offset) = page(&sorted, params.offset, params.limit.unwrap_or(LIST_ENTRIES_DEFAULT));
     let mut listed = Vec::with_capacity(page.len());
-    for Sorted { entry, is_dir, .. } in page {
+    for SortedEntry { entry, is_dir, .. } in page {
         cancel.check()?;
         // What was removed in the meantime is listed without its facts.
         let stat = stat_in(&dir, &entry.name).ok();
@@ -58,16 +62,20 @@ pub(crate) fn list(root: &Root, params: &FsListParams, cancel: &Cancel) -> Resul
 
 /// A directory and those below it. Links are not followed. Where the tree is not whole because it was too large or
 /// took too long, it says so; each directory is then told with all its children or with none.
-pub(crate) fn tree(root: &Root, params: &FsTreeParams, cancel: &Cancel) -> Result<FsTreeData, ServiceError> {
+pub(crate) fn tree(
+    root: &Root,
+    params: &FsTreeParams,
+    cancel: &Cancellation,
+) -> Result<FsTreeData, ServiceError> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let dir = root.open_dir(&path)?;
     let depth = params.depth.unwrap_or(TREE_DEPTH_DEFAULT).clamp(1, TREE_DEPTH_MAX);
     let include_hidden = params.include_hidden == Some(true);
-    let started = clock::now();
+    let started = clock::monotonic_now();
     let sorted = sorted(root, path.as_path(), &dir, include_hidden, cancel)?;
     let (page, next_offset) = page(&sorted, params.offset, params.limit.unwrap_or(TREE_ENTRIES_DEFAULT));
     let mut budget =
-        Budget { root, include_hidden, cancel, visited: page.len() as u64, started, stop_reason: None };
+        TreeBudget { root, include_hidden, cancel, visited: page.len() as u64, started, stop_reason: None };
     let mut nodes: Vec<FsTreeNode> = page.iter().map(|it| node(&dir, path.as_path(), &it.entry)).collect();
     budget.fill(&dir, page, &mut nodes, depth - 1)?;
     Ok(FsTreeData {
@@ -83,28 +91,28 @@ pub(crate) fn tree(root: &Root, params: &FsTreeParams, cancel: &Cancel) -> Resul
 }
 
 /// What a tree may still cost.
-struct Budget<'a> {
+struct TreeBudget<'a> {
     root: &'a Root,
     include_hidden: bool,
-    cancel: &'a Cancel,
+    cancel: &'a Cancellation,
     visited: u64,
     started: std::time::Instant,
     stop_reason: Option<&'static str>,
 }
 
-impl Budget<'_> {
+impl TreeBudget<'_> {
     /// Gives the nodes of a directory their children.
     fn fill(
         &mut self,
         dir: &Dir,
-        page: &[Sorted],
+        page: &[SortedEntry],
         nodes: &mut [FsTreeNode],
         depth: u32,
     ) -> Result<(), ServiceError> {
         if depth == 0 {
             return Ok(());
         }
-        for (Sorted { entry, .. }, node) in page.iter().zip(nodes) {
+        for (SortedEntry { entry, .. }, node) in page.iter().zip(nodes) {
             self.cancel.check()?;
             if entry.kind != FileType::Directory {
                 continue;
@@ -139,7 +147,7 @@ impl Budget<'_> {
 }
 
 /// An entry with what it is sorted by.
-struct Sorted {
+struct SortedEntry {
     /// A directory, or a link to one beneath the root.
     is_dir: bool,
     folded: String,
@@ -151,8 +159,8 @@ fn sorted(
     path: &Path,
     dir: &Dir,
     include_hidden: bool,
-    cancel: &Cancel,
-) -> Result<Vec<Sorted>, ServiceError> {
+    cancel: &Cancellation,
+) -> Result<Vec<SortedEntry>, ServiceError> {
     let mut sorted = Vec::new();
     let mut found = entries(dir, cancel)?;
     root.hide_own_data(dir, &mut found);
@@ -166,7 +174,7 @@ fn sorted(
             FileType::Symlink => root.metadata_at(&path.join(&entry.name)).is_ok_and(|found| found.is_dir()),
             _ => false,
         };
-        sorted.push(Sorted { is_dir, folded: entry.shown_name().to_lowercase(), entry });
+        sorted.push(SortedEntry { is_dir, folded: entry.shown_name().to_lowercase(), entry });
     }
     sorted.sort_unstable_by(|a, b| {
         b.is_dir
@@ -178,7 +186,7 @@ fn sorted(
 }
 
 /// A page, and where the next one begins.
-fn page(sorted: &[Sorted], offset: Option<u64>, limit: u64) -> (&[Sorted], Option<u64>) {
+fn page(sorted: &[SortedEntry], offset: Option<u64>, limit: u64) -> (&[SortedEntry], Option<u64>) {
     let limit = usize::try_from(limit.clamp(1, PAGE_ENTRIES_MAX)).unwrap_or(usize::MAX);
     let offset = usize::try_from(offset.unwrap_or(0)).unwrap_or(usize::MAX).min(sorted.len());
     let end = offset.saturating_add(limit).min(sorted.len());

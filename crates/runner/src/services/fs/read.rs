@@ -8,9 +8,10 @@ use qd_wire::service::{Encoding, FsReadData, FsReadParams, FsStatData, FsStatPar
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{RelativePath, Root, failure, file_type};
-use super::{CHUNK_BYTES, hash_file, hex, modified_ms, to_base64};
+use super::{CHUNK_BYTES, hash_file, modified_ms, to_base64};
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::{RelativePath, Root, failure, file_type};
+use crate::text::hex;
 
 /// Bytes in one answer; a longer file is read in pages.
 const READ_BYTES_MAX: u64 = 1 << 20;
@@ -19,7 +20,11 @@ const READ_BYTES_MAX: u64 = 1 << 20;
 const CHARACTER_BYTES_MAX: usize = 4;
 
 /// A page of a regular file.
-pub(crate) fn read(root: &Root, params: &FsReadParams, cancel: &Cancel) -> Result<FsReadData, ServiceError> {
+pub(crate) fn read(
+    root: &Root,
+    params: &FsReadParams,
+    cancel: &Cancellation,
+) -> Result<FsReadData, ServiceError> {
     let path = RelativePath::parse(&params.path)?;
     let file = root.open_file(&path)?;
     let metadata = file.metadata().map_err(failure)?;
@@ -57,10 +62,14 @@ pub(crate) fn read(root: &Root, params: &FsReadParams, cancel: &Cancel) -> Resul
 }
 
 /// What is known of a path. A link that leads out, or nowhere, is told as the link it is.
-pub(crate) fn stat(root: &Root, params: &FsStatParams, cancel: &Cancel) -> Result<FsStatData, ServiceError> {
+pub(crate) fn stat(
+    root: &Root,
+    params: &FsStatParams,
+    cancel: &Cancellation,
+) -> Result<FsStatData, ServiceError> {
     let path = RelativePath::parse(&params.path)?;
     let missing = FsStatData { path: params.path.clone(), ..FsStatData::default() };
-    let place = match root.place_at(&path) {
+    let place = match root.parent_of_io(&path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(missing);
         }
@@ -108,7 +117,7 @@ pub(crate) fn stat(root: &Root, params: &FsStatParams, cancel: &Cancel) -> Resul
 }
 
 /// Up to `length` bytes from `offset` on; fewer only at the end of the file.
-fn read_at(file: &File, offset: u64, length: usize, cancel: &Cancel) -> Result<Vec<u8>, ServiceError> {
+fn read_at(file: &File, offset: u64, length: usize, cancel: &Cancellation) -> Result<Vec<u8>, ServiceError> {
     let mut bytes = Vec::new();
     while bytes.len() < length {
         cancel.check()?;

@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 
 use cap_std::fs::Dir;
+use qd_wire::ErrorCode;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use super::super::call::ServiceError;
-use super::super::root::{Place, failure, file_type, stat_in};
-use super::hex;
-use qd_wire::ErrorCode;
+use crate::services::call::ServiceError;
+use crate::services::root::{NameInDir, failure, file_type, stat_in};
+use crate::text::hex;
 
 /// What a new file may be used for, less what the umask takes away.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
@@ -48,7 +48,7 @@ impl TempFile {
     }
 
     /// Takes the place of what is there; `is_new` refuses if something is there.
-    pub(super) fn put(&mut self, place: &Place, is_new: bool) -> Result<(), Errno> {
+    pub(super) fn put(&mut self, place: &NameInDir, is_new: bool) -> Result<(), Errno> {
         if is_new {
             rename_new(&self.dir, &self.name, &place.dir, &place.name)?;
         } else {
@@ -70,7 +70,7 @@ impl Drop for TempFile {
 }
 
 /// What is to be replaced must be a regular file, if anything.
-pub(super) fn replaced(place: &Place) -> Result<Option<Stat>, ServiceError> {
+pub(super) fn replaced(place: &NameInDir) -> Result<Option<Stat>, ServiceError> {
     let stat = place.stat()?;
     match stat.as_ref().map(file_type) {
         None | Some(FileType::RegularFile) => Ok(stat),

@@ -5,15 +5,16 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 use cap_std::fs::Dir;
+use qd_wire::ErrorCode;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 use super::CHUNK_BYTES;
 use super::entries::entries;
 use super::temp::kept_mode;
-use qd_wire::ErrorCode;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::own_data::{FileIdentity, identity};
+use crate::services::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 
 /// Directories in directories; each level holds a descriptor or two while it is worked on.
 const DEPTH_MAX: usize = 200;
@@ -23,17 +24,17 @@ const ENTRIES_MAX: u64 = 1_000_000;
 
 /// Work on a tree.
 pub(super) struct TreeWork<'a> {
-    pub(super) cancel: &'a Cancel,
+    pub(super) cancel: &'a Cancellation,
     /// The original is removed afterwards: times and owners are kept, and the data is on the disk before.
     pub(super) is_move: bool,
     /// Entries that were copied or removed.
     pub(super) count: u64,
     /// The directory that is being made, which must not be inside the one that is copied.
-    made: Option<(u64, u64)>,
+    made: Option<FileIdentity>,
 }
 
 impl<'a> TreeWork<'a> {
-    pub(super) fn new(cancel: &'a Cancel, is_move: bool) -> Self {
+    pub(super) fn new(cancel: &'a Cancellation, is_move: bool) -> Self {
         TreeWork { cancel, is_move, count: 0, made: None }
     }
 
@@ -192,9 +193,4 @@ impl<'a> TreeWork<'a> {
         }
         rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR).map_err(failure)
     }
-}
-
-fn identity(stat: &Stat) -> (u64, u64) {
-    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-    (stat.st_dev as u64, stat.st_ino as u64)
 }

@@ -5,19 +5,21 @@ use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use qd_link::mutex::Mutex;
 use qd_wire::ErrorCode;
 use qd_wire::service::{FsUploadData, FsUploadParams, FsWriteData};
 use sha2::{Digest, Sha256};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{Place, RelativePath, Root, failure};
 use super::temp::{TempFile, replaced};
 use super::write::{check_size, commit};
-use super::{CHUNK_BYTES, from_base64, hash_file, hex};
+use super::{CHUNK_BYTES, from_base64, hash_file};
 use crate::clock::now_ms;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::{NameInDir, RelativePath, Root, failure};
+use crate::text::hex;
 
 /// Uploads at a time; each holds two descriptors and a file on the disk.
 const UPLOADS_MAX: usize = 64;
@@ -39,16 +41,16 @@ const PREVIEW_BYTES_MAX: usize = 4 * PREVIEW_CHARACTERS_MAX;
 
 /// The uploads of a runner.
 #[derive(Debug, Default)]
-pub(crate) struct Uploads {
-    entries: Mutex<HashMap<Key, Entry>>,
+pub(crate) struct UploadTable {
+    entries: Mutex<HashMap<UploadKey, UploadEntry>>,
     tickets: AtomicU64,
 }
 
 /// Names are the sender's, so that the same one of two people or in two directories means two uploads.
-pub(crate) type Key = (PathBuf, String, String);
+pub(crate) type UploadKey = (PathBuf, String, String);
 
 #[derive(Debug)]
-struct Entry {
+struct UploadEntry {
     /// When the last piece came, in Unix milliseconds.
     touched_at: i64,
     is_done: bool,
@@ -60,13 +62,13 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Upload {
     path: String,
-    state: State,
+    state: UploadState,
     /// The call that a person is asked about; no other adds anything.
     frozen_for: Option<u64>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum UploadState {
     #[default]
     New,
     Open {
@@ -80,15 +82,15 @@ enum State {
 
 /// Who sends a piece.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sender<'a> {
+pub(crate) struct UploadSender<'a> {
     pub(crate) principal: &'a str,
     /// Where a person was asked: nothing else becomes the file.
-    pub(crate) approved: Option<&'a Approved>,
+    pub(crate) approved: Option<&'a ApprovedUpload>,
 }
 
 /// What a person has said yes to.
 #[derive(Debug, Clone)]
-pub(crate) struct Approved {
+pub(crate) struct ApprovedUpload {
     /// Of the call that froze it; none when the runner was restarted since.
     pub(crate) ticket: Option<u64>,
     pub(crate) sha256: String,
@@ -96,7 +98,7 @@ pub(crate) struct Approved {
 
 /// What a person is asked about.
 #[derive(Debug, Clone)]
-pub(crate) struct Staged {
+pub(crate) struct StagedUpload {
     pub(crate) ticket: u64,
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
@@ -106,43 +108,44 @@ pub(crate) struct Staged {
 
 /// What came of a last piece before anybody was asked.
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum StageResult {
     /// There is nothing to ask about.
     Answer(FsUploadData),
-    /// It is whole, and stays as it is until [`Uploads::thaw`].
-    Ask(Key, Staged),
+    /// It is whole, and stays as it is until [`UploadTable::unfreeze`].
+    Ask(UploadKey, StagedUpload),
 }
 
-impl Uploads {
+impl UploadTable {
     /// Removes what was given up.
     pub(crate) fn expire(&self, now: i64) {
-        let is_kept =
-            |entry: &Entry| entry.is_frozen || now.saturating_sub(entry.touched_at) < UPLOAD_IDLE_MS_MAX;
-        self.lock().retain(|_, entry| is_kept(entry));
+        let is_kept = |entry: &UploadEntry| {
+            entry.is_frozen || now.saturating_sub(entry.touched_at) < UPLOAD_IDLE_MS_MAX
+        };
+        self.entries.lock().retain(|_, entry| is_kept(entry));
     }
 
     /// Nobody is asked about it any more.
-    pub(crate) fn thaw(&self, key: &Key, ticket: u64) {
+    pub(crate) fn unfreeze(&self, key: &UploadKey, ticket: u64) {
         // An upload is locked before the map, never the other way round.
-        let Some(upload) = self.lock().get(key).map(|entry| entry.upload.clone()) else { return };
-        let mut upload = upload.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(upload) = self.entries.lock().get(key).map(|entry| entry.upload.clone()) else { return };
+        let mut upload = upload.lock();
         if upload.frozen_for != Some(ticket) {
             return;
         }
         upload.frozen_for = None;
-        if let Some(entry) = self.lock().get_mut(key) {
+        if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.is_frozen = false;
             entry.touched_at = now_ms();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
-        // What a panicked call left is whole: every change of the map is one step.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn find(&self, key: &Key, params: &FsUploadParams, now: i64) -> Result<Arc<Mutex<Upload>>, ServiceError> {
-        let mut entries = self.lock();
+    fn find(
+        &self,
+        key: &UploadKey,
+        params: &FsUploadParams,
+        now: i64,
+    ) -> Result<Arc<Mutex<Upload>>, ServiceError> {
+        let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(key) {
             entry.touched_at = now;
             return Ok(entry.upload.clone());
@@ -166,13 +169,13 @@ impl Uploads {
         }
         let upload = Upload { path: params.path.clone(), ..Upload::default() };
         let upload = Arc::new(Mutex::new(upload));
-        let entry = Entry { touched_at: now, is_done: false, is_frozen: false, upload: upload.clone() };
+        let entry = UploadEntry { touched_at: now, is_done: false, is_frozen: false, upload: upload.clone() };
         entries.insert(key.clone(), entry);
         Ok(upload)
     }
 
-    fn abort(&self, key: &Key) -> Result<(), ServiceError> {
-        let mut entries = self.lock();
+    fn abort(&self, key: &UploadKey) -> Result<(), ServiceError> {
+        let mut entries = self.entries.lock();
         if entries.get(key).is_some_and(|entry| entry.is_frozen) {
             return Err(frozen());
         }
@@ -180,12 +183,12 @@ impl Uploads {
         Ok(())
     }
 
-    fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+    fn forget(&self, key: &UploadKey) {
+        self.entries.lock().remove(key);
     }
 
-    fn set_done(&self, key: &Key) {
-        if let Some(entry) = self.lock().get_mut(key) {
+    fn set_done(&self, key: &UploadKey) {
+        if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.is_done = true;
         }
     }
@@ -193,11 +196,11 @@ impl Uploads {
     /// Keeps the upload as it is, if it is still the one that has this name. Says under which number.
     fn freeze(
         &self,
-        key: &Key,
+        key: &UploadKey,
         shared: &Arc<Mutex<Upload>>,
         upload: &mut Upload,
     ) -> Result<u64, ServiceError> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let entry = entries.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.upload, shared));
         let entry = entry
             .ok_or_else(|| ServiceError::coded(ErrorCode::Conflict, "the upload was aborted: begin again"))?;
@@ -217,21 +220,21 @@ fn frozen() -> ServiceError {
 
 /// Takes one piece. With the last one the file appears.
 pub(crate) fn upload(
-    uploads: &Uploads,
+    uploads: &UploadTable,
     root: &Root,
     params: &FsUploadParams,
-    sender: Sender<'_>,
-    cancel: &Cancel,
+    sender: UploadSender<'_>,
+    cancel: &Cancellation,
 ) -> Result<FsUploadData, ServiceError> {
     upload_at(uploads, root, params, sender, cancel, now_ms())
 }
 
 pub(super) fn upload_at(
-    uploads: &Uploads,
+    uploads: &UploadTable,
     root: &Root,
     params: &FsUploadParams,
-    sender: Sender<'_>,
-    cancel: &Cancel,
+    sender: UploadSender<'_>,
+    cancel: &Cancellation,
     now: i64,
 ) -> Result<FsUploadData, ServiceError> {
     if params.abort == Some(true) {
@@ -239,63 +242,63 @@ pub(super) fn upload_at(
         uploads.abort(&key(root, params, sender.principal)?)?;
         return Ok(answer(params, 0, None));
     }
-    let begun = begin(uploads, root, params, sender.principal, cancel, now)?;
-    let mut upload = begun.upload.lock().unwrap_or_else(PoisonError::into_inner);
-    let received = match begun.receive(uploads, root, &mut upload, params, sender.approved)? {
-        Reached::Answer(data) => return Ok(data),
-        Reached::Whole(received) => received,
+    let received_piece = receive_piece(uploads, root, params, sender.principal, cancel, now)?;
+    let mut upload = received_piece.upload.lock();
+    let received = match received_piece.receive(uploads, root, &mut upload, params, sender.approved)? {
+        PieceResult::Answer(data) => return Ok(data),
+        PieceResult::Whole(received) => received,
     };
-    let written = upload.state.finish(root, &begun.path, params, sender.approved, cancel)?;
-    upload.state = State::Done(written.clone());
-    uploads.set_done(&begun.key);
+    let written = upload.state.finish(root, &received_piece.path, params, sender.approved, cancel)?;
+    upload.state = UploadState::Done(written.clone());
+    uploads.set_done(&received_piece.key);
     Ok(answer(params, received, Some(written)))
 }
 
 /// Takes the last piece, and keeps the whole as it is for a person to decide about.
 pub(crate) fn stage(
-    uploads: &Uploads,
+    uploads: &UploadTable,
     root: &Root,
     params: &FsUploadParams,
     principal: &str,
-    cancel: &Cancel,
-) -> Result<Stage, ServiceError> {
-    let begun = begin(uploads, root, params, principal, cancel, now_ms())?;
-    let mut upload = begun.upload.lock().unwrap_or_else(PoisonError::into_inner);
-    let bytes = match begun.receive(uploads, root, &mut upload, params, None)? {
-        Reached::Answer(data) => return Ok(Stage::Answer(data)),
-        Reached::Whole(received) => received,
+    cancel: &Cancellation,
+) -> Result<StageResult, ServiceError> {
+    let received_piece = receive_piece(uploads, root, params, principal, cancel, now_ms())?;
+    let mut upload = received_piece.upload.lock();
+    let bytes = match received_piece.receive(uploads, root, &mut upload, params, None)? {
+        PieceResult::Answer(data) => return Ok(StageResult::Answer(data)),
+        PieceResult::Whole(received) => received,
     };
-    let State::Open { temp, digest, .. } = &upload.state else { return Err(ended()) };
+    let UploadState::Open { temp, digest, .. } = &upload.state else { return Err(ended()) };
     let sha256 = hex(&digest.clone().finalize());
     let preview = preview(temp)?;
-    let ticket = uploads.freeze(&begun.key, &begun.upload, &mut upload)?;
+    let ticket = uploads.freeze(&received_piece.key, &received_piece.upload, &mut upload)?;
     drop(upload);
-    Ok(Stage::Ask(begun.key, Staged { ticket, bytes, sha256, preview }))
+    Ok(StageResult::Ask(received_piece.key, StagedUpload { ticket, bytes, sha256, preview }))
 }
 
 /// A piece and the upload it is of.
-struct Begun {
-    key: Key,
+struct ReceivedPiece {
+    key: UploadKey,
     path: RelativePath,
     piece: Vec<u8>,
     upload: Arc<Mutex<Upload>>,
 }
 
-enum Reached {
+enum PieceResult {
     /// There is more to come, or it is done.
     Answer(FsUploadData),
     /// All is there.
     Whole(u64),
 }
 
-fn begin(
-    uploads: &Uploads,
+fn receive_piece(
+    uploads: &UploadTable,
     root: &Root,
     params: &FsUploadParams,
     principal: &str,
-    cancel: &Cancel,
+    cancel: &Cancellation,
     now: i64,
-) -> Result<Begun, ServiceError> {
+) -> Result<ReceivedPiece, ServiceError> {
     let path = RelativePath::parse(&params.path)?;
     let key = key(root, params, principal)?;
     uploads.expire(now);
@@ -303,10 +306,10 @@ fn begin(
     let piece = from_base64(&params.data)?;
     cancel.check()?;
     let upload = uploads.find(&key, params, now)?;
-    Ok(Begun { key, path, piece, upload })
+    Ok(ReceivedPiece { key, path, piece, upload })
 }
 
-fn key(root: &Root, params: &FsUploadParams, principal: &str) -> Result<Key, ServiceError> {
+fn key(root: &Root, params: &FsUploadParams, principal: &str) -> Result<UploadKey, ServiceError> {
     if params.upload_id.is_empty() || params.upload_id.len() > UPLOAD_ID_BYTES_MAX {
         return Err(ServiceError::invalid(format!("upload_id must have 1 to {UPLOAD_ID_BYTES_MAX} bytes")));
     }
@@ -321,16 +324,16 @@ fn ended() -> ServiceError {
     ServiceError::coded(ErrorCode::Conflict, "this upload has ended: use another upload_id")
 }
 
-impl Begun {
+impl ReceivedPiece {
     /// Adds the piece.
     fn receive(
         &self,
-        uploads: &Uploads,
+        uploads: &UploadTable,
         root: &Root,
         upload: &mut Upload,
         params: &FsUploadParams,
-        approved: Option<&Approved>,
-    ) -> Result<Reached, ServiceError> {
+        approved: Option<&ApprovedUpload>,
+    ) -> Result<PieceResult, ServiceError> {
         if upload.path != params.path {
             return Err(ServiceError::coded(
                 ErrorCode::Conflict,
@@ -340,7 +343,7 @@ impl Begun {
         if upload.frozen_for.is_some() && upload.frozen_for != approved.and_then(|approved| approved.ticket) {
             return Err(frozen());
         }
-        if matches!(upload.state, State::New) {
+        if matches!(upload.state, UploadState::New) {
             match open(root, &self.path, params.create_parents == Some(true)) {
                 Ok(state) => upload.state = state,
                 Err(error) => {
@@ -350,15 +353,15 @@ impl Begun {
             }
         }
         let is_last = params.last == Some(true);
-        if let State::Done(written) = &upload.state {
+        if let UploadState::Done(written) = &upload.state {
             let data = answer(params, written.bytes_written, is_last.then(|| written.clone()));
-            return Ok(Reached::Answer(data));
+            return Ok(PieceResult::Answer(data));
         }
         let received = upload.state.append(params.offset, &self.piece)?;
         if !is_last || params.offset + self.piece.len() as u64 != received {
-            return Ok(Reached::Answer(answer(params, received, None)));
+            return Ok(PieceResult::Answer(answer(params, received, None)));
         }
-        Ok(Reached::Whole(received))
+        Ok(PieceResult::Whole(received))
     }
 }
 
@@ -378,8 +381,8 @@ fn preview(temp: &TempFile) -> Result<String, ServiceError> {
 
 /// A temporary file where the upload will be, or as near as there is a directory: those that are missing are made when
 /// the file is whole, and whoever must be asked was asked.
-fn open(root: &Root, path: &RelativePath, create_parents: bool) -> Result<State, ServiceError> {
-    let near = match root.file_place(path) {
+fn open(root: &Root, path: &RelativePath, create_parents: bool) -> Result<UploadState, ServiceError> {
+    let near = match root.parent_of_file(path) {
         Ok(place) => {
             replaced(&place)?;
             place.dir
@@ -387,13 +390,13 @@ fn open(root: &Root, path: &RelativePath, create_parents: bool) -> Result<State,
         Err(ServiceError::BadPath(_)) if create_parents => root.nearest_dir(path)?,
         Err(error) => return Err(error),
     };
-    Ok(State::Open { temp: TempFile::create(&near, None)?, received: 0, digest: Sha256::new() })
+    Ok(UploadState::Open { temp: TempFile::create(&near, None)?, received: 0, digest: Sha256::new() })
 }
 
-impl State {
+impl UploadState {
     /// Adds a piece that begins where the last one ended. One that has arrived before changes nothing.
     fn append(&mut self, offset: u64, piece: &[u8]) -> Result<u64, ServiceError> {
-        let State::Open { temp, received, digest } = self else {
+        let UploadState::Open { temp, received, digest } = self else {
             return Err(ended());
         };
         let end = offset.saturating_add(piece.len() as u64);
@@ -424,10 +427,10 @@ impl State {
         root: &Root,
         path: &RelativePath,
         params: &FsUploadParams,
-        approved: Option<&Approved>,
-        cancel: &Cancel,
+        approved: Option<&ApprovedUpload>,
+        cancel: &Cancellation,
     ) -> Result<FsWriteData, ServiceError> {
-        let State::Open { temp, received, digest } = self else {
+        let UploadState::Open { temp, received, digest } = self else {
             return Err(ended());
         };
         if let Some(approved) = approved {
@@ -446,7 +449,7 @@ impl State {
         {
             root.create_dirs(&parent)?;
         }
-        let place = root.file_place(path)?;
+        let place = root.parent_of_file(path)?;
         let expected = params.expected_hash.as_deref();
         if is_other_device(temp, &place)? {
             let mut near = copy_near(temp, &place, cancel)?;
@@ -464,7 +467,7 @@ impl State {
 }
 
 /// Whether a directory on the way is another file system, to which nothing can be renamed.
-fn is_other_device(temp: &TempFile, place: &Place) -> Result<bool, ServiceError> {
+fn is_other_device(temp: &TempFile, place: &NameInDir) -> Result<bool, ServiceError> {
     let own = rustix::fs::fstat(&temp.file).map_err(failure)?;
     let dir = rustix::fs::fstat(&place.dir).map_err(failure)?;
     Ok(dir.st_dev != own.st_dev)
@@ -473,8 +476,8 @@ fn is_other_device(temp: &TempFile, place: &Place) -> Result<bool, ServiceError>
 /// The same content in the directory of the place.
 pub(super) fn copy_near(
     temp: &mut TempFile,
-    place: &Place,
-    cancel: &Cancel,
+    place: &NameInDir,
+    cancel: &Cancellation,
 ) -> Result<TempFile, ServiceError> {
     let mut near = TempFile::create(&place.dir, replaced(place)?.as_ref())?;
     temp.file.seek(SeekFrom::Start(0)).map_err(failure)?;
@@ -489,5 +492,5 @@ pub(super) fn copy_near(
 }
 
 #[cfg(test)]
-#[path = "../upload_tests.rs"]
+#[path = "upload_tests.rs"]
 mod tests;

@@ -2,17 +2,19 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
+use qd_link::mutex::Mutex;
 use qd_wire::ErrorCode;
 use qd_wire::service::{Encoding, FsWriteData, FsWriteParams};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::root::{Place, RelativePath, Root, failure};
 use super::temp::{TempFile, replaced, sync_dir};
-use super::{CHUNK_BYTES, from_base64, hash_file, hex};
+use super::{CHUNK_BYTES, from_base64, hash_file};
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::{NameInDir, RelativePath, Root, failure};
+use crate::text::hex;
 
 /// Bytes of one write, and of one piece of an upload; a larger file is uploaded in pieces.
 pub(super) const WRITE_BYTES_MAX: usize = 32 << 20;
@@ -24,7 +26,7 @@ static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 pub(crate) fn write(
     root: &Root,
     params: &FsWriteParams,
-    cancel: &Cancel,
+    cancel: &Cancellation,
 ) -> Result<FsWriteData, ServiceError> {
     let path = RelativePath::parse(&params.path)?;
     let decoded;
@@ -43,7 +45,7 @@ pub(crate) fn write(
     {
         root.create_dirs(&parent)?;
     }
-    let place = root.file_place(&path)?;
+    let place = root.parent_of_file(&path)?;
     let mut temp = TempFile::create(&place.dir, replaced(&place)?.as_ref())?;
     for chunk in content.chunks(CHUNK_BYTES) {
         cancel.check()?;
@@ -62,9 +64,9 @@ pub(crate) fn write(
 /// Puts a file in its place if what is there is what the sender expects.
 pub(super) fn commit(
     temp: &mut TempFile,
-    place: &Place,
+    place: &NameInDir,
     expected: Option<&str>,
-    cancel: &Cancel,
+    cancel: &Cancellation,
 ) -> Result<(), ServiceError> {
     temp.file.sync_all().map_err(failure)?;
     let _turn = lock(place)?;
@@ -97,7 +99,7 @@ pub(super) fn check_size(bytes: usize) -> Result<(), ServiceError> {
     Err(ErrorCode::TooLarge.with(error).into())
 }
 
-fn current_hash(place: &Place, cancel: &Cancel) -> Result<Option<String>, ServiceError> {
+fn current_hash(place: &NameInDir, cancel: &Cancellation) -> Result<Option<String>, ServiceError> {
     place.open_file()?.map(|file| hash_file(file, cancel)).transpose()
 }
 
@@ -109,7 +111,7 @@ fn changed(now: Option<String>) -> ServiceError {
     ServiceError::Other(ErrorCode::Conflict.with(reason))
 }
 
-fn lock(place: &Place) -> Result<MutexGuard<'static, ()>, ServiceError> {
+fn lock(place: &NameInDir) -> Result<MutexGuard<'static, ()>, ServiceError> {
     let parent = place.dir.dir_metadata().map_err(failure)?;
     let mut hasher = DefaultHasher::new();
     let (device, number) = (cap_std::fs::MetadataExt::dev(&parent), cap_std::fs::MetadataExt::ino(&parent));
@@ -117,9 +119,9 @@ fn lock(place: &Place) -> Result<MutexGuard<'static, ()>, ServiceError> {
     let at = usize::try_from(hasher.finish() % LOCKS.len() as u64).unwrap_or(0);
     let lock = LOCKS.get(at).unwrap_or(&LOCKS[0]);
     // It guards nothing in memory, so one that panicked leaves nothing broken.
-    Ok(lock.lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(lock.lock())
 }
 
 #[cfg(test)]
-#[path = "../write_tests.rs"]
+#[path = "write_tests.rs"]
 mod tests;

@@ -6,10 +6,10 @@ use qd_wire::ErrorCode;
 use qd_wire::service::{GitDiffData, GitDiffFile, GitDiffParams};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::work::Done;
 use super::program::Git;
 use super::{relative, revision};
+use crate::services::call::CallOutput;
+use crate::services::call::ServiceError;
 
 /// Bytes of a page without a limit, and at most.
 const PAGE_BYTES: usize = 1 << 20;
@@ -18,7 +18,7 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Files listed with a page.
 const FILES_MAX: usize = 20_000;
 
-pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<Done, ServiceError> {
+pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<CallOutput, ServiceError> {
     let staged = params.staged == Some(true);
     if staged && params.untracked == Some(true) {
         return Err(ServiceError::invalid(
@@ -31,7 +31,7 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<Done, Serv
         None => None,
     };
     let index = match params.untracked {
-        Some(true) => Some(Index::with_untracked(git, path).await?),
+        Some(true) => Some(TemporaryIndex::with_untracked(git, path).await?),
         _ => None,
     };
     let mut options = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--relative"];
@@ -47,7 +47,7 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<Done, Serv
 
     let offset = params.offset.unwrap_or(0);
     let limit = params.limit.map_or(PAGE_BYTES, |limit| usize::try_from(limit).unwrap_or(PAGE_BYTES_MAX));
-    let mut page = Page::new(offset, limit.clamp(1, PAGE_BYTES_MAX));
+    let mut page = DiffPage::new(offset, limit.clamp(1, PAGE_BYTES_MAX));
     let whole: Vec<&str> = options.iter().chain(&tail).copied().collect();
     let (code, complaint) = git.stream(&whole, &environment, |piece| page.take(piece)).await?;
     if code != 0 {
@@ -65,7 +65,7 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<Done, Serv
     let data = GitDiffData { stdout, truncated, next_offset, total_bytes: page.total, files };
     let summary = json!({ "bytes": data.stdout.len(), "total_bytes": data.total_bytes, "files": data.files.len(),
                 "truncated": data.truncated });
-    Done::new(&data, summary)
+    CallOutput::new(&data, summary)
 }
 
 /// The id of a commit by any of its names.
@@ -105,16 +105,16 @@ fn files(raw: &[u8]) -> (Vec<GitDiffFile>, bool) {
 }
 
 /// A page of a longer text, which is counted to its end.
-pub(super) struct Page {
+pub(super) struct DiffPage {
     offset: u64,
     limit: usize,
     bytes: Vec<u8>,
     pub(super) total: u64,
 }
 
-impl Page {
-    pub(super) fn new(offset: u64, limit: usize) -> Page {
-        Page { offset, limit, bytes: Vec::new(), total: 0 }
+impl DiffPage {
+    pub(super) fn new(offset: u64, limit: usize) -> DiffPage {
+        DiffPage { offset, limit, bytes: Vec::new(), total: 0 }
     }
 
     pub(super) fn take(&mut self, piece: &[u8]) -> bool {
@@ -153,16 +153,16 @@ fn before_character(bytes: &[u8]) -> usize {
 }
 
 /// A copy of the index that also knows the files git does not; the real one is not touched.
-struct Index {
+struct TemporaryIndex {
     file: PathBuf,
 }
 
-impl Index {
-    async fn with_untracked(git: &Git, path: &str) -> Result<Index, ServiceError> {
+impl TemporaryIndex {
+    async fn with_untracked(git: &Git, path: &str) -> Result<TemporaryIndex, ServiceError> {
         let found = git.output(&["rev-parse", "--git-path", "index"], &[]).await?.check()?;
         let found = String::from_utf8_lossy(&found).trim_end_matches('\n').to_owned();
         let source = git.root().join(found);
-        let index = Index { file: std::env::temp_dir().join(temporary_name()?) };
+        let index = TemporaryIndex { file: std::env::temp_dir().join(temporary_name()?) };
         let target = index.file.clone();
         let copied = tokio::task::spawn_blocking(move || copy_privately(&source, &target)).await;
         match copied {
@@ -187,7 +187,7 @@ impl Index {
     }
 }
 
-impl Drop for Index {
+impl Drop for TemporaryIndex {
     fn drop(&mut self) {
         for name in ["", ".lock"] {
             let mut file = self.file.clone().into_os_string();

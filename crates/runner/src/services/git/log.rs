@@ -3,10 +3,10 @@
 use qd_wire::service::{GitCommit, GitLogData, GitLogParams};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::work::Done;
 use super::program::Git;
 use super::relative;
+use crate::services::call::CallOutput;
+use crate::services::call::ServiceError;
 
 /// Commits of a page without a limit, and at most.
 const COMMITS: u64 = 50;
@@ -16,7 +16,7 @@ const COMMITS_MAX: u64 = 1000;
 const FORMAT: &str = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%ct%x00%s";
 const FIELDS: usize = 6;
 
-pub(super) async fn log(git: &Git, params: &GitLogParams) -> Result<Done, ServiceError> {
+pub(super) async fn log(git: &Git, params: &GitLogParams) -> Result<CallOutput, ServiceError> {
     let limit = params.limit.unwrap_or(COMMITS).clamp(1, COMMITS_MAX);
     let offset = params.offset.unwrap_or(0);
     let path = params.path.as_deref().map(relative).transpose()?;
@@ -40,7 +40,7 @@ pub(super) async fn log(git: &Git, params: &GitLogParams) -> Result<Done, Servic
         data.next_offset = Some(offset + limit);
     }
     let summary = json!({ "count": data.commits.len(), "truncated": data.truncated });
-    Done::new(&data, summary)
+    CallOutput::new(&data, summary)
 }
 
 fn parse(text: &str) -> Vec<GitCommit> {

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use qd_wire::ErrorCode;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
-use super::super::call::{Cancel, ServiceError};
-use super::Ground;
-use qd_wire::ErrorCode;
+use super::GitDirectory;
+use crate::services::call::{Cancellation, ServiceError};
 
 /// What git says at once where the answer is no page of something longer; a list of a million files fits.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
@@ -58,7 +58,7 @@ const DIFF: [(&str, &str); 2] = [("command", ""), ("textconv", "")];
 /// Git in a directory.
 pub(super) struct Git {
     root: PathBuf,
-    cancel: Cancel,
+    cancel: Cancellation,
     /// Settings against filters and the like, which are commands. As variables, because a name may have any letters.
     harmless: Vec<(String, &'static str)>,
     /// What it does not look at, from the root.
@@ -66,13 +66,13 @@ pub(super) struct Git {
 }
 
 /// What one start of git came to.
-pub(super) struct Output {
+pub(super) struct GitOutput {
     pub(super) stdout: Vec<u8>,
     pub(super) code: i32,
     pub(super) complaint: String,
 }
 
-impl Output {
+impl GitOutput {
     /// An error unless git succeeded.
     pub(super) fn check(self) -> Result<Vec<u8>, ServiceError> {
         if self.code == 0 {
@@ -90,9 +90,13 @@ fn failure(complaint: &str, code: i32) -> ServiceError {
 }
 
 impl Git {
-    pub(super) async fn open(ground: &Ground<'_>, cancel: &Cancel) -> Result<Git, ServiceError> {
-        let excluded = ground.own_data.below(ground.root).map(|path| path.to_string_lossy().into_owned());
-        let root = ground.root.to_owned();
+    pub(super) async fn open(
+        directory: &GitDirectory<'_>,
+        cancel: &Cancellation,
+    ) -> Result<Git, ServiceError> {
+        let excluded =
+            directory.own_data.below(directory.root).map(|path| path.to_string_lossy().into_owned());
+        let root = directory.root.to_owned();
         let mut git = Git { root, cancel: cancel.clone(), harmless: Vec::new(), excluded };
         // Of every scope: a worktree has a configuration of its own, and any may include others.
         let names = ["config", "--includes", "--name-only", "-z", "--get-regexp", "^(filter|diff)\\..+\\."];
@@ -132,7 +136,7 @@ impl Git {
         &self,
         arguments: &[&str],
         environment: &[(&str, &Path)],
-    ) -> Result<Output, ServiceError> {
+    ) -> Result<GitOutput, ServiceError> {
         let mut stdout = Vec::new();
         let mut is_too_much = false;
         let (code, complaint) = self
@@ -150,7 +154,7 @@ impl Git {
                 format!("git says more than {} MiB; name a path to ask about less", OUTPUT_BYTES_MAX >> 20),
             ));
         }
-        Ok(Output { stdout, code, complaint })
+        Ok(GitOutput { stdout, code, complaint })
     }
 
     /// Runs git and gives its output piece by piece to `take`, until that says that it has enough.

@@ -9,12 +9,12 @@ use qd_wire::ErrorCode;
 use qd_wire::command::WorktreeConfig;
 use qd_wire::data::WorktreeState;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::work::own_data;
 use super::diff::commit;
 use super::program::Git;
-use super::{Ground, revision, worktree};
-use crate::session::Shared;
+use super::{GitDirectory, revision, worktree};
+use crate::services::call::dispatch::own_data;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::session::RunnerContext;
 
 /// As much of a session's id as its branch is named by.
 const ID_CHARACTERS: usize = 12;
@@ -36,7 +36,7 @@ pub(crate) struct SessionWorktree {
 impl SessionWorktree {
     /// Looks whether there can be one; nothing is made.
     pub(crate) async fn plan(
-        shared: &Arc<Shared>,
+        shared: &Arc<RunnerContext>,
         session_id: &str,
         cwd: Option<&str>,
         config: &WorktreeConfig,
@@ -48,15 +48,15 @@ impl SessionWorktree {
     }
 
     async fn look(
-        shared: &Arc<Shared>,
+        shared: &Arc<RunnerContext>,
         session_id: &str,
         cwd: &str,
         config: &WorktreeConfig,
     ) -> Result<SessionWorktree, ServiceError> {
         let (root, own_data) = own_data(shared, Path::new(cwd)).await?;
         let workspace_roots = &shared.config.services.workspace_roots;
-        let ground = Ground { root: &root, workspace_roots, own_data };
-        let git = Git::open(&ground, &Cancel::default()).await?;
+        let directory = GitDirectory { root: &root, workspace_roots, own_data };
+        let git = Git::open(&directory, &Cancellation::default()).await?;
         let no_repository = || ServiceError::invalid(format!("'{cwd}' is not in a git repository"));
         let common = one_line(&git, &["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
         let common = PathBuf::from(common.ok_or_else(no_repository)?);
@@ -65,7 +65,7 @@ impl SessionWorktree {
             Some(branch) => branch.clone(),
             None => format!("qd/{}", session_id.chars().take(ID_CHARACTERS).collect::<String>()),
         };
-        let path = place(&common, &branch).ok_or_else(no_repository)?;
+        let path = worktree_path(&common, &branch).ok_or_else(no_repository)?;
         let base = begin_of(&git, &branch, config.base.as_deref()).await?;
         if path.symlink_metadata().is_ok() {
             let path = path.display();
@@ -179,7 +179,7 @@ async fn begin_of(git: &Git, branch: &str, base: Option<&str>) -> Result<Option<
 }
 
 /// Beside the repository: `<repository>.worktrees/<branch>`.
-fn place(common: &Path, branch: &str) -> Option<PathBuf> {
+fn worktree_path(common: &Path, branch: &str) -> Option<PathBuf> {
     let is_usual = common.file_name().is_some_and(|name| name == ".git");
     let repository = if is_usual { common.parent()? } else { common };
     let mut name = repository.file_name()?.to_owned();

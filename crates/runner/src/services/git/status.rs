@@ -3,9 +3,9 @@
 use qd_wire::service::{GitFile, GitStatusData};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::work::Done;
 use super::program::Git;
+use crate::services::call::CallOutput;
+use crate::services::call::ServiceError;
 
 /// Files of one answer; a repository with more has a directory that should be ignored.
 const FILES_MAX: usize = 20_000;
@@ -13,7 +13,7 @@ const FILES_MAX: usize = 20_000;
 /// Bytes of the text for people.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-pub(super) async fn status(git: &Git) -> Result<Done, ServiceError> {
+pub(super) async fn status(git: &Git) -> Result<CallOutput, ServiceError> {
     let paths = git.pathspecs(".");
     let mut arguments = vec![
         "status",
@@ -42,7 +42,7 @@ pub(super) async fn status(git: &Git) -> Result<Done, ServiceError> {
         _ => text.into_owned(),
     };
     let summary = json!({ "branch": data.branch, "count": data.files.len(), "truncated": data.truncated });
-    Done::new(&data, summary)
+    CallOutput::new(&data, summary)
 }
 
 /// Reads `--porcelain=v2 --branch -z`; paths are made relative to the root.

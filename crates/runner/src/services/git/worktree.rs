@@ -6,25 +6,25 @@ use qd_wire::ErrorCode;
 use qd_wire::service::{GitWorktree, GitWorktreeAddParams, GitWorktreeRemoveParams, GitWorktreesData};
 use serde_json::json;
 
-use super::super::call::ServiceError;
-use super::super::place::is_within;
-use super::super::work::Done;
 use super::diff::commit;
 use super::program::Git;
-use super::{Ground, OwnData, relative, revision};
+use super::{GitDirectory, OwnData, relative, revision};
+use crate::services::call::CallOutput;
+use crate::services::call::ServiceError;
+use crate::services::call::directory::is_within;
 
-pub(super) async fn list(git: &Git) -> Result<Done, ServiceError> {
+pub(super) async fn list(git: &Git) -> Result<CallOutput, ServiceError> {
     let data = all(git).await?;
     let summary = json!({ "count": data.worktrees.len() });
-    Done::new(&data, summary)
+    CallOutput::new(&data, summary)
 }
 
 pub(super) async fn add(
     git: &Git,
     params: &GitWorktreeAddParams,
-    ground: &Ground<'_>,
-) -> Result<Done, ServiceError> {
-    let path = find_place(ground, &params.path).await?;
+    directory: &GitDirectory<'_>,
+) -> Result<CallOutput, ServiceError> {
+    let path = resolve_worktree_path(directory, &params.path).await?;
     let path_text = path.to_string_lossy().into_owned();
     let branch = params.branch.as_deref().map(revision).transpose()?;
     let base = match &params.base {
@@ -45,15 +45,15 @@ pub(super) async fn add(
     }
     arguments.extend(base.as_deref());
     git.output(&arguments, &[]).await?.check()?;
-    Done::new(&all(git).await?, json!({ "path": path_text }))
+    CallOutput::new(&all(git).await?, json!({ "path": path_text }))
 }
 
 pub(super) async fn remove(
     git: &Git,
     params: &GitWorktreeRemoveParams,
-    ground: &Ground<'_>,
-) -> Result<Done, ServiceError> {
-    let path = find_place(ground, &params.path).await?;
+    directory: &GitDirectory<'_>,
+) -> Result<CallOutput, ServiceError> {
+    let path = resolve_worktree_path(directory, &params.path).await?;
     // Git knows them without links; the directory itself may be gone.
     let known = |worktree: &&GitWorktree| Path::new(&worktree.path) == path;
     let worktrees = all(git).await?;
@@ -75,20 +75,21 @@ pub(super) async fn remove(
     }
     arguments.extend(["--", &path_text]);
     git.output(&arguments, &[]).await?.check()?;
-    Done::new(&all(git).await?, json!({ "path": path_text }))
+    CallOutput::new(&all(git).await?, json!({ "path": path_text }))
 }
 
 /// The same on a thread that may block.
-async fn find_place(ground: &Ground<'_>, path: &str) -> Result<PathBuf, ServiceError> {
-    let (root, path) = (ground.root.to_owned(), path.to_owned());
-    let (workspace_roots, own_data) = (ground.workspace_roots.to_vec(), ground.own_data.clone());
-    let found = tokio::task::spawn_blocking(move || place(&root, &path, &workspace_roots, &own_data)).await;
+async fn resolve_worktree_path(directory: &GitDirectory<'_>, path: &str) -> Result<PathBuf, ServiceError> {
+    let (root, path) = (directory.root.to_owned(), path.to_owned());
+    let (workspace_roots, own_data) = (directory.workspace_roots.to_vec(), directory.own_data.clone());
+    let found =
+        tokio::task::spawn_blocking(move || worktree_path(&root, &path, &workspace_roots, &own_data)).await;
     found.map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
 }
 
 /// Where a worktree is or will be: in the root, or in one of the runner's directories; links are resolved as far as
 /// there is something.
-fn place(
+fn worktree_path(
     root: &Path,
     path: &str,
     workspace_roots: &[PathBuf],

@@ -12,34 +12,34 @@ const TEXT_CHARACTERS_MAX: usize = 400;
 /// Of those, the ones before the hit.
 const CHARACTERS_BEFORE: usize = 100;
 
-pub(super) struct Hit {
+pub(super) struct SearchHit {
     pub(super) line: u64,
     pub(super) column: u64,
     pub(super) text: String,
 }
 
 /// Collects the hits of one file, up to a number.
-pub(super) struct Hits<'a> {
+pub(super) struct HitCollector<'a> {
     matcher: &'a RegexMatcher,
     /// Lines up to this one were told before.
     after: u64,
     room: usize,
-    found: Vec<Hit>,
+    found: Vec<SearchHit>,
     is_binary: bool,
 }
 
-impl<'a> Hits<'a> {
+impl<'a> HitCollector<'a> {
     pub(super) fn new(matcher: &'a RegexMatcher, after: u64, room: usize) -> Self {
-        Hits { matcher, after, room, found: Vec::new(), is_binary: false }
+        HitCollector { matcher, after, room, found: Vec::new(), is_binary: false }
     }
 
     /// Nothing if the file turned out to be no text.
-    pub(super) fn into_found(self) -> Vec<Hit> {
+    pub(super) fn into_found(self) -> Vec<SearchHit> {
         if self.is_binary { Vec::new() } else { self.found }
     }
 }
 
-impl Sink for Hits<'_> {
+impl Sink for HitCollector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
@@ -52,7 +52,7 @@ impl Sink for Hits<'_> {
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let at = self.matcher.find(bytes).map_err(io::Error::other)?.map_or(0, |found| found.start());
         let (column, text) = cut(bytes, at);
-        self.found.push(Hit { line, column, text });
+        self.found.push(SearchHit { line, column, text });
         Ok(self.found.len() < self.room)
     }
 

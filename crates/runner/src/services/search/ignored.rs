@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::Dir;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::super::root::{open_dir_in, open_file_in};
+use crate::services::root::{open_dir_in, open_file_in};
 
 /// Bytes of a list that are read; people write them by hand.
 const LIST_BYTES_MAX: u64 = 1 << 20;

@@ -9,32 +9,32 @@ use cap_std::fs::Dir;
 use ignore::overrides::Override;
 use rustix::fs::FileType;
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::fs::entries;
-use super::super::root::{RelativePath, Root, open_dir_in, open_file_in};
 use super::ignored::IgnoreLists;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::fs::entries;
+use crate::services::root::{RelativePath, Root, open_dir_in, open_file_in};
 
 /// Directories in directories; each level holds a descriptor. What is deeper is not looked for.
 const DEPTH_MAX: usize = 200;
 
 /// A regular file, which may be gone by now.
-pub(super) struct Found<'a> {
+pub(super) struct FoundFile<'a> {
     dir: &'a Dir,
     name: &'a OsStr,
     /// From the root.
     pub(super) path: &'a Path,
 }
 
-impl Found<'_> {
+impl FoundFile<'_> {
     /// Opens it if it is still a regular file and no link.
     pub(super) fn open(&self) -> Result<File, ServiceError> {
         open_file_in(self.dir, self.name)
     }
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct FileWalk<'a> {
     root: &'a Root,
-    cancel: &'a Cancel,
+    cancel: &'a Cancellation,
     globs: Override,
     include_hidden: bool,
     /// The names of the path to begin with.
@@ -43,23 +43,23 @@ pub(super) struct Walk<'a> {
 }
 
 /// Is told each file; says whether to go on.
-type Visit<'a> = &'a mut dyn FnMut(Found<'_>) -> Result<bool, ServiceError>;
+type VisitFile<'a> = &'a mut dyn FnMut(FoundFile<'_>) -> Result<bool, ServiceError>;
 
-impl<'a> Walk<'a> {
+impl<'a> FileWalk<'a> {
     /// With `from` the walk begins with that file, or where it would be.
     pub(super) fn new(
         root: &'a Root,
-        cancel: &'a Cancel,
+        cancel: &'a Cancellation,
         globs: Override,
         include_hidden: bool,
         from: Option<&Path>,
     ) -> Self {
         let from = from.map(|from| from.iter().map(OsStr::to_owned).collect()).unwrap_or_default();
-        Walk { root, cancel, globs, include_hidden, from, ignored: IgnoreLists::default() }
+        FileWalk { root, cancel, globs, include_hidden, from, ignored: IgnoreLists::default() }
     }
 
     /// Visits the files of a directory and of those below it.
-    pub(super) fn walk(&mut self, path: &RelativePath, visit: Visit<'_>) -> Result<(), ServiceError> {
+    pub(super) fn walk(&mut self, path: &RelativePath, visit: VisitFile<'_>) -> Result<(), ServiceError> {
         let root = self.root;
         let start = root.open_dir(path)?;
         // The lists of the directories above count too, up to the root.
@@ -105,7 +105,7 @@ impl<'a> Walk<'a> {
         path: &Path,
         depth: usize,
         is_edge: bool,
-        visit: Visit<'_>,
+        visit: VisitFile<'_>,
     ) -> Result<bool, ServiceError> {
         self.cancel.check()?;
         let before = self.ignored.len();
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
             goes_on = if is_dir {
                 self.below(dir, &entry.name, &here, depth + 1, order == Ordering::Equal, visit)?
             } else {
-                visit(Found { dir, name: &entry.name, path: &here })?
+                visit(FoundFile { dir, name: &entry.name, path: &here })?
             };
             if !goes_on {
                 break;
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
         path: &Path,
         depth: usize,
         is_edge: bool,
-        visit: Visit<'_>,
+        visit: VisitFile<'_>,
     ) -> Result<bool, ServiceError> {
         if depth > DEPTH_MAX {
             return Ok(true);

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use qd_wire::ErrorCode;
 use rustix::fs::{FileType, Stat};
 
-use super::super::call::{Cancel, ServiceError};
-use super::super::fs::entries;
-use super::super::root::{RelativePath, Root, failure, open_dir_in};
-use qd_wire::ErrorCode;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::fs::entries;
+use crate::services::root::own_data::identity;
+use crate::services::root::{RelativePath, Root, failure, open_dir_in};
 
 /// Directories of one watch; the system has 8192 to give on small machines.
 const DIRECTORIES_MAX: usize = 8000;
 
-pub(super) struct Directories<'a> {
+pub(super) struct WatchedDirectories<'a> {
     root: &'a Root,
     /// As the client named it, from the root.
     path: RelativePath,
@@ -31,7 +32,7 @@ pub(super) struct Directories<'a> {
     pub(super) max: usize,
 }
 
-impl<'a> Directories<'a> {
+impl<'a> WatchedDirectories<'a> {
     pub(super) fn new(
         root: &'a Root,
         path: RelativePath,
@@ -44,11 +45,11 @@ impl<'a> Directories<'a> {
             return Err(ServiceError::Escapes);
         }
         let max = DIRECTORIES_MAX;
-        Ok(Directories { root, path, base, watcher, include_hidden, watched: HashSet::new(), max })
+        Ok(WatchedDirectories { root, path, base, watcher, include_hidden, watched: HashSet::new(), max })
     }
 
     /// Watches the base and all below it.
-    pub(super) fn begin(&mut self, cancel: &Cancel) -> Result<(), ServiceError> {
+    pub(super) fn watch_all(&mut self, cancel: &Cancellation) -> Result<(), ServiceError> {
         let dir = self.root.open_dir(&self.path)?;
         self.tree(&dir, Path::new(""), &mut Vec::new(), cancel)?;
         if self.watched.is_empty() {
@@ -82,7 +83,7 @@ impl<'a> Directories<'a> {
     }
 
     /// Watches the path if it is a directory now. Says what is in it.
-    pub(super) fn add(&mut self, path: &Path, cancel: &Cancel) -> Result<Vec<PathBuf>, ServiceError> {
+    pub(super) fn add(&mut self, path: &Path, cancel: &Cancellation) -> Result<Vec<PathBuf>, ServiceError> {
         let mut inside = Vec::new();
         if self.has(path) {
             return Ok(inside);
@@ -112,7 +113,7 @@ impl<'a> Directories<'a> {
         dir: &Dir,
         path: &Path,
         inside: &mut Vec<PathBuf>,
-        cancel: &Cancel,
+        cancel: &Cancellation,
     ) -> Result<(), ServiceError> {
         cancel.check()?;
         if self.watched.len() >= self.max {
@@ -157,11 +158,8 @@ impl<'a> Directories<'a> {
             Err(_) => return Ok(false),
         }
         let held = rustix::fs::fstat(dir).map_err(failure)?;
-        let is_same = std::fs::symlink_metadata(&full).is_ok_and(|found| {
-            #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-            let held = (held.st_dev as u64, held.st_ino as u64);
-            (found.dev(), found.ino()) == held
-        });
+        let is_same =
+            std::fs::symlink_metadata(&full).is_ok_and(|found| (found.dev(), found.ino()) == identity(&held));
         if is_same {
             self.watched.insert(path.to_owned());
         } else {

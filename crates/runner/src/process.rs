@@ -1,0 +1,29 @@
+//! Agent processes as the runner sees them: started under a guard, watched, and ended for good.
+
+mod agent_process;
+mod agent_stdin;
+mod exit_status;
+mod guard_control;
+mod guarded_process;
+pub mod line_reader;
+mod memory_trim;
+mod orphan_sweep;
+mod process_stats;
+pub(crate) mod procfs;
+pub(crate) mod program_lookup;
+mod spawn;
+mod spawn_error;
+mod stderr_tail;
+mod terminal;
+
+pub use agent_process::{AgentProcess, CloseMode};
+pub use agent_stdin::{AgentStdin, STDIN_QUEUE_BYTES_MAX, STDIN_QUEUE_MAX, StdinError};
+pub use exit_status::ExitStatus;
+pub use guarded_process::GuardedProcess;
+pub use memory_trim::give_back_memory;
+pub use orphan_sweep::sweep_abandoned;
+pub use process_stats::ProcessStats;
+pub use spawn::{Environment, GuardCommand, InheritedVariables, ProcessConfig, SpawnSpec};
+pub use spawn_error::SpawnError;
+pub use stderr_tail::{STDERR_LINE_BYTES_MAX, STDERR_LINES_MAX, StderrTail};
+pub use terminal::{InputMode, LINE_BYTES_MAX, Terminal, TerminalSignal};

@@ -1,0 +1,112 @@
+//! Where a call works: the session's directory, or one that the settings or a session allow.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use qd_wire::people::Role;
+use qd_wire::service::ServiceScope;
+use qd_wire::{CodedError, ErrorCode};
+use tokio::sync::{mpsc, oneshot};
+
+use super::ServiceError;
+use crate::session::{RunnerContext, ServiceFacts, ServiceInput, SessionInput};
+use crate::uplink::describe_all;
+
+/// How long a session may take to say where it works; it may be storing something large.
+const FACTS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where a call works, and what is known of its session.
+#[derive(Debug, Clone)]
+pub(crate) struct CallDirectory {
+    pub(crate) path: PathBuf,
+    /// Without a session none.
+    pub(crate) facts: Option<ServiceFacts>,
+}
+
+/// The place of a call in a session.
+pub(crate) async fn in_session(
+    session: &mpsc::Sender<SessionInput>,
+    session_id: &str,
+    scope: &ServiceScope,
+) -> Result<CallDirectory, ServiceError> {
+    if scope.root.is_some() {
+        return Err(ServiceError::invalid(
+            "'root' is for calls without a session; with a session_id paths are in the session's directory",
+        ));
+    }
+    let (answer, facts) = oneshot::channel();
+    let asked = async {
+        session.send(SessionInput::Service(ServiceInput::Facts(answer))).await.ok()?;
+        facts.await.ok()
+    };
+    let facts = match tokio::time::timeout(FACTS_TIMEOUT, asked).await {
+        Ok(Some(facts)) if facts.exists => facts,
+        Ok(_) => return Err(CodedError::session_not_found(session_id).into()),
+        Err(_) => {
+            return Err(ErrorCode::Busy
+                .with("The session is busy and does not answer. Please retry.")
+                .into());
+        }
+    };
+    let Some(cwd) = facts.cwd.clone() else {
+        return Err(ServiceError::coded(
+            ErrorCode::Conflict,
+            format!("Session '{session_id}' works in no directory"),
+        ));
+    };
+    Ok(CallDirectory { path: PathBuf::from(cwd), facts: Some(facts) })
+}
+
+/// The place of a call without a session. Who may only look sees where sessions work, and not the rest of the disk.
+pub(crate) async fn without_session(
+    shared: &RunnerContext,
+    scope: &ServiceScope,
+    role: Option<Role>,
+) -> Result<CallDirectory, ServiceError> {
+    let Some(root) = scope.root.as_deref().filter(|root| !root.is_empty()) else {
+        return Err(ServiceError::invalid("Name a session_id, or a directory as 'root'"));
+    };
+    let path = PathBuf::from(root);
+    if !path.is_absolute() || root.contains('\0') {
+        return Err(ServiceError::invalid(format!("root: Must be an absolute path, not '{root}'")));
+    }
+    let workspace_roots = shared.config.services.workspace_roots.clone();
+    let (path, is_allowed) = tokio::task::spawn_blocking(move || {
+        let path = path.canonicalize()?;
+        let is_allowed = is_within(&path, &workspace_roots);
+        Ok::<_, std::io::Error>((path, is_allowed))
+    })
+    .await
+    .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
+    .map_err(|error| ErrorCode::NotFound.with(format!("root: There is no directory '{root}': {error}")))?;
+    let is_viewer = role == Some(Role::Viewer);
+    if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
+        return Ok(CallDirectory { path, facts: None });
+    }
+    if is_viewer {
+        let error = format!(
+            "root: '{root}' is not the directory of a session, and a viewer sees no other: name a session_id, or ask \
+             an operator"
+        );
+        return Err(ErrorCode::PermissionDenied.with(error).into());
+    }
+    let error = format!(
+        "root: '{root}' is neither within the runner's workspace_roots nor the directory of a session; add it to \
+         workspace_roots (QD_WORKSPACE_ROOTS) on the runner"
+    );
+    Err(ErrorCode::PermissionDenied.with(error).into())
+}
+
+/// Whether a path without links lies in one of these directories, or is one.
+pub(crate) fn is_within(path: &Path, directories: &[PathBuf]) -> bool {
+    directories.iter().any(|directory| directory.canonicalize().is_ok_and(|known| path.starts_with(known)))
+}
+
+async fn is_of_a_session(shared: &RunnerContext, path: PathBuf) -> Result<bool, ServiceError> {
+    let states = describe_all(shared).await;
+    let directories: Vec<PathBuf> =
+        states.into_values().filter_map(|state| state.cwd.clone().map(PathBuf::from)).collect();
+    tokio::task::spawn_blocking(move || is_within(&path, &directories))
+        .await
+        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))
+}

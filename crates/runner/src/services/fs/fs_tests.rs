@@ -1,0 +1,277 @@
+//! Reading, listing, trees and facts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use qd_wire::ErrorCode;
+use qd_wire::service::{
+    Encoding, FsListParams, FsReadData, FsReadParams, FsStatParams, FsTreeNode, FsTreeParams,
+};
+
+use super::fixture::{Fixture, SECRET, at_once, refused_as, words};
+use super::*;
+use crate::services::call::{Cancellation, ServiceError};
+use crate::services::root::Root;
+
+fn never() -> Cancellation {
+    Cancellation::default()
+}
+
+fn cancelled() -> Cancellation {
+    let cancel = Cancellation::default();
+    cancel.cancel();
+    cancel
+}
+
+fn read_page(root: &Root, path: &str, offset: u64, length: Option<u64>) -> Result<FsReadData, ServiceError> {
+    let params = FsReadParams { path: path.into(), offset: Some(offset), length, ..FsReadParams::default() };
+    read(root, &params, &never())
+}
+
+#[test]
+fn a_small_file_is_read_whole_with_its_hash() {
+    let fixture = Fixture::new();
+    fixture.put("a.txt", "hello");
+    let data = read_page(&fixture.root, "a.txt", 0, None).unwrap();
+    assert_eq!(
+        (data.content.as_str(), data.size, data.truncated, data.next_offset),
+        ("hello", 5, false, None)
+    );
+    assert_eq!(data.hash.unwrap(), "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824");
+    assert!(data.modified_at > 0);
+    fixture.put("empty", "");
+    let data = read_page(&fixture.root, "empty", 0, None).unwrap();
+    assert_eq!((data.content.as_str(), data.size, data.truncated), ("", 0, false));
+}
+
+#[test]
+fn hole_20_pages_of_text_are_cut_between_characters() {
+    let fixture = Fixture::new();
+    // 3 bytes each, so that 1 MiB ends inside one.
+    let text = "中".repeat(700_000);
+    fixture.put("long.txt", &text);
+    let mut joined = String::new();
+    let mut offset = 0;
+    let mut pages = 0;
+    loop {
+        let data = read_page(&fixture.root, "long.txt", offset, None).unwrap();
+        assert!(data.content.len() <= 1 << 20);
+        assert_eq!(data.offset, offset);
+        joined.push_str(&data.content);
+        pages += 1;
+        match data.next_offset {
+            Some(next) => {
+                assert!(data.truncated && data.hash.is_none());
+                offset = next;
+            }
+            None => break,
+        }
+    }
+    assert!(joined == text, "the pages are not the file");
+    assert_eq!(pages, 3);
+    // Less than a character is asked for, and it comes whole.
+    fixture.put("mixed", "a€😀é");
+    let mut joined = String::new();
+    let mut offset = 0;
+    while let Some(next) = {
+        let data = read_page(&fixture.root, "mixed", offset, Some(1)).unwrap();
+        joined.push_str(&data.content);
+        data.next_offset
+    } {
+        assert!(next > offset);
+        offset = next;
+    }
+    assert_eq!(joined, "a€😀é");
+    assert!(
+        refused_as(ErrorCode::InvalidRequest, read_page(&fixture.root, "mixed", 2, None))
+            .contains("inside a character")
+    );
+}
+
+#[test]
+fn what_is_not_utf8_is_said_and_can_be_read_as_base64() {
+    let fixture = Fixture::new();
+    let bytes: Vec<u8> = (0..=255).collect();
+    fixture.put("binary", &bytes);
+    fixture.put("cut", "中".as_bytes().get(..2).unwrap());
+    assert_eq!(words(read_page(&fixture.root, "binary", 0, None)), "file is not valid utf-8");
+    assert_eq!(words(read_page(&fixture.root, "cut", 0, None)), "file is not valid utf-8");
+    fixture.put("continuation", [0x80; 64]);
+    assert_eq!(words(read_page(&fixture.root, "continuation", 0, Some(10))), "file is not valid utf-8");
+    let params = FsReadParams {
+        path: "binary".into(),
+        offset: Some(100),
+        length: Some(50),
+        encoding: Some(Encoding::Base64),
+        ..FsReadParams::default()
+    };
+    let data = read(&fixture.root, &params, &never()).unwrap();
+    assert_eq!(from_base64(&data.content).unwrap(), bytes.get(100..150).unwrap());
+    assert_eq!((data.size, data.next_offset, data.truncated), (256, Some(150), true));
+    let after = read_page(&fixture.root, "binary", 9999, None).unwrap();
+    assert_eq!((after.content.as_str(), after.truncated, after.size), ("", false, 256));
+}
+
+#[test]
+fn hole_16_a_fifo_is_refused_at_once() {
+    let fixture = Fixture::new();
+    fixture.fifo("pipe");
+    fixture.link("pipe", "link-to-pipe");
+    let listener = std::os::unix::net::UnixListener::bind(fixture.at("socket")).unwrap();
+    at_once(move || {
+        for path in ["pipe", "link-to-pipe", "socket"] {
+            assert_eq!(words(read_page(&fixture.root, path, 0, None)), "path is not a regular file");
+            let params = FsStatParams { path: path.into(), hash: Some(true), ..FsStatParams::default() };
+            let data = stat(&fixture.root, &params, &never()).unwrap();
+            assert!(data.exists && !data.is_file && data.hash.is_none());
+        }
+        let listed = list(&fixture.root, &FsListParams::default(), &never()).unwrap();
+        assert_eq!(listed.total, 3);
+        let tree = tree(&fixture.root, &FsTreeParams::default(), &never()).unwrap();
+        assert_eq!(tree.entries.iter().filter(|node| node.kind == "other").count(), 2);
+    });
+    drop(listener);
+}
+
+#[test]
+fn a_device_is_not_opened() {
+    let root = Root::open(&PathBuf::from("/dev")).unwrap();
+    assert_eq!(words(read_page(&root, "zero", 0, None)), "path is not a regular file");
+    let write_params = qd_wire::service::FsWriteParams { path: "null".into(), ..Default::default() };
+    assert_eq!(words(write(&root, &write_params, &never())), "path is not a regular file");
+}
+
+#[test]
+fn a_file_that_the_system_makes_up_is_read_to_its_end() {
+    let root = Root::open(&PathBuf::from("/proc/self")).unwrap();
+    let data = read_page(&root, "status", 0, None).unwrap();
+    assert!(data.content.contains("Name:") && data.size as usize == data.content.len());
+    // A magic link of the system's is not followed.
+    let outside = read_page(&root, "root/etc/passwd", 0, None);
+    assert!(outside.is_err(), "{outside:?}");
+}
+
+#[test]
+fn a_cancelled_call_ends() {
+    let fixture = Fixture::new();
+    fixture.put("dir/a.txt", "x");
+    let path = || "dir/a.txt".to_owned();
+    let cancel = cancelled();
+    let read_params = FsReadParams { path: path(), ..FsReadParams::default() };
+    assert_eq!(read(&fixture.root, &read_params, &cancel).unwrap_err(), ServiceError::Cancelled);
+    let stat_params = FsStatParams { path: path(), hash: Some(true), ..FsStatParams::default() };
+    assert_eq!(stat(&fixture.root, &stat_params, &cancel).unwrap_err(), ServiceError::Cancelled);
+    assert_eq!(list(&fixture.root, &FsListParams::default(), &cancel).unwrap_err(), ServiceError::Cancelled);
+    assert_eq!(tree(&fixture.root, &FsTreeParams::default(), &cancel).unwrap_err(), ServiceError::Cancelled);
+}
+
+#[test]
+fn lists_are_sorted_and_paged() {
+    let fixture = Fixture::new();
+    for name in ["b.txt", "A.txt", "c.txt", ".hidden", "Zdir/x", "adir/x"] {
+        fixture.put(name, "12345");
+    }
+    fixture.link("Zdir", "link-dir");
+    fixture.link("../outside/canary", "link-out");
+    let names = |params: FsListParams| -> Vec<String> {
+        list(&fixture.root, &params, &never()).unwrap().entries.into_iter().map(|entry| entry.name).collect()
+    };
+    let all = ["adir", "link-dir", "Zdir", "A.txt", "b.txt", "c.txt", "link-out"];
+    assert_eq!(names(FsListParams::default()), all);
+    let hidden = names(FsListParams { include_hidden: Some(true), ..FsListParams::default() });
+    assert_eq!(hidden.get(3).unwrap(), ".hidden");
+    let page = FsListParams { offset: Some(2), limit: Some(3), ..FsListParams::default() };
+    let data = list(&fixture.root, &page, &never()).unwrap();
+    assert_eq!((data.total, data.truncated, data.next_offset), (7, true, Some(5)));
+    let last = FsListParams { offset: Some(5), limit: Some(3), ..FsListParams::default() };
+    let data = list(&fixture.root, &last, &never()).unwrap();
+    assert_eq!((data.entries.len(), data.truncated, data.next_offset), (2, false, None));
+    let [c, out] = data.entries.as_slice() else { panic!("two") };
+    assert_eq!((c.size_bytes, c.is_symlink, c.is_dir), (Some(5), false, false));
+    assert_eq!((out.size_bytes, out.is_symlink, out.is_dir), (None, true, false));
+    let file = FsListParams { path: Some("b.txt".into()), ..FsListParams::default() };
+    assert_eq!(words(list(&fixture.root, &file, &never())), "path is not a directory");
+    let out = FsListParams { path: Some("link-out".into()), ..FsListParams::default() };
+    assert_eq!(words(list(&fixture.root, &out, &never())), "path escapes run cwd");
+    let inside = FsListParams { path: Some("link-dir".into()), ..FsListParams::default() };
+    assert_eq!(list(&fixture.root, &inside, &never()).unwrap().total, 1);
+}
+
+#[test]
+fn a_tree_has_a_depth_and_does_not_follow_links() {
+    let fixture = Fixture::new();
+    fixture.put("a/b/c/d.txt", "1234");
+    fixture.put(".git/config", "");
+    fixture.link("../a", "a/up");
+    fixture.link("../outside", "out");
+    let data = tree(&fixture.root, &FsTreeParams::default(), &never()).unwrap();
+    assert_eq!((data.total_entries, data.truncated, data.visited_nodes), (2, false, 4));
+    let a = data.entries.first().unwrap();
+    let [b, up] = a.children.as_deref().unwrap() else { panic!("two") };
+    assert_eq!((b.path.as_str(), b.kind.as_str(), b.children.is_none()), ("a/b", "directory", true));
+    assert_eq!((up.kind.as_str(), up.children.is_none()), ("symlink", true));
+    let deep = FsTreeParams { depth: Some(99), include_hidden: Some(true), ..FsTreeParams::default() };
+    let text = serde_json::to_string(&tree(&fixture.root, &deep, &never()).unwrap()).unwrap();
+    assert!(text.contains("a/b/c/d.txt") && text.contains(".git/config"));
+    assert!(!text.contains("canary") && !text.contains("secret"));
+    let one = FsTreeParams { depth: Some(0), limit: Some(1), ..FsTreeParams::default() };
+    let data = tree(&fixture.root, &one, &never()).unwrap();
+    assert_eq!((data.entries.len(), data.next_offset, data.truncated), (1, Some(1), true));
+    assert!(data.entries.first().unwrap().children.is_none());
+}
+
+#[test]
+fn a_tree_that_is_too_large_says_so() {
+    let fixture = Fixture::new();
+    for dir in 0..3 {
+        fs::create_dir(fixture.at(&format!("d{dir}"))).unwrap();
+        for file in 0..9000 {
+            fs::write(fixture.at(&format!("d{dir}/{file}")), "").unwrap();
+        }
+    }
+    let data = tree(&fixture.root, &FsTreeParams::default(), &never()).unwrap();
+    assert_eq!((data.truncated, data.stop_reason.as_deref()), (true, Some("max_nodes")));
+    assert!(data.visited_nodes <= 20_000);
+    let told: Vec<usize> =
+        data.entries.iter().map(|node| node.children.as_ref().map_or(0, Vec::len)).collect();
+    assert_eq!(told, [9000, 9000, 0], "each directory has all its children or none");
+    let rest: &FsTreeNode = data.entries.last().unwrap();
+    let next = FsTreeParams { path: Some(rest.path.clone()), ..FsTreeParams::default() };
+    assert_eq!(tree(&fixture.root, &next, &never()).unwrap().total_entries, 9000);
+}
+
+#[test]
+fn facts_about_a_path() {
+    let fixture = Fixture::new();
+    fixture.put("a.txt", "hello");
+    fs::set_permissions(fixture.at("a.txt"), fs::Permissions::from_mode(0o640)).unwrap();
+    fixture.link("a.txt", "link");
+    fixture.link("../outside/secret.txt", "out");
+    fixture.link("nowhere", "dangling");
+    let facts = |path: &str| {
+        let params = FsStatParams { path: path.into(), hash: Some(true), ..FsStatParams::default() };
+        stat(&fixture.root, &params, &never()).unwrap()
+    };
+    let file = facts("a.txt");
+    assert_eq!(
+        (file.exists, file.is_file, file.is_symlink, file.size, file.mode),
+        (true, true, false, 5, 0o640)
+    );
+    assert!(file.hash.unwrap().starts_with("2cf24dba") && file.modified_at > 0);
+    let link = facts("link");
+    assert_eq!((link.is_file, link.is_symlink, link.size), (true, true, 5));
+    for path in ["out", "dangling"] {
+        let link = facts(path);
+        assert_eq!(
+            (link.exists, link.is_file, link.is_symlink, link.hash),
+            (true, false, true, None),
+            "{path}"
+        );
+        assert_ne!(link.size, SECRET.len() as u64);
+    }
+    for path in ["missing", "missing/deeper", "a.txt/deeper"] {
+        assert!(!facts(path).exists, "{path}");
+    }
+    assert!(facts(".").is_dir);
+}

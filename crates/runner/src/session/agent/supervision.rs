@@ -1,0 +1,109 @@
+//! Watching over the agent: doing what the health machine orders.
+
+use qd_core::agent::AgentRequest;
+use qd_core::health::{Activity, Order, Sample};
+use qd_core::session::Gone;
+use qd_wire::ErrorCode;
+use qd_wire::command_table::Lane;
+use qd_wire::data::ProcessStats;
+use qd_wire::event::NotifyLevel;
+
+use crate::clock::now_ms;
+use crate::process::CloseMode;
+use crate::session::SessionInput;
+use crate::session::actor::SessionActor;
+
+impl SessionActor {
+    /// Tells the health machine how things stand and does what it asks for.
+    pub(crate) async fn supervise(&mut self) {
+        let now = now_ms();
+        let activity = self.session.activity();
+        // A request without an answer is work, whatever the agent says. A person's shell command is not the agent's.
+        let is_shell = |token| {
+            self.commands.get(token).is_some_and(|command| command.command.spec().lane == Lane::Shell)
+        };
+        let has_request = self.commands.queue().running().any(|(token, _)| !is_shell(token));
+        // A program in a terminal owes nobody a word.
+        let is_busy = (activity.is_busy || has_request) && !self.is_run();
+        self.agent.health.activity(now, Activity { is_busy, ..activity });
+        for order in self.agent.health.due(now) {
+            self.carry_out_order(now, order).await;
+        }
+    }
+
+    async fn carry_out_order(&mut self, now: i64, order: Order) {
+        match order {
+            Order::Sample => self.sample(),
+            Order::Heartbeat => {
+                if let Some(process) = self.agent.stats.clone() {
+                    self.session.heartbeat(now, process, &mut self.out);
+                }
+            }
+            Order::Probe => self.probe(now),
+            Order::Warn(message) => {
+                tracing::warn!(session_id = self.session.identity().session_id, message, "supervision");
+                self.session.notify(now, NotifyLevel::Warning, message, &mut self.out);
+            }
+            Order::Status(text) => self.session.health_text(now, text, &mut self.out),
+            Order::Restart(reason) => self.restart_hung(reason).await,
+            Order::Kill(reason) => {
+                if let Some(driver) = &mut self.agent.driver {
+                    driver.kill_with_reason(reason);
+                }
+            }
+        }
+    }
+
+    /// An agent was started; if it is a process, it is looked at from now on.
+    pub(crate) fn watch_process(&mut self) {
+        self.sample();
+        if self.agent.stats.is_some() {
+            self.agent.health.process_started(now_ms());
+        }
+    }
+
+    /// The figures of the last look, which is not old while supervision runs.
+    pub(crate) fn process_stats(&self) -> Option<ProcessStats> {
+        self.agent.stats.clone()
+    }
+
+    fn sample(&mut self) {
+        let Some(driver) = &self.agent.driver else { return };
+        let Some(stats) = driver.stats() else { return };
+        self.agent.health.sampled(Sample { is_alive: stats.alive, is_stdout_open: driver.is_stdout_open() });
+        let identity = self.session.identity();
+        self.shared.process_table.put(&identity.session_id, &identity.harness, stats.clone());
+        self.agent.stats = Some(stats);
+    }
+
+    fn probe(&mut self, now: i64) {
+        let Some(handle) = self.handle() else { return };
+        let begun = match handle.send_request(AgentRequest::GetState) {
+            Ok(begun) => begun,
+            Err(failure) => {
+                tracing::debug!(error = failure.error, "a probe could not be sent");
+                return self.agent.health.probe_refused(now);
+            }
+        };
+        let (sender, generation) = (self.sender.clone(), self.agent.generation);
+        tokio::spawn(async move {
+            let is_alive = !begun.reply().await.is_err_and(|failure| failure.lost);
+            if is_alive && sender.send(SessionInput::Probed { generation }).await.is_err() {
+                tracing::debug!("a session ended while its agent was probed");
+            }
+        });
+    }
+
+    /// The agent hangs: it is killed, everybody is told, and it goes on from its session file.
+    async fn restart_hung(&mut self, error: String) {
+        let driver = self.agent.driver.take();
+        self.forget_agent();
+        if let Some(driver) = driver {
+            // Whoever waits for an answer learns now that it will not come.
+            driver.close(CloseMode::Now).await;
+        }
+        self.session.gone(now_ms(), Gone::Hung { error: error.clone() }, &mut self.out);
+        self.refuse_waiting(&ErrorCode::AgentHung.with(error));
+        self.start_agent();
+    }
+}

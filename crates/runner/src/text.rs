@@ -1,0 +1,36 @@
+//! Short texts: hexadecimal digests, random ids, and the beginning of a longer text.
+
+use qd_core::ids::base36;
+use qd_link::backoff::random;
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An id that nobody has used, after a letter that says what it names.
+pub(crate) fn random_id(letter: &str) -> String {
+    format!("{letter}{}", base36(random()))
+}
+
+/// The first characters of a text, on one line.
+pub(crate) fn beginning(text: &str, characters_max: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= characters_max {
+        return line;
+    }
+    let mut cut: String = line.chars().take(characters_max.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(beginning("  a\n b  ", 80), "a b");
+        assert_eq!(beginning("日本語", 2), "日…");
+    }
+}
