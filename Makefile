@@ -34,13 +34,11 @@ web/dist/index.html: $(shell find web/src web/public web/scripts clients/typescr
 		echo "web: npm is missing, so the browser app is left out; install Node.js with npm and run make again"; \
 	fi
 
-test: agents check ## install what the tests need, then run every check and test
+test: ## install what the tests need, then run every check and test; shows how long each step took
+	$(CARGO) xtask ci --install
 
 agents: ## install the programs, the real agents and the browser the tests drive, and what checks the TypeScript
-	./tests/programs/install.sh
-	./tests/agents/install.sh
-	./clients/typescript/install.sh
-	./web/install.sh --tests
+	$(CARGO) xtask install
 
 check: ## every check and test, without installing anything
 	$(CARGO) xtask ci

@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 import type { Page } from "@playwright/test";
 
-import { isPiInstalled, ScriptedModel } from "../../clients/typescript/test/pi.ts";
+import { ScriptedModel } from "../../clients/typescript/test/pi.ts";
 import { expect, Hub, signIn, test } from "../tests/support/test.ts";
 import { atLeast, figure } from "./figures.ts";
 import { Frames } from "./frames.ts";
@@ -35,7 +35,6 @@ export function masts(ship: Ship): number {
 `;
 
 test("200 pieces a second", async ({ browser }) => {
-  test.skip(!isPiInstalled, "pi is not installed: tests/agents/install.sh");
   const installed = new ScriptedModel();
   const settings = await installed.start();
   const sent: Sent = { text: "", isEnough: false };

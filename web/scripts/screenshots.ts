@@ -4,7 +4,7 @@ import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Browser, BrowserContextOptions } from "@playwright/test";
 
-import { isPiInstalled, PricedModel, type PricedAnswer } from "../tests/support/priced.ts";
+import { PricedModel, type PricedAnswer } from "../tests/support/priced.ts";
 import { talk } from "../tests/support/prompting.ts";
 import { Runner } from "../tests/support/runner.ts";
 import { expect, Hub, type Page, signIn, test } from "../tests/support/test.ts";
@@ -18,7 +18,6 @@ const DESK: BrowserContextOptions = { viewport: { width: 1280, height: 800 } };
 const PHONE: BrowserContextOptions = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
 
 test("pictures", async ({ browser }) => {
-  test.skip(!isPiInstalled, "pi is not installed: tests/agents/install.sh");
   mkdirSync(IMAGES, { recursive: true });
   const model = new PricedModel("sonnet", { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 });
   const hub = new Hub(await model.start());

@@ -1,5 +1,5 @@
 /** Everything that was said and done is found again, and one gets to the place where it was. */
-import { isPiInstalled, ScriptedModel } from "../../clients/typescript/test/pi.ts";
+import { ScriptedModel } from "../../clients/typescript/test/pi.ts";
 import { expect, Hub, signIn, test, watch, type Page } from "./support/test.ts";
 import { talk } from "./support/prompting.ts";
 
@@ -113,7 +113,6 @@ test("past sessions are listed by day and open", async ({ app, hub }) => {
 });
 
 test("a file that pi has left is opened again as a session", async ({ page }) => {
-  test.skip(!isPiInstalled, "pi is not installed: tests/agents/install.sh");
   const model = new ScriptedModel();
   const hub = new Hub(await model.start());
   try {

@@ -1,7 +1,7 @@
 /** What was used, by session, model and day. */
 import type { Locator } from "@playwright/test";
 
-import { COST_OF_ANSWER, isPiInstalled, PricedModel } from "./support/priced.ts";
+import { COST_OF_ANSWER, PricedModel } from "./support/priced.ts";
 import { talk } from "./support/prompting.ts";
 import { expect, Hub, signIn, test, watch, type Page } from "./support/test.ts";
 
@@ -37,7 +37,6 @@ test("tokens of the demo agent are counted by day, model and session @both", asy
 });
 
 test("what pi's model cost is what the page says, in fleet and usage", async ({ page }) => {
-  test.skip(!isPiInstalled, "pi is not installed: tests/agents/install.sh");
   const model = new PricedModel();
   const hub = new Hub(await model.start());
   try {

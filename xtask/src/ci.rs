@@ -1,4 +1,5 @@
-//! All checks in the order in which they fail fastest; each says its name, its time, and what to do.
+//! All checks in the order in which they fail fastest. Each says its name, its time and what to do; at the end, also after
+//! a failure, a table shows where the time went.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,84 +9,122 @@ use crate::tree::root;
 use crate::{bans, client, codegen, tidy, web};
 
 /// What a step does.
-enum Work {
+enum StepWork {
     Check(fn() -> Result<(), Failure>),
     /// Arguments of cargo, and one variable of its environment.
     Cargo(&'static [&'static str], Option<(&'static str, &'static str)>),
+    /// A script of the repository with its arguments.
+    Script(&'static [&'static str]),
 }
 
 struct Step {
     name: &'static str,
-    work: Work,
+    work: StepWork,
     advice: &'static str,
 }
 
-pub(crate) fn run() -> Result<(), Failure> {
+/// Installs what the tests need.
+pub(crate) fn install() -> Result<(), Failure> {
+    run_steps(install_steps())
+}
+
+/// Runs every check and test, with `is_installing` after [`install`].
+pub(crate) fn run(is_installing: bool) -> Result<(), Failure> {
+    let mut steps = if is_installing { install_steps() } else { Vec::new() };
+    steps.extend(check_steps());
+    steps.extend(test_steps(has_nextest()));
+    run_steps(steps)
+}
+
+fn run_steps(steps: Vec<Step>) -> Result<(), Failure> {
     let mut times = Vec::new();
-    for step in steps() {
+    let mut outcome = Ok(());
+    for step in steps {
         println!("\n== {}", step.name);
         let start = now();
-        let result = perform(&step);
+        outcome = perform(&step);
         let elapsed = start.elapsed();
+        let word = if outcome.is_ok() { "passed in" } else { "failed after" };
+        println!("== {} {word} {}", step.name, seconds(elapsed));
         times.push((step.name, elapsed));
-        if let Err(failure) = result {
-            println!("== {} failed after {}", step.name, seconds(elapsed));
-            return Err(failure);
+        if outcome.is_err() {
+            break;
         }
-        println!("== {} passed in {}", step.name, seconds(elapsed));
     }
     println!();
-    for (name, elapsed) in &times {
-        println!("{name:<10} {:>8}", seconds(*elapsed));
+    let all = times.iter().map(|(_, elapsed)| *elapsed).sum();
+    for (name, elapsed) in times.into_iter().chain([("all", all)]) {
+        println!("{name:<16} {:>9}", seconds(elapsed));
     }
-    println!("{:<10} {:>8}", "all", seconds(times.iter().map(|(_, elapsed)| *elapsed).sum()));
-    Ok(())
+    outcome
 }
 
-fn steps() -> Vec<Step> {
-    let mut steps = vec![
+fn install_steps() -> Vec<Step> {
+    let advice = "see what it printed; it says what is missing";
+    let script = |name, words| Step { name, work: StepWork::Script(words), advice };
+    vec![
+        script("install programs", &["tests/programs/install.sh"]),
+        script("install agents", &["tests/agents/install.sh"]),
+        script("install client", &["clients/typescript/install.sh"]),
+        script("install web", &["web/install.sh", "--tests"]),
+    ]
+}
+
+fn check_steps() -> Vec<Step> {
+    let check = |name, check| Step { name, work: StepWork::Check(check), advice: "" };
+    vec![
         Step {
             name: "fmt",
-            work: Work::Cargo(&["fmt", "--all", "--check"], None),
+            work: StepWork::Cargo(&["fmt", "--all", "--check"], None),
             advice: "run `cargo fmt --all`",
         },
-        Step { name: "tidy", work: Work::Check(tidy::run), advice: "" },
-        Step { name: "codegen", work: Work::Check(codegen::check), advice: "" },
-        Step { name: "bans", work: Work::Check(bans::run), advice: "" },
+        check("tidy", tidy::run),
+        check("codegen", codegen::check),
+        check("bans", bans::run),
         // Before the binary, which carries it.
-        Step { name: "web", work: Work::Check(web::build), advice: "" },
+        check("web", web::build),
         Step {
             name: "clippy",
-            work: Work::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], None),
+            work: StepWork::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], None),
             advice: "mend what clippy names; an `allow` needs a reason",
         },
-        Step {
-            name: "build",
-            work: Work::Cargo(&["build", "--workspace", "--bins"], None),
-            advice: "tests drive the binaries; mend what the compiler names",
-        },
-    ];
-    steps.extend(test_steps(has_nextest()));
-    steps.push(Step { name: "client", work: Work::Check(client::run), advice: "" });
-    steps.push(Step { name: "browser", work: Work::Check(web::test), advice: "" });
-    steps.push(Step {
-        name: "doc",
-        work: Work::Cargo(&["doc", "--workspace", "--no-deps"], Some(("RUSTDOCFLAGS", "-D warnings"))),
-        advice: "mend the links and the markup that rustdoc names",
-    });
-    steps
+    ]
 }
 
-/// cargo-nextest runs each test in a process of its own; without it cargo's own runner does.
+/// cargo-nextest runs each test in a process of its own; without it cargo's own runner does. Programs and tests are built
+/// in one go: a build of the programs alone would have other features of the libraries, and compile them twice.
 fn test_steps(nextest: bool) -> Vec<Step> {
     let advice = "run the failing test alone, by its name; a test that fails now and then is a bug too";
-    if !nextest {
-        return vec![Step { name: "test", work: Work::Cargo(&["test", "--workspace"], None), advice }];
-    }
-    vec![
-        Step { name: "test", work: Work::Cargo(&["nextest", "run", "--workspace"], None), advice },
-        Step { name: "doctest", work: Work::Cargo(&["test", "--workspace", "--doc"], None), advice },
-    ]
+    let cargo = |name, words, advice| Step { name, work: StepWork::Cargo(words, None), advice };
+    let build_advice = "tests drive the binaries; mend what the compiler names";
+    let mut steps = match nextest {
+        true => vec![
+            cargo(
+                "build",
+                &["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "--no-run"],
+                build_advice,
+            ),
+            cargo("test", &["nextest", "run", "--workspace", "--lib", "--bins", "--tests"], advice),
+        ],
+        false => vec![
+            cargo("build", &["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"], build_advice),
+            cargo("test", &["test", "--workspace", "--lib", "--bins", "--tests"], advice),
+        ],
+    };
+    steps.extend([
+        cargo("doctest", &["test", "--workspace", "--doc"], advice),
+        Step { name: "client", work: StepWork::Check(client::run), advice: "" },
+        Step { name: "browser", work: StepWork::Check(web::test), advice: "" },
+        Step {
+            name: "doc",
+            work: StepWork::Cargo(
+                &["doc", "--workspace", "--no-deps"],
+                Some(("RUSTDOCFLAGS", "-D warnings")),
+            ),
+            advice: "mend the links and the markup that rustdoc names",
+        },
+    ]);
+    steps
 }
 
 fn has_nextest() -> bool {
@@ -94,14 +133,16 @@ fn has_nextest() -> bool {
 }
 
 fn perform(step: &Step) -> Result<(), Failure> {
-    let (arguments, variable) = match &step.work {
-        Work::Check(check) => return check(),
-        Work::Cargo(arguments, variable) => (*arguments, *variable),
+    let (program, arguments, variable) = match &step.work {
+        StepWork::Check(check) => return check(),
+        StepWork::Cargo(arguments, variable) => ("cargo".into(), *arguments, *variable),
+        StepWork::Script(words) => (root().join(words[0]), &words[1..], None),
     };
-    let shown = format!("cargo {}", arguments.join(" "));
-    let status = Command::new("cargo").args(arguments).envs(variable).current_dir(root()).status().map_err(
-        |error| Failure::new(format!("cannot run `{shown}`: {error}"), "install Rust and its cargo"),
-    )?;
+    let shown = format!("{} {}", program.display(), arguments.join(" "));
+    let status = Command::new(&program).args(arguments).envs(variable).current_dir(root()).status();
+    let status = status.map_err(|error| {
+        Failure::new(format!("cannot run `{shown}`: {error}"), "install Rust and its cargo")
+    })?;
     if status.success() {
         Ok(())
     } else {

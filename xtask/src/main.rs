@@ -25,9 +25,10 @@ use failure::Failure;
 const HELP: &str = "\
 cargo xtask <command>
 
-  ci               everything below and the tests; what `make test` runs
-  codegen          write docs/generated and the TypeScript types from the types of crates/wire
-  codegen --check  fail if those files are not what the types say
+  ci [--install]   everything below and the tests; with --install what `make test` runs
+  install          the programs, agents, libraries and the browser that tests need
+  codegen          write docs/generated, the TypeScript types and the tables of docs/protocol.md from crates/wire
+  codegen --check  fail if they are not what the types say
   tidy             size of files, banned words, heads of crates
   bans             who may depend on whom, licences, number of packages
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
@@ -41,7 +42,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
-        ["ci"] => ci::run(),
+        ["ci"] => ci::run(false),
+        ["ci", "--install"] => ci::run(true),
+        ["install"] => ci::install(),
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         ["tidy"] => tidy::run(),

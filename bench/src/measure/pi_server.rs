@@ -4,14 +4,13 @@
 use std::io::BufRead;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures_util::future::try_join_all;
-use memchr::memmem::find;
 use serde_json::{Value, json};
 
-use super::{Plan, percentile};
-use crate::client::{Client, put_frame};
+use super::Plan;
+use super::command_load::{CommandLoad, CommandProtocol};
+use crate::client::Client;
 use crate::clock;
 use crate::error::{Outcome, failed};
 use crate::process::Server;
@@ -33,7 +32,7 @@ pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
     let loads = [(1, 1, ORIGINAL_RTT_US), (1, 32, ORIGINAL_1X32), (16, 4, ORIGINAL_16X4)];
     for (connections, depth, original) in loads {
         let count = plan.size(if depth == 1 { 20_000 } else { 200_000 });
-        let load = Load { connections, depth, count };
+        let load = CommandLoad { protocol: CommandProtocol::PiServer, connections, depth, count };
         let raw = load.run(&Server::own(&["raw-lifecycle"])?, "s").await?;
         let qd = Server::qd_with(&plan.qd, &[])?;
         let session = create(&mut Client::connect_pi(&qd).await?, "demo").await?;
@@ -165,90 +164,4 @@ async fn create(client: &mut Client, harness: &str) -> Outcome<String> {
         Some(session) => Ok(session.to_owned()),
         None => failed(format!("no session: {answer:?}")),
     }
-}
-
-/// How commands are sent.
-struct Load {
-    connections: usize,
-    /// Commands under way on each connection.
-    depth: usize,
-    /// Commands in all.
-    count: usize,
-}
-
-struct RoundTrips {
-    rate: f64,
-    p50: f64,
-    p99: f64,
-    cpu: f64,
-}
-
-impl Load {
-    async fn run(&self, server: &Server, session: &str) -> Outcome<RoundTrips> {
-        let mut clients = Vec::new();
-        for number in 0..self.connections {
-            let mut client = Client::connect_pi(server).await?;
-            pump(&mut client, session, &format!("w{number}-"), self.depth * 20, self.depth).await?;
-            clients.push(client);
-        }
-        let cpu = server.cpu_seconds()?;
-        let start = clock::now();
-        let share = self.count / self.connections;
-        let pumps = clients.iter_mut().enumerate().map(|(number, client)| {
-            let prefix = format!("m{number}-");
-            async move { pump(client, session, &prefix, share, self.depth).await }
-        });
-        let mut times: Vec<u64> = try_join_all(pumps).await?.concat();
-        let seconds = start.elapsed().as_secs_f64();
-        let cpu = server.cpu_seconds()? - cpu;
-        times.sort_unstable();
-        Ok(RoundTrips {
-            rate: times.len() as f64 / seconds,
-            p50: percentile(&times, 0.5) / 1000.0,
-            p99: percentile(&times, 0.99) / 1000.0,
-            cpu: cpu * 1e6 / times.len() as f64,
-        })
-    }
-}
-
-/// Keeps `depth` commands under way until `count` are answered; gives the nanoseconds of each.
-async fn pump(
-    client: &mut Client,
-    session: &str,
-    prefix: &str,
-    count: usize,
-    depth: usize,
-) -> Outcome<Vec<u64>> {
-    let mut sent: Vec<Instant> = Vec::with_capacity(count);
-    let mut times = Vec::with_capacity(count);
-    let mut frames = Vec::new();
-    while times.len() < count {
-        frames.clear();
-        let now = clock::now();
-        while sent.len() < count && sent.len() - times.len() < depth {
-            let text =
-                format!(r#"{{"type":"get_state","id":"{prefix}{}","sessionId":"{session}"}}"#, sent.len());
-            put_frame(&mut frames, 1, text.as_bytes());
-            sent.push(now);
-        }
-        if !frames.is_empty() {
-            client.send_frames(&frames).await?;
-        }
-        client
-            .read(|frame| {
-                if let Some(start) = answered(frame, prefix).and_then(|id| sent.get(id)) {
-                    times.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
-                }
-            })
-            .await?;
-    }
-    Ok(times)
-}
-
-/// The number of the command this frame answers.
-fn answered(frame: &[u8], prefix: &str) -> Option<usize> {
-    let head = frame.strip_prefix(b"{\"type\":\"response\"")?;
-    let head = &head[..head.len().min(80)];
-    let rest = &head[find(head, b"\"id\":\"")? + 6..];
-    std::str::from_utf8(&rest[..memchr::memchr(b'"', rest)?]).ok()?.strip_prefix(prefix)?.parse().ok()
 }

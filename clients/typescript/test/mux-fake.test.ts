@@ -206,7 +206,7 @@ test("errors have their kinds, refusals that pass are tried again, and signals t
   let refusals = 0;
   hub.answers.set("get_stats", (command) => {
     refusals += 1;
-    if (refusals <= 2) hub.refuse(command, "Wait for some (max 1024)", { code: "too_many_in_flight" });
+    if (refusals <= 2) hub.refuse(command, "Wait for some", { code: "too_many_in_flight", limit: 1024 });
     else hub.answer(command, { total_messages: 1 });
   });
   await client.call("get_stats", {}, { sessionId: "s" });
@@ -316,6 +316,9 @@ test("after a sleep only the answer to the question counts, not what was under w
   hub.answers.set("cancel", () => {});
   const client = hub.client(context, { silenceMs: 60_000, freezeMs: 200 });
   await loaded(hub, client);
+  // It sleeps and is asked with the other, and never answers.
+  const mute = new FakeHub();
+  mute.answers.set("cancel", () => {});
   const sleepFor = (milliseconds: number) => {
     const until = Date.now() + milliseconds;
     while (Date.now() < until);
@@ -326,8 +329,9 @@ test("after a sleep only the answer to the question counts, not what was under w
   await eventually("the connection is given up", () => hub.connections.length === 2);
   hub.answers.set("cancel", (command) => hub.refuse(command, "No such command"));
   await eventually("the client is back", () => client.connection.state === "live");
+  await loaded(mute, mute.client(context, { silenceMs: 60_000, freezeMs: 200 }));
   sleepFor(1_400);
   await eventually("the hub is asked again", () => hub.of("cancel").length === 2);
-  await new Promise((resume) => setTimeout(resume, 3_500));
+  await eventually("one that does not answer is given up", () => mute.connections.length === 2);
   assert.equal(hub.connections.length, 2, "who answers is kept");
 });

@@ -151,6 +151,7 @@ test("a client that slept finds a dead connection at once, and ends equal", LIMI
   await eventually("another is there", () => driver.loaded);
   driver.send("/text");
   await eventually("the turns are over", () => driver.messages.length === 4 && driver.state?.status === "idle");
+  // The sleep itself: longer than the client takes for one, and no event marks its end.
   await new Promise((resume) => setTimeout(resume, 2_500));
   const before = last;
   child.kill("SIGCONT");

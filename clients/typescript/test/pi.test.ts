@@ -6,12 +6,10 @@ import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 
 import { PiServerClient, type SessionFollower } from "../src/pi-server.ts";
-import { ScriptedModel, isPiInstalled } from "./pi.ts";
+import { ScriptedModel } from "./pi.ts";
 import { Proxy, TestServer, eventually } from "./server.ts";
 
-const skip = isPiInstalled ? false : "run tests/agents/install.sh";
-
-test("a followed session of pi ends equal to the server's", { skip, timeout: 60_000 }, async (context) => {
+test("a followed session of pi ends equal to the server's", { timeout: 60_000 }, async (context) => {
   const model = new ScriptedModel();
   context.after(() => model.end());
   const server = new TestServer(await model.start());
@@ -71,7 +69,7 @@ test("a followed session of pi ends equal to the server's", { skip, timeout: 60_
   assert.equal(follower.messages.filter((message) => message.role === "user").length, 1);
 });
 
-test("a followed session of pi survives cuts in the middle of answers", { skip, timeout: 60_000 }, async (context) => {
+test("a followed session of pi survives cuts in the middle of answers", { timeout: 60_000 }, async (context) => {
   const model = new ScriptedModel();
   context.after(() => model.end());
   const server = new TestServer(await model.start());

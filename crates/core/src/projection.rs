@@ -5,6 +5,7 @@
 //! Events are read once ([`read`]), when they come; what they say is applied once, when they are stored and published.
 
 mod change;
+mod line;
 
 use std::sync::Arc;
 
@@ -14,11 +15,10 @@ use qd_wire::input::InputRequest;
 use qd_wire::run::is_terminal;
 
 pub use change::{Answered, Change, Description, Question, is_telling, read};
+pub use line::LinePatch;
 
 /// Questions of one session that are kept; more are only counted.
 const QUESTIONS_MAX: usize = 64;
-/// What lists show of the error that ended an agent.
-const ERROR_CHARACTERS_MAX: usize = 500;
 /// What lists show of a question.
 const TITLE_CHARACTERS_MAX: usize = 200;
 
@@ -122,6 +122,11 @@ impl Projection {
         self.questions.len() + self.more_questions
     }
 
+    /// The questions that wait for a person, the oldest first, as far as they are kept and of a known kind.
+    pub fn open_questions(&self) -> impl Iterator<Item = &InputRequest> {
+        self.questions.iter().filter_map(|question| question.request.as_deref())
+    }
+
     /// Its line in lists, with what is of now only where it can be known.
     pub fn summary(&self, is_away: bool) -> SessionSummary {
         let mut summary = self.line.clone();
@@ -187,17 +192,28 @@ impl Projection {
         if moment.is_past && change.is_of_a_moment() {
             return Applied::default();
         }
+        let patch = LinePatch::of(change);
+        let line = self.patch_line(&patch);
+        let applied = self.apply_now(change, &patch, moment);
+        Applied { news: applied.news.max(line), ..applied }
+    }
+
+    /// Takes in what is of now: all but the fields of the line that a patch sets.
+    fn apply_now(&mut self, change: &Change, patch: &LinePatch, moment: Moment) -> Applied {
         match change {
-            Change::Created { harness, cwd } => self.create(harness, cwd.as_deref(), moment),
-            Change::Started { tool, .. } => self.start(tool.as_deref(), moment),
-            Change::Exited { .. } => self.rest(SessionStatus::Closed),
+            Change::Created { .. } => self.create(moment),
+            Change::Started { .. } => self.start(moment),
+            Change::Exited { .. } | Change::Idle { .. } => self.rest(patch),
             Change::Closed => {
                 self.drop_questions();
-                self.rest(SessionStatus::Closed)
+                self.rest(patch)
             }
             Change::Working(phase) => self.work(*phase, moment.now),
-            Change::Idle { .. } => self.rest(SessionStatus::Idle),
-            Change::Failed { error } => self.fail(error, moment),
+            Change::Failed { .. } if moment.is_past => Applied::default(),
+            Change::Failed { .. } => {
+                self.drop_questions();
+                self.rest(patch)
+            }
             Change::Asked(question) => {
                 if self.questions.len() < QUESTIONS_MAX {
                     self.questions.push(question.clone());
@@ -216,15 +232,7 @@ impl Projection {
                 let news = if self.settle(request_id) { News::Now } else { News::None };
                 Applied { news, ..Applied::default() }
             }
-            Change::Titled(title) => set(&mut self.line.title, title),
-            Change::ModelChanged { provider, model_id } => {
-                let provider = set(&mut self.line.provider, provider);
-                let model = set(&mut self.line.model, model_id);
-                Applied { news: provider.news.max(model.news), ..Applied::default() }
-            }
-            Change::BranchChanged(branch) => {
-                set(&mut self.line.branch, branch.as_deref().unwrap_or_default())
-            }
+            Change::Titled(_) | Change::ModelChanged { .. } | Change::BranchChanged(_) => Applied::default(),
             Change::Said { text, count } => {
                 if let Some(text) = text {
                     self.line.last_text = Some(text.clone()).filter(|text| !text.is_empty());
@@ -236,46 +244,43 @@ impl Projection {
         }
     }
 
-    fn create(&mut self, harness: &str, cwd: Option<&str>, moment: Moment) -> Applied {
-        harness.clone_into(&mut self.line.harness);
-        if let Some(cwd) = cwd {
-            self.line.cwd = Some(cwd.to_owned()).filter(|cwd| !cwd.is_empty());
+    /// Sets the fields of the line. That its agent runs is told as such, so harness and directory are no news.
+    fn patch_line(&mut self, patch: &LinePatch) -> News {
+        let line = &mut self.line;
+        if let Some(harness) = &patch.harness {
+            harness.clone_into(&mut line.harness);
         }
+        set(&mut line.cwd, patch.cwd.as_deref());
+        let fields = [
+            (&mut line.title, &patch.title),
+            (&mut line.provider, &patch.provider),
+            (&mut line.model, &patch.model),
+            (&mut line.branch, &patch.branch),
+            (&mut line.error, &patch.error),
+            (&mut line.run_tool, &patch.run_tool),
+        ];
+        fields.into_iter().map(|(field, value)| set(field, value.as_deref())).max().unwrap_or_default()
+    }
+
+    fn create(&mut self, moment: Moment) -> Applied {
         if moment.seq == Some(1) {
             self.line.created_at = moment.ts;
         }
-        let mut applied = set(&mut self.line.error, "");
-        if matches!(self.status, SessionStatus::Starting | SessionStatus::Failed) {
-            applied.is_new_status = self.set_status(SessionStatus::Idle);
-        }
-        applied
+        let is_stopped = matches!(self.status, SessionStatus::Starting | SessionStatus::Failed);
+        let is_new_status = is_stopped && self.set_status(SessionStatus::Idle);
+        Applied { is_new_status, ..Applied::default() }
     }
 
-    fn start(&mut self, tool: Option<&str>, moment: Moment) -> Applied {
-        let mut applied = set(&mut self.line.error, "");
-        if let Some(tool) = tool {
-            applied.news = applied.news.max(set(&mut self.line.run_tool, tool).news);
-        }
+    fn start(&mut self, moment: Moment) -> Applied {
         if moment.is_past {
-            return applied;
+            return Applied::default();
         }
         if moment.seq == Some(1) {
             // The run of a foreign host, which was created just now.
             self.turn_began.get_or_insert(moment.now);
-            return applied;
+            return Applied::default();
         }
-        let working = self.work(None, moment.now);
-        Applied { news: applied.news.max(working.news), ..working }
-    }
-
-    fn fail(&mut self, error: &str, moment: Moment) -> Applied {
-        let applied = set(&mut self.line.error, &one_line(error, ERROR_CHARACTERS_MAX));
-        if moment.is_past {
-            return applied;
-        }
-        self.drop_questions();
-        let rested = self.rest(SessionStatus::Failed);
-        Applied { news: applied.news.max(rested.news), ..rested }
+        self.work(None, moment.now)
     }
 
     fn work(&mut self, phase: Option<AgentPhase>, now: i64) -> Applied {
@@ -293,15 +298,11 @@ impl Projection {
     }
 
     /// The agent does not work.
-    fn rest(&mut self, status: SessionStatus) -> Applied {
+    fn rest(&mut self, patch: &LinePatch) -> Applied {
         self.working_since = None;
         self.phase = None;
         let ended_turn = self.turn_began.take();
-        // An agent that died is told to be idle too, since nothing goes on; what matters is that it died.
-        if (self.status, status) == (SessionStatus::Failed, SessionStatus::Idle) {
-            return Applied { ended_turn, ..Applied::default() };
-        }
-        let is_new_status = self.set_status(status);
+        let is_new_status = self.set_status(patch.status_after(self.status));
         let news = if is_new_status { News::Now } else { News::None };
         Applied { news, is_new_status, ended_turn }
     }
@@ -388,14 +389,15 @@ impl RunLine {
     }
 }
 
-/// Sets a field of the line; an empty text for none.
-fn set(field: &mut Option<String>, value: &str) -> Applied {
+/// Sets a field of the line if there is something to set; an empty text for none.
+fn set(field: &mut Option<String>, value: Option<&str>) -> News {
+    let Some(value) = value else { return News::None };
     let value = Some(value).filter(|value| !value.is_empty());
     if field.as_deref() == value {
-        return Applied::default();
+        return News::None;
     }
     *field = value.map(str::to_owned);
-    Applied { news: News::Now, ..Applied::default() }
+    News::Now
 }
 
 /// The beginning of a text on one line, without what could disturb it: control characters, and those that turn the

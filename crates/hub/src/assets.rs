@@ -12,6 +12,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
 use http::{HeaderMap, Method, StatusCode};
+use qd_wire::ErrorCode;
 
 use crate::http::failed;
 use crate::registry::Hub;
@@ -36,9 +37,8 @@ const INDEX: &str = "/index.html";
 const LASTING: &str = "/assets/";
 /// The first parts of the app's pages; the app itself says what is below them.
 const PAGES: [&str; 8] = ["", "new", "s", "approvals", "history", "usage", "settings", "welcome"];
-/// The first parts of the hub's own addresses: what is not found there is no page.
-const OWN: [&str; 11] =
-    ["api", "ws", "auth", "runs", "sessions", "hosts", "server", "health", "healthz", "login", "logout"];
+/// The first parts of the hub's own addresses: what is not found there is no page. Faces have more of them.
+const OWN: [&str; 6] = ["api", "ws", "auth", "healthz", "login", "logout"];
 /// Of a gzip file: its head, and the two words at its end.
 const GZIP_HEAD_BYTES: usize = 10;
 const GZIP_END_BYTES: usize = 8;
@@ -59,7 +59,8 @@ const DOCUMENT: &str = include_str!("../../../docs/generated/openapi.json");
 pub(crate) async fn app(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
     let is_read = method == Method::GET || method == Method::HEAD;
-    let found = if is_read { find(hub.config.app, path, request.headers()) } else { None };
+    let is_of_face = |first_part: &str| hub.faces.has_path_prefix(first_part);
+    let found = if is_read { find(hub.config.app, path, request.headers(), is_of_face) } else { None };
     match found {
         Some((status, asset)) => answer(asset, request.headers(), status),
         None => not_found(),
@@ -72,14 +73,15 @@ pub(crate) async fn openapi() -> Response {
 }
 
 fn not_found() -> Response {
-    let error = "There is nothing at this address; the app is at /, what scripts can ask is in /api/openapi.json, the WebSockets are at /ws/mux and /ws/pi";
-    failed(StatusCode::NOT_FOUND, error)
+    let error = "There is nothing at this address; the app is at /, what scripts can ask is in /api/openapi.json, and the app's WebSocket is at /ws/mux";
+    failed(ErrorCode::NotFound, error)
 }
 
 fn find(
     files: &'static [AppFile],
     path: &str,
     headers: &HeaderMap,
+    is_of_face: impl Fn(&str) -> bool,
 ) -> Option<(StatusCode, &'static AppFile)> {
     if let Some(asset) = files.iter().find(|asset| asset.path == path) {
         return Some((StatusCode::OK, asset));
@@ -89,7 +91,7 @@ fn find(
         return Some((StatusCode::OK, index(files)));
     }
     // A person who has mistyped an address gets the app, which says so in its own way; a program is told plainly.
-    let is_own = OWN.contains(&first) || path.starts_with(LASTING);
+    let is_own = OWN.contains(&first) || path.starts_with(LASTING) || is_of_face(first);
     (!is_own && wants_page(headers)).then(|| (StatusCode::NOT_FOUND, index(files)))
 }
 
@@ -139,7 +141,7 @@ fn content(asset: &'static AppFile, headers: &HeaderMap, status: StatusCode) -> 
     }
     match unpack(asset) {
         Some(bytes) => (status, [kind], Body::from(bytes)).into_response(),
-        None => failed(StatusCode::INTERNAL_SERVER_ERROR, "A file of the app is broken; build it again"),
+        None => failed(ErrorCode::Internal, "A file of the app is broken; build it again"),
     }
 }
 
@@ -191,20 +193,20 @@ mod tests {
 
     #[test]
     fn pages_are_pages_and_the_rest_is_not() {
+        let find =
+            |path: &str, headers: &HeaderMap| find(&[], path, headers, |first_part| first_part == "face");
         let script = HeaderMap::new();
         let browser = with(ACCEPT, "text/html,application/xhtml+xml");
         for page in ["/", "/new", "/s/abc", "/s/abc/files/src/main.rs", "/settings/people", "/history"] {
             assert!(
-                matches!(find(&[], page, &script), Some((StatusCode::OK, asset)) if asset.path == INDEX),
+                matches!(find(page, &script), Some((StatusCode::OK, asset)) if asset.path == INDEX),
                 "{page}"
             );
         }
-        assert!(find(&[], "/nowhere", &script).is_none());
-        assert!(matches!(find(&[], "/nowhere", &browser), Some((StatusCode::NOT_FOUND, _))));
-        for own in
-            ["/api/nothing", "/ws/nothing", "/auth/x", "/runs/x/y/z", "/assets/gone.js", "/sessions/a/b/c"]
-        {
-            assert!(find(&[], own, &browser).is_none(), "{own}");
+        assert!(find("/nowhere", &script).is_none());
+        assert!(matches!(find("/nowhere", &browser), Some((StatusCode::NOT_FOUND, _))));
+        for own in ["/api/nothing", "/ws/nothing", "/auth/x", "/face", "/face/a/b", "/assets/gone.js"] {
+            assert!(find(own, &browser).is_none(), "{own}");
         }
     }
 

@@ -3,8 +3,9 @@
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Json, Response};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 use qd_store::{AUDIT_PAGE_ROWS_MAX, AuditQuery, AuditRow};
+use qd_wire::ErrorCode;
 use qd_wire::command_table::Permission;
 use qd_wire::people::{AuditData, AuditEntry};
 use serde::Deserialize;
@@ -36,7 +37,7 @@ pub(crate) async fn list(
         Err(refusal) => return refused(&refusal),
     };
     let Ok(Query(wanted)) = wanted else {
-        return failed(StatusCode::BAD_REQUEST, "'before' and 'limit' must be whole numbers");
+        return failed(ErrorCode::InvalidRequest, "'before' and 'limit' must be whole numbers");
     };
     let limit = wanted.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, AUDIT_PAGE_ROWS_MAX);
     let is_manager = principal.permissions.contains(Permission::Manage);

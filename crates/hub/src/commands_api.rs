@@ -56,7 +56,7 @@ pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderM
         Ok(bytes) => bytes,
         Err(error) => {
             let text = format!("The body cannot be read, or is longer than {BODY_BYTES_MAX} bytes: {error}");
-            return failed(StatusCode::PAYLOAD_TOO_LARGE, &text);
+            return failed(ErrorCode::TooLarge, &text);
         }
     };
     let command = match read(&bytes) {

@@ -5,9 +5,10 @@ mod notes;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use qd_core::projection::{Change, Moment, is_telling, one_line, read};
+use qd_core::projection::{Change, LinePatch, Moment, is_telling, one_line, read};
 use qd_core::redact::redact_question;
 use qd_store::{AuditRow, Effect, HubSession, MessageRow, RecordIn, SessionPatch};
+use qd_wire::data::SessionStatus;
 use qd_wire::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,9 +20,6 @@ pub(crate) use notes::{Note, apply_notes, describe};
 
 /// What lists show of the last message.
 const LAST_TEXT_CHARACTERS_MAX: usize = 200;
-
-/// What lists show of the error that ended an agent.
-const ERROR_CHARACTERS_MAX: usize = 500;
 
 /// What one event says: for its session as it looks from outside, and, if it is a record, for the store.
 #[derive(Default)]
@@ -84,7 +82,7 @@ fn of_record(owner: &Owner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> O
         }
         _ => {
             let changes = read(event, Some(seq), text);
-            let effect = changes.first().and_then(|change| effect(owner, seq, ts, change));
+            let effect = effect(owner, seq, ts, &changes);
             let audit = match changes.first() {
                 Some(Change::Answered(answered)) => Some(audit::of_answer(ts, answered)),
                 _ => audit::of_record(event, ts, text.as_bytes()),
@@ -173,65 +171,59 @@ fn messages_effect(event: &str, text: &str) -> Option<Effect> {
     message_row(end.message).map(|row| Effect::Message(Box::new(row)))
 }
 
-/// What a change of a session changes in the store.
-fn effect(owner: &Owner<'_>, seq: u64, ts: i64, change: &Change) -> Option<Effect> {
-    let patch = match change {
-        Change::Created { harness, cwd } => {
-            return Some(created_effect(owner, (seq, ts), harness, cwd.as_deref()));
-        }
-        Change::Answered(answered) => {
-            return Some(Effect::Rewrite { seq: answered.asked_seq?, with: redact_question });
-        }
-        Change::Closed | Change::Exited { .. } => SessionPatch { closed: Some(true), ..state("closed") },
-        Change::Started { tool, .. } => {
-            let error = Some(String::new());
-            SessionPatch { closed: Some(false), run_tool: tool.clone(), error, ..state("working") }
-        }
-        Change::BranchChanged(branch) => {
-            SessionPatch { branch: Some(branch.clone().unwrap_or_default()), ..SessionPatch::default() }
-        }
-        Change::Titled(title) => SessionPatch { title: Some(title.clone()), ..SessionPatch::default() },
-        Change::ModelChanged { provider, model_id } => SessionPatch {
-            provider: Some(provider.clone()),
-            model: Some(model_id.clone()),
-            ..SessionPatch::default()
-        },
-        Change::Idle { .. } => state("idle"),
-        Change::Failed { error } => {
-            SessionPatch { error: Some(one_line(error, ERROR_CHARACTERS_MAX)), ..state("failed") }
-        }
-        Change::Working(_)
-        | Change::Asked(_)
-        | Change::Acted { .. }
-        | Change::Said { .. }
-        | Change::Described(_) => return None,
-    };
-    Some(Effect::SessionPatch(Box::new(patch)))
-}
-
-fn state(word: &str) -> SessionPatch {
-    SessionPatch { state: Some(word.to_owned()), ..SessionPatch::default() }
-}
-
-/// The first record describes a session; later ones say that its agent runs again.
-fn created_effect(owner: &Owner<'_>, (seq, ts): (u64, i64), harness: &str, cwd: Option<&str>) -> Effect {
-    let runner_id = owner.runner_id.to_owned();
-    if seq > 1 {
-        return Effect::SessionPatch(Box::new(SessionPatch {
-            runner_id: Some(runner_id),
-            harness: Some(harness.to_owned()),
-            cwd: cwd.map(str::to_owned),
-            closed: Some(false),
-            error: Some(String::new()),
-            ..state("idle")
-        }));
+/// What the changes of one record change in the store. A record that makes a session may say more of it.
+fn effect(owner: &Owner<'_>, seq: u64, ts: i64, changes: &[Change]) -> Option<Effect> {
+    let first = changes.first()?;
+    if let Change::Answered(answered) = first {
+        return Some(Effect::Rewrite { seq: answered.asked_seq?, with: redact_question });
     }
+    let patch = LinePatch::of(first);
+    if let (Change::Created { .. }, 1) = (first, seq) {
+        let run_tool = changes.iter().find_map(|change| LinePatch::of(change).run_tool);
+        return Some(created_effect(owner, ts, LinePatch { run_tool, ..patch }));
+    }
+    if patch == LinePatch::default() {
+        return None;
+    }
+    let is_created = matches!(first, Change::Created { .. });
+    Some(Effect::SessionPatch(Box::new(SessionPatch {
+        runner_id: is_created.then(|| owner.runner_id.to_owned()),
+        closed: if is_created { Some(false) } else { patch.status.and_then(closes) },
+        state: patch.status.map(|status| status.as_str().to_owned()),
+        keeps_failed: patch.keeps_failed,
+        harness: patch.harness,
+        cwd: patch.cwd,
+        title: patch.title,
+        provider: patch.provider,
+        model: patch.model,
+        branch: patch.branch,
+        error: patch.error,
+        run_tool: patch.run_tool,
+        ..SessionPatch::default()
+    })))
+}
+
+/// Whether a session is closed with this status; `None` where the status says nothing of it.
+fn closes(status: SessionStatus) -> Option<bool> {
+    match status {
+        SessionStatus::Closed => Some(true),
+        SessionStatus::Working => Some(false),
+        SessionStatus::Starting
+        | SessionStatus::Idle
+        | SessionStatus::Dormant
+        | SessionStatus::Failed
+        | SessionStatus::Offline => None,
+    }
+}
+
+fn created_effect(owner: &Owner<'_>, ts: i64, line: LinePatch) -> Effect {
     Effect::UpsertSession(Box::new(HubSession {
         session_id: owner.session_id.to_owned(),
-        runner_id,
-        harness: harness.to_owned(),
-        cwd: cwd.unwrap_or_default().to_owned(),
-        state: "idle".to_owned(),
+        runner_id: owner.runner_id.to_owned(),
+        harness: line.harness.unwrap_or_default(),
+        cwd: line.cwd.unwrap_or_default(),
+        state: SessionStatus::Idle.as_str().to_owned(),
+        run_tool: line.run_tool,
         created_at: ts,
         updated_at: ts,
         ..HubSession::default()

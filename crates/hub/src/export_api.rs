@@ -15,8 +15,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 use qd_core::time::iso_8601;
+use qd_wire::ErrorCode;
 use qd_wire::Message;
 use qd_wire::data::SessionSummary;
 use serde::Deserialize;
@@ -83,7 +84,7 @@ pub(crate) async fn export(
     }
     let format = wanted.ok().and_then(|Query(wanted)| Format::parse(wanted.format.as_deref()));
     let Some(format) = format else {
-        return failed(StatusCode::BAD_REQUEST, "'format' must be 'html', 'json' or 'md'");
+        return failed(ErrorCode::InvalidRequest, "'format' must be 'html', 'json' or 'md'");
     };
     let session = match hub.store.session(&session_id).await {
         Ok(Some(row)) => hub.summary(row),

@@ -81,6 +81,11 @@ impl Faces {
         self.all().into_iter().fold(Router::new(), |routes, face| routes.merge(face.machine_routes()))
     }
 
+    /// Whether an address that begins with this part is a face's.
+    pub(crate) fn has_path_prefix(&self, first_part: &str) -> bool {
+        self.all().into_iter().any(|face| face.path_prefixes().contains(&first_part))
+    }
+
     /// Method and path of each of their routes that `qd_wire::rest` describes.
     #[cfg(test)]
     pub(crate) fn described_routes(&self) -> Vec<(&'static str, &'static str)> {

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use base64::Engine;
@@ -21,7 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::access::random_text;
 use crate::command::Command;
 use crate::commands_api::ask_and_wait;
-use crate::http::{check_known, failed, failed_as, failed_with, refused};
+use crate::http::{check_known, failed, failed_as, failed_with, no_randomness, refused};
 use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::serve::Server;
@@ -41,11 +42,16 @@ pub(crate) struct Place {
     inline: Option<bool>,
 }
 
+fn no_place() -> Response {
+    let error = "Name the file as 'path'; 'create_parents' and 'inline' must be true or false";
+    failed(ErrorCode::InvalidRequest, error)
+}
+
 /// `GET /api/sessions/{session_id}/file?path=…`: the bytes of a file.
 pub(crate) async fn download(
     State(server): State<Server>,
     Path(session_id): Path<String>,
-    Query(place): Query<Place>,
+    place: Result<Query<Place>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -53,6 +59,7 @@ pub(crate) async fn download(
         Ok(principal) => principal,
         Err(refusal) => return refused(&refusal),
     };
+    let Ok(Query(place)) = place else { return no_place() };
     let reader = Reader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
     let first = match reader.page(0).await {
         Ok(first) => first,
@@ -130,7 +137,7 @@ impl Reader {
 pub(crate) async fn upload(
     State(server): State<Server>,
     Path(session_id): Path<String>,
-    Query(place): Query<Place>,
+    place: Result<Query<Place>, QueryRejection>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -139,8 +146,9 @@ pub(crate) async fn upload(
         Ok(principal) => principal,
         Err(refusal) => return refused(&refusal),
     };
+    let Ok(Query(place)) = place else { return no_place() };
     let Some(upload_id) = random_text(UPLOAD_ID_BYTES) else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+        return no_randomness();
     };
     let writer = Writer { hub: &server.hub, principal, session_id, place, upload_id, sent: 0 };
     match writer.take(body).await {

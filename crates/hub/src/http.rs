@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::to_bytes;
 use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, head, post};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_store::StoreError;
 use qd_wire::command_table::Permission;
@@ -29,6 +31,8 @@ use crate::upgrade::upgrade;
 
 /// Where the WebSockets are.
 const SOCKETS: &str = "/ws/";
+/// The framework's own words for what it cannot read are a line.
+const REJECTION_BYTES_MAX: usize = 4096;
 
 /// Everything the hub answers to.
 pub(crate) fn routes(server: Server) -> Router {
@@ -37,12 +41,14 @@ pub(crate) fn routes(server: Server) -> Router {
         .route("/login", head(with_code::not_for_head))
         .route("/ws/mux", any(mux))
         .merge(server.hub.faces.routes())
+        .method_not_allowed_fallback(wrong_method)
         .fallback(assets::app)
         .layer(middleware::from_fn_with_state(hub, check_place));
     let for_runners = Router::new()
         .route("/ws/runner", any(runners_api::link))
         .route("/api/runners/join", post(runners_api::join))
         .merge(server.hub.faces.machine_routes())
+        .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(refuse_browsers));
     for_people.merge(for_runners).layer(middleware::from_fn(safe_headers::add)).with_state(server)
 }
@@ -69,21 +75,9 @@ pub(crate) fn refused(refusal: &Refusal) -> Response {
     failed_with(&refusal.code().with(refusal.to_string()))
 }
 
-/// An error as JSON, with the code that says as much as its status.
-pub(crate) fn failed(status: StatusCode, error: &str) -> Response {
-    let code = match status {
-        StatusCode::BAD_REQUEST => ErrorCode::InvalidRequest,
-        StatusCode::UNAUTHORIZED => ErrorCode::NotLoggedIn,
-        StatusCode::FORBIDDEN => ErrorCode::PermissionDenied,
-        StatusCode::NOT_FOUND => ErrorCode::NotFound,
-        StatusCode::CONFLICT => ErrorCode::Conflict,
-        StatusCode::PAYLOAD_TOO_LARGE => ErrorCode::TooLarge,
-        StatusCode::TOO_MANY_REQUESTS => ErrorCode::RateLimited,
-        StatusCode::SERVICE_UNAVAILABLE => ErrorCode::Busy,
-        StatusCode::INTERNAL_SERVER_ERROR => ErrorCode::Internal,
-        _ => ErrorCode::Failed,
-    };
-    failed_as(status, &code.with(error))
+/// An error as JSON, with the status of its code.
+pub(crate) fn failed(code: ErrorCode, error: &str) -> Response {
+    failed_with(&code.with(error))
 }
 
 /// An error as JSON, with the status of its code.
@@ -94,12 +88,36 @@ pub(crate) fn failed_with(error: &CodedError) -> Response {
 
 /// The hub's store does not answer.
 pub(crate) fn unavailable(error: &StoreError) -> Response {
-    failed_with(&ErrorCode::StoreUnavailable.with(format!("The hub cannot use its store: {error}")))
+    failed(ErrorCode::StoreUnavailable, &format!("The hub cannot use its store: {error}"))
+}
+
+/// The operating system cannot make a secret now.
+pub(crate) fn no_randomness() -> Response {
+    failed(ErrorCode::Busy, "The system has no randomness; try again")
 }
 
 /// An error as JSON, with a status that a route had before its error had a code.
 pub(crate) fn failed_as(status: StatusCode, error: &CodedError) -> Response {
     (status, Json(json!({ "error": error.message, "code": error.code }))).into_response()
+}
+
+/// The address exists, but not for this method. The header `Allow` names those that it takes.
+pub(crate) async fn wrong_method() -> Response {
+    let error = "This address does not take this method; see /api/openapi.json";
+    failed_as(StatusCode::METHOD_NOT_ALLOWED, &ErrorCode::UnknownCommand.with(error))
+}
+
+/// Gives a code to what the framework refuses by itself, in plain text: a path or a query that it cannot read.
+pub(crate) async fn code_rejections(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if response.status() != StatusCode::BAD_REQUEST
+        || !kind.is_some_and(|kind| kind.starts_with("text/plain"))
+    {
+        return response;
+    }
+    let text = to_bytes(response.into_body(), REJECTION_BYTES_MAX).await.unwrap_or_default();
+    failed(ErrorCode::InvalidRequest, &String::from_utf8_lossy(&text))
 }
 
 #[derive(Deserialize, Default)]
@@ -187,7 +205,7 @@ pub(crate) async fn sessions(State(hub): State<Arc<Hub>>, uri: Uri, headers: Hea
     }
     match reads::sessions(&hub).await {
         Ok(sessions) => Json(json!({ "sessions": sessions })).into_response(),
-        Err(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        Err(error) => unavailable(&error),
     }
 }
 
@@ -198,7 +216,7 @@ pub(crate) async fn healthz(State(hub): State<Arc<Hub>>) -> Json<Health> {
         sessions: hub.session_count() as u64,
         runners: hub.runners().iter().filter(|runner| runner.link().is_some()).count() as u64,
         connections: hub.connection_count() as u64,
-        apps: 0,
+        ..Health::default()
     };
     hub.faces.show_health(&mut health);
     Json(health)

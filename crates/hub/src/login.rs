@@ -14,13 +14,13 @@ use axum::response::{IntoResponse, Json, Response};
 use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE, USER_AGENT};
 use http::{HeaderMap, StatusCode};
 use qd_store::PersonRow;
-use qd_wire::CodedError;
 use qd_wire::people::{LoginAnswer, LoginRequest};
+use qd_wire::{CodedError, ErrorCode};
 
 use crate::access::{self, COOKIE_NAME};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{failed, failed_with};
+use crate::http::{failed, failed_as, failed_with, no_randomness};
 use crate::listen::Peer;
 use crate::registry::Hub;
 use crate::runners_api::read_body;
@@ -46,7 +46,7 @@ pub(crate) enum Unproved {
     Wrong,
     /// Milliseconds to wait.
     TooOften(i64),
-    Unavailable(String),
+    Unavailable(CodedError),
 }
 
 impl LoginDesk {
@@ -62,13 +62,14 @@ impl LoginDesk {
         if let Some(wait_ms) = self.lock().wait_ms(&attempt, now_ms()) {
             return Err(Unproved::TooOften(wait_ms));
         }
-        let unavailable = |error: &dyn std::fmt::Display| {
-            Unproved::Unavailable(format!("The password cannot be checked: {error}"))
+        let unavailable = |code: ErrorCode, error: &dyn std::fmt::Display| {
+            Unproved::Unavailable(code.with(format!("The password cannot be checked: {error}")))
         };
-        let person = hub.store.person(username).await.map_err(|error| unavailable(&error))?;
+        let person = hub.store.person(username).await;
+        let person = person.map_err(|error| unavailable(ErrorCode::StoreUnavailable, &error))?;
         let stored = person.as_ref().map(|person| person.password_hash.clone());
-        let is_theirs =
-            self.hasher.is_password(password, stored).await.map_err(|error| unavailable(&error))?;
+        let is_theirs = self.hasher.is_password(password, stored).await;
+        let is_theirs = is_theirs.map_err(|error| unavailable(error.code(), &error))?;
         match person.filter(|person| is_theirs && !person.disabled) {
             Some(person) => {
                 self.lock().note_success(&attempt, now_ms());
@@ -89,15 +90,15 @@ impl LoginDesk {
 impl Unproved {
     pub(crate) fn response(self) -> Response {
         match self {
-            Unproved::Wrong => failed(StatusCode::UNAUTHORIZED, INVALID),
+            Unproved::Wrong => failed(ErrorCode::NotLoggedIn, INVALID),
             Unproved::TooOften(wait_ms) => {
                 let seconds = wait_ms.max(1).cast_unsigned().div_ceil(1000);
                 let error = format!("Too many failed logins; try again in {seconds} s");
-                let mut response = failed(StatusCode::TOO_MANY_REQUESTS, &error);
+                let mut response = failed(ErrorCode::RateLimited, &error);
                 response.headers_mut().insert(RETRY_AFTER, seconds.into());
                 response
             }
-            Unproved::Unavailable(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error),
+            Unproved::Unavailable(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
         }
     }
 }
@@ -127,7 +128,7 @@ pub(crate) async fn login(
         }
     };
     let token = access::new_login(&hub.store, &hub.principals, Some(&person.username), label(&headers)).await;
-    let error = match token {
+    match token {
         Ok(Some(token)) => {
             hub.close_revoked();
             if let Err(error) = hub.store.note_person_login(&person.username, now_ms()).await {
@@ -136,12 +137,11 @@ pub(crate) async fn login(
             note(hub, shown, true, &peer).await;
             let cookie = cookie(hub, &token, hub.config.login_life.as_secs());
             let headers = [(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".to_owned())];
-            return (headers, Json(LoginAnswer { access_token: token })).into_response();
+            (headers, Json(LoginAnswer { access_token: token })).into_response()
         }
-        Ok(None) => "The system has no randomness; try again".to_owned(),
-        Err(error) => format!("The login cannot be stored: {error}"),
-    };
-    failed(StatusCode::SERVICE_UNAVAILABLE, &error)
+        Ok(None) => no_randomness(),
+        Err(error) => failed(ErrorCode::StoreUnavailable, &format!("The login cannot be stored: {error}")),
+    }
 }
 
 async fn read_request(body: Body) -> Result<LoginRequest, CodedError> {

@@ -3,8 +3,9 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 use qd_store::Login;
+use qd_wire::ErrorCode;
 use qd_wire::people::{LoginInfo, Logins};
 use qd_wire::rest::LoginLink;
 use serde_json::json;
@@ -13,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Hash;
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_known, failed, refused, unavailable};
+use crate::http::{check_known, failed, no_randomness, refused, unavailable};
 use crate::principals::{Access, Principal};
 use crate::serve::Server;
 
@@ -43,7 +44,7 @@ pub(crate) async fn end(
         Err(response) => return response,
     };
     let Some(login) = logins.iter().find(|login| id_of(&login.token_hash) == login_id) else {
-        return failed(StatusCode::NOT_FOUND, "You have no such login; see GET /api/logins");
+        return failed(ErrorCode::NotFound, "You have no such login; see GET /api/logins");
     };
     if let Err(error) = server.hub.store.delete_login(&login.token_hash).await {
         return unavailable(&error);
@@ -66,10 +67,10 @@ pub(crate) async fn link(State(server): State<Server>, uri: Uri, headers: Header
     if let Access::Token(_) = principal.access {
         // It would be good for more than the token is, and for longer.
         let error = "Permission denied: a token cannot make sign-in links; sign in with your password, or use the owner token";
-        return failed(StatusCode::FORBIDDEN, error);
+        return failed(ErrorCode::PermissionDenied, error);
     }
     let Some((code, expires_at)) = server.hub.config.login_codes.issue_for(&principal) else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+        return no_randomness();
     };
     let summary = "made a sign-in link".to_owned();
     server.hub.note_deed(Deed { kind: "login", principal: Some(&principal.name), ok: None, summary }).await;
@@ -93,7 +94,7 @@ async fn own(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result<(Princip
     let principal = check_known(&server.hub, uri, headers).await.map_err(|refusal| refused(&refusal))?;
     if let Access::Token(_) = principal.access {
         let error = "Permission denied: a token sees no logins; log in with your password";
-        return Err(failed(StatusCode::FORBIDDEN, error));
+        return Err(failed(ErrorCode::PermissionDenied, error));
     }
     let mut logins =
         server.hub.store.logins_of(principal.person()).await.map_err(|error| unavailable(&error))?;

@@ -60,17 +60,12 @@ pub(crate) async fn messages(
         Err(refusal) => return refused(&refusal),
     };
     let Ok(Query(page)) = page else {
-        return failed(StatusCode::BAD_REQUEST, "'before' and 'limit' must be whole numbers");
+        return failed(ErrorCode::InvalidRequest, "'before' and 'limit' must be whole numbers");
     };
-    let is_known = server.hub.session(&session_id).is_some();
     let Page { before, limit } = page;
     let command = Command::new(CommandName::GetMessages).on(session_id);
     let command = command.with("before", before).with("limit", limit);
-    let response = ask(&server.hub, &principal, command).await;
-    if !is_known && response.status() != StatusCode::FORBIDDEN {
-        return no_session();
-    }
-    response
+    ask(&server.hub, &principal, command).await
 }
 
 /// The words of `search`, with `q` for the words looked for.
@@ -100,7 +95,7 @@ pub(crate) async fn search(
     };
     let Ok(Query(wanted)) = wanted else {
         let error = "Give the words as 'q'; 'from', 'to', 'limit' and 'offset' must be whole numbers";
-        return failed(StatusCode::BAD_REQUEST, error);
+        return failed(ErrorCode::InvalidRequest, error);
     };
     let session_id = wanted.session_id.filter(|session_id| !session_id.is_empty());
     let command = Command::new(CommandName::Search)
@@ -130,6 +125,9 @@ async fn ask(hub: &Arc<Hub>, principal: &Principal, command: Command<'_>) -> Res
         (None, None) => ErrorCode::Internal.with("The answer has no data"),
         (Some(error), _) => error,
     };
+    if error.code == ErrorCode::SessionNotFound {
+        return no_session();
+    }
     if [ErrorCode::PermissionDenied, ErrorCode::StoreUnavailable].contains(&error.code) {
         return failed_with(&error);
     }

@@ -6,15 +6,15 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_store::{PEOPLE_MAX, PersonChange, PersonPut, PersonRow};
-use qd_wire::CodedError;
 use qd_wire::command_table::Permission;
 use qd_wire::people::{ChangePerson, Me, NewPerson, People, Person};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
 use crate::access::{check_principal_name, role_of};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_known, check_owner, failed, failed_with, refused, unavailable};
+use crate::http::{check_known, check_owner, failed, failed_as, failed_with, refused, unavailable};
 use crate::listen::Peer;
 use crate::login::{HashError, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use crate::principals::{Access, Principal};
@@ -87,11 +87,11 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
             (StatusCode::CREATED, Json(person)).into_response()
         }
         Ok(PersonPut::NameTaken) => {
-            failed(StatusCode::CONFLICT, "A person or an access token has this name; take another one")
+            failed(ErrorCode::AlreadyExists, "A person or an access token has this name; take another one")
         }
         Ok(PersonPut::TooMany) => {
             let error = format!("There are {PEOPLE_MAX} people, which is the limit; remove some first");
-            failed(StatusCode::TOO_MANY_REQUESTS, &error)
+            failed_as(StatusCode::TOO_MANY_REQUESTS, &ErrorCode::LimitReached.with(error))
         }
         Err(error) => unavailable(&error),
     }
@@ -157,7 +157,7 @@ pub(crate) async fn change(
     }
     match server.hub.store.change_person(&username, change).await {
         Ok(true) => {}
-        Ok(false) => return failed(StatusCode::NOT_FOUND, NO_PERSON),
+        Ok(false) => return failed(ErrorCode::NotFound, NO_PERSON),
         Err(error) => return unavailable(&error),
     }
     note(&server, &principal, changes(&username, &wanted)).await;
@@ -208,10 +208,10 @@ async fn check_change(
     }
     if let Access::Token(_) = principal.access {
         let error = "Permission denied: a token cannot change a password; log in with it";
-        return Err(failed(StatusCode::FORBIDDEN, error));
+        return Err(failed(ErrorCode::PermissionDenied, error));
     }
     let Some(current) = wanted.current_password.clone() else {
-        return Err(failed(StatusCode::BAD_REQUEST, "Give your present password as 'current_password'"));
+        return Err(failed(ErrorCode::InvalidRequest, "Give your present password as 'current_password'"));
     };
     let proved = server.hub.logins.prove(&server.hub, peer, username, current).await;
     proved.map(drop).map_err(crate::login::Unproved::response)
@@ -238,7 +238,7 @@ pub(crate) async fn remove(
     };
     match server.hub.store.delete_person(&username).await {
         Ok(true) => {}
-        Ok(false) => return failed(StatusCode::NOT_FOUND, NO_PERSON),
+        Ok(false) => return failed(ErrorCode::NotFound, NO_PERSON),
         Err(error) => return unavailable(&error),
     }
     tracing::warn!(username, "a person is removed");
@@ -254,7 +254,7 @@ async fn close_all(server: &Server, username: &str) -> Result<(), Response> {
     server.hub.revoke_access(username);
     server.hub.faces.revoke(&server.hub, username).await.map_err(|error| {
         let error = format!("It is done, but commands of the person are still in the store: {error}");
-        failed(StatusCode::SERVICE_UNAVAILABLE, &error)
+        failed(ErrorCode::StoreUnavailable, &error)
     })
 }
 
@@ -264,5 +264,5 @@ async fn note(server: &Server, principal: &Principal, summary: String) {
 }
 
 fn no_hash(error: &HashError) -> Response {
-    failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+    failed_as(StatusCode::SERVICE_UNAVAILABLE, &error.code().with(error.to_string()))
 }

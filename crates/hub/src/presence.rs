@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qd_wire::CodedError;
-use qd_wire::push::{SystemClientFrame, SystemCommand};
+use qd_wire::mux::{SystemClientFrame, SystemCommand};
 
 use crate::connection::Parts;
 use crate::reply;

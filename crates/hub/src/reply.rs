@@ -148,11 +148,14 @@ pub(crate) fn system_error(id: Option<&str>, error: &CodedError) -> Bytes {
     frame::text(text.as_bytes())
 }
 
-/// The error and its code, after other fields of an object.
+/// The error, its code and its limit if it has one, after other fields of an object.
 pub(crate) fn push_error(text: &mut String, error: &CodedError) {
     text.push_str(",\"error\":");
     text.push_str(&json_string(&error.message));
     text.push_str(",\"code\":\"");
     text.push_str(error.code.as_str());
     text.push('"');
+    if let Some(limit) = error.limit {
+        text.push_str(&format!(",\"limit\":{limit}"));
+    }
 }

@@ -15,7 +15,8 @@ macro_rules! rest {
     ($($method:ident $path:literal => $handler:expr;)*) => {
         /// Those that come under one of the hub's own names only, which is all but joining.
         pub(crate) fn routes() -> Router<Server> {
-            Router::new()$(.route($path, $method($handler)))*
+            let routes = Router::new()$(.route($path, $method($handler)))*;
+            routes.layer(axum::middleware::from_fn(crate::http::code_rejections))
         }
 
         /// Method and path of each.

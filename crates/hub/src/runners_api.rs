@@ -17,7 +17,7 @@ use tokio::time::{Duration, timeout};
 
 use crate::access::{self, Hash, KeyRefusal, has_key, is_plain_name};
 use crate::clock::now_ms;
-use crate::http::{check_owner, failed, failed_as, failed_with, refused};
+use crate::http::{check_owner, failed, failed_as, failed_with, no_randomness, refused, unavailable};
 use crate::invites::{CodeRefusal, NoInvite, Permission};
 use crate::listen::Peer;
 use crate::reads;
@@ -43,10 +43,8 @@ pub(crate) async fn invite(State(server): State<Server>, uri: Uri, headers: Head
     }
     let invite = match server.fleet.invites.issue(now_ms()) {
         Ok(invite) => invite,
-        Err(error @ NoInvite::TooMany) => return failed(StatusCode::TOO_MANY_REQUESTS, &error.to_string()),
-        Err(error @ NoInvite::NoRandomness) => {
-            return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-        }
+        Err(error @ NoInvite::TooMany) => return failed(ErrorCode::RateLimited, &error.to_string()),
+        Err(NoInvite::NoRandomness) => return no_randomness(),
     };
     let tls = server.hub.config.tls.as_ref();
     let code = match tls.filter(|tls| tls.is_pinned()) {
@@ -149,7 +147,7 @@ async fn admit(server: &Server, ReadJoin { join, key_hash }: ReadJoin) -> Result
     let permission = fleet.invites.check(secret, &join.runner_id, &key_hash, now).map_err(code_refused)?;
     if fleet.local_runner_id.as_deref() == Some(&*join.runner_id) {
         let reason = "This is the name of the hub's own runner; join with another one (--name)";
-        return Err(ErrorCode::Conflict.with(reason));
+        return Err(ErrorCode::AlreadyExists.with(reason));
     }
     let unavailable = |error: qd_store::StoreError| {
         ErrorCode::StoreUnavailable
@@ -213,7 +211,7 @@ pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: Header
     }
     match reads::runners(&server.hub).await {
         Ok(runners) => Json(runners).into_response(),
-        Err(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        Err(error) => unavailable(&error),
     }
 }
 
@@ -251,7 +249,7 @@ pub(crate) async fn revoke(
         return response;
     }
     if let Err(error) = server.hub.store.revoke_runner(&runner_id, now_ms()).await {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+        return unavailable(&error);
     }
     server.hub.cut_off(&runner_id, "This runner was revoked; it has to join again with a new code");
     server.fleet.links.end(&runner_id);
@@ -263,15 +261,15 @@ pub(crate) async fn revoke(
 async fn check_joined(server: &Server, runner_id: &str) -> Result<(), Response> {
     if server.fleet.local_runner_id.as_deref() == Some(runner_id) {
         let error = "This is the hub's own runner; it has no key";
-        return Err(failed(StatusCode::CONFLICT, error));
+        return Err(failed(ErrorCode::Conflict, error));
     }
     match server.hub.store.runner(runner_id).await {
         Ok(Some(row)) if row.revoked_at.is_none() => Ok(()),
-        Ok(Some(_)) => Err(failed(StatusCode::CONFLICT, "The runner is revoked already")),
+        Ok(Some(_)) => Err(failed(ErrorCode::Conflict, "The runner is revoked already")),
         Ok(None) => {
-            Err(failed(StatusCode::NOT_FOUND, "No runner of this name has joined; see 'qd runner ls'"))
+            Err(failed(ErrorCode::RunnerNotFound, "No runner of this name has joined; see 'qd runner ls'"))
         }
-        Err(error) => Err(failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
+        Err(error) => Err(unavailable(&error)),
     }
 }
 
@@ -284,7 +282,7 @@ pub(crate) async fn link(
     let named = request.headers().get(RUNNER_HEADER).and_then(|value| value.to_str().ok());
     let Some(runner_id) = named.filter(|name| is_plain_name(name)).map(str::to_owned) else {
         tracing::warn!(%peer, "a runner link without a proper name is refused");
-        return failed(StatusCode::BAD_REQUEST, "The header 'X-Qd-Runner' must hold the runner's name");
+        return failed(ErrorCode::InvalidRequest, "The header 'X-Qd-Runner' must hold the runner's name");
     };
     let pass = server.fleet.links.pass(&runner_id);
     let checked = if server.fleet.local_runner_id.as_deref() == Some(&*runner_id) {

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::access::{Hash, check_principal_name, hash, random_text, scopes};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_known, failed, failed_with, refused, unavailable};
+use crate::http::{check_known, failed, failed_as, failed_with, no_randomness, refused, unavailable};
 use crate::principals::{Access, Principal};
 use crate::runners_api::read_body;
 use crate::serve::Server;
@@ -63,14 +63,14 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
     if let Access::Token(_) = principal.access {
         // It could give itself a longer life.
         let error = "Permission denied: a token cannot make tokens; log in with your password, or use the owner token";
-        return failed(StatusCode::FORBIDDEN, error);
+        return failed(ErrorCode::PermissionDenied, error);
     }
     let wanted = match read_wanted(body, &principal).await {
         Ok(wanted) => wanted,
         Err(error) => return failed_with(&error),
     };
     let Some(token) = random_text(TOKEN_BYTES) else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+        return no_randomness();
     };
     let (now, name) = (now_ms(), wanted.name.clone());
     let row = AccessToken {
@@ -90,12 +90,12 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
         }
         Ok(TokenPut::NameTaken) => {
             let error = "There is a token or a person of this name; take another name, or remove that one first ('qd token revoke')";
-            failed_with(&ErrorCode::AlreadyExists.with(error))
+            failed(ErrorCode::AlreadyExists, error)
         }
         Ok(TokenPut::TooMany) => {
             let error =
                 format!("There are {ACCESS_TOKENS_MAX} tokens, which is the limit; remove some first");
-            failed(StatusCode::TOO_MANY_REQUESTS, &error)
+            failed_as(StatusCode::TOO_MANY_REQUESTS, &ErrorCode::LimitReached.with(error))
         }
         Err(error) => unavailable(&error),
     }
@@ -159,12 +159,12 @@ pub(crate) async fn revoke(
     };
     if !may_revoke(&principal, &name) {
         let error = "Permission denied: a token can revoke only itself; log in with your password, or use the owner token";
-        return failed(StatusCode::FORBIDDEN, error);
+        return failed(ErrorCode::PermissionDenied, error);
     }
     let hash = match server.hub.store.delete_access_token(owner.as_deref(), &name).await {
         Ok(Some(hash)) => hash,
         Ok(None) => {
-            return failed(StatusCode::NOT_FOUND, "There is no token of this name; see 'qd token list'");
+            return failed(ErrorCode::NotFound, "There is no token of this name; see 'qd token list'");
         }
         Err(error) => return unavailable(&error),
     };
@@ -182,7 +182,7 @@ pub(crate) async fn revoke(
         let error = format!(
             "The token is revoked, but the commands of its bearer are still in the store: {error}; use another name next time"
         );
-        return failed(StatusCode::SERVICE_UNAVAILABLE, &error);
+        return failed(ErrorCode::StoreUnavailable, &error);
     }
     Json(json!({ "name": name })).into_response()
 }

@@ -11,6 +11,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use qd_link::net::BoxedIo;
 use qd_link::socket::{SocketOptions, over_websocket};
+use qd_wire::ErrorCode;
 use tokio_tungstenite::WebSocketStream;
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::Role;
@@ -28,13 +29,10 @@ pub(crate) const NO_WEBSOCKET: &str = "This address speaks WebSocket (version 13
 /// Answers 101 and starts the connection as soon as the answer is out.
 pub(crate) fn upgrade(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
     let Some(accept) = accept_key(&request) else {
-        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+        return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
     let Some((number, mailbox)) = hub.add_connection(principal) else {
-        return failed(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "There are too many connections; close some and try again",
-        );
+        return failed(ErrorCode::Busy, "There are too many connections; close some and try again");
     };
     let upgraded = hyper::upgrade::on(request);
     let tasks = hub.tasks.clone();
@@ -59,7 +57,7 @@ pub(crate) fn upgrade_runner(
     request: Request,
 ) -> Response {
     let Some(accept) = accept_key(&request) else {
-        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+        return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
     let upgraded = hyper::upgrade::on(request);
     let tasks = server.hub.tasks.clone();

@@ -3,11 +3,11 @@
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Json, Response};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 use qd_core::time::{iso_8601, unix_ms};
 use qd_store::{USAGE_ROWS_MAX, UsageQuery};
-use qd_wire::CodedError;
 use qd_wire::rest::{UsageData, UsageRow, UsageSum};
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 
 use crate::http::{check_access, failed, failed_with, refused, unavailable};
@@ -40,7 +40,7 @@ pub(crate) async fn usage(
         return refused(&refusal);
     }
     let Ok(Query(wanted)) = wanted else {
-        return failed(StatusCode::BAD_REQUEST, "'tz_offset_minutes' and 'limit' must be whole numbers");
+        return failed(ErrorCode::InvalidRequest, "'tz_offset_minutes' and 'limit' must be whole numbers");
     };
     let query = match read(wanted) {
         Ok(query) => query,

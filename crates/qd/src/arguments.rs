@@ -20,7 +20,7 @@ pub(crate) use runner::{
     InviteArguments, JoinArguments, Protocol, RevokeArguments, RunnerArguments, RunnerCommand, StartArguments,
 };
 pub(crate) use services::{
-    ApprovalsArguments, BashArguments, FsArguments, FsCommand, GitArguments, GitCommand, Place,
+    ApprovalsArguments, BashArguments, FsArguments, FsCommand, GitArguments, GitCommand, ServiceTarget,
     ShimsArguments, ShimsCommand,
 };
 pub(crate) use token::{NewToken, TokenArguments, TokenCommand};

@@ -50,6 +50,9 @@ impl ErrorKind {
     }
 }
 
+/// What most of this crate returns.
+pub(crate) type Result<T, E = CliError> = std::result::Result<T, E>;
+
 /// An error with its way out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -182,7 +185,7 @@ impl From<AttachError> for CliError {
 
 /// A refusal of the server in the words of the command line, with what helps in the cases we know.
 fn refusal(error: CodedError) -> CliError {
-    let CodedError { code, message } = error;
+    let CodedError { code, message, .. } = error;
     // The sentence after the first part speaks of commands and fields of the protocol, which nobody types.
     let first = |end: char| message.split(end).next().unwrap_or(&message).to_owned();
     let (text, hint) = match code {

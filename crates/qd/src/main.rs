@@ -4,31 +4,18 @@
 //! below, and the command line is a client like any other.
 #![forbid(unsafe_code)]
 
-mod app;
-mod approval;
 mod arguments;
+mod client;
 mod clock;
 mod commands;
-mod conversation;
-mod data_dir;
-mod doctor;
 #[cfg(test)]
 mod documentation;
 mod error;
-mod files;
-mod mcp;
 mod output;
-mod pi_server;
-mod render;
-mod rest;
+mod private_files;
 mod runner;
 mod server;
 mod settings;
-mod socket;
-mod table;
-mod terminal;
-mod token;
-mod up;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -37,8 +24,10 @@ use clap::{CommandFactory, Parser};
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 
 use arguments::{Cli, Command, DoctorArguments, PiServerArguments, UpArguments};
-use error::{CliError, ErrorKind};
+use commands::{doctor, mcp, people, services, sessions, shims};
+use error::{CliError, ErrorKind, Result};
 use output::Output;
+use server::{pi_server, up};
 use settings::{Environment, Flags, Program, Settings};
 
 fn main() -> ExitCode {
@@ -73,9 +62,9 @@ fn parse_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliError> {
+fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<()> {
     let Cli { command, config, common, local, .. } = cli;
-    let settings = |flags: Flags| -> Result<Settings, CliError> {
+    let settings = |flags: Flags| -> Result<Settings> {
         let mut settings = settings::load(environment, config.as_deref(), Flags { common, ..flags })?;
         settings.local = local;
         start_log(&settings)?;
@@ -88,7 +77,7 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<(), CliEr
         Command::Up(arguments) => {
             let UpArguments { ready_json, insecure_bind, flags: up, pi, runner } = *arguments;
             let settings = settings(Flags { up, pi, runner, ..Flags::default() })?;
-            up::run(&settings, environment, output, up::Mode { ready_json, insecure_bind })
+            up::run(&settings, environment, output, up::UpMode { ready_json, insecure_bind })
         }
         Command::PiServer(arguments) => {
             let PiServerArguments { port, pi, runner } = *arguments;
@@ -134,32 +123,32 @@ fn talks_to_sessions(command: &Command) -> bool {
 }
 
 /// The commands that talk to a server.
-async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<(), CliError> {
+async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<()> {
     match command {
-        Command::Run(arguments) => commands::run::run(settings, output, arguments).await,
-        Command::Ls(arguments) => commands::list::run(settings, output, arguments).await,
-        Command::Attach(arguments) => commands::attach::run(settings, output, arguments).await,
-        Command::Logs(arguments) => commands::logs::run(settings, output, arguments).await,
-        Command::Send(arguments) => commands::control::send(settings, output, arguments).await,
-        Command::Steer(arguments) => commands::control::steer(settings, output, arguments).await,
-        Command::Abort(arguments) => commands::control::abort(settings, output, &arguments.session).await,
-        Command::Approve(arguments) => commands::approve::approve(settings, output, arguments).await,
-        Command::Deny(arguments) => commands::approve::deny(settings, output, arguments).await,
-        Command::Stop(arguments) => commands::control::stop(settings, output, &arguments.session).await,
-        Command::Restart(arguments) => commands::control::restart(settings, output, &arguments.session).await,
-        Command::Rm(arguments) => commands::control::remove(settings, output, &arguments.session).await,
-        Command::Search(arguments) => commands::search::run(settings, output, arguments).await,
-        Command::Token(arguments) => token::run(settings, output, arguments.command).await,
+        Command::Run(arguments) => sessions::run::run(settings, output, arguments).await,
+        Command::Ls(arguments) => sessions::list::run(settings, output, arguments).await,
+        Command::Attach(arguments) => sessions::attach::run(settings, output, arguments).await,
+        Command::Logs(arguments) => sessions::logs::run(settings, output, arguments).await,
+        Command::Send(arguments) => sessions::control::send(settings, output, arguments).await,
+        Command::Steer(arguments) => sessions::control::steer(settings, output, arguments).await,
+        Command::Abort(arguments) => sessions::control::abort(settings, output, &arguments.session).await,
+        Command::Approve(arguments) => sessions::approve::approve(settings, output, arguments).await,
+        Command::Deny(arguments) => sessions::approve::deny(settings, output, arguments).await,
+        Command::Stop(arguments) => sessions::control::stop(settings, output, &arguments.session).await,
+        Command::Restart(arguments) => sessions::control::restart(settings, output, &arguments.session).await,
+        Command::Rm(arguments) => sessions::control::remove(settings, output, &arguments.session).await,
+        Command::Search(arguments) => sessions::search::run(settings, output, arguments).await,
+        Command::Approvals(arguments) => sessions::approvals::run(settings, output, arguments).await,
+        Command::Fs(arguments) => services::fs::run(settings, output, arguments).await,
+        Command::Git(arguments) => services::git::run(settings, output, arguments).await,
+        Command::Bash(arguments) => services::bash::run(settings, output, arguments).await,
+        Command::Log(arguments) => people::audit::run(settings, output, arguments.command).await,
+        Command::User(arguments) => people::user::run(settings, output, arguments.command).await,
+        Command::LoginLink => people::login_link::run(settings, output).await,
+        Command::Token(arguments) => people::token::run(settings, output, arguments.command).await,
+        Command::Hosts(arguments) => people::hosts::run(settings, output, arguments.command).await,
+        Command::Shims(arguments) => shims::run(settings, output, arguments),
         Command::Mcp(arguments) => mcp::run(settings, output, arguments).await,
-        Command::Approvals(arguments) => commands::approvals::run(settings, output, arguments).await,
-        Command::Fs(arguments) => commands::fs::run(settings, output, arguments).await,
-        Command::Git(arguments) => commands::git::run(settings, output, arguments).await,
-        Command::Bash(arguments) => commands::bash::run(settings, output, arguments).await,
-        Command::Log(arguments) => commands::audit::run(settings, output, arguments.command).await,
-        Command::Shims(arguments) => commands::shims::run(settings, output, arguments),
-        Command::User(arguments) => commands::user::run(settings, output, arguments.command).await,
-        Command::LoginLink => commands::login_link::run(settings, output).await,
-        Command::Hosts(arguments) => commands::hosts::run(settings, output, arguments.command).await,
         Command::Up(_)
         | Command::PiServer(_)
         | Command::Runner(_)
@@ -169,7 +158,7 @@ async fn talk(settings: &Settings, output: &Output, command: Command) -> Result<
     }
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(work);
     // A thread may still wait for a line of stdin; it ends with the process.
@@ -178,7 +167,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, Cli
 }
 
 /// To stderr, and to the file where one is named.
-fn start_log(settings: &Settings) -> Result<(), CliError> {
+fn start_log(settings: &Settings) -> Result<()> {
     let builder = tracing_subscriber::fmt().with_max_level(settings.log_level.filter());
     // It can only be set already, which no path through this program does.
     let _already_set = match &settings.log_file {
@@ -187,7 +176,7 @@ fn start_log(settings: &Settings) -> Result<(), CliError> {
             tracing::subscriber::set_global_default(subscriber)
         }
         Some(path) => {
-            let file = files::append_private(path).map_err(|error| {
+            let file = private_files::append_private(path).map_err(|error| {
                 CliError::usage(format!("cannot write the log {}: {error}", path.display()))
                     .hint("name another file with --log-file")
             })?;
@@ -198,7 +187,7 @@ fn start_log(settings: &Settings) -> Result<(), CliError> {
     Ok(())
 }
 
-fn completions(shell: clap_complete::Shell) -> Result<(), CliError> {
+fn completions(shell: clap_complete::Shell) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "qd", &mut script);
     Ok(std::io::stdout().lock().write_all(&script)?)

@@ -1,14 +1,17 @@
 //! Where text goes: stdout for results, stderr for errors and notes; colours on a terminal only.
 
+pub(crate) mod render;
+pub(crate) mod table;
+
 use std::io::{self, IsTerminal, Write};
 
 use qd_link::client::Frame;
 use qd_wire::EventEnvelope;
 use serde::Serialize;
 
-use crate::error::CliError;
-use crate::render::Renderer;
+use crate::error::{CliError, Result};
 use crate::settings::Environment;
+use render::Renderer;
 
 /// Colours and weights, or nothing of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +81,7 @@ impl Output {
     }
 
     /// Writes what was rendered; with `--json` nobody reads it.
-    pub(crate) fn rendered(&self, renderer: &mut Renderer) -> Result<(), CliError> {
+    pub(crate) fn rendered(&self, renderer: &mut Renderer) -> Result<()> {
         let rendered = renderer.take();
         if self.json {
             return Ok(());
@@ -93,7 +96,7 @@ impl Output {
     }
 
     /// Writes an event as one line: as the server sent it, where that is what happened.
-    pub(crate) fn event_line(&self, event: &EventEnvelope, frame: Option<&Frame>) -> Result<(), CliError> {
+    pub(crate) fn event_line(&self, event: &EventEnvelope, frame: Option<&Frame>) -> Result<()> {
         match frame {
             Some(frame) => self.out(&format!("{}\n", frame.text())),
             None => self.json_line(event),
@@ -101,7 +104,7 @@ impl Output {
     }
 
     /// Writes a result and shows it at once.
-    pub(crate) fn out(&self, text: &str) -> Result<(), CliError> {
+    pub(crate) fn out(&self, text: &str) -> Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
         Ok(stdout.flush()?)
@@ -114,8 +117,36 @@ impl Output {
         let _unheard = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
+    /// Writes a value: as JSON, or as the text it makes.
+    pub(crate) fn show<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<()> {
+        if self.json { self.json_line(value) } else { self.out(&text(value)) }
+    }
+
+    /// Says that something was done: the answer as JSON, or a sentence.
+    pub(crate) fn report(&self, answer: &impl Serialize, sentence: &str) -> Result<()> {
+        self.show(answer, |_| format!("{}\n", harmless(sentence)))
+    }
+
+    /// Writes a list: as JSON, or as the text it makes; of an empty one a note says what to do.
+    pub(crate) fn list<T: Serialize>(
+        &self,
+        items: &[T],
+        empty: &str,
+        text: impl FnOnce(&[T]) -> String,
+    ) -> Result<()> {
+        if items.is_empty() && !self.json {
+            self.note(empty);
+            return Ok(());
+        }
+        self.show(items, text)
+    }
+
     /// Writes one JSON value as one line.
-    pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), CliError> {
+    pub(crate) fn json_line(&self, value: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut line = serde_json::to_string(value).map_err(|error| CliError::failed(error.to_string()))?;
         line.push('\n');
         self.out(&line)

@@ -8,12 +8,12 @@ mod link_state;
 mod list;
 mod membership;
 mod revoke;
-mod run_server;
 mod start;
+mod start_target;
 mod status;
 
 use crate::arguments::RunnerCommand;
-use crate::error::CliError;
+use crate::error::{CliError, Result};
 use crate::output::Output;
 use crate::settings::{Environment, RunnerFlags, Settings};
 pub(crate) use invite::address_of_this_machine;
@@ -40,7 +40,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
     command: RunnerCommand,
-) -> Result<(), CliError> {
+) -> Result<()> {
     if settings.local && !matches!(command, RunnerCommand::List | RunnerCommand::Status) {
         return Err(CliError::usage("--local is of no use here: this needs the hub, or is local anyway"));
     }
@@ -53,7 +53,7 @@ pub(crate) fn run(
             }
         }
         RunnerCommand::Start(arguments) => {
-            let (membership, host_token) = run_server::place(settings, &arguments)?;
+            let (membership, host_token) = start_target::start_target(settings, &arguments)?;
             start::run(settings, environment, output, membership, host_token, arguments.ready_json)
         }
         RunnerCommand::Invite(arguments) => crate::block_on(invite::run(settings, output, &arguments)),

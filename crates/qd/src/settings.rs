@@ -15,6 +15,8 @@ use qd_hub::{PiServerConfig, PushConfig};
 use qd_runner::driver::Harnesses;
 use qd_runner::{RunsConfig, ServiceConfig};
 
+use crate::error::Result;
+
 pub(crate) use harness::HarnessCommands;
 #[cfg(test)]
 pub(crate) use harness::command_settings;
@@ -120,7 +122,7 @@ macro_rules! settings {
                 }
             }
 
-            fn from_environment(environment: &Environment) -> Result<Layer, crate::error::CliError> {
+            fn from_environment(environment: &Environment) -> Result<Layer> {
                 Ok(Layer {
                     $( $g_name: environment.parse($g_env)?, )*
                     $( $u_name: environment.parse($u_env)?, )*

@@ -227,12 +227,21 @@ async fn a_refused_session_stays_silent_and_a_refused_runner_waits() {
     assert_eq!(hub.read["theirs"], told["theirs"]);
     assert!(hub.read["mine"] > told["mine"]);
 
+    // Another runner, whose link is only lost, is back before this one tries again.
+    let other_directory = tempfile::tempdir().unwrap();
+    let other_door = FakeHubAddress::closed();
+    let mut other_links = other_door.open();
+    let other =
+        TestRunner::start(config(other_directory.path()), Uplink::Dial(Arc::new(other_door.clone()))).await;
+    let other_hub = HubEnd::accept(&mut other_links, &BTreeMap::new()).await;
     let attempts = door.attempts.load(Ordering::SeqCst);
     hub.say(json!({ "type": "runner.refused", "reason": "revoked" })).await;
     until("the link ends", || async { runner.runner.status().last_failure.as_deref() == Some("revoked") })
         .await;
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    assert_eq!(door.attempts.load(Ordering::SeqCst), attempts, "a refusal is not knocked at again at once");
+    drop(other_hub);
+    let _back = HubEnd::accept(&mut other_links, &BTreeMap::new()).await;
+    assert_eq!(door.attempts.load(Ordering::SeqCst), attempts, "a refusal is not tried again at once");
+    other.end().await;
     runner.end().await;
 }
 

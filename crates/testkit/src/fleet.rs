@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tokio::process::Child;
 
-use crate::qd::{Qd, World, end, start};
+use crate::qd::{Qd, Sandbox, end, start};
 
 /// A running `qd runner start`. Killed when dropped.
 pub struct Machine {
-    world: World,
+    sandbox: Sandbox,
     child: Child,
     ready: Value,
     stderr: Arc<Mutex<String>>,
 }
 
-impl World {
+impl Sandbox {
     /// Runs `qd runner start` on what has been joined, until it says that it is ready.
     pub async fn runner(self) -> Machine {
         let (child, ready, stderr) = start(&self, &["runner", "start", "--ready-json"]).await;
-        Machine { world: self, child, ready, stderr }
+        Machine { sandbox: self, child, ready, stderr }
     }
 
     /// Joins a hub with a code, without starting.
@@ -30,7 +30,7 @@ impl World {
         self.run(&["runner", "join", url, "--code", code, "--name", name, "--no-start"]).await
     }
 
-    /// Where the runner of this world keeps its membership.
+    /// Where the runner of this sandbox keeps its membership.
     pub fn membership_path(&self) -> PathBuf {
         self.data_dir().join("runner/hub.json")
     }
@@ -50,17 +50,17 @@ impl Qd {
     }
 
     /// Another machine that has joined this hub under this name, and runs.
-    pub async fn machine(&self, world: World, name: &str) -> Machine {
+    pub async fn machine(&self, sandbox: Sandbox, name: &str) -> Machine {
         let invite = self.invite().await;
-        let output = world.join(self.url(), invite["code"].as_str().unwrap(), name).await;
+        let output = sandbox.join(self.url(), invite["code"].as_str().unwrap(), name).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        world.runner().await
+        sandbox.runner().await
     }
 }
 
 impl Machine {
-    pub fn world(&self) -> &World {
-        &self.world
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     /// The line it printed when it was ready.
@@ -83,19 +83,19 @@ impl Machine {
 
     /// Runs `qd` on this machine.
     pub async fn cli(&self, arguments: &[&str]) -> Output {
-        self.world.run(arguments).await
+        self.sandbox.run(arguments).await
     }
 
     /// SIGKILL, as the kernel does it when memory is short.
-    pub async fn kill9(mut self) -> World {
+    pub async fn kill9(mut self) -> Sandbox {
         self.child.kill().await.unwrap();
-        self.world
+        self.sandbox
     }
 
     /// SIGTERM: it must end by itself, in time and with success.
-    pub async fn terminate(mut self) -> World {
+    pub async fn terminate(mut self) -> Sandbox {
         let status = end(&mut self.child).await;
         assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.stderr());
-        self.world
+        self.sandbox
     }
 }

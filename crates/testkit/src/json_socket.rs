@@ -12,15 +12,18 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use crate::mux::{WAIT_MAX, short};
+/// No answer of a scripted session takes this long, even on a loaded machine.
+pub const WAIT_MAX: Duration = Duration::from_secs(40);
 
-/// How long to wait for something that should not come.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// How long something may take that may well not come.
+const SETTLE_TIME: Duration = Duration::from_millis(300);
 
 /// One connection.
 pub struct JsonSocket {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    frames: Vec<(Instant, Value)>,
+    frames: Vec<Value>,
+    /// When each of them came.
+    times: Vec<Instant>,
     /// Where the next wait begins to look.
     cursor: usize,
     /// How the server closed the connection.
@@ -37,12 +40,12 @@ impl JsonSocket {
         let connect = tokio::time::timeout(WAIT_MAX, tokio_tungstenite::connect_async(request));
         let (socket, _) =
             connect.await.expect("an answer to the handshake").map_err(|error| error.to_string())?;
-        Ok(JsonSocket { socket, frames: Vec::new(), cursor: 0, closed: None })
+        Ok(JsonSocket { socket, frames: Vec::new(), times: Vec::new(), cursor: 0, closed: None })
     }
 
     /// Every frame so far.
-    pub fn frames(&self) -> Vec<Value> {
-        self.frames.iter().map(|(_, frame)| frame.clone()).collect()
+    pub fn frames(&self) -> &[Value] {
+        &self.frames
     }
 
     pub fn count(&self) -> usize {
@@ -51,12 +54,18 @@ impl JsonSocket {
 
     /// Lets the next wait look at new frames only.
     pub fn skip(&mut self) {
-        self.cursor = self.frames.len();
+        self.skip_to(self.frames.len());
+    }
+
+    /// Lets the next wait look at frames from this number on.
+    pub fn skip_to(&mut self, number: usize) {
+        self.cursor = number;
     }
 
     /// Forgets what has come, for tests that read very much.
     pub fn forget(&mut self) {
         self.frames.clear();
+        self.times.clear();
         self.cursor = 0;
     }
 
@@ -76,7 +85,8 @@ impl JsonSocket {
             match message {
                 Some(Ok(Message::Text(text))) => {
                     let frame: Value = serde_json::from_str(&text).expect("every frame is JSON");
-                    self.frames.push((Instant::now(), frame.clone()));
+                    self.frames.push(frame.clone());
+                    self.times.push(Instant::now());
                     return Some(frame);
                 }
                 Some(Ok(Message::Close(close))) => {
@@ -91,14 +101,14 @@ impl JsonSocket {
 
     /// Reads whatever comes within a short while.
     pub async fn settle(&mut self) {
-        while let Ok(Some(_)) = tokio::time::timeout(PATIENCE, self.next()).await {}
+        while let Ok(Some(_)) = tokio::time::timeout(SETTLE_TIME, self.next()).await {}
     }
 
     /// The first frame after the last one waited for that satisfies the condition.
     pub async fn wait_for(&mut self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
         let at = self.find(self.cursor, what, condition).await;
         self.cursor = at + 1;
-        self.frames[at].1.clone()
+        self.frames[at].clone()
     }
 
     /// The first frame from number `from` on that satisfies the condition, and when it came.
@@ -109,7 +119,12 @@ impl JsonSocket {
         condition: impl Fn(&Value) -> bool,
     ) -> (Instant, Value) {
         let at = self.find(from, what, condition).await;
-        self.frames[at].clone()
+        (self.times[at], self.frames[at].clone())
+    }
+
+    /// The same without the moment.
+    pub async fn wait_since(&mut self, from: usize, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        self.since(from, what, condition).await.1
     }
 
     /// The number of that frame.
@@ -126,7 +141,7 @@ impl JsonSocket {
         let mut at = from;
         loop {
             while at < self.frames.len() {
-                if condition(&self.frames[at].1) {
+                if condition(&self.frames[at]) {
                     return Some(at);
                 }
                 at += 1;
@@ -138,6 +153,31 @@ impl JsonSocket {
     /// The last frames, for the message of a failed test.
     pub fn tail(&self) -> String {
         let start = self.frames.len().saturating_sub(12);
-        self.frames[start..].iter().map(|(_, frame)| short(frame)).collect::<Vec<_>>().join("\n")
+        self.frames[start..].iter().map(short).collect::<Vec<_>>().join("\n")
     }
 }
+
+/// The beginning of a frame, for the message of a failed test.
+pub fn short(frame: &Value) -> String {
+    frame.to_string().chars().take(600).collect()
+}
+
+/// Lets a client of one protocol be used as the socket it has.
+macro_rules! deref_to_socket {
+    ($client:ident) => {
+        impl std::ops::Deref for $client {
+            type Target = JsonSocket;
+
+            fn deref(&self) -> &JsonSocket {
+                &self.socket
+            }
+        }
+
+        impl std::ops::DerefMut for $client {
+            fn deref_mut(&mut self) -> &mut JsonSocket {
+                &mut self.socket
+            }
+        }
+    };
+}
+pub(crate) use deref_to_socket;

@@ -2,7 +2,8 @@
 //! it ([`pi`]), a running `qd up` ([`qd`]), other machines joined to it
 //! ([`fleet`]), plain clients of its WebSocket ([`mux`]), of its pi-server face
 //! ([`pi_server`]) and of its run face ([`run_app`]), plain HTTP ([`http`]), what a careful client makes of
-//! the frames ([`replica`]), a push service with browsers ([`push`]), and a look at the processes of this machine ([`process`]).
+//! the frames ([`replica`]), a push service with browsers ([`push`]), decisions that can be
+//! repeated ([`seeded_random`]), and a look at the processes of this machine ([`process`]).
 //!
 //! Nothing that ships may depend on this crate, and no logic of the product may live here.
 #![forbid(unsafe_code)]
@@ -19,3 +20,4 @@ pub mod push;
 pub mod qd;
 pub mod replica;
 pub mod run_app;
+pub mod seeded_random;

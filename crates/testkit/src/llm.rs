@@ -35,12 +35,12 @@
 //! `times` counts per message text and starts over after a success, so a script may have one failure per round. `round=1` on a failure moves it to the request
 //! that carries the first tool results.
 
+mod answer_stream;
 mod anthropic;
 mod conversation;
 mod directive;
 mod openai;
 mod plan;
-mod pump;
 mod record;
 mod server;
 

@@ -2,12 +2,9 @@
 //! `clients/typescript`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
 
-use std::ops::{Deref, DerefMut};
-
 use serde_json::{Value, json};
 
-use crate::json_socket::JsonSocket;
-use crate::mux::short;
+use crate::json_socket::{JsonSocket, deref_to_socket, short};
 
 /// One connection.
 pub struct PiClient {
@@ -16,19 +13,7 @@ pub struct PiClient {
     prefix: String,
 }
 
-impl Deref for PiClient {
-    type Target = JsonSocket;
-
-    fn deref(&self) -> &JsonSocket {
-        &self.socket
-    }
-}
-
-impl DerefMut for PiClient {
-    fn deref_mut(&mut self) -> &mut JsonSocket {
-        &mut self.socket
-    }
-}
+deref_to_socket!(PiClient);
 
 impl PiClient {
     /// Connects with the token as bearer and reads `server_ready`.
@@ -70,7 +55,7 @@ impl PiClient {
     /// Waits for the response to a command that was sent when `from` frames were there.
     pub async fn response(&mut self, from: usize, id: &Value) -> Value {
         let is_response = |frame: &Value| frame["type"] == "response" && frame["id"] == *id;
-        self.since(from, &format!("the response to {id}"), is_response).await.1
+        self.wait_since(from, &format!("the response to {id}"), is_response).await
     }
 
     /// The same, for a command that must succeed: the whole response.
@@ -85,6 +70,12 @@ impl PiClient {
         let response = self.call(command.clone()).await;
         assert_eq!(response["success"], false, "{}\n→ {}", short(&command), short(&response));
         response["error"].as_str().expect("a refusal says why").to_owned()
+    }
+
+    /// Returns when everything has come that was sent to this connection so far: the answer to a command that changes
+    /// nothing comes after it.
+    pub async fn caught_up(&mut self) {
+        self.ok(json!({"type": "list_sessions"})).await;
     }
 
     /// Creates a session (with these fields) and follows it. Returns its id.
@@ -114,8 +105,11 @@ impl PiClient {
         };
         let at = self.find(from, "agent_settled", is_end).await;
         let own = |frame: &Value| frame["type"] == "event" && frame["sessionId"] == session_id;
-        let frames = self.frames();
-        frames[from..=at].iter().filter(|frame| own(frame)).map(|frame| frame["event"].clone()).collect()
+        self.frames()[from..=at]
+            .iter()
+            .filter(|frame| own(frame))
+            .map(|frame| frame["event"].clone())
+            .collect()
     }
 
     /// The next event of this kind of any followed session.

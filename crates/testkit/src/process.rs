@@ -51,7 +51,16 @@ fn is_zombie(pid: i32) -> bool {
 
 /// Bytes of memory a process holds now; 0 when it is gone.
 pub fn resident_bytes(pid: i32) -> u64 {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The most it has ever held.
+pub fn peak_resident_bytes(pid: i32) -> u64 {
+    status_bytes(pid, "VmHWM:")
+}
+
+fn status_bytes(pid: i32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0 kB");
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
 }

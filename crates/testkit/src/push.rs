@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const MESSAGE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// What is kept of a message.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl Received {
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedPushes {
     received: Mutex<Vec<Received>>,
     /// What is answered next at a path; then 201.
     answers: Mutex<HashMap<String, VecDeque<u16>>>,
@@ -65,14 +65,14 @@ struct Shared {
 /// A push service. Ends with the runtime of its test.
 pub struct PushService {
     url: String,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPushes>,
 }
 
 impl PushService {
     pub async fn start() -> PushService {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<SharedPushes>::default();
         let router = Router::new().fallback(take).with_state(Arc::clone(&shared));
         tokio::spawn(async move { axum::serve(listener, router).await });
         PushService { url, shared }
@@ -109,14 +109,19 @@ impl PushService {
                 changed.await;
             }
         };
-        let message = timeout(PATIENCE, waiting).await;
+        let message = timeout(MESSAGE_WAIT_MAX, waiting).await;
         let message = message.unwrap_or_else(|_| panic!("no message {number} for {}", browser.path));
         let read = browser.read(&message.body);
         (message, read)
     }
 }
 
-async fn take(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn take(
+    State(shared): State<Arc<SharedPushes>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let path = uri.path().to_owned();
     let status = {
         let mut answers = shared.answers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A running `qd up`, as a person would start it, in a world of its own.
+//! A running `qd up`, as a person would start it, in a sandbox of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
 
 use std::ffi::{OsStr, OsString};
@@ -27,7 +27,7 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 const STDERR_BYTES_MAX: usize = 1 << 20;
 
 /// Everything outside the process: directories and environment. Survives restarts, ends with the last `Qd`.
-pub struct World {
+pub struct Sandbox {
     root: TempDir,
     binary: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -37,7 +37,7 @@ pub struct World {
 
 /// A running server. Killed when dropped.
 pub struct Qd {
-    world: World,
+    sandbox: Sandbox,
     child: Child,
     url: String,
     token: String,
@@ -46,56 +46,60 @@ pub struct Qd {
     stderr: Arc<Mutex<String>>,
 }
 
-impl World {
+impl Sandbox {
     /// A clean home without any agent. `binary` is `env!("CARGO_BIN_EXE_qd")`.
-    pub fn new(binary: &str) -> World {
+    pub fn new(binary: &str) -> Sandbox {
         let root = TempDir::new().unwrap();
-        let mut world = World {
+        let mut sandbox = Sandbox {
             root,
             binary: binary.into(),
             environment: Vec::new(),
             arguments: Vec::new(),
             listen: "127.0.0.1:0".to_owned(),
         };
-        for directory in
-            [world.home(), world.pi_dir(), world.work(), world.path("tmp"), world.data_dir().join("cache")]
-        {
+        for directory in [
+            sandbox.home(),
+            sandbox.pi_dir(),
+            sandbox.work(),
+            sandbox.path("tmp"),
+            sandbox.data_dir().join("cache"),
+        ] {
             std::fs::create_dir_all(directory).unwrap();
         }
         // All tests share one cache of compiled scripts, which is worth 100 ms of every start of Node.
         std::fs::create_dir_all(pi::compile_cache()).unwrap();
-        std::os::unix::fs::symlink(pi::compile_cache(), world.data_dir().join("cache/node")).unwrap();
-        world.set("HOME", world.home());
-        world.set("PI_CODING_AGENT_DIR", world.pi_dir());
-        world.set("TMPDIR", world.path("tmp"));
-        world.set("NODE_COMPILE_CACHE", pi::compile_cache());
-        world.set("PATH", std::env::var_os("PATH").unwrap());
-        world.set("QD_PI_COMMAND", world.path("no-such-pi"));
-        world
+        std::os::unix::fs::symlink(pi::compile_cache(), sandbox.data_dir().join("cache/node")).unwrap();
+        sandbox.set("HOME", sandbox.home());
+        sandbox.set("PI_CODING_AGENT_DIR", sandbox.pi_dir());
+        sandbox.set("TMPDIR", sandbox.path("tmp"));
+        sandbox.set("NODE_COMPILE_CACHE", pi::compile_cache());
+        sandbox.set("PATH", std::env::var_os("PATH").unwrap());
+        sandbox.set("QD_PI_COMMAND", sandbox.path("no-such-pi"));
+        sandbox
     }
 
     /// The same with the real pi, whose models are all the scripted one.
-    pub fn with_pi(binary: &str, llm: &LlmServer) -> World {
-        let mut world = World::new(binary);
-        pi::pi_home(&world.pi_dir(), llm).unwrap();
-        world.set("QD_PI_COMMAND", pi::pi_command().unwrap().join(" "));
-        world
+    pub fn with_pi(binary: &str, llm: &LlmServer) -> Sandbox {
+        let mut sandbox = Sandbox::new(binary);
+        pi::pi_home(&sandbox.pi_dir(), llm).unwrap();
+        sandbox.set("QD_PI_COMMAND", pi::pi_command().unwrap().join(" "));
+        sandbox
     }
 
     /// Sets a variable of the server's environment; the last one counts.
-    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> &mut World {
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> &mut Sandbox {
         self.environment.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
     /// Adds an argument to `qd up`.
-    pub fn argument(&mut self, argument: impl AsRef<OsStr>) -> &mut World {
+    pub fn argument(&mut self, argument: impl AsRef<OsStr>) -> &mut Sandbox {
         self.arguments.push(argument.as_ref().to_owned());
         self
     }
 
     /// Where `qd up` listens; any free port where nothing is said.
-    pub fn listen(&mut self, address: &str) -> &mut World {
+    pub fn listen(&mut self, address: &str) -> &mut Sandbox {
         address.clone_into(&mut self.listen);
         self
     }
@@ -122,7 +126,7 @@ impl World {
         self.path("data")
     }
 
-    /// `qd` with this world's environment and data directory, not started yet.
+    /// `qd` with this sandbox's environment and data directory, not started yet.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command
@@ -151,13 +155,13 @@ impl World {
         let (child, ready, stderr) = start(&self, &up).await;
         let text = |name: &str| ready[name].as_str().unwrap().to_owned();
         let pi_server_url = ready["pi_server_url"].as_str().map(str::to_owned);
-        Qd { url: text("url"), token: text("token"), pi_server_url, world: self, child, stderr }
+        Qd { url: text("url"), token: text("token"), pi_server_url, sandbox: self, child, stderr }
     }
 }
 
 impl Qd {
-    pub fn world(&self) -> &World {
-        &self.world
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     /// `http://127.0.0.1:PORT`.
@@ -231,22 +235,22 @@ impl Qd {
 
     /// Runs `qd` as a client of this server.
     pub async fn cli(&self, arguments: &[&str]) -> Output {
-        self.world.run(arguments).await
+        self.sandbox.run(arguments).await
     }
 
     /// SIGKILL, as the kernel does it when memory is short.
-    pub async fn kill9(mut self) -> World {
+    pub async fn kill9(mut self) -> Sandbox {
         self.child.kill().await.unwrap();
-        self.world
+        self.sandbox
     }
 
     /// SIGKILL; the next start is at the same address, where runners and clients look for it.
-    pub async fn kill9_at_address(self) -> World {
+    pub async fn kill9_at_address(self) -> Sandbox {
         let (_, address) = self.url.split_once("://").unwrap();
         let address = address.to_owned();
-        let mut world = self.kill9().await;
-        world.listen(&address);
-        world
+        let mut sandbox = self.kill9().await;
+        sandbox.listen(&address);
+        sandbox
     }
 
     /// SIGKILL, then a new start on the same data.
@@ -255,10 +259,10 @@ impl Qd {
     }
 
     /// SIGTERM: the server must end by itself, in time and with success.
-    pub async fn terminate(mut self) -> World {
+    pub async fn terminate(mut self) -> Sandbox {
         let status = end(&mut self.child).await;
         assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", self.stderr());
-        self.world
+        self.sandbox
     }
 
     /// Whether the server still runs.
@@ -268,8 +272,8 @@ impl Qd {
 }
 
 /// Starts a server command and reads its ready line.
-pub(crate) async fn start(world: &World, arguments: &[&str]) -> (Child, Value, Arc<Mutex<String>>) {
-    let mut child = world.command(arguments).args(&world.arguments).spawn().unwrap();
+pub(crate) async fn start(sandbox: &Sandbox, arguments: &[&str]) -> (Child, Value, Arc<Mutex<String>>) {
+    let mut child = sandbox.command(arguments).args(&sandbox.arguments).spawn().unwrap();
     let stderr = Arc::new(Mutex::new(String::new()));
     tokio::spawn(collect(child.stderr.take().unwrap(), stderr.clone()));
     let mut line = String::new();

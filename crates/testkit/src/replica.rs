@@ -17,7 +17,7 @@ pub struct Replica {
     pub is_idle: bool,
     /// Records up to here were promised by the last answer to an attach.
     promised: u64,
-    partial: Option<Partial>,
+    partial: Option<PartialMessage>,
     /// How many streamed messages were compared with their end.
     pub compared: usize,
     /// Deltas may be lost when a link to a runner breaks: what streamed is then the beginning of the message.
@@ -25,12 +25,19 @@ pub struct Replica {
 }
 
 #[derive(Debug, Default, Clone, PartialEq)]
-struct Partial {
+struct PartialMessage {
     message_id: String,
     blocks: BTreeMap<u64, String>,
 }
 
 impl Replica {
+    /// What these frames say of one session, taken in order from the beginning.
+    pub fn of(frames: &[Value], session_id: &str) -> Replica {
+        let mut replica = Replica::default();
+        frames.iter().filter(|frame| frame["session_id"] == session_id).for_each(|frame| replica.take(frame));
+        replica
+    }
+
     /// A client behind links that break: what streamed may be only the beginning of a message.
     pub fn behind_bad_links() -> Replica {
         Replica { may_miss_deltas: true, ..Replica::default() }
@@ -79,7 +86,7 @@ impl Replica {
                 (block["content_index"].as_u64().unwrap(), text)
             };
             let blocks = message["blocks"].as_array().unwrap().iter().map(block).collect();
-            Partial { message_id: message["message_id"].as_str().unwrap().to_owned(), blocks }
+            PartialMessage { message_id: message["message_id"].as_str().unwrap().to_owned(), blocks }
         });
     }
 
@@ -91,7 +98,7 @@ impl Replica {
         match name {
             "stream.message_start" => {
                 let message_id = frame["message_id"].as_str().unwrap().to_owned();
-                self.partial = Some(Partial { message_id, blocks: BTreeMap::new() });
+                self.partial = Some(PartialMessage { message_id, blocks: BTreeMap::new() });
             }
             "stream.text_delta" | "stream.thinking_delta" | "stream.tool_call_delta" => self.delta(frame),
             "stream.message_end" => self.message_end(&frame["message"]),
@@ -132,7 +139,7 @@ impl Replica {
     }
 
     /// The streamed texts must be those of the finished message.
-    fn compare(&mut self, partial: &Partial, message: &Value) {
+    fn compare(&mut self, partial: &PartialMessage, message: &Value) {
         let streamed: Vec<&str> = partial.blocks.values().map(String::as_str).collect();
         if streamed.is_empty() {
             return;

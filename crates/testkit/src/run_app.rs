@@ -1,31 +1,18 @@
 //! A plain client of the run protocol's `/ws/app`, as an app written for the document would be.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
 
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::json_socket::JsonSocket;
+use crate::json_socket::{JsonSocket, deref_to_socket};
 
 /// One connection.
 pub struct RunApp {
     socket: JsonSocket,
 }
 
-impl Deref for RunApp {
-    type Target = JsonSocket;
-
-    fn deref(&self) -> &JsonSocket {
-        &self.socket
-    }
-}
-
-impl DerefMut for RunApp {
-    fn deref_mut(&mut self) -> &mut JsonSocket {
-        &mut self.socket
-    }
-}
+deref_to_socket!(RunApp);
 
 impl RunApp {
     /// Connects as the document says: with the token in the query.
@@ -88,8 +75,8 @@ impl RunApp {
 
     /// Everything the run has written so far, in order of arrival.
     pub fn output(&self, run_id: &str) -> String {
-        let frames = self.frames();
-        let own = frames.iter().filter(|frame| frame["type"] == "run.output" && frame["run_id"] == run_id);
+        let own =
+            self.frames().iter().filter(|frame| frame["type"] == "run.output" && frame["run_id"] == run_id);
         own.filter_map(|frame| frame["data"]["text"].as_str()).collect()
     }
 
@@ -105,8 +92,7 @@ impl RunApp {
 
     /// The records of a run as they came: kinds and numbers.
     pub fn seqs(&self, run_id: &str) -> Vec<(String, u64)> {
-        let frames = self.frames();
-        let own = frames.iter().filter(|frame| frame["run_id"] == run_id && frame["seq"].is_u64());
+        let own = self.frames().iter().filter(|frame| frame["run_id"] == run_id && frame["seq"].is_u64());
         own.map(|frame| (frame["type"].as_str().unwrap().to_owned(), frame["seq"].as_u64().unwrap()))
             .collect()
     }

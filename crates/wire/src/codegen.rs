@@ -1,10 +1,13 @@
 //! The generated artefacts: what `cargo xtask codegen` writes and a test compares.
 
 mod answers;
+mod protocol_tables;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use ts_rs::{Config, TS};
+
+pub use protocol_tables::{PageTable, page_tables};
 
 use crate::{
     access, command_table, data, delegation, error, fleet, link, mux, people, pi_server, push, rest, run,
@@ -301,7 +304,7 @@ struct Canonical {
     push_tested: push::PushTested,
     push_answer: push::PushAnswer,
     push_message: push::PushMessage,
-    system_client_frame: push::SystemClientFrame,
+    system_client_frame: mux::SystemClientFrame,
 }
 
 /// Everything the run document says, as one document.

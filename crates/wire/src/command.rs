@@ -25,6 +25,8 @@ pub struct CommandResponse {
     pub error: Option<String>,
     /// What programs decide by; beside every `error`, except from peers older than the codes.
     pub code: Option<ErrorCode>,
+    /// The limit that was reached: of `too_many_in_flight` how many commands may wait for their answers.
+    pub limit: Option<u64>,
     pub session_version: Option<u64>,
     /// The outcome is of an earlier submission with the same identity.
     pub replayed: Option<bool>,

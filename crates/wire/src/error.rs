@@ -162,16 +162,24 @@ impl fmt::Display for ErrorCode {
 pub struct CodedError {
     pub code: ErrorCode,
     pub message: String,
+    /// The limit that was reached, where a program can keep to it.
+    pub limit: Option<u64>,
 }
 
 impl CodedError {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        CodedError { code, message: message.into() }
+        CodedError { code, message: message.into(), limit: None }
     }
 
     /// A field of the request is missing or wrong.
     pub fn invalid(message: impl Into<String>) -> Self {
         CodedError::new(ErrorCode::InvalidRequest, message)
+    }
+
+    /// Names the limit that was reached.
+    #[must_use]
+    pub fn with_limit(self, limit: usize) -> Self {
+        CodedError { limit: u64::try_from(limit).ok(), ..self }
     }
 
     /// Puts words around the message and keeps the code.

@@ -153,3 +153,21 @@ pub enum SessionChange {
     Closed,
     Deleted,
 }
+
+/// What a client sends on `system`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+pub struct SystemClientFrame {
+    pub channel: Channel,
+    #[serde(flatten)]
+    pub command: SystemCommand,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SystemCommand {
+    /// What the person looks at on this connection, until the next such frame or its end: nothing, a session, or,
+    /// without one, the list of all.
+    Presence { visible: bool, session_id: Option<String> },
+}

@@ -42,7 +42,7 @@ pub struct ErrorBody {
 }
 
 /// Answer of `GET /healthz`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 pub struct Health {
     /// `ok`.
     pub status: String,

@@ -1,5 +1,5 @@
 import { Quarterdeck } from "@quarterdeck/client";
-import type { ConnectionInfo, Me, RunnerInfo, SessionSummary } from "@quarterdeck/client";
+import type { ConnectionInfo, ErrorCode, Me, RunnerInfo, SessionSummary } from "@quarterdeck/client";
 import { onDestroy } from "svelte";
 import { coalesced } from "./coalesced.ts";
 import { errorText } from "./format.ts";
@@ -10,6 +10,9 @@ import { SessionView } from "./session/view.svelte.ts";
 import { type ToastOptions, toasts } from "./toasts.svelte.ts";
 
 type Permission = Me["permissions"][number];
+
+/** What the hub answers somebody whom it does not let in. */
+const SIGNED_OUT: ReadonlySet<ErrorCode | undefined> = new Set(["not_logged_in", "permission_denied", "forbidden_origin"]);
 
 /** What the whole app shows: the connection, the fleet and who we are. */
 class App {
@@ -71,7 +74,7 @@ class App {
       this.isSignedOut = false;
       remember("signedIn", true);
     } catch (error) {
-      if (!(error instanceof RestError && (error.status === 401 || error.status === 403))) return;
+      if (!(error instanceof RestError && SIGNED_OUT.has(error.code))) return;
       this.me = undefined;
       this.isSignedOut = true;
       remember("signedIn", undefined);

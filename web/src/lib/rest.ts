@@ -1,11 +1,15 @@
-/** What the hub refused, in its own words. */
+import type { ErrorCode } from "@quarterdeck/client";
+
+/** What the hub refused, in its own words. Without a code when the hub did not answer, or somebody else did. */
 export class RestError extends Error {
   readonly status: number;
+  readonly code: ErrorCode | undefined;
 
-  constructor(status: number, message: string) {
+  constructor(status: number, message: string, code?: ErrorCode) {
     super(message);
     this.name = "RestError";
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -25,18 +29,18 @@ export async function rest<T>(method: Method, path: string, body?: unknown): Pro
     throw new RestError(0, "The hub cannot be reached. Check the connection and try again.");
   }
   const text = await answer.text();
-  if (!answer.ok) throw new RestError(answer.status, errorIn(text) ?? `The hub answered ${answer.status}.`);
+  if (!answer.ok) throw refusal(answer.status, text);
   return (text === "" ? undefined : JSON.parse(text)) as T;
 }
 
-function errorIn(text: string): string | undefined {
+function refusal(status: number, text: string): RestError {
   try {
-    const parsed: unknown = JSON.parse(text);
-    if (typeof parsed === "object" && parsed !== null && "error" in parsed && typeof parsed.error === "string") {
-      return parsed.error;
+    const { error, code } = JSON.parse(text) as { error?: unknown; code?: unknown };
+    if (typeof error === "string") {
+      return new RestError(status, error, typeof code === "string" ? (code as ErrorCode) : undefined);
     }
   } catch {
     // Not JSON: a proxy's page, of no use to a person.
   }
-  return undefined;
+  return new RestError(status, `The hub answered ${status}.`);
 }

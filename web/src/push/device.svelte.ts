@@ -119,7 +119,7 @@ class PushDevice {
       await rest("DELETE", `/api/push/subscriptions/${encodeURIComponent(id)}`);
     } catch (error) {
       // Gone is what was wanted.
-      if (!(error instanceof RestError && error.status === 404)) throw error;
+      if (!(error instanceof RestError && error.code === "not_found")) throw error;
     }
   }
 

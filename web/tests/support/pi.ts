@@ -1,7 +1,7 @@
 /** Tests with the real pi, whose model says what the test wants. */
 import { resolve } from "node:path";
 
-import { isPiInstalled, type ModelEntry, ScriptedModel } from "../../../clients/typescript/test/pi.ts";
+import { type ModelEntry, ScriptedModel } from "../../../clients/typescript/test/pi.ts";
 import { test as base, type Hub, type Page } from "./test.ts";
 
 export { expect, type Hub, type Page } from "./test.ts";
@@ -13,8 +13,7 @@ const MODELS: ModelEntry[] = [
 ];
 
 export const test = base.extend<{ model: ScriptedModel }>({
-  model: async ({}, use, info) => {
-    info.skip(!isPiInstalled, "run tests/agents/install.sh");
+  model: async ({}, use) => {
     const model = new ScriptedModel();
     await use(model);
     model.end();

@@ -5,9 +5,8 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 
-import { isPiInstalled, ScriptedModel } from "../../../clients/typescript/test/pi.ts";
+import { ScriptedModel } from "../../../clients/typescript/test/pi.ts";
 
-export { isPiInstalled };
 
 /** Dollars for a million tokens. */
 const PRICE = { input: 100, output: 500, cacheRead: 0, cacheWrite: 0 };

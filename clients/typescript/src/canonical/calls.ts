@@ -4,7 +4,7 @@ import { PendingCommands } from "../shared/pending-commands.ts";
 import { callBack } from "../shared/pause.ts";
 import { codeOf, ConnectionError, TooLargeError } from "../shared/errors.ts";
 import { newId } from "../shared/ids.ts";
-import { limitOfWords } from "../shared/older.ts";
+import { limitOf } from "../shared/older.ts";
 import { CommandError, errorOf } from "./errors.ts";
 import { Listeners } from "../shared/listeners.ts";
 import type { CallOptions, CommandName } from "./types.ts";
@@ -118,7 +118,7 @@ export class Calls {
 
   answer(response: CommandResponse): void {
     if (response.success || codeOf(response) !== "too_many_in_flight") return this.#pending.answered(response);
-    const limit = limitOfWords(response.error);
+    const limit = limitOf(response);
     this.#pending.refused(response.id, limit === undefined ? undefined : limit - 16);
   }
 

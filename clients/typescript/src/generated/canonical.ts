@@ -326,7 +326,11 @@ id?: string, cmd: string, success: boolean, data?: unknown, error?: string,
 /**
  * What programs decide by; beside every `error`, except from peers older than the codes.
  */
-code?: ErrorCode, session_version?: number,
+code?: ErrorCode,
+/**
+ * The limit that was reached: of `too_many_in_flight` how many commands may wait for their answers.
+ */
+limit?: number, session_version?: number,
 /**
  * The outcome is of an earlier submission with the same identity.
  */
@@ -1551,7 +1555,11 @@ id?: string, cmd: string, success: boolean, data?: unknown, error?: string,
 /**
  * What programs decide by; beside every `error`, except from peers older than the codes.
  */
-code?: ErrorCode, session_version?: number,
+code?: ErrorCode,
+/**
+ * The limit that was reached: of `too_many_in_flight` how many commands may wait for their answers.
+ */
+limit?: number, session_version?: number,
 /**
  * The outcome is of an earlier submission with the same identity.
  */
@@ -1917,7 +1925,11 @@ export type PushTestResult = { id: string,
 /**
  * Whether the browser's push service has taken it.
  */
-ok: boolean, error?: string, };
+ok: boolean, error?: string,
+/**
+ * Of `error`, for programs.
+ */
+code?: ErrorCode, };
 
 export type PushTested = { results: Array<PushTestResult>, };
 

@@ -364,7 +364,11 @@ export type Response = { id?: string, command: string, success: boolean, data?: 
 /**
  * Ours: what programs decide by.
  */
-code?: ErrorCode, sessionVersion?: number, replayed?: boolean, timedOut?: boolean,
+code?: ErrorCode,
+/**
+ * Ours: the limit that was reached, of `too_many_in_flight` in commands and of `too_large` in bytes.
+ */
+limit?: number, sessionVersion?: number, replayed?: boolean, timedOut?: boolean,
 /**
  * Ours: nobody can know whether the command took effect, because a process died in the middle of it.
  */

@@ -18,7 +18,7 @@ import {
   type ServerReady,
   type SessionEvent,
 } from "../generated/pi-server.ts";
-import { limitOfWords } from "../shared/older.ts";
+import { limitOf } from "../shared/older.ts";
 import type { Answer, ClientOptions, SendOptions } from "./options.ts";
 import { WatchedTransport } from "../shared/watched-transport.ts";
 import { PendingCommands } from "../shared/pending-commands.ts";
@@ -288,7 +288,7 @@ export class PiServerClient {
 
   #response(response: Response): void {
     // An older server cannot say which command was too large, but how much it takes.
-    const limit = response.success ? undefined : limitOfWords(response.error);
+    const limit = response.success ? undefined : limitOf(response);
     if (limit !== undefined && codeOf(response) === "too_large") {
       this.#bytesMax = Math.min(this.#bytesMax, limit);
       this.#pending.limit(this.#bytesMax, BYTES_SETTING);

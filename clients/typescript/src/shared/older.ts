@@ -21,9 +21,10 @@ export function codeOfWords(error: string): ErrorCode {
   return BEGINNINGS.find(([beginning]) => error.startsWith(beginning))?.[1] ?? "failed";
 }
 
-/** The limit that a sentence names: `(max 16)` or `exceeds limit 16`. It has no field of its own. */
-export function limitOfWords(error: string | undefined): number | undefined {
-  const limit = /\(max (\d+)\)|exceeds limit (\d+)$/.exec(error ?? "");
+/** The limit that a refusal names. Without a code it is in the sentence: `(max 16)` or `exceeds limit 16`. */
+export function limitOf(response: { code?: ErrorCode; limit?: number; error?: string }): number | undefined {
+  if (response.code !== undefined) return response.limit;
+  const limit = /\(max (\d+)\)|exceeds limit (\d+)$/.exec(response.error ?? "");
   const digits = limit?.[1] ?? limit?.[2];
   return digits === undefined ? undefined : Number(digits);
 }

@@ -120,6 +120,28 @@ fn a_question_of_a_later_version_is_shown_by_its_title() {
 }
 
 #[test]
+fn what_is_stored_of_a_status_is_what_is_shown_of_it() {
+    let (created, idle) =
+        (Change::Created { harness: "pi".to_owned(), cwd: None }, Change::Idle { reason: None });
+    let failed = Change::Failed { error: "no\nkey".to_owned() };
+    let mut stored = SessionStatus::Starting;
+    let mut shown = Projection::default();
+    for (seq, change, expected) in [
+        (1, &created, SessionStatus::Idle),
+        (2, &failed, SessionStatus::Failed),
+        (3, &idle, SessionStatus::Failed),
+        (4, &created, SessionStatus::Idle),
+        (5, &idle, SessionStatus::Idle),
+        (6, &Change::Closed, SessionStatus::Closed),
+    ] {
+        stored = LinePatch::of(change).status_after(stored);
+        shown.apply(change, Moment { seq: Some(seq), ..Moment::default() });
+        assert_eq!((stored, shown.status()), (expected, expected), "{seq}");
+    }
+    assert_eq!(LinePatch::of(&failed).error.as_deref(), Some("no key"));
+}
+
+#[test]
 fn an_agent_that_died_stays_failed_until_it_runs_again() {
     let mut world = World::default();
     world.record("session.created", json!({"harness":"demo"}));

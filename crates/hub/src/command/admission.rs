@@ -167,7 +167,6 @@ fn search(command: &Command<'_>) -> Result<Read, CodedError> {
 }
 
 /// What is to be done with the runner's answer.
-#[allow(clippy::wildcard_enum_match_arm)] // Answers to all other classes are passed on as they come.
 fn pending_kind(command: &Command<'_>, origin: &Origin<'_>) -> Result<PendingKind, CodedError> {
     Ok(match (command.spec.class, origin) {
         (CommandClass::Attach, _) => PendingKind::Attach { after: command.after()? },
@@ -175,7 +174,27 @@ fn pending_kind(command: &Command<'_>, origin: &Origin<'_>) -> Result<PendingKin
         (CommandClass::Delete, _) => PendingKind::Delete,
         // A face that asks where a session stands follows it already, or is about to: what came before is told before.
         (CommandClass::State | CommandClass::Close, Origin::Face) => PendingKind::InOrder,
-        _ => PendingKind::Plain,
+        // Answers to these are passed on as they come.
+        (
+            CommandClass::Create
+            | CommandClass::Detach
+            | CommandClass::Close
+            | CommandClass::Restart
+            | CommandClass::State
+            | CommandClass::Input
+            | CommandClass::Typing
+            | CommandClass::Stop
+            | CommandClass::Abort
+            | CommandClass::Cancel
+            | CommandClass::Switch
+            | CommandClass::Navigate
+            | CommandClass::Change
+            | CommandClass::Execute
+            | CommandClass::Watch
+            | CommandClass::Runner
+            | CommandClass::Other,
+            _,
+        ) => PendingKind::Plain,
     })
 }
 

@@ -125,7 +125,8 @@ fn dispatch(sender: &Sender<'_>, frame: Frame<'_>, reply: &mut ReplyTo) -> Resul
     let in_flight_max = hub.config.limits.in_flight_max;
     if !mailbox.try_begin(in_flight_max, attaches) {
         return Err(ErrorCode::TooManyInFlight
-            .with(format!("Too many commands in flight on this connection (max {in_flight_max})")));
+            .with(format!("Too many commands in flight on this connection (max {in_flight_max})"))
+            .with_limit(in_flight_max));
     }
     let handled = match Step::of(work, &command, || reply.clone()) {
         Some(Step::Answer(read)) => return Ok(Handled::Read(read)),

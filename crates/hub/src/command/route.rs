@@ -89,7 +89,7 @@ fn anyone(hub: &Hub) -> Result<Destination, NoRoute> {
         let link = runner.link()?;
         Some(Destination { runner, link })
     });
-    // A foreign host, which has no harness, knows only what its own protocol has.
+    // A runner without a harness speaks for machines of another protocol, and knows only what that has.
     let first = connected.next().ok_or_else(nobody)?;
     if !first.runner.standing().harnesses.is_empty() {
         return Ok(first);

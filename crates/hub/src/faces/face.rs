@@ -48,6 +48,11 @@ pub(crate) trait Face: Send + Sync + 'static {
         Router::new()
     }
 
+    /// The first parts of its addresses outside `/api` and `/ws`: what is not found below them is no page of the app.
+    fn path_prefixes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Method and path of each route that `qd_wire::rest` describes.
     #[cfg(test)]
     fn described_routes(&self) -> &'static [(&'static str, &'static str)] {

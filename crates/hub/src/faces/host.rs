@@ -17,10 +17,10 @@ use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use axum::{Extension, Router};
-use http::StatusCode;
 use qd_link::net::BoxedIo;
 use qd_link::socket::{SocketOptions, over_websocket};
 use qd_store::{HostRow, HostTrust, StoreError};
+use qd_wire::ErrorCode;
 use serde::Deserialize;
 use tokio_tungstenite::WebSocketStream;
 use tungstenite::protocol::Role;
@@ -69,13 +69,14 @@ enum HostRefusal {
 }
 
 impl HostRefusal {
-    fn status(&self) -> StatusCode {
+    const fn code(&self) -> ErrorCode {
         match self {
-            HostRefusal::Missing | HostRefusal::Wrong | HostRefusal::Revoked(_) => StatusCode::UNAUTHORIZED,
-            HostRefusal::BadName => StatusCode::BAD_REQUEST,
-            HostRefusal::Runner => StatusCode::CONFLICT,
-            HostRefusal::Pending(_) => StatusCode::FORBIDDEN,
-            HostRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            HostRefusal::Missing | HostRefusal::Wrong => ErrorCode::NotLoggedIn,
+            HostRefusal::Revoked(_) => ErrorCode::RunnerRevoked,
+            HostRefusal::BadName => ErrorCode::InvalidRequest,
+            HostRefusal::Runner => ErrorCode::AlreadyExists,
+            HostRefusal::Pending(_) => ErrorCode::PermissionDenied,
+            HostRefusal::Store(_) => ErrorCode::StoreUnavailable,
         }
     }
 }
@@ -119,10 +120,10 @@ async fn link(
         // A name that is none is not repeated in the log.
         let host_id = if is_plain_name(&host_id) { host_id.as_str() } else { "?" };
         tracing::warn!(%peer, host_id, reason = %refusal, "a foreign host is refused");
-        return failed(refusal.status(), &refusal.to_string());
+        return failed(refusal.code(), &refusal.to_string());
     }
     let Some(accept) = accept_key(&request) else {
-        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+        return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
     let identity = RunnerIdentity { runner_id: host_id.into(), is_local: true, peer: peer.to_string() };
     let upgraded = hyper::upgrade::on(request);

@@ -83,6 +83,10 @@ impl Face for RunFace {
         http::routes()
     }
 
+    fn path_prefixes(&self) -> &'static [&'static str] {
+        &["runs", "sessions", "hosts", "server", "health"]
+    }
+
     fn is_used(&self) -> bool {
         self.feed.is_followed()
     }

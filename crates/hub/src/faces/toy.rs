@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
-use http::StatusCode;
+use qd_wire::ErrorCode;
 use qd_wire::command_table::CommandName;
 
 use super::{Face, RunnerNews, SessionNews};
@@ -113,7 +113,7 @@ async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
         Err(refusal) => return refused(&refusal),
     };
     let Some(accept) = accept_key(&request) else {
-        return failed(StatusCode::BAD_REQUEST, NO_WEBSOCKET);
+        return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
     let mailbox = Mailbox::new("toy".to_owned(), &principal, hub.config.limits.mail_bounds());
     hub.faces.toy.clients().push(Arc::clone(&mailbox));

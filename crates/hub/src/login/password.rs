@@ -3,6 +3,7 @@
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use qd_wire::ErrorCode;
 use tokio::sync::Semaphore;
 
 /// OWASP's parameters: 19 MiB, twice, on one thread.
@@ -51,6 +52,15 @@ pub(crate) enum HashError {
     NoRandomness,
     #[error("The password cannot be hashed: {0}")]
     Failed(String),
+}
+
+impl HashError {
+    pub(crate) const fn code(&self) -> ErrorCode {
+        match self {
+            HashError::Busy | HashError::NoRandomness => ErrorCode::Busy,
+            HashError::Failed(_) => ErrorCode::Internal,
+        }
+    }
 }
 
 impl Hasher {

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_store::StoreError;
+use qd_wire::ErrorCode;
 
 use super::codes::Code;
 use super::{cookie, label};
@@ -15,7 +16,7 @@ use crate::access;
 use crate::assets::wants_page;
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_known, failed, query_code};
+use crate::http::{check_known, failed, failed_as, no_randomness, query_code, unavailable};
 use crate::listen::Peer;
 use crate::principals::OWNER;
 use crate::registry::Hub;
@@ -35,7 +36,7 @@ pub(crate) async fn login(
     let Some(code) = hub.config.login_codes.redeem(&text, now_ms()) else {
         return unusable(&hub, &uri, &headers).await;
     };
-    let error = match make_login(&hub, &code, &headers).await {
+    let response = match make_login(&hub, &code, &headers).await {
         Ok(Made::Login(token)) => {
             let summary = format!("with a code, from {peer}");
             let name = code.person.as_deref().unwrap_or(OWNER);
@@ -43,11 +44,14 @@ pub(crate) async fn login(
             return to_start(&hub, &token, hub.config.login_life.as_secs());
         }
         Ok(Made::NobodyThere) => return unusable(&hub, &uri, &headers).await,
-        Ok(Made::NoRandomness) => "The system has no randomness; try again".to_owned(),
-        Err(error) => format!("The login cannot be stored: {error}. The link stays good; open it again"),
+        Ok(Made::NoRandomness) => no_randomness(),
+        Err(error) => {
+            let error = format!("The login cannot be stored: {error}. The link stays good; open it again");
+            failed(ErrorCode::StoreUnavailable, &error)
+        }
     };
     hub.config.login_codes.give_back(&text, code);
-    failed(StatusCode::SERVICE_UNAVAILABLE, &error)
+    response
 }
 
 enum Made {
@@ -78,7 +82,7 @@ async fn make_login(hub: &Hub, code: &Code, headers: &HeaderMap) -> Result<Made,
 /// A person who opens a link again in the browser it has signed in is where they want to be.
 async fn unusable(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Response {
     if !wants_page(headers) {
-        return failed(StatusCode::UNAUTHORIZED, UNUSABLE);
+        return failed_as(StatusCode::UNAUTHORIZED, &ErrorCode::CodeExpired.with(UNUSABLE));
     }
     let place = if check_known(hub, uri, headers).await.is_ok() { "/" } else { UNUSABLE_PAGE };
     (StatusCode::SEE_OTHER, [(LOCATION, place), (CACHE_CONTROL, "no-store")]).into_response()
@@ -91,7 +95,7 @@ pub(crate) async fn logout(State(hub): State<Arc<Hub>>, headers: HeaderMap) -> R
             ended.iter().for_each(|hash| hub.end_access(hash));
             to_start(&hub, "", 0)
         }
-        Err(error) => failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        Err(error) => unavailable(&error),
     }
 }
 

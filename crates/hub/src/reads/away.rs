@@ -79,12 +79,13 @@ pub(super) fn attach_data(session: &SessionEntry, after: Option<u64>) -> AttachD
 }
 
 fn as_of(session: &SessionEntry, resume: Resume, seq: u64) -> AttachData {
+    let state = SessionState { seq, ..state(session) };
     AttachData {
         resume,
         seq,
         replay_until: None,
-        state: SessionState { seq, ..state(session) },
-        pending_input: Vec::new(),
+        pending_input: state.pending_input.clone(),
+        state,
         partial: None,
         messages: None,
         terminal: None,
@@ -93,7 +94,10 @@ fn as_of(session: &SessionEntry, resume: Resume, seq: u64) -> AttachData {
 
 /// How the session stood when the hub last heard of it.
 pub(super) fn state(session: &SessionEntry) -> SessionState {
-    let line = session.projection().line().clone();
+    let (line, pending_input) = {
+        let projection = session.projection();
+        (projection.line().clone(), projection.open_questions().cloned().collect())
+    };
     let model = line.provider.zip(line.model);
     SessionState {
         session_id: session.id.to_string(),
@@ -112,7 +116,7 @@ pub(super) fn state(session: &SessionEntry) -> SessionState {
         seq: session.committed_seq(),
         message_count: line.message_count,
         queue: QueueState::default(),
-        pending_input: Vec::new(),
+        pending_input,
         status_texts: std::collections::BTreeMap::new(),
         native_session_id: None,
         native_session_file: None,

@@ -310,7 +310,7 @@ pub(super) fn says_not_found(tail: &str) -> bool {
 /// The answer of a runner that knows no codes gets one here, where it enters the hub, so that nobody behind this has to
 /// read its sentence.
 pub(super) fn answer_tail(success: bool, tail: String) -> String {
-    if success || tail.contains("\"code\":") {
+    if success {
         return tail;
     }
     let text = format!("{{{tail}");
@@ -366,6 +366,9 @@ mod tests {
         assert!(older("Session 's' not found").ends_with("not found\",\"code\":\"session_not_found\"}"));
         assert!(older("The disk is full").ends_with(",\"code\":\"failed\"}"));
         assert!(says_not_found(&older("Session s not found")));
+        // Its data may name a code of something else.
+        let with_data = "\"success\":false,\"data\":{\"code\":1},\"error\":\"denied\"}";
+        assert!(answer_tail(false, with_data.to_owned()).ends_with("\"denied\",\"code\":\"denied\"}"));
         for (success, tail) in [
             (true, "\"success\":true,\"data\":{}}"),
             (false, "\"success\":false,\"error\":\"Session s not found\",\"code\":\"busy\"}"),

@@ -77,7 +77,7 @@ async fn the_plain_routes_answer() {
     assert_eq!((status, &health["status"], &health["runners"]), (200, &"ok".into(), &1.into()));
     let (status, _, body) = world.http("/nowhere", &[]).await;
     assert_eq!(status, 404);
-    assert!(serde_json::from_str::<Value>(&body).unwrap()["error"].is_string());
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["code"], "not_found");
     assert_eq!(world.http("/api/sessions", &[]).await.0, 401);
     // An address gets into logs and histories, so a token in it opens only what cannot send headers.
     for path in ["/api/sessions", "/api/me", "/api/tokens", "/runs", "/server/logs/tail"] {

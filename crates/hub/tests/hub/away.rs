@@ -24,12 +24,35 @@ async fn fill_disk(world: &World, far: &Runner) {
     let filler = format!(r#","message":"{}""#, "x".repeat(400_000));
     far.say(&record("t", 2, "notify", &filler)).await;
     let told = client.next().await;
-    assert!(told["error"].as_str().unwrap().contains("disk is full"), "{told}");
+    assert_eq!(told["code"], "store_unavailable", "{told}");
 }
 
-async fn prompt_error(client: &mut Client) -> String {
+async fn prompt_code(client: &mut Client) -> String {
     client.command("p", "t", "prompt", json!({"message":"m"})).await;
-    client.next().await["error"].as_str().unwrap().to_owned()
+    client.next().await["code"].as_str().unwrap().to_owned()
+}
+
+/// A list and an attach say the same of a session whose runner is away.
+#[tokio::test]
+async fn a_question_that_waits_is_shown_while_its_runner_is_away() {
+    let (world, mut far) = world_with_far(Limits::default()).await;
+    let question = r#","request":{"type":"confirm","request_id":"q1","title":"Go on?","message":"m"}"#;
+    far.say(&record("t", 2, "agent.input_needed", question)).await;
+    assert_eq!(far.line_of("ack").await["seq"], 2);
+    drop(far);
+    world.is_shown("far", "offline").await;
+    let (_, row) = world.api("GET", "/api/sessions/t").await;
+    assert_eq!((&row["state"], &row["pending_input_count"]), (&json!("offline"), &json!(1)));
+    let mut client = world.client().await;
+    for cmd in ["session.attach", "get_state"] {
+        client.command(cmd, "t", cmd, json!({})).await;
+        let data = client.next().await["data"].take();
+        let state = data.get("state").unwrap_or(&data);
+        assert_eq!(state["pending_input"][0]["request_id"], "q1", "{cmd}: {data}");
+        let attached = data.get("state").map(|_| &data["pending_input"][0]["title"]);
+        assert!(attached.is_none_or(|title| title == "Go on?"), "{data}");
+    }
+    world.stop().await;
 }
 
 #[tokio::test]
@@ -40,7 +63,7 @@ async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
     world.is_shown("far", "offline").await;
     let (mut client, mut other) = (world.client().await, world.client().await);
     client.command("d", "t", "session.delete", json!({})).await;
-    soon("the name to be taken", async { while prompt_error(&mut other).await != "Session t not found" {} })
+    soon("the name to be taken", async { while prompt_code(&mut other).await != "session_not_found" {} })
         .await;
     assert!(world.store.buried_sessions("far").await.unwrap().is_empty(), "the records come first");
     world.store.set_full_for_tests(false).await.unwrap();

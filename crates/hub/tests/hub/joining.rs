@@ -7,6 +7,7 @@ use qd_hub::INVITES_MAX;
 use qd_link::clock;
 use qd_link::runner::{Connect, ConnectFailure, RunnerDialer};
 use qd_link::url::ServerUrl;
+use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -55,22 +56,24 @@ impl World {
         soon("an answer to the dial", dialer.connect()).await.map(Runner::over)
     }
 
-    async fn refused(&self, runner_id: &str, key: &str) -> String {
+    async fn refused(&self, runner_id: &str, key: &str) -> ErrorCode {
         let failure = self.dial(runner_id, key).await.err().unwrap();
         assert!(failure.is_refusal, "{failure}");
-        failure.reason
+        failure.code.unwrap()
     }
 
+    /// The status of an upgrade, and the code of a refusal.
     async fn link_status(&self, runner_id: Option<&str>, more: &[(&str, &str)]) -> (u16, String) {
         let name = runner_id.map(|runner_id| ("X-Qd-Runner", runner_id));
         let headers: Vec<_> = UPGRADE.iter().chain(more).copied().chain(name).collect();
         let (status, _, body) = self.http("/ws/runner", &headers).await;
-        (status, body)
+        let answer: Value = serde_json::from_str(&body).unwrap_or_default();
+        (status, answer["code"].as_str().unwrap_or_default().to_owned())
     }
 }
 
-fn is_error(answer: &(u16, Value), status: u16, text: &str) -> bool {
-    answer.0 == status && answer.1["error"].as_str().is_some_and(|error| error.contains(text))
+fn is_error((answered, answer): &(u16, Value), status: u16, code: ErrorCode) -> bool {
+    *answered == status && answer["code"] == code.as_str() && answer["error"].is_string()
 }
 
 #[tokio::test]
@@ -114,21 +117,21 @@ async fn a_runner_joins_with_a_code_and_its_link_works() {
 async fn wrong_used_and_taken_are_told_apart() {
     let (world, _local) = World::start().await;
     let wrong = world.join("nonsense", "far", "k").await;
-    assert!(is_error(&wrong, 401, "not one of this hub's"), "{wrong:?}");
+    assert!(is_error(&wrong, 401, ErrorCode::NotLoggedIn), "{wrong:?}");
 
     let code = world.invite().await;
     assert_eq!(world.join(&code, "far", "k").await.0, 200);
     assert_eq!(world.join(&code, "far", "k").await.0, 200, "the answer was lost: the same again");
     let reused = world.join(&code, "other", "k").await;
-    assert!(is_error(&reused, 410, "has been used"), "{reused:?}");
+    assert!(is_error(&reused, 410, ErrorCode::CodeExpired), "{reused:?}");
     let reused = world.join(&code, "far", "other key").await;
-    assert!(is_error(&reused, 410, "has been used"), "{reused:?}");
+    assert!(is_error(&reused, 410, ErrorCode::CodeExpired), "{reused:?}");
 
     let code = world.invite().await;
     let taken = world.join(&code, "far", "other key").await;
-    assert!(is_error(&taken, 409, "joined before"), "{taken:?}");
+    assert!(is_error(&taken, 409, ErrorCode::AlreadyExists), "{taken:?}");
     let taken = world.join(&code, "r1", "k").await;
-    assert!(is_error(&taken, 409, "hub's own runner"), "{taken:?}");
+    assert!(is_error(&taken, 409, ErrorCode::AlreadyExists), "{taken:?}");
     assert_eq!(world.join(&code, "free", "k2").await.0, 200, "a refused name does not use the code up");
     assert!(world.store.runner("other").await.unwrap().is_none());
     world.stop().await;
@@ -161,7 +164,7 @@ async fn an_expired_code_is_told_so() {
     let code = world.invite().await;
     LATER.set(1_600_000);
     let expired = world.join(&code, "late", "k").await;
-    assert!(is_error(&expired, 410, "has expired"), "{expired:?}");
+    assert!(is_error(&expired, 410, ErrorCode::CodeExpired), "{expired:?}");
     clock::simulate(None);
     world.stop().await;
 }
@@ -175,7 +178,7 @@ async fn what_is_no_join_is_answered_with_what_is_wrong_with_it() {
         body[field] = value;
         body.to_string()
     };
-    for (body, error) in [
+    for (body, about) in [
         ("nonsense".to_owned(), "no join request"),
         ("{}".to_owned(), "no join request"),
         (body("runner_id", "".into()), "'runner_id'"),
@@ -192,7 +195,8 @@ async fn what_is_no_join_is_answered_with_what_is_wrong_with_it() {
         (body("version", "x".repeat(70 << 10).into()), "cannot be read"),
     ] {
         let answer = world.post_join(&body).await;
-        assert!(is_error(&answer, 400, error), "{answer:?}");
+        assert!(is_error(&answer, 400, ErrorCode::InvalidRequest), "{answer:?}");
+        assert!(answer.1["error"].as_str().unwrap().contains(about), "{answer:?}");
     }
     assert_eq!(world.join(&code, &"x".repeat(64), "k").await.0, 200, "the code is still good");
     world.stop().await;
@@ -214,12 +218,12 @@ async fn only_the_owner_invites_lists_rotates_and_revokes() {
     }
     for (method, path) in [("POST", "/api/runners/none/rotate"), ("DELETE", "/api/runners/none")] {
         let answer = world.api(method, path).await;
-        assert!(is_error(&answer, 404, "No runner"), "{answer:?}");
+        assert!(is_error(&answer, 404, ErrorCode::RunnerNotFound), "{answer:?}");
     }
     let own = world.api("DELETE", "/api/runners/r1").await;
-    assert!(is_error(&own, 409, "hub's own"), "{own:?}");
+    assert!(is_error(&own, 409, ErrorCode::Conflict), "{own:?}");
     let away = world.api("POST", "/api/runners/far/rotate").await;
-    assert!(is_error(&away, 409, "not connected"), "{away:?}");
+    assert!(is_error(&away, 409, ErrorCode::RunnerOffline), "{away:?}");
     world.stop().await;
 }
 
@@ -230,7 +234,7 @@ async fn open_invites_are_bounded() {
         world.invite().await;
     }
     let answer = world.api("POST", "/api/runners/invites").await;
-    assert!(is_error(&answer, 429, "open already"), "{answer:?}");
+    assert!(is_error(&answer, 429, ErrorCode::RateLimited), "{answer:?}");
     world.stop().await;
 }
 
@@ -239,18 +243,16 @@ async fn a_link_needs_the_key_of_the_runner_it_names() {
     let (world, _local) = World::start().await;
     world.joined("a", "key of a").await;
     world.joined("b", "key of b").await;
-    assert!(world.refused("a", "nonsense").await.contains("not the runner's key"));
-    assert!(world.refused("b", "key of a").await.contains("not the runner's key"), "a stolen name");
-    assert!(world.refused("c", "key of a").await.contains("No runner of this name"));
-    assert!(world.refused("r1", "key of a").await.contains("hub's own runner"));
-    assert!(world.refused("a", TOKEN).await.contains("not the runner's key"), "the owner is no runner");
+    assert_eq!(world.refused("a", "nonsense").await, ErrorCode::NotLoggedIn);
+    assert_eq!(world.refused("b", "key of a").await, ErrorCode::NotLoggedIn, "a stolen name");
+    assert_eq!(world.refused("c", "key of a").await, ErrorCode::NotLoggedIn);
+    assert_eq!(world.refused("r1", "key of a").await, ErrorCode::NotLoggedIn);
+    assert_eq!(world.refused("a", TOKEN).await, ErrorCode::NotLoggedIn, "the owner is no runner");
 
-    let (status, body) = world.link_status(Some("a"), &[]).await;
-    assert!(status == 401 && body.contains("No key"), "{status} {body}");
+    assert_eq!(world.link_status(Some("a"), &[]).await, (401, "not_logged_in".to_owned()));
     let bearer = ("Authorization", "Bearer key of a");
     for name in [None, Some(""), Some("a/b")] {
-        let (status, body) = world.link_status(name, &[bearer]).await;
-        assert!(status == 400 && body.contains("X-Qd-Runner"), "{status} {body}");
+        assert_eq!(world.link_status(name, &[bearer]).await, (400, "invalid_request".to_owned()));
     }
     let no_upgrade = world.http("/ws/runner", &[bearer, ("X-Qd-Runner", "a")]).await;
     assert_eq!(no_upgrade.0, 400);
@@ -267,7 +269,7 @@ async fn a_runner_that_says_another_name_than_its_key_proves_is_refused() {
     let mut thief = world.dial("a", "key of a").await.unwrap();
     thief.hello_as("b").await;
     let refused = thief.line_of("runner.refused").await;
-    assert!(!refused["reason"].as_str().unwrap().is_empty());
+    assert_eq!(refused["code"], "conflict", "{refused}");
     soon("the link's end", async { while thief.link.receiver.recv().await.is_some() {} }).await;
     let (_, list) = world.api("GET", "/api/runners").await;
     let runners = list["runners"].as_array().unwrap();
@@ -284,8 +286,7 @@ async fn pages_of_browsers_have_no_business_at_the_runners_doors() {
     world.joined("a", "k").await;
     let own = format!("http://{}", world.address);
     let headers = [("Authorization", "Bearer k"), ("Origin", &own)];
-    let (status, body) = world.link_status(Some("a"), &headers).await;
-    assert!(status == 403 && body.contains("for runners only"), "{status} {body}");
+    assert_eq!(world.link_status(Some("a"), &headers).await, (403, "forbidden_origin".to_owned()));
     let code = world.invite().await;
     let body = join_body(&code, "far", "k").to_string();
     let (status, _, _) = world.request_with("POST", "/api/runners/join", &[("Origin", &own)], &body).await;
@@ -303,16 +304,16 @@ async fn who_is_revoked_is_cut_off_and_may_join_again_with_a_new_code() {
     far.line_of("runner.welcome").await;
     let (status, answer) = world.api("DELETE", "/api/runners/far").await;
     assert_eq!(status, 200, "{answer}");
-    assert!(far.line_of("runner.refused").await["reason"].as_str().unwrap().contains("revoked"));
+    assert_eq!(far.line_of("runner.refused").await["code"], "runner_revoked");
     soon("the link's end", async { while far.link.receiver.recv().await.is_some() {} }).await;
-    assert!(world.refused("far", "k").await.contains("revoked"));
+    assert_eq!(world.refused("far", "k").await, ErrorCode::RunnerRevoked);
 
     let again = world.join(&code, "far", "k").await;
-    assert!(is_error(&again, 410, "has been used"), "an old code does not undo it: {again:?}");
+    assert!(is_error(&again, 410, ErrorCode::CodeExpired), "an old code does not undo it: {again:?}");
     let again = world.api("DELETE", "/api/runners/far").await;
-    assert!(is_error(&again, 409, "revoked already"), "{again:?}");
+    assert!(is_error(&again, 409, ErrorCode::Conflict), "{again:?}");
     world.joined("far", "new key").await;
-    assert!(world.refused("far", "k").await.contains("not the runner's key"));
+    assert_eq!(world.refused("far", "k").await, ErrorCode::NotLoggedIn);
     let mut far = world.dial("far", "new key").await.unwrap();
     far.hello_as("far").await;
     assert_eq!(far.line_of("runner.welcome").await["runner_id"], "far");
@@ -338,7 +339,7 @@ async fn a_new_key_counts_from_its_first_use_and_the_old_one_until_then() {
     assert_eq!(far.line_of("runner.rekeyed").await["key_hash"], key_hash("new"));
     assert!(world.dial("far", "old").await.is_ok(), "the old key is good until the new one was used");
     assert!(world.dial("far", "new").await.is_ok());
-    assert!(world.refused("far", "old").await.contains("not the runner's key"));
+    assert_eq!(world.refused("far", "old").await, ErrorCode::NotLoggedIn);
     assert!(world.dial("far", "new").await.is_ok());
     world.stop().await;
 }

@@ -29,6 +29,7 @@ mod pi_server_order;
 mod pi_server_support;
 mod push;
 mod rest;
+mod rest_codes;
 mod run_app;
 mod run_calls;
 mod run_http;

@@ -145,7 +145,7 @@ async fn who_speaks_no_websocket_is_told_how_to() {
         assert_eq!(status, 426);
         assert!(head.to_lowercase().contains("upgrade: websocket"), "{head}");
         let body: Value = serde_json::from_str(&body).unwrap();
-        assert!(body["error"].as_str().unwrap().contains("WebSocket client"), "{body}");
+        assert_eq!(body["code"], "invalid_request", "{body}");
         let stream = TcpStream::connect(address).await.unwrap();
         let (status, ..) = exchange(stream, &get("Origin: http://evil.example\r\n"), false).await;
         assert_eq!(status, 403);
@@ -240,7 +240,10 @@ async fn at_the_end_work_is_finished_new_work_refused_and_the_close_says_why() {
         .await
         .unwrap();
     let refused = client.response("b").await;
-    assert_eq!(refused["error"], "Server is shutting down");
+    assert_eq!(
+        (&refused["error"], &refused["code"]),
+        (&json!("Server is shutting down"), &json!("shutting_down"))
+    );
     assert!(!goodbye.is_finished(), "a command is under way");
     ports.runner.answer(&command, "{}").await;
     assert_eq!(client.response("a").await["success"], true);

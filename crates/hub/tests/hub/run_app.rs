@@ -167,6 +167,12 @@ async fn the_past_and_the_present_join_without_a_seam() {
     world.stop().await;
 }
 
+/// The document fixes these words; the code is ours.
+#[track_caller]
+fn assert_refused(heard: &Value, error: &str, code: &str) {
+    assert_eq!((&heard["data"]["error"], &heard["data"]["code"]), (&json!(error), &json!(code)), "{heard}");
+}
+
 #[tokio::test]
 async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_told() {
     let (world, runner) = world_with_run().await;
@@ -174,7 +180,7 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
     app.send_text("{").await;
     let error = app.heard().await;
     assert_eq!(error["type"], "error");
-    assert!(error["data"]["error"].as_str().unwrap().contains("not valid JSON"));
+    assert_eq!(error["data"]["code"], "invalid_request", "{error}");
     app.say("run.send_input", Some("nobody"), json!({"input_id":"i","text":"x"})).await;
     let error = app.heard().await;
     assert_eq!(
@@ -186,7 +192,7 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
         )
     );
     app.say("run.subscribe", Some("nobody"), json!({})).await;
-    assert_eq!(app.heard().await["data"]["error"], "unknown run_id");
+    assert_refused(&app.heard().await, "unknown run_id", "session_not_found");
     app.say("rpc.fs.read", Some("nobody"), json!({"request_id":"q","path":"a"})).await;
     let answer = app.heard().await;
     assert_eq!(
@@ -198,22 +204,22 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
     );
     // A host without a run has a name of its own; the system's is no run's.
     app.say("rpc.bash", Some("_system"), json!({"request_id":"q","cmd":"ls"})).await;
-    assert_eq!(app.heard().await["data"]["error"], "unknown run_id");
+    assert_refused(&app.heard().await, "unknown run_id", "session_not_found");
     app.say("rpc.host.info", None, json!({"request_id":"q","host_id":"nobody"})).await;
-    assert_eq!(app.heard().await["data"]["error"], "unknown host_id");
+    assert_refused(&app.heard().await, "unknown host_id", "runner_not_found");
     drop(runner);
     loop {
         app.say("run.stop", Some("run-1"), json!({})).await;
         let error = app.heard().await;
         assert_eq!(error["type"], "error", "{error}");
-        if error["data"]["error"] == "host offline" {
+        if error["data"]["code"] == "runner_offline" {
             break;
         }
     }
     app.say("rpc.bash", Some("run-1"), json!({"request_id":"q","cmd":"ls"})).await;
-    assert_eq!(app.heard().await["data"]["error"], "host offline");
+    assert_refused(&app.heard().await, "host offline", "runner_offline");
     app.say("rpc.host.info", None, json!({"request_id":"q","host_id":"r1"})).await;
-    assert_eq!(app.heard().await["data"]["error"], "host offline");
+    assert_refused(&app.heard().await, "host offline", "runner_offline");
     // The connection is as good as before.
     assert!(app.heard_until_now().await.is_empty());
     world.stop().await;
@@ -229,7 +235,7 @@ async fn a_deleted_run_is_gone_and_its_name_may_be_another_ones() {
     runner.answer(&command, "{}").await;
     assert_eq!(client.next().await["id"], "d");
     app.say("run.stop", Some("run-1"), json!({})).await;
-    assert_eq!(app.heard().await["data"]["error"], "unknown run_id");
+    assert_refused(&app.heard().await, "unknown run_id", "session_not_found");
     runner.start_run("run-1").await;
     runner.say(&format!("{}\n{}", output("run-1", 3, "a"), output("run-1", 4, "b"))).await;
     let heard: Vec<(String, String, u64)> =

@@ -26,6 +26,22 @@ async fn what_a_client_sees_of_records_is_stored_already() {
 }
 
 #[tokio::test]
+async fn the_row_of_an_agent_that_died_says_so_until_it_runs_again() {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let error = r#","error":"no key","recoverable":false"#;
+    runner.say(&record("s", 2, "agent.error", error)).await;
+    runner.say(&record("s", 3, "agent.idle", r#","reason":"error""#)).await;
+    while runner.line_of("ack").await["seq"] != 3 {}
+    let row = world.stored("s").await.unwrap();
+    assert_eq!((&*row.state, row.error.as_deref()), ("failed", Some("no key")));
+    runner.say(&record("s", 4, "session.created", r#","harness":"demo""#)).await;
+    while runner.line_of("ack").await["seq"] != 4 {}
+    let row = world.stored("s").await.unwrap();
+    assert_eq!((&*row.state, row.error), ("idle", None));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn the_stored_body_is_the_frame_the_client_got() {
     let (world, mut runner) = world_with_session(Limits::default()).await;
     let mut client = world.client().await;
@@ -118,14 +134,14 @@ async fn events_of_an_unknown_session_are_dropped() {
     assert_eq!((&ack["session_id"], &ack["seq"]), (&json!("s"), &json!(2)));
     let mut client = world.client().await;
     client.command("p", "gone", "prompt", json!({"message":"m"})).await;
-    assert_eq!(client.next().await["error"], "Session gone not found");
+    assert_eq!(client.next().await["code"], "session_not_found");
     world.stop().await;
 }
 
 async fn told_of_the_disk(client: &mut Client) {
     let told = client.next().await;
     assert_eq!((&told["channel"], &told["type"]), (&json!("system"), &json!("error")));
-    assert!(told["error"].as_str().unwrap().contains("disk is full"), "{told}");
+    assert_eq!(told["code"], "store_unavailable", "{told}");
 }
 
 /// The good news and the records that were held back; a notice has no place among events.

@@ -90,9 +90,13 @@ async fn what_is_not_there_is_not_found() {
     for path in ["/api/nothing", "/ws/nothing", "/auth/nothing", "/runs/a/b/c", "/assets/gone.js"] {
         let (status, head, body) = world.http(path, &[BROWSER]).await;
         assert_eq!((status, header(&head, "content-type")), (404, Some("application/json")), "{path}");
-        assert!(serde_json::from_str::<Value>(&body).unwrap()["error"].is_string());
+        assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["code"], "not_found");
     }
     // A person who has mistyped an address sees the app, a program is told plainly.
+    for of_a_face in ["/runs/x/y/z", "/sessions/a/b/c", "/hosts/x", "/server/x", "/health/x"] {
+        let (status, head, _) = world.http(of_a_face, &[BROWSER]).await;
+        assert_eq!((status, header(&head, "content-type")), (404, Some("application/json")), "{of_a_face}");
+    }
     let (status, head, _) = world.http("/nowhere", &[BROWSER]).await;
     assert_eq!((status, header(&head, "content-type")), (404, Some("text/html; charset=utf-8")));
     assert_eq!(header(&world.http("/nowhere", &[]).await.1, "content-type"), Some("application/json"));

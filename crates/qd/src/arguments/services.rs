@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 /// Where a service works.
 #[derive(Debug, Args, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ServiceTarget {
     /// Work in the directory of this session (an id or a unique prefix) [default: $QD_SESSION_ID, else the newest]
     #[arg(short, long, value_name = "ID", global = true)]
     pub(crate) session: Option<String>,
@@ -33,7 +33,7 @@ Examples:
   qd fs ls --root /srv/project --runner desk  list a directory without a session")]
 pub(crate) struct FsArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: ServiceTarget,
     #[command(subcommand)]
     pub(crate) command: FsCommand,
 }
@@ -148,7 +148,7 @@ Examples:
   qd git worktrees -s s1")]
 pub(crate) struct GitArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: ServiceTarget,
     #[command(subcommand)]
     pub(crate) command: GitCommand,
 }
@@ -212,7 +212,7 @@ Examples:
   qd bash -s s1 --timeout 60 ./slow.sh")]
 pub(crate) struct BashArguments {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: ServiceTarget,
     /// Stop the command after this many seconds [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: Option<u64>,

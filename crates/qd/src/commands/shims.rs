@@ -7,12 +7,12 @@ use qd_core::terminal::known_tools;
 use qd_runner::{SHIM_MARKER, find_program, is_shim};
 
 use crate::arguments::{ShimsArguments, ShimsCommand};
-use crate::error::CliError;
+use crate::error::{CliError, Result};
 use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 /// Does what the arguments say.
-pub(crate) fn run(settings: &Settings, output: &Output, arguments: ShimsArguments) -> Result<(), CliError> {
+pub(crate) fn run(settings: &Settings, output: &Output, arguments: ShimsArguments) -> Result<()> {
     let directory = arguments.directory.unwrap_or_else(|| settings.data_dir.join("shims"));
     match arguments.command {
         ShimsCommand::Install { tools } => install(output, &directory, &tools),
@@ -21,7 +21,7 @@ pub(crate) fn run(settings: &Settings, output: &Output, arguments: ShimsArgument
     }
 }
 
-fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<(), CliError> {
+fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<()> {
     // The agents people start by name.
     let known = known_tools();
     let wanted: Vec<&str> = match tools {
@@ -78,7 +78,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn list(output: &Output, directory: &Path) -> Result<(), CliError> {
+fn list(output: &Output, directory: &Path) -> Result<()> {
     let found = shims(directory);
     if found.is_empty() {
         output.note("no shims; `qd shims install` makes them\n");
@@ -86,7 +86,7 @@ fn list(output: &Output, directory: &Path) -> Result<(), CliError> {
     found.iter().try_for_each(|path| output.out(&format!("{}\n", harmless(&path.display().to_string()))))
 }
 
-fn remove(output: &Output, directory: &Path) -> Result<(), CliError> {
+fn remove(output: &Output, directory: &Path) -> Result<()> {
     for path in shims(directory) {
         std::fs::remove_file(&path)?;
         output.out(&format!("removed {}\n", harmless(&path.display().to_string())))?;

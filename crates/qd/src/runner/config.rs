@@ -8,11 +8,11 @@ use qd_runner::process::{GuardCommand, ProcessConfig};
 use qd_runner::{KeyKeeper, RunnerConfig, ServiceConfig};
 
 use super::hostname;
-use crate::error::CliError;
+use crate::error::Result;
 use crate::settings::{Environment, Resume, Settings};
 
 /// What differs between the runner of `qd up` and that of `qd runner start`.
-pub(crate) struct Role {
+pub(crate) struct RunnerRole {
     pub(crate) runner_id: String,
     pub(crate) local_socket: Option<PathBuf>,
     /// Where a session works that names no directory; the home directory unless said otherwise.
@@ -24,8 +24,8 @@ pub(crate) struct Role {
 pub(crate) fn runner_config(
     settings: &Settings,
     environment: &Environment,
-    role: Role,
-) -> Result<RunnerConfig, CliError> {
+    role: RunnerRole,
+) -> Result<RunnerConfig> {
     let home = environment.home().unwrap_or_else(|| PathBuf::from("/"));
     let supervision = HealthConfig {
         warn_after: settings.hang_warning,

@@ -7,23 +7,17 @@ use qd_link::url::ServerUrl;
 use qd_wire::fleet::Invite;
 
 use crate::arguments::InviteArguments;
+use crate::client::rest::{RestClient, server_url};
 use crate::clock;
-use crate::error::CliError;
+use crate::error::{CliError, Result};
 use crate::output::{Output, duration, harmless};
-use crate::rest::{Refusal, Rest, server_url};
-use crate::server::Endpoint;
+use crate::server::endpoint::Endpoint;
 use crate::settings::Settings;
 
 /// Makes a code and prints what to type on the other machine.
-pub(super) async fn run(
-    settings: &Settings,
-    output: &Output,
-    arguments: &InviteArguments,
-) -> Result<(), CliError> {
-    let rest = Rest::of(settings)?;
-    let answer =
-        rest.call::<Invite>(Method::Post, "/api/runners/invites", Some(&serde_json::json!({}))).await?;
-    let mut invite = answer.map_err(Refusal::into_error)?;
+pub(super) async fn run(settings: &Settings, output: &Output, arguments: &InviteArguments) -> Result<()> {
+    let rest = RestClient::of(settings)?;
+    let mut invite: Invite = rest.send(Method::Post, "/api/runners/invites", &serde_json::json!({})).await?;
     let (url, warning) = match &arguments.at {
         Some(typed) => (named(typed, &invite.url)?, None),
         None => reachable(settings, &invite.url),
@@ -50,7 +44,7 @@ pub(super) async fn run(
 }
 
 /// The address a person has named, with the scheme and the port of the hub where they left them out.
-fn named(typed: &str, hub: &str) -> Result<String, CliError> {
+fn named(typed: &str, hub: &str) -> Result<String> {
     let Ok(ServerUrl::Network { port: hub_port, is_tls: hub_is_tls, .. }) = ServerUrl::parse(hub) else {
         return Ok(server_url(typed)?.to_string());
     };

@@ -13,14 +13,14 @@ use qd_wire::fleet::{JoinRequest, Joined};
 
 use super::membership::{Membership, key_hash, new_key};
 use crate::arguments::JoinArguments;
+use crate::client::connection;
+use crate::client::conversation::stdin_is_terminal;
+use crate::client::rest::{HttpRefusal, RestClient, server_url};
 use crate::clock;
-use crate::conversation::stdin_is_terminal;
-use crate::data_dir::DataDir;
-use crate::error::{CliError, ErrorKind};
-use crate::files;
+use crate::error::{CliError, ErrorKind, Result};
 use crate::output::{Output, harmless};
-use crate::rest::{Refusal, Rest, server_url};
-use crate::server;
+use crate::private_files;
+use crate::server::data_dir::DataDir;
 use crate::settings::{Environment, Settings, checked_runner_id, runner_id_of_hostname};
 
 const JOIN_PATH: &str = "/api/runners/join";
@@ -33,21 +33,21 @@ pub(super) async fn run(
     environment: &Environment,
     output: &Output,
     arguments: &JoinArguments,
-) -> Result<Membership, CliError> {
+) -> Result<Membership> {
     refuse_second(&settings.data_dir, arguments.force)?;
     refuse_hub_dir(&settings.data_dir)?;
     let _taken = DataDir::take(&settings.data_dir)?;
-    let before = Before::read(&settings.data_dir, arguments.force)?;
+    let before = StoredMembership::read(&settings.data_dir, arguments.force)?;
     let runner_id = match (&arguments.name, &before.membership) {
         (Some(name), _) => checked_runner_id(name.clone())?,
         (None, Some(membership)) => membership.runner_id.clone(),
         (None, None) => runner_id_of_hostname(&hostname()),
     };
-    let code = Code::read(&code_text(arguments, environment, output)?)?;
+    let code = InviteCode::read(&code_text(arguments, environment, output)?)?;
     let (url, fingerprint) = address(settings, arguments, &code)?;
     let asked = before.membership.as_ref().and_then(Membership::unconfirmed);
     let membership = prepare(asked, &url, runner_id, fingerprint, arguments.allow_plain)?;
-    let rest = Rest { url, trust: server::trust(membership.fingerprint.as_deref())?, token: None };
+    let rest = RestClient { url, trust: connection::trust(membership.fingerprint.as_deref())?, token: None };
     if let Some(confirmed) = before.confirmed().filter(|it| it.runner_id == membership.runner_id)
         && asked.is_none_or(|asked| asked.key != membership.key)
     {
@@ -84,7 +84,7 @@ pub(super) async fn run(
     }
 }
 
-fn request(code: &Code, runner_id: &str, key: &str) -> JoinRequest {
+fn request(code: &InviteCode, runner_id: &str, key: &str) -> JoinRequest {
     JoinRequest {
         code: code.secret.clone(),
         runner_id: runner_id.to_owned(),
@@ -98,7 +98,7 @@ fn request(code: &Code, runner_id: &str, key: &str) -> JoinRequest {
 
 /// Whether this is the hub that was joined before, at another address or with another certificate. The hub hears
 /// the hash of the key only, and the code stays good when it is another one.
-async fn is_known(rest: &Rest, code: &Code, confirmed: &Membership) -> Result<bool, CliError> {
+async fn is_known(rest: &RestClient, code: &InviteCode, confirmed: &Membership) -> Result<bool> {
     // A key that was just changed may count already.
     for key in std::iter::once(&confirmed.key).chain(&confirmed.next_key) {
         let request = JoinRequest { known_only: Some(true), ..request(code, &confirmed.runner_id, key) };
@@ -117,7 +117,7 @@ fn moved(
     output: &Output,
     confirmed: &Membership,
     way: Membership,
-) -> Result<Membership, CliError> {
+) -> Result<Membership> {
     let Membership { url, fingerprint, allow_plain, .. } = way;
     let membership = Membership { url, fingerprint, allow_plain, attempt: None, ..confirmed.clone() };
     membership.write(&settings.data_dir)?;
@@ -126,7 +126,7 @@ fn moved(
 }
 
 /// A machine belongs to one hub, unless the person says otherwise.
-fn refuse_second(data_dir: &Path, force: bool) -> Result<(), CliError> {
+fn refuse_second(data_dir: &Path, force: bool) -> Result<()> {
     if force {
         return Ok(());
     }
@@ -141,18 +141,18 @@ fn refuse_second(data_dir: &Path, force: bool) -> Result<(), CliError> {
 }
 
 /// What was stored before this attempt. It stays, or comes back, unless the hub says yes.
-struct Before {
+struct StoredMembership {
     text: Option<String>,
     membership: Option<Membership>,
 }
 
-impl Before {
-    fn read(data_dir: &Path, force: bool) -> Result<Before, CliError> {
+impl StoredMembership {
+    fn read(data_dir: &Path, force: bool) -> Result<StoredMembership> {
         let membership = Membership::read(data_dir);
         let membership = if force { membership.unwrap_or(None) } else { membership? };
         // A damaged file comes back as it was too: a person may still read the key out of it.
         let text = std::fs::read_to_string(Membership::path(data_dir)).ok();
-        Ok(Before { text, membership })
+        Ok(StoredMembership { text, membership })
     }
 
     /// The membership that counts until the hub says yes.
@@ -168,10 +168,10 @@ impl Before {
         }
     }
 
-    fn restore(&self, data_dir: &Path) -> Result<(), CliError> {
+    fn restore(&self, data_dir: &Path) -> Result<()> {
         let path = Membership::path(data_dir);
         let restored = match &self.text {
-            Some(text) => files::write_private(&path, text),
+            Some(text) => private_files::write_private(&path, text),
             None => std::fs::remove_file(&path),
         };
         restored.map_err(|error| CliError::failed(format!("cannot restore {}: {error}", path.display())))
@@ -202,7 +202,7 @@ impl Dial for NotingDial {
 }
 
 /// The hub may have said yes without being heard. The key it may know is kept, for the next time it is asked.
-fn unanswered(error: CliError, before: &Before) -> CliError {
+fn unanswered(error: CliError, before: &StoredMembership) -> CliError {
     let until_then = match before.confirmed() {
         Some(confirmed) => format!("; until then `qd runner start` goes on for {}", confirmed.url),
         None => String::new(),
@@ -223,7 +223,7 @@ fn confirm(
     output: &Output,
     before: Option<&Membership>,
     mut membership: Membership,
-) -> Result<Membership, CliError> {
+) -> Result<Membership> {
     // Without a membership nobody knows whose sessions there are.
     let is_same =
         before.is_some_and(|before| before.url == membership.url && before.runner_id == membership.runner_id);
@@ -236,10 +236,7 @@ fn confirm(
     Ok(membership)
 }
 
-fn say_joined(
-    output: &Output,
-    Membership { url, runner_id, fingerprint, .. }: &Membership,
-) -> Result<(), CliError> {
+fn say_joined(output: &Output, Membership { url, runner_id, fingerprint, .. }: &Membership) -> Result<()> {
     if output.json {
         let joined = serde_json::json!({ "runner_id": runner_id, "url": url, "fingerprint": fingerprint });
         return output.json_line(&joined);
@@ -248,7 +245,7 @@ fn say_joined(
 }
 
 /// Sessions belong to their hub: what the old one has acknowledged the new one could never get.
-fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<(), CliError> {
+fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<()> {
     let stamp = clock::now_ms();
     for suffix in ["", "-wal", "-shm"] {
         let old = data_dir.join(format!("runner.db{suffix}"));
@@ -273,7 +270,7 @@ fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<(), CliError> 
     Ok(())
 }
 
-fn refused(refusal: Refusal, runner_id: &str) -> CliError {
+fn refused(refusal: HttpRefusal, runner_id: &str) -> CliError {
     let hint = match refusal.status {
         409 if refusal.code == Some(ErrorCode::Conflict) => "take another name with --name".to_owned(),
         409 => format!(
@@ -286,7 +283,7 @@ fn refused(refusal: Refusal, runner_id: &str) -> CliError {
 }
 
 /// The data directory of a hub has sessions of its own, which no other hub could take over whole.
-pub(super) fn refuse_hub_dir(data_dir: &Path) -> Result<(), CliError> {
+pub(super) fn refuse_hub_dir(data_dir: &Path) -> Result<()> {
     if !data_dir.join("hub.db").exists() {
         return Ok(());
     }
@@ -304,7 +301,7 @@ fn prepare(
     runner_id: String,
     fingerprint: Option<String>,
     allow_plain: bool,
-) -> Result<Membership, CliError> {
+) -> Result<Membership> {
     let url = url.to_string();
     let key = match asked.filter(|asked| asked.url == url && asked.runner_id == runner_id) {
         Some(asked) => asked.key.clone(),
@@ -318,8 +315,8 @@ fn prepare(
 fn address(
     settings: &Settings,
     arguments: &JoinArguments,
-    code: &Code,
-) -> Result<(ServerUrl, Option<String>), CliError> {
+    code: &InviteCode,
+) -> Result<(ServerUrl, Option<String>)> {
     let fingerprint = code.fingerprint.clone().or_else(|| settings.fingerprint.clone());
     let typed = &arguments.hub;
     let url = match (typed.contains("://"), fingerprint.is_some()) {
@@ -344,13 +341,13 @@ fn address(
 
 /// A code as it is typed: the secret, and the fingerprint of the hub's certificate where it has one.
 #[derive(Debug, PartialEq)]
-struct Code {
+struct InviteCode {
     secret: String,
     fingerprint: Option<String>,
 }
 
-impl Code {
-    fn read(text: &str) -> Result<Code, CliError> {
+impl InviteCode {
+    fn read(text: &str) -> Result<InviteCode> {
         let text = text.trim();
         let (secret, fingerprint) = match text.split_once('.') {
             Some((secret, fingerprint)) => (secret, Some(fingerprint)),
@@ -362,19 +359,15 @@ impl Code {
                 CliError::usage("this is not a code").hint("copy it whole, as `qd runner invite` printed it")
             );
         }
-        if server::trust(fingerprint).is_err() {
+        if connection::trust(fingerprint).is_err() {
             return Err(CliError::usage("the code is not whole: what follows the dot is no fingerprint")
                 .hint("copy it again, as `qd runner invite` printed it"));
         }
-        Ok(Code { secret: secret.to_owned(), fingerprint: fingerprint.map(str::to_owned) })
+        Ok(InviteCode { secret: secret.to_owned(), fingerprint: fingerprint.map(str::to_owned) })
     }
 }
 
-fn code_text(
-    arguments: &JoinArguments,
-    environment: &Environment,
-    output: &Output,
-) -> Result<String, CliError> {
+fn code_text(arguments: &JoinArguments, environment: &Environment, output: &Output) -> Result<String> {
     if let Some(code) = arguments.code.as_deref().or_else(|| environment.get("QD_RUNNER_CODE")) {
         return Ok(code.to_owned());
     }

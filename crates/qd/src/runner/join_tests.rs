@@ -16,18 +16,21 @@ fn settings() -> Settings {
     crate::settings::load(&[("HOME", "/h")].into(), None, Flags::default()).unwrap()
 }
 
-fn found(words: &[&str], code: &str) -> Result<String, CliError> {
-    let (url, fingerprint) = address(&settings(), &arguments(words), &Code::read(code)?)?;
+fn found(words: &[&str], code: &str) -> Result<String> {
+    let (url, fingerprint) = address(&settings(), &arguments(words), &InviteCode::read(code)?)?;
     Ok(format!("{url} {}", fingerprint.is_some()))
 }
 
 #[test]
 fn a_code_carries_the_certificate() {
-    let whole = Code::read(&format!(" -abc_9.{FINGERPRINT}\n")).unwrap();
+    let whole = InviteCode::read(&format!(" -abc_9.{FINGERPRINT}\n")).unwrap();
     assert_eq!((whole.secret.as_str(), whole.fingerprint.as_deref()), ("-abc_9", Some(FINGERPRINT)));
-    assert_eq!(Code::read("abc").unwrap().fingerprint, None);
+    assert_eq!(InviteCode::read("abc").unwrap().fingerprint, None);
     for damaged in ["", "a b", "abc.", "abc.00", ".00", "äbc"] {
-        assert!(Code::read(damaged).unwrap_err().hint.unwrap().contains("qd runner invite"), "{damaged}");
+        assert!(
+            InviteCode::read(damaged).unwrap_err().hint.unwrap().contains("qd runner invite"),
+            "{damaged}"
+        );
     }
 }
 
@@ -107,7 +110,7 @@ fn only_the_hub_that_was_confirmed_keeps_its_sessions() {
         (Some(text(&unanswered)), &rejoin, true),
     ] {
         let (directory, settings) = data_dir(stored.as_deref());
-        let before = Before::read(directory.path(), true).unwrap();
+        let before = StoredMembership::read(directory.path(), true).unwrap();
         let output = Output::new(true, &Environment::default());
         let confirmed = confirm(&settings, &output, before.confirmed(), joining.clone()).unwrap();
         let at = |name: &str| directory.path().join(name).exists();
@@ -129,7 +132,7 @@ fn what_was_there_counts_until_the_hub_says_yes_and_comes_back_when_it_says_no()
     let (old, new) = (membership("https://old", true), membership("https://new", false));
     for stored in [Some(text(&old)), Some("{".to_owned()), None] {
         let (directory, _) = data_dir(stored.as_deref());
-        let before = Before::read(directory.path(), true).unwrap();
+        let before = StoredMembership::read(directory.path(), true).unwrap();
         before.with_attempt(&new).write(directory.path()).unwrap();
         let read = Membership::read(directory.path()).map_err(|error| error.to_string()).unwrap().unwrap();
         assert!(read.unconfirmed() == Some(&new));

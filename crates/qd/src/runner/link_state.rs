@@ -6,8 +6,8 @@ use qd_runner::UplinkStatus;
 use qd_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
 
-use crate::files;
-use crate::server::is_alive;
+use crate::private_files;
+use crate::server::endpoint::is_alive;
 
 /// The link as it was when it last changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl LinkState {
     /// Leaves it for others. It is only shown, so a disk that takes nothing is no reason to stop.
     pub(super) fn write(&self, data_dir: &Path) {
         let text = serde_json::to_string(self).unwrap_or_default();
-        if let Err(error) = files::write_private(&path(data_dir), &text) {
+        if let Err(error) = private_files::write_private(&path(data_dir), &text) {
             tracing::debug!(%error, "the state of the link could not be written");
         }
     }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn the_state_of_a_dead_runner_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
-        files::make_private_dir(&directory.path().join("runner")).unwrap();
+        private_files::make_private_dir(&directory.path().join("runner")).unwrap();
         let status = UplinkStatus { last_failure: Some("no route".into()), ..UplinkStatus::default() };
         let mut state = LinkState::of(&status);
         state.write(directory.path());

@@ -3,38 +3,32 @@
 use qd_wire::data::{RunnerInfo, RunnerStatus};
 use qd_wire::link::RunnerLoad;
 
+use crate::client::connection;
 use crate::clock;
-use crate::error::CliError;
+use crate::error::Result;
+use crate::output::table::{TableRow, table};
 use crate::output::{Output, Style, age, one_line};
-use crate::server::{self, Connection};
 use crate::settings::Settings;
-use crate::table::{Row, table};
 
 const HEAD: [&str; 9] =
     ["NAME", "STATUS", "HOST", "OS", "VERSION", "HARNESSES", "SESSIONS", "LOAD", "LAST SEEN"];
 const TEXT_CHARACTERS_MAX: usize = 40;
 
 /// Prints the runners the hub knows.
-pub(super) async fn run(settings: &Settings, output: &Output) -> Result<(), CliError> {
-    let Connection { client, frames: _frames, .. } = server::connect(settings, output).await?;
-    let mut runners = server::runners(&client).await?;
+pub(super) async fn run(settings: &Settings, output: &Output) -> Result<()> {
+    let mut runners = connection::connect(settings, output).await?.runners().await?;
     runners.sort_by(|left, right| left.runner_id.cmp(&right.runner_id));
-    if output.json {
-        return output.json_line(&runners);
-    }
-    if runners.is_empty() {
-        output.note("no runners; `qd runner invite` lets one join\n");
-        return Ok(());
-    }
-    output.out(&text(&runners, clock::now_ms(), output.style))
+    output.list(&runners, "no runners; `qd runner invite` lets one join\n", |runners| {
+        text(runners, clock::now_ms(), output.style)
+    })
 }
 
 fn text(runners: &[RunnerInfo], now_ms: i64, style: Style) -> String {
-    let rows: Vec<Row> = runners.iter().map(|runner| row(runner, now_ms)).collect();
+    let rows: Vec<TableRow> = runners.iter().map(|runner| row(runner, now_ms)).collect();
     table(&HEAD, &rows, style)
 }
 
-fn row(runner: &RunnerInfo, now_ms: i64) -> Row {
+fn row(runner: &RunnerInfo, now_ms: i64) -> TableRow {
     let short = |text: &str| one_line(text, TEXT_CHARACTERS_MAX);
     let seen = match (runner.status, runner.last_seen) {
         (RunnerStatus::Online, _) => "now".to_owned(),
@@ -53,7 +47,7 @@ fn row(runner: &RunnerInfo, now_ms: i64) -> Row {
         seen,
     ];
     let is_marked = runner.status == RunnerStatus::Unhealthy;
-    Row { is_marked, ..Row::new(cells) }
+    TableRow { is_marked, ..TableRow::new(cells) }
 }
 
 /// How a runner is, in one word.

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::error::CliError;
-use crate::files;
+use crate::error::{CliError, Result};
+use crate::private_files;
 
 /// 256 bits: nobody guesses them.
 const KEY_BYTES: usize = 32;
@@ -41,7 +41,7 @@ impl Membership {
     }
 
     /// What is stored; `None` when this machine has not tried to join any hub.
-    pub(crate) fn read(data_dir: &Path) -> Result<Option<Membership>, CliError> {
+    pub(crate) fn read(data_dir: &Path) -> Result<Option<Membership>> {
         let path = Self::path(data_dir);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -69,7 +69,7 @@ impl Membership {
     }
 
     /// The membership to run with.
-    pub(crate) fn joined(data_dir: &Path) -> Result<Membership, CliError> {
+    pub(crate) fn joined(data_dir: &Path) -> Result<Membership> {
         match Self::read(data_dir)? {
             Some(membership) if membership.joined => Ok(membership),
             Some(membership) => {
@@ -84,21 +84,21 @@ impl Membership {
         }
     }
 
-    pub(crate) fn write(&self, data_dir: &Path) -> Result<(), CliError> {
+    pub(crate) fn write(&self, data_dir: &Path) -> Result<()> {
         let path = Self::path(data_dir);
         let explain = |error: std::io::Error| {
             CliError::failed(format!("cannot write {}: {error}", path.display()))
                 .hint("the key must be kept; repair the data directory or name another with --data-dir")
         };
-        files::make_private_dir(data_dir).map_err(explain)?;
-        files::make_private_dir(path.parent().unwrap_or(data_dir)).map_err(explain)?;
+        private_files::make_private_dir(data_dir).map_err(explain)?;
+        private_files::make_private_dir(path.parent().unwrap_or(data_dir)).map_err(explain)?;
         let text = serde_json::to_string_pretty(self).map_err(|error| CliError::failed(error.to_string()))?;
-        files::write_private(&path, &text).map_err(explain)
+        private_files::write_private(&path, &text).map_err(explain)
     }
 }
 
 /// A new key.
-pub(crate) fn new_key() -> Result<String, CliError> {
+pub(crate) fn new_key() -> Result<String> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes)
         .map_err(|error| CliError::failed(format!("no randomness for a key: {error}")))?;

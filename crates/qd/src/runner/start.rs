@@ -9,22 +9,22 @@ use qd_link::runner::{Connect, RunnerDialer};
 use qd_runner::{RunServer, Runner, Uplink, UplinkStatus};
 use qd_store::{RunnerStore, StoreOptions};
 use qd_wire::ErrorCode;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::config::{Role, runner_config};
+use super::config::{RunnerRole, runner_config};
 use super::join::refuse_hub_dir;
 use super::keys::KeyFile;
 use super::link_state::{LinkState, brief};
 use super::membership::Membership;
-use crate::data_dir::DataDir;
-use crate::error::CliError;
+use crate::client::connection;
+use crate::client::rest::server_url;
+use crate::error::{CliError, Result};
 use crate::output::{Output, harmless};
-use crate::rest::server_url;
-use crate::server;
+use crate::server::data_dir::DataDir;
+use crate::server::runner_socket::{self, ChosenSocket};
+use crate::server::stop_signals::StopSignals;
+use crate::server::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, serving_runtime};
 use crate::settings::{Environment, Settings};
-use crate::socket::{self, Place};
-use crate::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, serving_runtime};
 
 /// How often the connection is looked at, to say what changed.
 const LOOK: Duration = Duration::from_millis(300);
@@ -37,10 +37,10 @@ pub(super) fn run(
     membership: Membership,
     host_token: Option<String>,
     ready_json: bool,
-) -> Result<(), CliError> {
+) -> Result<()> {
     refuse_hub_dir(&settings.data_dir)?;
     let _taken = DataDir::take(&settings.data_dir)?;
-    let place = socket::choose(settings)?;
+    let place = runner_socket::choose_socket(settings)?;
     if let Some(notice) = place.as_ref().and_then(|place| place.notice.as_ref()) {
         output.note(&format!("note: {notice}\n"));
     }
@@ -54,16 +54,16 @@ pub(super) fn run(
         )));
     }
     let runtime = serving_runtime()?;
-    let socket = place.map(|Place { path, .. }| path);
+    let socket = place.map(|ChosenSocket { path, .. }| path);
     let ready_json = ready_json || output.json;
-    let start = Start { settings, environment, output, membership, host_token, socket, ready_json };
+    let start = RunnerProcess { settings, environment, output, membership, host_token, socket, ready_json };
     runtime.spawn(qd_runner::process::give_back_memory());
     let result = runtime.block_on(start.serve());
     runtime.shutdown_background();
     result
 }
 
-struct Start<'a> {
+struct RunnerProcess<'a> {
     settings: &'a Settings,
     environment: &'a Environment,
     output: &'a Output,
@@ -74,9 +74,9 @@ struct Start<'a> {
     ready_json: bool,
 }
 
-impl Start<'_> {
-    async fn serve(&self) -> Result<(), CliError> {
-        let mut signals = Signals::new()?;
+impl RunnerProcess<'_> {
+    async fn serve(&self) -> Result<()> {
+        let mut signals = StopSignals::listen()?;
         let stop = CancellationToken::new();
         let runner = self.start(&stop).await?;
         let announced = self.announce();
@@ -90,15 +90,15 @@ impl Start<'_> {
                 tracing::warn!("not everything stopped in time; ending anyway");
                 announced
             }
-            _ = signals.interrupts.recv() => std::process::exit(EXIT_INTERRUPTED),
+            () = signals.interrupted() => std::process::exit(EXIT_INTERRUPTED),
         }
     }
 
     /// Says how the connection goes, until a signal comes.
-    async fn watch(&self, signals: &mut Signals, runner: &Runner) {
+    async fn watch(&self, signals: &mut StopSignals, runner: &Runner) {
         let Membership { url, .. } = &self.membership;
         let rejoin = self.membership.rejoin_command();
-        let mut news = News { url: url.clone(), rejoin, known: None };
+        let mut news = LinkChanges { url: url.clone(), rejoin, known: None };
         let mut looks = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
@@ -109,7 +109,7 @@ impl Start<'_> {
     }
 
     /// Says what has changed, here and to `qd runner status`.
-    fn look(&self, news: &mut News, status: &UplinkStatus) {
+    fn look(&self, news: &mut LinkChanges, status: &UplinkStatus) {
         if news.known.as_ref() != Some(status) {
             LinkState::of(status).write(&self.settings.data_dir);
         }
@@ -118,7 +118,7 @@ impl Start<'_> {
         }
     }
 
-    async fn start(&self, stop: &CancellationToken) -> Result<Runner, CliError> {
+    async fn start(&self, stop: &CancellationToken) -> Result<Runner> {
         let store = RunnerStore::open(&self.settings.data_dir.join("runner.db"), StoreOptions::default());
         let store = store.map_err(|error| {
             CliError::failed(error.to_string()).hint("`qd doctor` looks at the data directory and the disk")
@@ -134,12 +134,12 @@ impl Start<'_> {
             None => {
                 let keys = KeyFile::new(self.settings.data_dir.clone(), membership.clone());
                 let mut dialer = RunnerDialer::new(url, &membership.runner_id, keys.keys());
-                dialer.trust = server::trust(membership.fingerprint.as_deref())?;
+                dialer.trust = connection::trust(membership.fingerprint.as_deref())?;
                 dialer.allow_plain = membership.allow_plain;
                 (Some(keys), Arc::new(dialer))
             }
         };
-        let role = Role {
+        let role = RunnerRole {
             runner_id: membership.runner_id.clone(),
             local_socket: self.socket.clone(),
             default_cwd: None,
@@ -151,7 +151,7 @@ impl Start<'_> {
             .map_err(|error| CliError::failed(error.to_string()))
     }
 
-    fn announce(&self) -> Result<(), CliError> {
+    fn announce(&self) -> Result<()> {
         let Membership { url, runner_id, .. } = &self.membership;
         let socket = self.socket.as_ref().map(|path| path.display().to_string());
         if self.ready_json {
@@ -171,39 +171,15 @@ impl Start<'_> {
     }
 }
 
-struct Signals {
-    interrupts: Signal,
-    terminations: Signal,
-    hangups: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals, CliError> {
-        Ok(Signals {
-            interrupts: signal(SignalKind::interrupt())?,
-            terminations: signal(SignalKind::terminate())?,
-            hangups: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            _ = self.interrupts.recv() => {}
-            _ = self.terminations.recv() => {}
-            _ = self.hangups.recv() => {}
-        }
-    }
-}
-
 /// Says each change of the connection once.
-struct News {
+struct LinkChanges {
     url: String,
     /// What to type when the hub has cut this runner off.
     rejoin: String,
     known: Option<UplinkStatus>,
 }
 
-impl News {
+impl LinkChanges {
     fn of(&mut self, status: &UplinkStatus) -> Option<String> {
         let before = self.known.replace(status.clone());
         if before.as_ref() == Some(status) {
@@ -236,7 +212,8 @@ mod tests {
 
     #[test]
     fn each_change_of_the_connection_is_said_once() {
-        let mut news = News { url: "https://deck".into(), rejoin: "qd runner join".into(), known: None };
+        let mut news =
+            LinkChanges { url: "https://deck".into(), rejoin: "qd runner join".into(), known: None };
         let up = |since| UplinkStatus { connected_since: Some(since), ..UplinkStatus::default() };
         let down =
             |reason: &str| UplinkStatus { last_failure: Some(reason.into()), ..UplinkStatus::default() };

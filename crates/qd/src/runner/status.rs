@@ -6,23 +6,23 @@ use serde::Serialize;
 use super::link_state::LinkState;
 use super::list::load;
 use super::membership::Membership;
-use crate::error::CliError;
+use crate::client::connection;
+use crate::error::{CliError, Result};
 use crate::output::{Output, harmless};
-use crate::server::{self, Connection};
 use crate::settings::Settings;
 
 /// Says whether the hub hears the runner, and what it does.
-pub(super) async fn run(settings: &Settings, output: &Output) -> Result<(), CliError> {
-    let connection = server::connect_local(settings).await?.ok_or_else(|| server::no_runner(settings))?;
-    let Connection { client, frames: _frames, options } = connection;
-    let runners = server::runners(&client).await?;
+pub(super) async fn run(settings: &Settings, output: &Output) -> Result<()> {
+    let connection =
+        connection::connect_local(settings).await?.ok_or_else(|| connection::no_runner(settings))?;
+    let runners = connection.runners().await?;
     let runner = runners.first().ok_or_else(|| CliError::failed("the runner says nothing of itself"))?;
-    let sessions = server::sessions(&client).await?;
+    let sessions = connection.sessions().await?;
     let hub = Membership::read(&settings.data_dir)
         .ok()
         .flatten()
-        .map(|membership| Hub { url: membership.url, link: LinkState::read(&settings.data_dir) });
-    let socket = options.url.trim_start_matches("unix:");
+        .map(|membership| HubStatus { url: membership.url, link: LinkState::read(&settings.data_dir) });
+    let socket = connection.options.url.trim_start_matches("unix:");
     if output.json {
         return output.json_line(&serde_json::json!({
             "runner": runner, "hub": hub, "socket": socket, "sessions": sessions,
@@ -33,12 +33,12 @@ pub(super) async fn run(settings: &Settings, output: &Output) -> Result<(), CliE
 
 /// The hub elsewhere, and how the link to it stands.
 #[derive(Serialize)]
-struct Hub {
+struct HubStatus {
     url: String,
     link: Option<LinkState>,
 }
 
-impl Hub {
+impl HubStatus {
     fn text(&self) -> String {
         let link = self.link.as_ref();
         let standing = match link.map(|link| (link.connected_since, &link.last_failure)) {
@@ -53,7 +53,7 @@ impl Hub {
     }
 }
 
-fn text(runner: &RunnerInfo, hub: Option<&Hub>, socket: &str, sessions: &[SessionSummary]) -> String {
+fn text(runner: &RunnerInfo, hub: Option<&HubStatus>, socket: &str, sessions: &[SessionSummary]) -> String {
     let of_state = |state: &str| sessions.iter().filter(|session| session.state == state).count();
     let waiting = sessions.iter().filter(|session| session.pending_input_count > 0).count();
     let spool = runner.load.as_ref().map_or(0, |load| load.spool_bytes);
@@ -68,7 +68,7 @@ fn text(runner: &RunnerInfo, hub: Option<&Hub>, socket: &str, sessions: &[Sessio
         runner.runner_id,
         runner.hostname,
         runner.version,
-        hub.map_or_else(|| "in the same process".to_owned(), Hub::text),
+        hub.map_or_else(|| "in the same process".to_owned(), HubStatus::text),
         spool.div_ceil(1024),
         sessions.len(),
         runner.max_sessions,
@@ -99,7 +99,7 @@ mod tests {
         let sessions = [session("a", "working", 1), session("b", "idle", 0)];
         let link =
             LinkState::of(&UplinkStatus { last_failure: Some("no route".into()), ..UplinkStatus::default() });
-        let hub = Hub { url: "https://deck.example".into(), link: Some(link) };
+        let hub = HubStatus { url: "https://deck.example".into(), link: Some(link) };
         insta::assert_snapshot!(text(&runner, Some(&hub), "/run/qd.sock", &sessions));
     }
 }

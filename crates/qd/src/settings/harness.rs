@@ -10,7 +10,7 @@ use qd_runner::driver::{CommandSetting, Harness, HarnessSettings, Harnesses, TAB
 use toml::Spanned;
 
 use super::{Environment, Words};
-use crate::error::CliError;
+use crate::error::Result;
 
 /// How to start harnesses, as far as one source of settings says; by the name of the setting.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,7 +30,7 @@ impl HarnessCommands {
         self
     }
 
-    pub(super) fn from_environment(environment: &Environment) -> Result<HarnessCommands, CliError> {
+    pub(super) fn from_environment(environment: &Environment) -> Result<HarnessCommands> {
         let mut commands = BTreeMap::new();
         for setting in command_settings() {
             if let Some(words) = environment.parse(setting.env)? {

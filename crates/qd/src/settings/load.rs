@@ -9,7 +9,7 @@ use super::{
     Flags, HarnessCommands, HostList, Layer, LogLevel, Program, Resume, RunnerSocket, SecondsOrOff, Settings,
     Tls, harness, pi, services,
 };
-use crate::error::CliError;
+use crate::error::{CliError, Result};
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:7433";
 const RUNNER_ID_DEFAULT: &str = "local";
@@ -44,10 +44,7 @@ impl Environment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(
-        &self,
-        name: &str,
-    ) -> Result<Option<T>, CliError> {
+    pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match value.parse() {
             Ok(value) => Ok(Some(value)),
@@ -77,18 +74,14 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
 }
 
 /// The settings in force; `config` is the file named by `--config`.
-pub(crate) fn load(
-    environment: &Environment,
-    config: Option<&Path>,
-    flags: Flags,
-) -> Result<Settings, CliError> {
+pub(crate) fn load(environment: &Environment, config: Option<&Path>, flags: Flags) -> Result<Settings> {
     let program = flags.program;
     let file = read_file(environment, config)?;
     let layer = Layer::from_flags(flags).over(Layer::from_environment(environment)?).over(file);
     resolve(environment, layer, program)
 }
 
-fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Result<Settings, CliError> {
+fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Result<Settings> {
     let is_data_dir_default = layer.data_dir.is_none();
     let data_dir = data_dir(environment, layer.data_dir.clone(), program)?;
     let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
@@ -142,11 +135,7 @@ fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Res
     })
 }
 
-fn data_dir(
-    environment: &Environment,
-    named: Option<PathBuf>,
-    program: Program,
-) -> Result<PathBuf, CliError> {
+fn data_dir(environment: &Environment, named: Option<PathBuf>, program: Program) -> Result<PathBuf> {
     let data_dir = match (named, program) {
         (Some(path), _) => expand_home(environment, path),
         (None, program) => {
@@ -165,7 +154,7 @@ fn data_dir(
 }
 
 /// A name for a runner that can stand in headers, paths and tables.
-pub(crate) fn checked_runner_id(runner_id: String) -> Result<String, CliError> {
+pub(crate) fn checked_runner_id(runner_id: String) -> Result<String> {
     if runner_id.is_empty()
         || runner_id.len() > RUNNER_ID_BYTES_MAX
         || !runner_id.chars().all(is_runner_id_character)
@@ -195,7 +184,7 @@ fn runner_sockets(
     socket: Option<RunnerSocket>,
     data_dir: &Path,
     program: Program,
-) -> Result<Vec<PathBuf>, CliError> {
+) -> Result<Vec<PathBuf>> {
     Ok(match socket {
         Some(RunnerSocket::Off) => Vec::new(),
         Some(RunnerSocket::At(path)) => vec![std::path::absolute(expand_home(environment, path))?],
@@ -213,7 +202,7 @@ fn tls_files(
     environment: &Environment,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
-) -> Result<Option<(PathBuf, PathBuf)>, CliError> {
+) -> Result<Option<(PathBuf, PathBuf)>> {
     match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => {
@@ -226,25 +215,25 @@ fn tls_files(
     }
 }
 
-pub(super) fn seconds_or_off(name: &str, value: Option<SecondsOrOff>) -> Result<Option<Duration>, CliError> {
+pub(super) fn seconds_or_off(name: &str, value: Option<SecondsOrOff>) -> Result<Option<Duration>> {
     match value.unwrap_or(SecondsOrOff::Off) {
         SecondsOrOff::Off => Ok(None),
         SecondsOrOff::After(after) => seconds(name, Some(after), after).map(Some),
     }
 }
 
-pub(super) fn seconds(name: &str, value: Option<u64>, default: u64) -> Result<Duration, CliError> {
+pub(super) fn seconds(name: &str, value: Option<u64>, default: u64) -> Result<Duration> {
     bounded(name, value.unwrap_or(default), SECONDS_MAX).map(Duration::from_secs)
 }
 
-pub(super) fn bounded(name: &str, value: u64, max: u64) -> Result<u64, CliError> {
+pub(super) fn bounded(name: &str, value: u64, max: u64) -> Result<u64> {
     if (1..=max).contains(&value) {
         return Ok(value);
     }
     Err(CliError::usage(format!("{name} is {value}")).hint(format!("take 1 to {max}")))
 }
 
-fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer, CliError> {
+fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer> {
     let named = config.map(Path::to_path_buf).or_else(|| environment.get("QD_CONFIG").map(PathBuf::from));
     let must_exist = named.is_some();
     let default =

@@ -7,7 +7,7 @@ use qd_runner::{RunsConfig, ServiceConfig};
 
 use super::load::{Environment, bounded, expand_home};
 use super::{Layer, OnOff, PathList, RoleList};
-use crate::error::CliError;
+use crate::error::{CliError, Result};
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
@@ -24,7 +24,7 @@ const PUSH_DONE_SECONDS_MAX: u64 = DAY;
 /// A server has ten seconds to stop, its programs included.
 const KILL_SECONDS_MAX: u64 = 3600;
 
-pub(super) fn services(environment: &Environment, layer: &mut Layer) -> Result<ServiceConfig, CliError> {
+pub(super) fn services(environment: &Environment, layer: &mut Layer) -> Result<ServiceConfig> {
     let mut config = ServiceConfig::default();
     let roots = layer.workspace_roots.take().map(PathList::paths);
     let roots = roots.unwrap_or_else(|| environment.home().into_iter().collect());
@@ -38,7 +38,7 @@ pub(super) fn services(environment: &Environment, layer: &mut Layer) -> Result<S
     Ok(config)
 }
 
-pub(super) fn runs(layer: &Layer) -> Result<RunsConfig, CliError> {
+pub(super) fn runs(layer: &Layer) -> Result<RunsConfig> {
     let kill = layer.run_kill_seconds.unwrap_or(RUN_KILL_SECONDS_DEFAULT);
     let idle = layer.terminal_idle_minutes.unwrap_or(TERMINAL_IDLE_MINUTES_DEFAULT);
     Ok(RunsConfig {
@@ -48,12 +48,12 @@ pub(super) fn runs(layer: &Layer) -> Result<RunsConfig, CliError> {
     })
 }
 
-pub(super) fn login_life(layer: &Layer) -> Result<Duration, CliError> {
+pub(super) fn login_life(layer: &Layer) -> Result<Duration> {
     let hours = bounded("login_hours", layer.login_hours.unwrap_or(LOGIN_HOURS_DEFAULT), HOURS_MAX)?;
     Ok(Duration::from_secs(hours * HOUR))
 }
 
-pub(super) fn audit_life(layer: &Layer) -> Result<Option<Duration>, CliError> {
+pub(super) fn audit_life(layer: &Layer) -> Result<Option<Duration>> {
     match layer.audit_days.unwrap_or(AUDIT_DAYS_DEFAULT) {
         0 => Ok(None),
         days => Ok(Some(Duration::from_secs(bounded("audit_days", days, DAYS_MAX)? * DAY))),
@@ -61,7 +61,7 @@ pub(super) fn audit_life(layer: &Layer) -> Result<Option<Duration>, CliError> {
 }
 
 /// Pushes to browsers, without the key they are signed with.
-pub(super) fn push(layer: &Layer) -> Result<PushConfig, CliError> {
+pub(super) fn push(layer: &Layer) -> Result<PushConfig> {
     let mut config = PushConfig::default();
     if let Some(contact) = layer.push_contact.clone() {
         let is_address = contact.starts_with("mailto:") || contact.starts_with("https://");
@@ -80,7 +80,7 @@ pub(super) fn push(layer: &Layer) -> Result<PushConfig, CliError> {
 }
 
 /// Zero for never.
-fn minutes(name: &str, value: u64) -> Result<Option<Duration>, CliError> {
+fn minutes(name: &str, value: u64) -> Result<Option<Duration>> {
     match value {
         0 => Ok(None),
         value => Ok(Some(Duration::from_secs(bounded(name, value, MINUTES_MAX)? * 60))),

@@ -2,11 +2,7 @@ use std::path::Path;
 
 use super::*;
 
-fn load_with(
-    file: &str,
-    environment: &[(&str, &str)],
-    flags: UpFlags,
-) -> Result<Settings, crate::error::CliError> {
+fn load_with(file: &str, environment: &[(&str, &str)], flags: UpFlags) -> Result<Settings> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("qd.toml");
     std::fs::write(&path, file).unwrap();

@@ -7,47 +7,6 @@ use qd_wire::people::Role;
 use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 
-/// How much is written to stderr.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum LogLevel {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl LogLevel {
-    pub(crate) fn filter(self) -> LevelFilter {
-        match self {
-            LogLevel::Off => LevelFilter::OFF,
-            LogLevel::Error => LevelFilter::ERROR,
-            LogLevel::Warn => LevelFilter::WARN,
-            LogLevel::Info => LevelFilter::INFO,
-            LogLevel::Debug => LevelFilter::DEBUG,
-            LogLevel::Trace => LevelFilter::TRACE,
-        }
-    }
-}
-
-impl FromStr for LogLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.to_ascii_lowercase().as_str() {
-            "off" => Ok(LogLevel::Off),
-            "error" => Ok(LogLevel::Error),
-            "warn" => Ok(LogLevel::Warn),
-            "info" => Ok(LogLevel::Info),
-            "debug" => Ok(LogLevel::Debug),
-            "trace" => Ok(LogLevel::Trace),
-            other => Err(format!("'{other}' is not off, error, warn, info, debug or trace")),
-        }
-    }
-}
-
 /// A word out of a few: read from text, and in the file from a string.
 macro_rules! words_of_a_setting {
     ($(#[$doc:meta])* $name:ident { $( $(#[$variant_doc:meta])* $variant:ident = $word:literal ),* } expected $expected:literal) => {
@@ -70,11 +29,36 @@ macro_rules! words_of_a_setting {
         impl TryFrom<String> for $name {
             type Error = String;
 
-            fn try_from(text: String) -> Result<Self, Self::Error> {
+            fn try_from(text: String) -> Result<Self, String> {
                 text.parse()
             }
         }
     };
+}
+
+words_of_a_setting! {
+    /// How much is written to stderr.
+    LogLevel {
+        Off = "off",
+        Error = "error",
+        Warn = "warn",
+        Info = "info",
+        Debug = "debug",
+        Trace = "trace"
+    } expected "off, error, warn, info, debug or trace"
+}
+
+impl LogLevel {
+    pub(crate) fn filter(self) -> LevelFilter {
+        match self {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        }
+    }
 }
 
 words_of_a_setting! {

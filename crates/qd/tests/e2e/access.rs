@@ -6,7 +6,7 @@ use qd_testkit::mux::Mux;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::world;
+use crate::sandbox;
 
 /// One plain HTTP request; the whole answer as text.
 async fn get(url: &str, path: &str, host: Option<&str>) -> String {
@@ -22,7 +22,7 @@ async fn get(url: &str, path: &str, host: Option<&str>) -> String {
 
 #[tokio::test]
 async fn the_token_opens_the_door_as_bearer_and_in_the_query_and_nothing_else_does() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let bearer = format!("Bearer {}", qd.token());
     assert!(Mux::open(qd.url(), &[("authorization", &bearer)]).await.is_ok());
     let query = format!("{}?token={}", qd.url(), qd.token());
@@ -36,17 +36,17 @@ async fn the_token_opens_the_door_as_bearer_and_in_the_query_and_nothing_else_do
     ] {
         assert!(refused.err().unwrap().contains("401"));
     }
-    let file = qd.world().data_dir().join("owner-token");
+    let file = qd.sandbox().data_dir().join("owner-token");
     assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), qd.token());
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(std::fs::metadata(qd.world().data_dir()).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(std::fs::metadata(qd.sandbox().data_dir()).unwrap().permissions().mode() & 0o777, 0o700);
     let first = qd.token().to_owned();
     assert_eq!(qd.restart().await.token(), first, "the token stays");
 }
 
 #[tokio::test]
 async fn other_sites_and_other_names_are_kept_out() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let bearer = format!("Bearer {}", qd.token());
     let own = qd.url().to_owned();
     assert!(Mux::open(qd.url(), &[("authorization", &bearer), ("origin", &own)]).await.is_ok());
@@ -60,8 +60,8 @@ async fn other_sites_and_other_names_are_kept_out() {
 
 #[tokio::test]
 async fn the_login_link_works_once_and_its_cookie_from_then_on() {
-    let world = world();
-    let mut child = world.command(&["up", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let sandbox = sandbox();
+    let mut child = sandbox.command(&["up", "--listen", "127.0.0.1:0"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let link = loop {
         let line = lines.next_line().await.unwrap().expect("the link is printed");
@@ -79,7 +79,7 @@ async fn the_login_link_works_once_and_its_cookie_from_then_on() {
     let again = get(url, path, None).await;
     assert!(again.starts_with("HTTP/1.1 4") && !again.contains("set-cookie"), "{again}");
     child.kill().await.unwrap();
-    let qd = world.up().await;
+    let qd = sandbox.up().await;
     assert!(Mux::open(qd.url(), &[("cookie", cookie)]).await.is_ok(), "the login survives a restart");
     // Who has lost the link asks for another.
     let output = qd.cli(&["login-link"]).await;

@@ -12,7 +12,8 @@ use std::time::Duration;
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, short, text_of};
 use qd_testkit::pi::test_extension;
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
+use qd_testkit::seeded_random::SeededRandom;
 use serde_json::{Value, json};
 
 use crate::pi_session;
@@ -25,18 +26,6 @@ const KILLS: usize = 14;
 
 /// The longest wait between an answer and the kill.
 const DELAY_MS_MAX: u64 = 250;
-
-/// Numbers that look random and are the same in every run with the same seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 fn kills() -> usize {
     std::env::var("QD_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(KILLS)
@@ -69,7 +58,7 @@ fn seed() -> u64 {
 
 /// How an input reaches the agent.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum InputWay {
     Prompt,
     PromptWithImage,
     /// While the agent works: it waits in the agent's queue, and is taken from it when the turn goes on.
@@ -81,35 +70,42 @@ enum Way {
     Answer,
 }
 
-const WAYS: [Way; 7] =
-    [Way::Prompt, Way::Answer, Way::Steer, Way::PromptWithImage, Way::PiServer, Way::FollowUp, Way::RunInput];
+const WAYS: [InputWay; 7] = [
+    InputWay::Prompt,
+    InputWay::Answer,
+    InputWay::Steer,
+    InputWay::PromptWithImage,
+    InputWay::PiServer,
+    InputWay::FollowUp,
+    InputWay::RunInput,
+];
 
 /// Sends one input by its way, and returns when it is acknowledged.
-async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: Way, text: &str) {
+async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: InputWay, text: &str) {
     let say = |cmd: &str| json!({"cmd": cmd, "session_id": session, "message": text});
     match way {
-        Way::Prompt => drop(mux.ok(say("prompt")).await),
-        Way::PromptWithImage => {
+        InputWay::Prompt => drop(mux.ok(say("prompt")).await),
+        InputWay::PromptWithImage => {
             let mut prompt = say("prompt");
             prompt["images"] = json!([{"data": PIXEL, "media_type": "image/png"}]);
             mux.ok(prompt).await;
         }
-        Way::Steer | Way::FollowUp => {
+        InputWay::Steer | InputWay::FollowUp => {
             let held = json!({"cmd": "prompt", "session_id": session,
                 "message": "@@text text=\"one two three four\" delay_ms=30"});
             mux.ok(held).await;
-            let cmd = if matches!(way, Way::Steer) { "steer" } else { "follow_up" };
+            let cmd = if matches!(way, InputWay::Steer) { "steer" } else { "follow_up" };
             mux.ok(say(cmd)).await;
         }
-        Way::PiServer => {
+        InputWay::PiServer => {
             let mut client = qd.pi_client().await;
             client.ok(json!({"type": "prompt", "sessionId": session, "message": text})).await;
         }
-        Way::RunInput => {
+        InputWay::RunInput => {
             let input = json!({"cmd": "run.input", "session_id": session, "input_id": text, "text": text});
             mux.ok(input).await;
         }
-        Way::Answer => {
+        InputWay::Answer => {
             mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
             let from = mux.frames().len();
             // The prompt is done when its dialog is; it may be cut off, and nobody was told that it was accepted.
@@ -124,21 +120,21 @@ async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: Way, text: &str) {
 }
 
 /// What people said to the session, and what of it waits.
-struct Said {
+struct SessionHistory {
     messages: Vec<Value>,
     queue: Vec<Value>,
     /// The records of settled questions.
     settled: Vec<Value>,
 }
 
-impl Said {
-    async fn to(qd: &Qd, mux: &mut Mux, session: &str) -> Said {
+impl SessionHistory {
+    async fn to(qd: &Qd, mux: &mut Mux, session: &str) -> SessionHistory {
         let messages = mux.messages(session).await;
         let messages = messages.into_iter().filter(|message| message["role"] == "user").collect();
         let state = mux.state(session).await;
         let lane = |name: &str| state["queue"][name].as_array().cloned().unwrap_or_default();
         let settled = settled_questions(qd, session).await;
-        Said { messages, queue: [lane("steering"), lane("follow_up")].concat(), settled }
+        SessionHistory { messages, queue: [lane("steering"), lane("follow_up")].concat(), settled }
     }
 
     /// The messages that say this, and the settled questions that were answered with it.
@@ -165,10 +161,10 @@ async fn settled_questions(qd: &Qd, session: &str) -> Vec<Value> {
 }
 
 /// Waits until the agent is up again and has read what waited: it may be on its way to it for a moment.
-async fn settle(qd: &Qd, mux: &mut Mux, session: &str, text: &str) -> Said {
+async fn settle(qd: &Qd, mux: &mut Mux, session: &str, text: &str) -> SessionHistory {
     let deadline = tokio::time::Instant::now() + qd_testkit::mux::WAIT_MAX;
     loop {
-        let said = Said::to(qd, mux, session).await;
+        let said = SessionHistory::to(qd, mux, session).await;
         // Asked after the message is there, so that idle means that its turn is over.
         let state = mux.state(session).await;
         if state["status"] == "idle" && said.queue.is_empty() && !said.shown(text).is_empty() {
@@ -183,26 +179,26 @@ async fn settle(qd: &Qd, mux: &mut Mux, session: &str, text: &str) -> Said {
 async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment() {
     let _busy = std::env::var_os("QD_KILLS").map(|_| BusyCores::start());
     let llm = LlmServer::start().await.unwrap();
-    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    world.set("QD_RESUME", "at-start");
-    let mut qd = world.up().await;
+    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    sandbox.set("QD_RESUME", "at-start");
+    let mut qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let (seed, mut marked) = (seed(), 0);
-    let mut chance = Chance(seed);
+    let mut random = SeededRandom::new(seed, "kills");
     let session = pi_session(&qd, &mut mux, json!({"extensions": [test_extension("dialogs.ts")]})).await;
     // From the first answer on pi writes its file.
     mux.prompt(&session, "@@text text=ready").await;
-    let mut sent: Vec<(Way, String)> = Vec::new();
+    let mut sent: Vec<(InputWay, String)> = Vec::new();
     for round in 0..kills() {
         let way = WAYS[round % WAYS.len()];
         let text = format!("@@text text=\"answer {round}\"");
         send(&qd, &mut mux, &session, way, &text).await;
         // Most of what can go wrong goes wrong at once.
-        let longest = [3, 30, DELAY_MS_MAX][chance.below(3) as usize];
-        tokio::time::sleep(Duration::from_millis(chance.below(longest))).await;
+        let longest = [3, 30, DELAY_MS_MAX][random.below(3) as usize];
+        tokio::time::sleep(Duration::from_millis(random.below(longest))).await;
         qd = qd.restart().await;
         mux = qd.connect().await;
-        let said = Said::to(&qd, &mut mux, &session).await;
+        let said = SessionHistory::to(&qd, &mut mux, &session).await;
         let (shown, waiting) = (said.shown(&text).len(), said.waiting(&text));
         let round_name = format!("seed {seed}, round {round}, {way:?}");
         assert_eq!(shown + waiting, 1, "at once: {round_name}: {shown} shown, {waiting} waiting");
@@ -211,7 +207,7 @@ async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment
         for (way, text) in &sent {
             let shown = said.shown(text);
             assert_eq!((shown.len(), said.waiting(text)), (1, 0), "{round_name}: {way:?} {text}");
-            if matches!(way, Way::PromptWithImage) {
+            if matches!(way, InputWay::PromptWithImage) {
                 assert!(shown[0]["parts"].to_string().contains(PIXEL), "its image: {}", short(shown[0]));
             }
         }

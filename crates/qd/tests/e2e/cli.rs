@@ -6,7 +6,7 @@ use qd_testkit::mux::Mux;
 use qd_testkit::qd::Qd;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, pi, pi_session, world};
+use crate::{demo_with_session, pi, pi_session, sandbox};
 
 fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -38,7 +38,7 @@ async fn only_session(mux: &mut Mux) -> String {
 
 #[tokio::test]
 async fn run_starts_a_session_and_streams_its_answer() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let text = ok(&qd, &["run", "--harness", "demo", "hello"]).await;
     assert!(text.contains("I am the demo agent") && text.contains("/thinking"), "{text}");
     let text = ok(&qd, &["run", "--harness", "demo", "--quiet", "/thinking"]).await;
@@ -57,7 +57,7 @@ async fn run_starts_a_session_and_streams_its_answer() {
 
 #[tokio::test]
 async fn sessions_are_listed_shown_searched_stopped_and_removed() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     assert!(ok(&qd, &["ls"]).await.is_empty());
     assert_eq!(ok_json(&qd, &["ls"]).await, [json!([])]);
     let id = ok(&qd, &["run", "--harness", "demo", "--title", "My boat", "--detach", "/text capstan"])
@@ -98,8 +98,7 @@ async fn sessions_are_listed_shown_searched_stopped_and_removed() {
 
 #[tokio::test]
 async fn questions_are_answered_from_the_command_line() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     for (arguments, chosen) in [
         (["approve", session.as_str(), "--value", "green"], "green"),
         (["approve", session.as_str(), "--value", "3"], "blue"),
@@ -126,8 +125,7 @@ async fn questions_are_answered_from_the_command_line() {
 
 #[tokio::test]
 async fn a_working_agent_is_steered_and_aborted_from_the_command_line() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     let from = mux.frames().len();
     ok(&qd, &["send", &session, "/long 1000000"]).await;
     mux.wait_event("stream.text_delta").await;
@@ -142,17 +140,20 @@ async fn a_working_agent_is_steered_and_aborted_from_the_command_line() {
     assert_eq!(mux.until_idle(&session, from).await.last().unwrap()["reason"], "aborted");
 }
 
-#[tokio::test]
-async fn a_pipe_attached_to_a_session_talks_to_it() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
-    let mut command = qd.world().command(&["attach", &session]);
+/// Follows a session with this on stdin.
+async fn attach_with_input(qd: &Qd, session: &str, input: &[u8]) -> Output {
+    let mut command = qd.sandbox().command(&["attach", session]);
     let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut stdin, b"/thinking\n").await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stdin, input).await.unwrap();
     drop(stdin);
-    let output =
-        tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await.unwrap().unwrap();
+    tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_pipe_attached_to_a_session_talks_to_it() {
+    let (qd, mut mux, session) = demo_with_session().await;
+    let output = attach_with_input(&qd, &session, b"/thinking\n").await;
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("I thought about it first"), "{}", out(&output));
     assert_eq!(mux.messages(&session).await.len(), 2);
@@ -160,40 +161,34 @@ async fn a_pipe_attached_to_a_session_talks_to_it() {
 
 #[tokio::test]
 async fn run_works_after_the_server_was_killed_and_started_again() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     ok(&qd, &["run", "--harness", "demo", "/text"]).await;
     let qd = qd.restart().await;
     let mut mux = qd.connect().await;
     let session = only_session(&mut mux).await;
     // The agent of an old session is started for the prompt; the whole answer must be waited for.
-    let mut command = qd.world().command(&["attach", &session]);
-    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut stdin, b"/thinking\n").await.unwrap();
-    drop(stdin);
-    let output =
-        tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await.unwrap().unwrap();
+    let output = attach_with_input(&qd, &session, b"/thinking\n").await;
     assert!(out(&output).contains("above this answer."), "{}{}", out(&output), err(&output));
 }
 
 #[tokio::test]
 async fn without_a_server_it_says_what_to_do() {
-    let world = world();
+    let sandbox = sandbox();
     for arguments in [&["ls"][..], &["run", "--harness", "demo", "hi"], &["logs"], &["abort", "s1"]] {
-        let output = world.run(arguments).await;
+        let output = sandbox.run(arguments).await;
         assert_eq!(output.status.code(), Some(3), "{}", err(&output));
         assert!(err(&output).contains("qd up"), "{}", err(&output));
     }
-    let output = world.run(&["ls", "--json"]).await;
+    let output = sandbox.run(&["ls", "--json"]).await;
     let error: Value = serde_json::from_str(err(&output).trim()).unwrap();
     assert!(error["error"].is_string() || error["error"].is_object(), "{error}");
-    assert_eq!(world.run(&["frobnicate"]).await.status.code(), Some(2));
-    assert_eq!(world.run(&["run"]).await.status.code(), Some(2));
+    assert_eq!(sandbox.run(&["frobnicate"]).await.status.code(), Some(2));
+    assert_eq!(sandbox.run(&["run"]).await.status.code(), Some(2));
 }
 
 #[tokio::test]
 async fn the_doctor_looks_and_completions_are_printed() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let text = ok(&qd, &["doctor"]).await;
     assert!(text.contains("pi") && text.contains("demo"), "{text}");
     let report = &ok_json(&qd, &["doctor"]).await[0];

@@ -78,9 +78,9 @@ async fn what_a_client_has_seen_survives_a_kill_at_any_moment() {
 async fn a_command_cut_off_by_a_kill_is_indeterminate_and_not_run_again() {
     let (qd, mut mux, _llm) = pi().await;
     let create = json!({"cmd": "session.create", "session_id": "cut", "idempotency_key": "k",
-        "config": {"harness": "pi", "cwd": qd.world().work()}});
+        "config": {"harness": "pi", "cwd": qd.sandbox().work()}});
     mux.send(create.clone()).await;
-    let sessions = qd.world().pi_dir().join("sessions").display().to_string();
+    let sessions = qd.sandbox().pi_dir().join("sessions").display().to_string();
     eventually("pi is being started", || !with_marker(&sessions).is_empty()).await;
     let qd = qd.restart().await;
     let mut mux = qd.connect().await;

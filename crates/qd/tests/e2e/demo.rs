@@ -4,12 +4,11 @@ use qd_testkit::mux::{names, of, phases, text_of, transcript};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session};
+use crate::demo_with_session;
 
 #[tokio::test]
 async fn a_prompt_gives_the_events_in_order_and_the_same_ids_as_the_history() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let events = mux.prompt(&session, "/text").await;
     let expected = [
         "stream.message_start",
@@ -44,8 +43,7 @@ async fn a_prompt_gives_the_events_in_order_and_the_same_ids_as_the_history() {
 
 #[tokio::test]
 async fn thinking_is_streamed_apart_from_the_text() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let events = mux.prompt(&session, "/thinking").await;
     assert_eq!(phases(&events), ["generating", "thinking", "generating"]);
     let joined = |name: &str| -> String {
@@ -62,8 +60,7 @@ async fn thinking_is_streamed_apart_from_the_text() {
 
 #[tokio::test]
 async fn tools_start_progress_and_end_with_their_results_in_the_conversation() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let events = mux.prompt(&session, "/tools").await;
     let expected = [
         "stream.message_start",
@@ -113,10 +110,8 @@ async fn tools_start_progress_and_end_with_their_results_in_the_conversation() {
 
 #[tokio::test]
 async fn a_question_waits_for_the_answer_and_the_agent_goes_on_with_it() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
+    let from = mux.begin_prompt(&session, "/question").await;
     let asked = mux.wait_event("agent.input_needed").await;
     let request = asked["request"].clone();
     assert_eq!((&request["type"], &request["options"][1]), (&json!("select"), &json!("green")));
@@ -141,8 +136,7 @@ async fn a_question_waits_for_the_answer_and_the_agent_goes_on_with_it() {
 
 #[tokio::test]
 async fn a_failed_answer_is_an_error_and_the_session_goes_on() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let events = mux.prompt(&session, "/error").await;
     let end = &names(&events)[4..];
     assert_eq!(end, ["stream.done", "agent.error", "agent.idle"]);
@@ -159,8 +153,7 @@ async fn a_failed_answer_is_an_error_and_the_session_goes_on() {
 
 #[tokio::test]
 async fn a_long_answer_arrives_complete() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     mux.prompt(&session, "/long 5000").await;
     let mut replica = Replica::default();
     mux.frames().iter().for_each(|frame| replica.take(frame));
@@ -173,8 +166,7 @@ async fn a_long_answer_arrives_complete() {
 
 #[tokio::test]
 async fn the_scripts_are_listed_as_commands() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let data = mux.ok(json!({"cmd": "get_commands", "session_id": session})).await;
     let names: Vec<&str> = data["commands"]
         .as_array()
@@ -191,10 +183,8 @@ async fn the_scripts_are_listed_as_commands() {
 
 #[tokio::test]
 async fn abort_ends_the_turn_and_keeps_what_was_said() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
+    let from = mux.begin_prompt(&session, "/long 1000000").await;
     mux.wait_event("stream.text_delta").await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     let events = mux.until_idle(&session, from).await;
@@ -208,8 +198,7 @@ async fn abort_ends_the_turn_and_keeps_what_was_said() {
 
 #[tokio::test]
 async fn a_prompt_while_working_needs_to_say_when_it_is_read_and_the_queue_is_seen() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let from = mux.frames().len();
     let prompt = |message: &str| json!({"cmd": "prompt", "session_id": session, "message": message});
     mux.ok(prompt("/question")).await;
@@ -243,8 +232,7 @@ async fn a_prompt_while_working_needs_to_say_when_it_is_read_and_the_queue_is_se
 
 #[tokio::test]
 async fn a_prompt_carries_the_clients_own_name_for_it_and_its_sender() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let from = mux.frames().len();
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/text", "client_id": "draft-7"})).await;
     mux.until_idle(&session, from).await;

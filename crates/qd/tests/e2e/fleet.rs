@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use qd_testkit::fleet::Machine;
 use qd_testkit::mux::{Mux, WAIT_MAX, short};
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 
-use crate::world;
+use crate::sandbox;
 
 /// How often something is asked again.
 const POLL: Duration = Duration::from_millis(25);
@@ -41,8 +41,8 @@ fn failed(output: &Output, code: i32) -> String {
 
 /// A hub, a client of it, and another machine called `desk` that has joined and is online.
 async fn fleet() -> (Qd, Mux, Machine) {
-    let qd = world().up().await;
-    let desk = qd.machine(world(), "desk").await;
+    let qd = sandbox().up().await;
+    let desk = qd.machine(sandbox(), "desk").await;
     let mut mux = qd.connect().await;
     until_status(&mut mux, "desk", "online").await;
     (qd, mux, desk)
@@ -81,11 +81,11 @@ async fn until_said(what: impl Fn() -> String, text: &str) {
 }
 
 /// Waits until `qd runner status` on a machine says this: what it says then.
-async fn until_local_status(world: &World, text: &str) -> String {
+async fn until_local_status(sandbox: &Sandbox, text: &str) -> String {
     let mut last = String::new();
     let asked = tokio::time::timeout(WAIT_MAX, async {
         loop {
-            last = ok(&world.run(&["runner", "status"]).await);
+            last = ok(&sandbox.run(&["runner", "status"]).await);
             if last.contains(text) {
                 return last.clone();
             }

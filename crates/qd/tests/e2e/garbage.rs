@@ -1,11 +1,13 @@
 //! Rubbish from clients: a clear error each, no crash, and nobody else notices.
 
 use qd_testkit::mux::Mux;
+use qd_testkit::process::peak_resident_bytes;
+use qd_testkit::seeded_random::SeededRandom;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::{demo, demo_session};
+use crate::{demo, demo_session, demo_with_session};
 
 /// Sends a frame and returns the error on the `system` channel.
 async fn system_error(mux: &mut Mux, frame: &str) -> String {
@@ -14,22 +16,6 @@ async fn system_error(mux: &mut Mux, frame: &str) -> String {
     let answer =
         mux.wait_for("an error", |frame| frame["channel"] == "system" && frame["type"] == "error").await;
     answer["error"].as_str().unwrap().to_owned()
-}
-
-/// Numbers that look random and are the same in every run.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| (self.next() >> 32) as u8).collect()
-    }
 }
 
 #[tokio::test]
@@ -66,8 +52,7 @@ async fn what_is_no_command_gets_an_error_and_the_connection_lives_on() {
 
 #[tokio::test]
 async fn wrong_commands_get_one_response_with_their_id() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let cases = [
         (json!({"cmd": "fly"}), "Unknown command 'fly'"),
         (json!({"cmd": "prompt"}), "session_id"),
@@ -116,7 +101,7 @@ async fn wrong_commands_get_one_response_with_their_id() {
 async fn random_bytes_do_not_hurt_the_server() {
     let (mut qd, mut mux) = demo().await;
     let session = demo_session(&mut mux).await;
-    let mut noise = Noise(0x5eed);
+    let mut noise = SeededRandom::new(0x5eed, "noise");
     let address = qd.url().strip_prefix("http://").unwrap().to_owned();
     for round in 0..40 {
         // As HTTP, as WebSocket frames after a handshake, as text and as binary messages.
@@ -177,8 +162,7 @@ async fn broken_websocket_frames_end_only_their_own_connection() {
 
 #[tokio::test]
 async fn a_huge_frame_is_refused_with_a_reason_and_costs_no_memory() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     let mut huge = qd.connect().await;
     let frame =
         json!({"channel": "agent", "cmd": "prompt", "session_id": session, "message": "x".repeat(100 << 20)});
@@ -190,15 +174,7 @@ async fn a_huge_frame_is_refused_with_a_reason_and_costs_no_memory() {
         .iter()
         .any(|frame| frame["type"] == "error" && frame["error"].as_str().unwrap().contains("too big"));
     assert!(said, "{:?}", huge.frames());
-    let status = std::fs::read_to_string(format!("/proc/{}/status", qd.pid())).unwrap();
-    let peak: u64 = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
+    let peak = peak_resident_bytes(qd.pid()) / 1024;
     assert!(peak < 120 * 1024, "{peak} kB at the peak");
     assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
     assert_eq!(mux.messages(&session).await.len(), 2);
@@ -206,8 +182,7 @@ async fn a_huge_frame_is_refused_with_a_reason_and_costs_no_memory() {
 
 #[tokio::test]
 async fn a_large_prompt_is_no_rubbish() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let message = format!("/text {}", "ä".repeat(4 << 20));
     mux.prompt(&session, &message).await;
     let messages = mux.messages(&session).await;
@@ -216,8 +191,7 @@ async fn a_large_prompt_is_no_rubbish() {
 
 #[tokio::test]
 async fn a_flood_of_commands_is_answered_one_by_one() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let from = mux.frames().len();
     let mut ids = Vec::new();
     for _ in 0..2000 {

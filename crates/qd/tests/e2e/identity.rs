@@ -3,7 +3,7 @@
 use qd_testkit::mux::{Mux, transcript};
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, pi};
+use crate::{demo, demo_session, demo_with_session, pi};
 
 /// The prompts of a conversation.
 async fn prompts(mux: &mut Mux, session: &str) -> Vec<String> {
@@ -17,8 +17,7 @@ fn keyed(session: &str, key: &str, message: &str) -> Value {
 
 #[tokio::test]
 async fn the_same_key_runs_once_and_answers_the_same_again() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     let from = mux.frames().len();
     let first = mux.call(keyed(&session, "k1", "/text")).await;
     assert_eq!((&first["success"], first.get("replayed")), (&json!(true), None));
@@ -68,7 +67,7 @@ async fn an_outcome_survives_the_death_of_the_server() {
 async fn a_repeated_command_joins_the_one_that_runs() {
     let (qd, mut mux, _llm) = pi().await;
     let create = json!({"cmd": "session.create", "idempotency_key": "one",
-        "config": {"harness": "pi", "cwd": qd.world().work()}});
+        "config": {"harness": "pi", "cwd": qd.sandbox().work()}});
     let mut other = qd.connect().await;
     let (first, second) = tokio::join!(mux.call(create.clone()), other.call(create));
     assert_eq!((&first["success"], &second["success"]), (&json!(true), &json!(true)), "{first} {second}");
@@ -86,8 +85,7 @@ async fn a_repeated_command_joins_the_one_that_runs() {
 
 #[tokio::test]
 async fn a_command_waits_for_those_it_depends_on() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let name = |id: &str, name: &str| json!({"id": id, "cmd": "set_session_name", "session_id": session, "name": name});
     let depending =
         |id: &str, on: &str| json!({"id": id, "cmd": "get_state", "session_id": session, "depends_on": [on]});
@@ -115,8 +113,7 @@ async fn a_command_waits_for_those_it_depends_on() {
 
 #[tokio::test]
 async fn a_dependency_is_known_after_a_restart_and_across_sessions() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     mux.ok(json!({"id": "a", "cmd": "set_session_name", "session_id": session, "name": "x"})).await;
     mux.refused(json!({"id": "bad", "cmd": "set_session_name", "session_id": session, "name": ""})).await;
     let qd = qd.restart().await;
@@ -129,8 +126,7 @@ async fn a_dependency_is_known_after_a_restart_and_across_sessions() {
 
 #[tokio::test]
 async fn a_version_guards_against_what_others_did() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     let rename = |version: u64| json!({"cmd": "set_session_name", "session_id": session, "name": format!("v{version}"), "if_session_version": version});
     assert_eq!(mux.state(&session).await["session_version"], 0);
     let answer = mux.call(rename(0)).await;

@@ -6,12 +6,11 @@ use qd_testkit::mux::{of, text_of};
 use qd_testkit::pi::test_extension;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, pi, pi_session};
+use crate::{demo, demo_with_session, pi, pi_session, pi_with_session};
 
 #[tokio::test]
 async fn hundreds_of_commands_that_fail_at_once_do_no_harm() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     mux.skip();
     let from = mux.frames().len();
     mux.send(json!({"cmd": "session.restart", "session_id": session})).await;
@@ -31,7 +30,7 @@ async fn hundreds_of_commands_that_fail_at_once_do_no_harm() {
 #[tokio::test]
 async fn a_session_that_never_came_up_takes_no_numbers_from_the_next() {
     let (qd, mut mux, _llm) = pi().await;
-    let extension = qd.world().path("early.ts");
+    let extension = qd.sandbox().path("early.ts");
     std::fs::write(
         &extension,
         "export default function (pi) { pi.on('session_start', (_event, ctx) => ctx.ui.notify('early', 'info')); }",
@@ -39,7 +38,7 @@ async fn a_session_that_never_came_up_takes_no_numbers_from_the_next() {
     .unwrap();
     let create = |extensions: Value| {
         json!({"cmd": "session.create", "session_id": "again", "config":
-            {"harness": "pi", "cwd": qd.world().work(), "extensions": extensions}})
+            {"harness": "pi", "cwd": qd.sandbox().work(), "extensions": extensions}})
     };
     let error = mux.refused(create(json!([extension, test_extension("broken.ts")]))).await;
     assert!(error.contains("broken.ts"), "{error}");
@@ -56,8 +55,7 @@ async fn a_session_that_never_came_up_takes_no_numbers_from_the_next() {
 
 #[tokio::test]
 async fn a_restart_that_is_closed_meanwhile_is_answered_and_blocks_nobody() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     let restart = mux.send(json!({"cmd": "session.restart", "session_id": session})).await;
     let close = mux.send(json!({"cmd": "session.close", "session_id": session})).await;
@@ -70,8 +68,7 @@ async fn a_restart_that_is_closed_meanwhile_is_answered_and_blocks_nobody() {
 
 #[tokio::test]
 async fn a_prompt_and_a_follow_up_in_one_breath_are_both_answered() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     mux.send(json!({"cmd": "prompt", "session_id": session, "message": "@@text text=\"one\""})).await;
     mux.send(json!({"cmd": "follow_up", "session_id": session, "message": "@@text text=\"two\""})).await;
@@ -87,8 +84,7 @@ async fn a_prompt_and_a_follow_up_in_one_breath_are_both_answered() {
 
 #[tokio::test]
 async fn follow_ups_keep_their_order() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let from = mux.frames().len();
     mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/text"})).await;
     let wanted: Vec<String> = (0..12).map(|number| format!("/long {number}")).collect();
@@ -117,8 +113,7 @@ async fn a_refused_create_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn versions_survive_kill_9_whatever_raised_them() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     for _ in 0..3 {
         // Without an id: nothing but the version is left of such a command.
         mux.send_text(&json!({"channel": "agent", "cmd": "abort", "session_id": session}).to_string()).await;
@@ -139,8 +134,8 @@ async fn a_chosen_model_survives_a_restart_before_the_first_prompt() {
 #[tokio::test]
 async fn a_command_cut_off_by_a_shutdown_is_indeterminate() {
     let llm = LlmServer::start().await.unwrap();
-    let world = qd_testkit::qd::World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    let qd = world.up().await;
+    let sandbox = qd_testkit::qd::Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let session = pi_session(&qd, &mut mux, json!({"extensions": [test_extension("dialogs.ts")]})).await;
     let prompt =
@@ -160,16 +155,16 @@ async fn a_command_cut_off_by_a_shutdown_is_indeterminate() {
 #[tokio::test]
 async fn our_own_extension_never_keeps_pi_from_starting() {
     let llm = LlmServer::start().await.unwrap();
-    let mut world = qd_testkit::qd::World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    let mut sandbox = qd_testkit::qd::Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
     let real = qd_testkit::pi::pi_command().unwrap().join(" ");
-    let wrapper = world.path("pi-that-hates-bridges");
+    let wrapper = sandbox.path("pi-that-hates-bridges");
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in *qd-bridge.ts*) echo 'Failed to load extension qd-bridge.ts' >&2; exit 1;; esac\nexec {real} \"$@\"\n"
     );
     std::fs::write(&wrapper, script).unwrap();
     std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    world.set("QD_PI_COMMAND", &wrapper);
-    let qd = world.up().await;
+    sandbox.set("QD_PI_COMMAND", &wrapper);
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let session = pi_session(&qd, &mut mux, json!({})).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": 0})).await;
@@ -181,8 +176,7 @@ async fn our_own_extension_never_keeps_pi_from_starting() {
 
 #[tokio::test]
 async fn a_wrong_type_names_its_field() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let error = mux.refused(json!({"cmd": "prompt", "session_id": session, "message": 5})).await;
     assert!(error.starts_with("Invalid 'prompt': message: invalid type"), "{error}");
     let image = json!({"cmd": "prompt", "session_id": session, "message": "x", "images": [{"data": 1}]});
@@ -191,8 +185,7 @@ async fn a_wrong_type_names_its_field() {
 
 #[tokio::test]
 async fn a_command_with_a_wrong_envelope_is_answered() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     for (field, value) in [
         ("idempotency_key", json!(5)),
         ("if_session_version", json!("x")),

@@ -3,12 +3,11 @@
 use qd_testkit::mux::text_of;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session};
+use crate::{demo, demo_session, demo_with_session};
 
 #[tokio::test]
 async fn everything_is_there_after_kill_9() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     for prompt in ["/text", "/tools", "/error"] {
         mux.prompt(&session, prompt).await;
     }
@@ -43,8 +42,7 @@ async fn everything_is_there_after_kill_9() {
 
 #[tokio::test]
 async fn a_turn_cut_off_by_kill_9_is_told_and_the_session_goes_on() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
     let asked = mux.wait_event("agent.input_needed").await;
     let cursor = asked["seq"].as_u64().unwrap();
@@ -64,8 +62,7 @@ async fn a_turn_cut_off_by_kill_9_is_told_and_the_session_goes_on() {
 
 #[tokio::test]
 async fn a_session_is_closed_restarted_and_deleted() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     mux.prompt(&session, "/text").await;
     let command = |cmd: &str| json!({"cmd": cmd, "session_id": session});
     mux.ok(command("session.close")).await;
@@ -127,7 +124,7 @@ async fn sessions_and_runners_are_listed() {
     let mut watcher = qd.connect().await;
     // News of the list comes to who has asked for the list.
     watcher.ok(json!({"cmd": "list_sessions"})).await;
-    let cwd = qd.world().work();
+    let cwd = qd.sandbox().work();
     let first = mux.create(json!({"harness": "demo", "cwd": cwd, "title": "One"})).await;
     let second =
         mux.ok(json!({"cmd": "session.create", "session_id": "mine", "config": {"harness": "demo"}})).await;
@@ -151,8 +148,7 @@ async fn sessions_and_runners_are_listed() {
 
 #[tokio::test]
 async fn what_cannot_be_created_says_why_and_leaves_nothing() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     let create = |id: Option<&str>, config: Value| json!({"cmd": "session.create", "session_id": id, "config": config});
     let cases = [
         (create(None, json!({"harness": "opencode"})), "Unknown harness 'opencode'"),
@@ -171,8 +167,7 @@ async fn what_cannot_be_created_says_why_and_leaves_nothing() {
 
 #[tokio::test]
 async fn messages_come_in_pages_and_are_found_by_words() {
-    let (_qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (_qd, mut mux, session) = demo_with_session().await;
     for word in ["anchor", "bollard", "capstan", "davit"] {
         mux.prompt(&session, &format!("/long 3 {word}")).await;
     }

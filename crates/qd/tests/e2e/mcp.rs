@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use qd_testkit::mux::{Mux, WAIT_MAX};
-use qd_testkit::qd::World;
+use qd_testkit::qd::Sandbox;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -20,8 +20,8 @@ struct Agent {
 }
 
 impl Agent {
-    async fn start(world: &World, arguments: &[&str]) -> Agent {
-        let mut command = world.command(&["mcp"]);
+    async fn start(sandbox: &Sandbox, arguments: &[&str]) -> Agent {
+        let mut command = sandbox.command(&["mcp"]);
         let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut agent = Agent { stdin: child.stdin.take(), stdout, child, next: 0 };
@@ -97,10 +97,10 @@ async fn question(mux: &mut Mux) -> Value {
 #[tokio::test]
 async fn an_agent_reads_at_once_and_writes_after_a_person_said_yes() {
     let (qd, mut mux) = demo().await;
-    let work = qd.world().work();
+    let work = qd.sandbox().work();
     std::fs::write(work.join("a.txt"), "one\ntwo needles\n").unwrap();
     let session = mux.create(json!({ "harness": "demo", "cwd": work })).await;
-    let mut agent = Agent::start(qd.world(), &["--session", &session]).await;
+    let mut agent = Agent::start(qd.sandbox(), &["--session", &session]).await;
     let tools = agent.request("tools/list", json!({})).await;
     let tools = tools["result"]["tools"].as_array().unwrap().clone();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -142,8 +142,8 @@ async fn an_agent_reads_at_once_and_writes_after_a_person_said_yes() {
 #[tokio::test]
 async fn a_call_that_the_agent_takes_back_asks_nobody_any_more() {
     let (qd, mut mux) = demo().await;
-    let session = mux.create(json!({ "harness": "demo", "cwd": qd.world().work() })).await;
-    let mut agent = Agent::start(qd.world(), &["--session", &session]).await;
+    let session = mux.create(json!({ "harness": "demo", "cwd": qd.sandbox().work() })).await;
+    let mut agent = Agent::start(qd.sandbox(), &["--session", &session]).await;
     let id = agent.begin("bash", json!({ "command": "touch ran" })).await;
     let asked = question(&mut mux).await;
     assert_eq!(asked["metadata"]["op_args"]["command"], "touch ran");
@@ -152,7 +152,7 @@ async fn a_call_that_the_agent_takes_back_asks_nobody_any_more() {
         .await;
     let resolved = mux.wait_event("agent.input_resolved").await;
     assert_eq!((&resolved["outcome"], &resolved["request_id"]), (&json!("withdrawn"), &asked["request_id"]));
-    assert!(!qd.world().work().join("ran").exists());
+    assert!(!qd.sandbox().work().join("ran").exists());
     // The next one is denied, and the agent reads why.
     let id = agent.begin("bash", json!({ "command": "touch ran" })).await;
     let is_next = |frame: &Value| {

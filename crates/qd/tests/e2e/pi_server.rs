@@ -11,48 +11,63 @@ mod identity;
 mod limits;
 mod running;
 mod sessions;
+mod stdio;
 
 use qd_testkit::llm::LlmServer;
 use qd_testkit::pi_server::PiClient;
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 
-/// A world with pi whose face has a port of its own and no rate limits in the way.
-async fn pi_world() -> (World, LlmServer) {
+/// A sandbox with pi whose face has a port of its own and no rate limits in the way.
+async fn pi_world() -> (Sandbox, LlmServer) {
     let llm = LlmServer::start().await.unwrap();
-    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    world.set("QD_PI_SERVER_PORT", "0");
-    unlimited(&mut world);
-    (world, llm)
+    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    sandbox.set("QD_PI_SERVER_PORT", "0");
+    unlimited(&mut sandbox);
+    (sandbox, llm)
 }
 
 /// Takes the rate limits away: tests send more than people do.
-fn unlimited(world: &mut World) {
+fn unlimited(sandbox: &mut Sandbox) {
     for name in ["QD_PI_RATE_PER_MINUTE", "QD_PI_GLOBAL_RATE_PER_MINUTE", "QD_PI_UI_RATE_PER_MINUTE"] {
-        world.set(name, "0");
+        sandbox.set(name, "0");
     }
 }
 
 /// A server with real pi and a client of the face.
 async fn pi() -> (Qd, PiClient, LlmServer) {
-    let (world, llm) = pi_world().await;
-    let qd = world.up().await;
+    let (sandbox, llm) = pi_world().await;
+    let qd = sandbox.up().await;
     let client = qd.pi_client().await;
     (qd, client, llm)
 }
 
+/// The same with a session of pi that the client follows.
+async fn pi_with_session() -> (Qd, PiClient, LlmServer, String) {
+    let (qd, mut client, llm) = pi().await;
+    let session = pi_session(&qd, &mut client).await;
+    (qd, client, llm, session)
+}
+
 /// A server with the demo agent only.
 async fn demo() -> (Qd, PiClient) {
-    let mut world = crate::world();
-    world.set("QD_PI_SERVER_PORT", "0");
-    unlimited(&mut world);
-    let qd = world.up().await;
+    let mut sandbox = crate::sandbox();
+    sandbox.set("QD_PI_SERVER_PORT", "0");
+    unlimited(&mut sandbox);
+    let qd = sandbox.up().await;
     let client = qd.pi_client().await;
     (qd, client)
 }
 
+/// The same with a session of the demo agent that the client follows.
+async fn demo_with_session() -> (Qd, PiClient, String) {
+    let (qd, mut client) = demo().await;
+    let session = demo_session(&mut client).await;
+    (qd, client, session)
+}
+
 /// A server, a client of the face and the agent of its sessions: for tests that must hold for any agent.
-struct Stage {
+struct FaceStage {
     qd: Qd,
     client: PiClient,
     /// What `create_session` needs to make a session of this agent.
@@ -60,16 +75,16 @@ struct Stage {
     _llm: Option<LlmServer>,
 }
 
-impl Stage {
-    async fn demo() -> Stage {
+impl FaceStage {
+    async fn demo() -> FaceStage {
         let (qd, client) = demo().await;
-        Stage { qd, client, fields: json!({"harness": "demo"}), _llm: None }
+        FaceStage { qd, client, fields: json!({"harness": "demo"}), _llm: None }
     }
 
-    async fn pi() -> Stage {
+    async fn pi() -> FaceStage {
         let (qd, client, llm) = pi().await;
-        let fields = json!({"cwd": qd.world().work()});
-        Stage { qd, client, fields, _llm: Some(llm) }
+        let fields = json!({"cwd": qd.sandbox().work()});
+        FaceStage { qd, client, fields, _llm: Some(llm) }
     }
 
     /// A followed session.
@@ -94,7 +109,7 @@ macro_rules! with_each_agent {
             $(
                 #[tokio::test]
                 async fn $name() {
-                    super::$name(crate::pi_server::Stage::demo().await).await;
+                    super::$name(crate::pi_server::FaceStage::demo().await).await;
                 }
             )+
         }
@@ -102,7 +117,7 @@ macro_rules! with_each_agent {
             $(
                 #[tokio::test]
                 async fn $name() {
-                    super::$name(crate::pi_server::Stage::pi().await).await;
+                    super::$name(crate::pi_server::FaceStage::pi().await).await;
                 }
             )+
         }
@@ -110,9 +125,9 @@ macro_rules! with_each_agent {
 }
 use with_each_agent;
 
-/// A followed session of real pi in the world's directory.
+/// A followed session of real pi in the sandbox's directory.
 async fn pi_session(qd: &Qd, client: &mut PiClient) -> String {
-    client.create(json!({"cwd": qd.world().work()})).await
+    client.create(json!({"cwd": qd.sandbox().work()})).await
 }
 
 /// A followed session of the demo agent.

@@ -3,14 +3,14 @@
 use qd_testkit::push::{Browser, PushService};
 use serde_json::json;
 
-use crate::{demo_session, world};
+use crate::{demo_session, sandbox};
 
 #[tokio::test]
 async fn an_approval_is_pushed_and_given_from_the_notification_once() {
     let service = PushService::start().await;
-    let mut world = world();
-    world.set("QD_PUSH_LOOPBACK", "on");
-    let qd = world.up().await;
+    let mut sandbox = sandbox();
+    sandbox.set("QD_PUSH_LOOPBACK", "on");
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let session = demo_session(&mut mux).await;
     let person = json!({"username":"otto","password":"correct horse battery","role":"operator"});
@@ -48,6 +48,6 @@ async fn an_approval_is_pushed_and_given_from_the_notification_once() {
         (&entry["principal"], &entry["actor"], &entry["ok"]),
         (&json!("owner"), &json!("push"), &json!(true))
     );
-    let key = qd.world().data_dir().join("push-key.pem");
+    let key = qd.sandbox().data_dir().join("push-key.pem");
     assert!(key.exists());
 }

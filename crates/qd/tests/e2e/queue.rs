@@ -3,7 +3,7 @@
 use qd_testkit::mux::{Mux, short, text_of};
 use serde_json::{Value, json};
 
-use crate::{demo, pi, pi_session};
+use crate::{demo, pi_with_session};
 
 const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -31,8 +31,7 @@ async fn prompts(mux: &mut Mux, session: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn pi_reads_the_queue_as_it_was_changed() {
-    let (qd, mut mux, llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = pi_with_session().await;
     mux.ok(command("prompt", &session, "@@hold name=a")).await;
     mux.wait_event("stream.text_delta").await;
     let mut look = command("follow_up", &session, "@@text text=looked");
@@ -70,8 +69,7 @@ async fn pi_reads_the_queue_as_it_was_changed() {
 
 #[tokio::test]
 async fn pi_reads_a_changed_queue_after_an_abort_with_the_next_prompt() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     mux.ok(command("prompt", &session, "@@hold name=never")).await;
     mux.wait_event("stream.text_delta").await;
@@ -94,8 +92,7 @@ async fn pi_reads_a_changed_queue_after_an_abort_with_the_next_prompt() {
 
 #[tokio::test]
 async fn pi_says_which_thinking_levels_a_model_takes() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let data = mux.ok(json!({"cmd": "get_models", "session_id": session})).await;
     let models = data["models"].as_array().unwrap();
     for model in models {
@@ -114,8 +111,7 @@ async fn summary(mux: &mut Mux, session: &str) -> Value {
 
 #[tokio::test]
 async fn lists_show_what_a_session_says_costs_and_asks() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     mux.ok(json!({"cmd": "list_sessions"})).await;
     let prompt = "@@text text=\"first\\n\\tline\"\n@@usage input=100 output=7";
     mux.prompt(&session, prompt).await;

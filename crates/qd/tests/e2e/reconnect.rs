@@ -5,7 +5,7 @@ use qd_testkit::qd::Qd;
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, pi, pi_session};
+use crate::{demo_with_session, pi, pi_session};
 
 /// A client of one session, and where it leaves.
 struct Watcher {
@@ -87,8 +87,7 @@ async fn leave_after_every_frame(
 
 #[tokio::test]
 async fn a_client_that_leaves_after_any_frame_ends_with_the_same_messages() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     leave_after_every_frame(&qd, &mut mux, &session, 120, &["/thinking", "/tools"], 7).await;
 }
 
@@ -106,8 +105,7 @@ async fn the_same_with_real_pi() {
 
 #[tokio::test]
 async fn a_cursor_is_continued_and_a_useless_one_gets_a_snapshot() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     let first = mux.prompt(&session, "/text").await;
     let middle = first.iter().rev().find_map(|event| event["seq"].as_u64()).unwrap();
     let second = mux.prompt(&session, "/error").await;
@@ -134,10 +132,8 @@ async fn a_cursor_is_continued_and_a_useless_one_gets_a_snapshot() {
 
 #[tokio::test]
 async fn attaching_in_the_middle_of_a_stream_gives_what_was_said_so_far() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
-    let from = mux.frames().len();
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
+    let (qd, mut mux, session) = demo_with_session().await;
+    let from = mux.begin_prompt(&session, "/long 1000000").await;
     mux.wait_for("some text", |frame| frame["offset"].as_u64() > Some(100)).await;
     let mut late = qd.connect().await;
     let mut replica = Replica::default();
@@ -160,8 +156,7 @@ async fn attaching_in_the_middle_of_a_stream_gives_what_was_said_so_far() {
 
 #[tokio::test]
 async fn a_reader_that_falls_behind_is_told_of_its_gap_and_catches_up() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     let mut slow = qd.connect().await;
     let mut replica = Replica::default();
     let response = slow.call(replica.attach(&session)).await;

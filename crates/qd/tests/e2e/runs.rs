@@ -4,6 +4,7 @@ mod approvals;
 mod bytes;
 mod cli;
 mod document;
+mod foreign_hosts;
 mod holes;
 mod lifecycle;
 mod outages;
@@ -15,30 +16,32 @@ use qd_testkit::qd::Qd;
 use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
-use crate::world;
+use crate::sandbox;
 
 /// A server, an app of the document, and the name of the one host.
 async fn app() -> (Qd, RunApp, String) {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let app = qd.run_app().await;
-    let host = host_id(&qd).await;
+    let host = qd.runner_id().await;
     (qd, app, host)
 }
 
-/// The name of the runner of `qd up`.
-async fn host_id(qd: &Qd) -> String {
-    qd.runner_id().await
+/// The same with a run of `cat`.
+async fn app_with_cat() -> (Qd, RunApp, String, String) {
+    let (qd, mut app, host) = app().await;
+    let run = start(&qd, &mut app, &host, "cat").await;
+    (qd, app, host, run)
 }
 
-/// Starts a command line in the world's working directory.
+/// Starts a command line in the sandbox's working directory.
 async fn start(qd: &Qd, app: &mut RunApp, host: &str, cmd: &str) -> String {
-    let work = qd.world().work();
+    let work = qd.sandbox().work();
     app.start(host, cmd, work.to_str().unwrap()).await
 }
 
 /// A run made over `/ws/mux`; the client follows it.
 async fn mux_run(qd: &Qd, mux: &mut Mux, argv: &[&str]) -> String {
-    let config = json!({"harness": "pty", "cwd": qd.world().work(), "run": {"argv": argv}});
+    let config = json!({"harness": "pty", "cwd": qd.sandbox().work(), "run": {"argv": argv}});
     mux.create(config).await
 }
 

@@ -6,12 +6,12 @@ use std::process::Command;
 use qd_testkit::process::eventually;
 use serde_json::json;
 
-use crate::{demo, demo_session, pi, pi_session, world};
+use crate::{demo, demo_session, demo_with_session, pi_with_session, sandbox};
 
 #[tokio::test]
 async fn two_servers_cannot_share_a_data_directory() {
     let (qd, mut mux) = demo().await;
-    let output = qd.world().run(&["up", "--ready-json", "--listen", "127.0.0.1:0"]).await;
+    let output = qd.sandbox().run(&["up", "--ready-json", "--listen", "127.0.0.1:0"]).await;
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains(&format!("pid {}", qd.pid())) && error.contains("--data-dir"), "{error}");
@@ -25,7 +25,7 @@ async fn two_servers_cannot_share_a_data_directory() {
 async fn a_taken_port_is_named_with_what_to_do() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = world().run(&["up", "--listen", &address]).await;
+    let output = sandbox().run(&["up", "--listen", &address]).await;
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains(&address) && error.contains("--listen"), "{error}");
@@ -33,20 +33,19 @@ async fn a_taken_port_is_named_with_what_to_do() {
 
 #[tokio::test]
 async fn a_damaged_database_is_a_clear_error() {
-    let (qd, mut mux) = demo().await;
-    let session = demo_session(&mut mux).await;
+    let (qd, mut mux, session) = demo_with_session().await;
     mux.prompt(&session, "/text").await;
-    let world = qd.terminate().await;
+    let sandbox = qd.terminate().await;
     std::fs::write(
-        world.data_dir().join("hub.db"),
+        sandbox.data_dir().join("hub.db"),
         "this is no database, but it is long enough to look like a file",
     )
     .unwrap();
     for leftover in ["hub.db-wal", "hub.db-shm"] {
         // It is there only while a server runs.
-        let _absent = std::fs::remove_file(world.data_dir().join(leftover));
+        let _absent = std::fs::remove_file(sandbox.data_dir().join(leftover));
     }
-    let output = world.run(&["up", "--listen", "127.0.0.1:0"]).await;
+    let output = sandbox.run(&["up", "--listen", "127.0.0.1:0"]).await;
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("hub.db"), "{error}");
@@ -62,11 +61,11 @@ async fn sigterm_ends_the_server_in_time_with_work_going_on() {
     mux.ok(json!({"cmd": "prompt", "session_id": asking, "message": "/question"})).await;
     mux.wait_event("agent.input_needed").await;
     let _silent = qd.connect().await;
-    let world = qd.terminate().await;
+    let sandbox = qd.terminate().await;
     // Clients are told; then the connection ends.
     mux.wait_for("the goodbye", |frame| frame["channel"] == "system" && frame["type"] == "shutdown").await;
     while mux.next().await.is_some() {}
-    let qd = world.up().await;
+    let qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     for session in [working, asking] {
         let state = mux.state(&session).await;
@@ -78,8 +77,7 @@ async fn sigterm_ends_the_server_in_time_with_work_going_on() {
 
 #[tokio::test]
 async fn sigterm_ends_pi_and_its_tools_too() {
-    let (qd, mut mux, _llm) = pi().await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (qd, mut mux, _llm, session) = pi_with_session().await;
     let marker = format!("31{}", std::process::id());
     let prompt = format!("@@bash command=\"sleep {marker}\"");
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": prompt})).await;
@@ -95,7 +93,7 @@ async fn sigterm_ends_pi_and_its_tools_too() {
 
 #[tokio::test]
 async fn an_address_others_can_reach_needs_tls_or_a_word() {
-    let output = world().run(&["up", "--listen", "0.0.0.0:0", "--tls", "off"]).await;
+    let output = sandbox().run(&["up", "--listen", "0.0.0.0:0", "--tls", "off"]).await;
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--insecure-bind"));
 }
@@ -104,12 +102,13 @@ async fn an_address_others_can_reach_needs_tls_or_a_word() {
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    /// `None` where mounting is not allowed.
-    fn mount(at: &'a Path, size: &str) -> Option<Self> {
+    fn mount(at: &'a Path, size: &str) -> Self {
         std::fs::create_dir_all(at).unwrap();
         let options = format!("size={size},mode=700");
         let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "qd-test"]).arg(at).status();
-        status.is_ok_and(|status| status.success()).then_some(SmallDisk(at))
+        let is_mounted = status.is_ok_and(|status| status.success());
+        assert!(is_mounted, "a small disk cannot be mounted; run the tests as root (`sudo make test`)");
+        SmallDisk(at)
     }
 }
 
@@ -122,14 +121,11 @@ impl Drop for SmallDisk<'_> {
 
 #[tokio::test]
 async fn a_full_disk_is_a_clear_error_and_nothing_is_lost() {
-    let mut world = world();
-    let place = world.path("small");
-    // Only root can make a file system; elsewhere the store's own tests speak for this.
-    let Some(_disk) = SmallDisk::mount(&place, "6m") else {
-        return eprintln!("NOT TESTED: a small disk cannot be mounted here (needs root)");
-    };
-    world.argument("--data-dir").argument(place.join("data"));
-    let mut qd = world.up().await;
+    let mut sandbox = sandbox();
+    let place = sandbox.path("small");
+    let _disk = SmallDisk::mount(&place, "6m");
+    sandbox.argument("--data-dir").argument(place.join("data"));
+    let mut qd = sandbox.up().await;
     let mut mux = qd.connect().await;
     let session = demo_session(&mut mux).await;
     mux.prompt(&session, "/text").await;

@@ -3,20 +3,20 @@
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, of, short};
 use qd_testkit::process::eventually;
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::pi_session;
+use crate::{pi_session, prompt};
 
 /// A server with the real pi that is watched closely, and a client.
 async fn watched(arguments: &[&str]) -> (Qd, Mux, LlmServer) {
     let llm = LlmServer::start().await.unwrap();
-    let mut world = World::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
     for argument in ["--hang-warning", "1", "--probe-interval", "1"].iter().chain(arguments) {
-        world.argument(argument);
+        sandbox.argument(argument);
     }
-    let qd = world.up().await;
+    let qd = sandbox.up().await;
     let mux = qd.connect().await;
     (qd, mux, llm)
 }
@@ -27,10 +27,6 @@ async fn pid_of(mux: &mut Mux, session: &str) -> i32 {
 
 fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-}
-
-fn prompt(session: &str, message: &str) -> Value {
-    json!({"cmd": "prompt", "session_id": session, "message": message})
 }
 
 fn health(text: &Value, frame: &Value) -> bool {
@@ -95,8 +91,7 @@ async fn a_hung_agent_is_killed_and_goes_on_from_its_file() {
 async fn a_long_silent_tool_is_named_and_left_alone() {
     let (qd, mut mux, _llm) = watched(&["--hang-restart", "2"]).await;
     let session = pi_session(&qd, &mut mux, json!({})).await;
-    let from = mux.frames().len();
-    mux.ok(prompt(&session, "@@bash command=\"sleep 7\"")).await;
+    let from = mux.begin_prompt(&session, "@@bash command=\"sleep 7\"").await;
     let events = mux.until_idle(&session, from).await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
     assert_eq!(of(&events, "notify").len() + of(&events, "agent.error").len(), 0, "no word of a hang");

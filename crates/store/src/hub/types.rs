@@ -30,7 +30,7 @@ pub struct HubSession {
     /// Of all messages, active or not.
     pub totals: Totals,
     pub error: Option<String>,
-    /// What runs in its terminal.
+    /// What runs in its terminal; an upsert without it leaves what is there.
     pub run_tool: Option<String>,
 }
 
@@ -84,6 +84,8 @@ pub struct SessionPatch {
     pub model: Option<String>,
     pub provider: Option<String>,
     pub state: Option<String>,
+    /// `state` is not taken where the row says `failed`.
+    pub keeps_failed: bool,
     pub updated_at: Option<i64>,
     pub closed: Option<bool>,
     pub meta_json: Option<String>,

@@ -225,6 +225,13 @@ pub(crate) async fn lists_are_kept_with_the_session(place: &impl HubPlace) {
     store.append(vec![record("s", 7, patch("", ""))]).await.unwrap();
     let row = listed(&store, "s").await.unwrap();
     assert_eq!((row.branch, row.error), (None, None), "an empty text takes it away");
+    for (seq, state, keeps_failed, expected) in
+        [(8, "failed", false, "failed"), (9, "idle", true, "failed"), (10, "idle", false, "idle")]
+    {
+        let patch = SessionPatch { state: Some(state.to_owned()), keeps_failed, ..SessionPatch::default() };
+        store.append(vec![record("s", seq, Some(Effect::SessionPatch(Box::new(patch))))]).await.unwrap();
+        assert_eq!(listed(&store, "s").await.unwrap().state, expected, "{seq}");
+    }
 }
 
 pub(crate) async fn messages_are_paged_and_replaced(place: &impl HubPlace) {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::answer_stream::{Frame, Frames};
 use super::plan::{Block, Failure, FailureKind, Piece, Plan, cut};
-use super::pump::{Frame, Frames};
 
 /// The frames of one answer. `request` numbers the request, so that ids differ and yet repeat from run to run.
 pub(crate) fn frames(plan: Plan, request: u64, model: &str, input_tokens: u64) -> Frames {

@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::answer_stream::{AnswerStream, OpenRequest};
 use super::conversation::read_conversation;
 use super::plan::{Failures, Reply, plan_reply};
-use super::pump::{OpenRequest, Pump};
 use super::record::{Api, Ending, RecordedRequest};
 use super::{anthropic, openai};
 
@@ -34,7 +34,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// A scripted model on a loopback port of its own. It stops, with all its connections, when dropped.
 pub struct LlmServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedLlm>,
     accepting: AbortHandle,
 }
 
@@ -51,7 +51,7 @@ impl LlmServer {
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { state: Mutex::default(), changes: watch::Sender::new(0) });
+        let shared = Arc::new(SharedLlm { state: Mutex::default(), changes: watch::Sender::new(0) });
         let accepting = tokio::spawn(accept(listener, shared.clone())).abort_handle();
         Ok(Self { address, shared, accepting })
     }
@@ -97,20 +97,20 @@ impl Drop for LlmServer {
 }
 
 /// What the connections and the owner of the server share.
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct SharedLlm {
+    state: Mutex<LlmState>,
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct LlmState {
     requests: Vec<RecordedRequest>,
     failures: Failures,
     open_gates: HashSet<String>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedLlm {
+    fn lock(&self) -> MutexGuard<'_, LlmState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +148,7 @@ impl Shared {
 }
 
 /// Accepts until aborted; the set takes the connections with it.
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<SharedLlm>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -167,7 +167,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Infallible> {
+async fn serve(request: Request<Incoming>, shared: Arc<SharedLlm>) -> Result<Response<Body>, Infallible> {
     let api = match (request.method(), request.uri().path()) {
         (&Method::POST, "/v1/chat/completions") => Api::OpenAi,
         (&Method::POST, "/v1/messages") => Api::Anthropic,
@@ -218,7 +218,7 @@ async fn answer(api: Api, model: &str, tokens: u64, reply: Reply, mut open: Open
                 Api::OpenAi => openai::frames(plan, request, model, tokens),
                 Api::Anthropic => anthropic::frames(plan, request, model, tokens),
             };
-            let body = Body::from_stream(Pump::new(frames, delay, drop_after, open).into_stream());
+            let body = Body::from_stream(AnswerStream::new(frames, delay, drop_after, open).into_stream());
             let mut response = Response::new(body);
             response.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
             response

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::oracle::{Fate, IMAGE_DATA, Kind};
+use crate::oracle::{IMAGE_DATA, SubmissionFate, SubmissionKind};
 use crate::plan::{HUB, RUNNERS};
 use crate::state::World;
 use crate::trace;
@@ -307,7 +307,9 @@ fn submissions_ran_once(
 ) {
     let oracle = world.oracle.borrow();
     for submission in oracle.submissions.values() {
-        let (Kind::Say { has_image, .. }, key) = (&submission.kind, &submission.key) else { continue };
+        let (SubmissionKind::Say { has_image, .. }, key) = (&submission.kind, &submission.key) else {
+            continue;
+        };
         let said = messages.get(&submission.session).into_iter().flat_map(BTreeMap::values);
         let count = said.filter(|message| message.text.contains(key.as_str())).count();
         let waiting = usize::from(is_waiting(hub, &submission.session, key));
@@ -318,10 +320,10 @@ fn submissions_ran_once(
             trace::violate(HUB, "images", &format!("{key} is marked as interrupted and has lost its image"));
         }
         match &submission.fate {
-            Some(Fate::Success) if count + waiting == 0 => {
+            Some(SubmissionFate::Success) if count + waiting == 0 => {
                 trace::violate(HUB, "outcomes", &format!("{key} succeeded, but its message is nowhere"));
             }
-            Some(Fate::Failed(error)) if count > 0 => {
+            Some(SubmissionFate::Failed(error)) if count > 0 => {
                 trace::violate(HUB, "outcomes", &format!("{key} failed ({error}), but its message is there"));
             }
             _ => {}

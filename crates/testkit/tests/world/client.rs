@@ -15,15 +15,15 @@ use qd_link::client::{ConnectOptions, MuxClient};
 use qd_wire::CommandResponse;
 use tokio::sync::oneshot;
 
-use crate::chance::Chance;
 use crate::net::SimDial;
 use crate::state::{PORT, TOKEN, World};
 use crate::view::View;
+use qd_testkit::seeded_random::SeededRandom;
 
 /// One life of a client; a crash ends it and all it knew.
 pub(crate) struct ClientState {
     pub(crate) name: &'static str,
-    pub(crate) chance: RefCell<Chance>,
+    pub(crate) random: RefCell<SeededRandom>,
     /// What the own connection shows, by session.
     pub(crate) views: RefCell<BTreeMap<String, View>>,
     /// What the library shows.
@@ -38,11 +38,11 @@ pub(crate) struct ClientState {
 
 impl ClientState {
     fn percent(&self, percent: u64) -> bool {
-        self.chance.borrow_mut().percent(percent)
+        self.random.borrow_mut().percent(percent)
     }
 
     fn millis(&self, low: u64, high: u64) -> Duration {
-        self.chance.borrow_mut().millis(low, high)
+        self.random.borrow_mut().millis(low, high)
     }
 
     fn mint_key(&self) -> String {
@@ -54,11 +54,11 @@ impl ClientState {
 
 /// The whole client, until it crashes.
 pub(crate) async fn run(world: Rc<World>, name: &'static str) -> turmoil::Result {
-    let mut chance = world.new_life(name);
+    let mut random = world.new_life(name);
     let state = Rc::new(ClientState {
         name,
-        life: chance.next() % 1_000_000,
-        chance: RefCell::new(chance),
+        life: random.next() % 1_000_000,
+        random: RefCell::new(random),
         views: RefCell::default(),
         library: RefCell::default(),
         mux: RefCell::new(None),

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use qd_store::Disk;
 
-use crate::chance::Chance;
+use qd_testkit::seeded_random::SeededRandom;
 
 /// One machine's disk; it outlives the crashes of what runs on the machine.
 pub(crate) struct SimDisk {
-    chance: Mutex<Chance>,
+    random: Mutex<SeededRandom>,
     /// In microseconds; most commits take a part of this.
     usual_us: u64,
     /// In microseconds, during an episode; zero outside of one.
@@ -18,8 +18,8 @@ pub(crate) struct SimDisk {
 }
 
 impl SimDisk {
-    pub(crate) fn new(chance: Chance, usual_us: u64) -> Arc<SimDisk> {
-        Arc::new(SimDisk { chance: Mutex::new(chance), usual_us, slow_us: AtomicU64::new(0) })
+    pub(crate) fn new(random: SeededRandom, usual_us: u64) -> Arc<SimDisk> {
+        Arc::new(SimDisk { random: Mutex::new(random), usual_us, slow_us: AtomicU64::new(0) })
     }
 
     /// From now on everything takes about this long; zero ends the episode.
@@ -32,11 +32,11 @@ impl Disk for SimDisk {
     fn delay(&self) -> Duration {
         let slow = self.slow_us.load(Ordering::Relaxed);
         let scale = if slow > 0 { slow } else { self.usual_us };
-        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         // Half of the usual commits find the disk free.
-        if slow == 0 && (scale == 0 || chance.percent(50)) {
+        if slow == 0 && (scale == 0 || random.percent(50)) {
             return Duration::ZERO;
         }
-        Duration::from_micros(chance.between(scale / 4, scale))
+        Duration::from_micros(random.between(scale / 4, scale))
     }
 }

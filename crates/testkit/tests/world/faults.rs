@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use turmoil::Sim;
 
-use crate::chance::Chance;
 use crate::checks;
 use crate::plan::{Fault, HUB, RUNNERS};
 use crate::state::World;
 use crate::trace;
+use qd_testkit::seeded_random::SeededRandom;
 
 /// How a fault ends.
 #[derive(Debug, Clone, Copy)]
-enum Cure {
+enum FaultRepair {
     Repair(&'static str),
     RepairOneWay { from: &'static str, to: &'static str },
     Release(&'static str),
@@ -26,9 +26,9 @@ enum Cure {
 /// The faults of one world.
 pub(crate) struct Faults {
     world: Rc<World>,
-    chance: Chance,
+    random: SeededRandom,
     next_at: Duration,
-    cures: BTreeMap<(Duration, u64), Cure>,
+    cures: BTreeMap<(Duration, u64), FaultRepair>,
     number: u64,
     /// Links that have a fault already, and hosts that are down.
     busy: BTreeSet<&'static str>,
@@ -37,12 +37,12 @@ pub(crate) struct Faults {
 
 impl Faults {
     pub(crate) fn new(world: Rc<World>) -> Faults {
-        let mut chance = Chance::new(world.plan.seed, "faults");
+        let mut random = SeededRandom::new(world.plan.seed, "faults");
         // First there is something to break.
-        let next_at = chance.millis(500, 2_000);
+        let next_at = random.millis(500, 2_000);
         Faults {
             world,
-            chance,
+            random,
             next_at,
             cures: BTreeMap::new(),
             number: 0,
@@ -61,7 +61,7 @@ impl Faults {
         }
         if !self.world.is_settling() && now >= self.next_at {
             let gap = self.world.plan.fault_gap_ms;
-            self.next_at = now + self.chance.millis(gap / 4, gap * 7 / 4);
+            self.next_at = now + self.random.millis(gap / 4, gap * 7 / 4);
             self.strike(sim, now);
         }
     }
@@ -75,28 +75,28 @@ impl Faults {
     }
 
     fn strike(&mut self, sim: &mut Sim<'_>, now: Duration) {
-        let fault = self.chance.weighted(&self.world.plan.weights);
+        let fault = self.random.weighted(&self.world.plan.weights);
         match fault {
             Fault::Partition | Fault::OneWay | Fault::Hold | Fault::Latency => {
                 self.strike_link(sim, now, fault);
             }
             Fault::HubCrash => self.crash(sim, now, HUB),
             Fault::RunnerCrash => {
-                let runner = *self.chance.pick(&RUNNERS);
+                let runner = *self.random.pick(&RUNNERS);
                 self.crash(sim, now, runner);
             }
             Fault::ClientCrash => {
-                let client = *self.chance.pick(self.world.plan.clients);
+                let client = *self.random.pick(self.world.plan.clients);
                 self.crash(sim, now, client);
             }
             Fault::SlowHubDisk => self.slow_disk(now, HUB),
             Fault::SlowRunnerDisk => {
-                let runner = *self.chance.pick(&RUNNERS);
+                let runner = *self.random.pick(&RUNNERS);
                 self.slow_disk(now, runner);
             }
             Fault::Restart => self.stop(now),
             Fault::Twin => {
-                let runner = *self.chance.pick(&RUNNERS);
+                let runner = *self.random.pick(&RUNNERS);
                 if !self.down.contains(runner) {
                     trace::count("fault: second link");
                     self.world.twins.borrow_mut().insert(runner);
@@ -108,36 +108,36 @@ impl Faults {
     fn strike_link(&mut self, sim: &mut Sim<'_>, now: Duration, fault: Fault) {
         let mut others: Vec<&'static str> = RUNNERS.to_vec();
         others.extend(self.world.plan.clients);
-        let other = *self.chance.pick(&others);
+        let other = *self.random.pick(&others);
         if !self.busy.insert(other) {
             return;
         }
         let cure = match fault {
             Fault::OneWay => {
-                let (from, to) = if self.chance.percent(50) { (HUB, other) } else { (other, HUB) };
+                let (from, to) = if self.random.percent(50) { (HUB, other) } else { (other, HUB) };
                 trace::count("fault: one-way cut");
                 trace::note("--", &format!("cut from {from} to {to}"));
                 sim.partition_oneway(from, to);
-                Cure::RepairOneWay { from, to }
+                FaultRepair::RepairOneWay { from, to }
             }
             Fault::Hold => {
                 trace::count("fault: held messages");
                 trace::note("--", &format!("hold {HUB} and {other}"));
                 sim.hold(HUB, other);
-                Cure::Release(other)
+                FaultRepair::Release(other)
             }
             Fault::Latency => {
-                let latency = self.chance.millis(50, 1_500);
+                let latency = self.random.millis(50, 1_500);
                 trace::count("fault: latency");
                 trace::note("--", &format!("latency of {other} up to {latency:?}"));
                 sim.set_link_max_message_latency(HUB, other, latency);
-                Cure::Latency(other)
+                FaultRepair::Latency(other)
             }
             _ => {
                 trace::count("fault: cut");
                 trace::note("--", &format!("cut {HUB} and {other}"));
                 sim.partition(HUB, other);
-                Cure::Repair(other)
+                FaultRepair::Repair(other)
             }
         };
         self.later(now, cure);
@@ -148,7 +148,7 @@ impl Faults {
             return;
         }
         // A process that dies closes its connections; a machine that dies does not say so to anybody.
-        let is_silent = self.chance.percent(40);
+        let is_silent = self.random.percent(40);
         trace::count(match host {
             HUB => "fault: hub crash",
             _ if RUNNERS.contains(&host) => "fault: runner crash",
@@ -165,12 +165,12 @@ impl Faults {
         }
         self.world.clients.borrow_mut().remove(host);
         checks::stored(&self.world);
-        self.later(now, Cure::Restart(host));
+        self.later(now, FaultRepair::Restart(host));
     }
 
     /// Stops the hub or a runner in good order; if it takes too long it is killed.
     fn stop(&mut self, now: Duration) {
-        let host = *self.chance.pick(&[HUB, RUNNERS[0], RUNNERS[1], RUNNERS[2]]);
+        let host = *self.random.pick(&[HUB, RUNNERS[0], RUNNERS[1], RUNNERS[2]]);
         let stop = self.world.stops.borrow().get(host).cloned();
         if let Some(stop) = stop
             && self.down.insert(host)
@@ -178,7 +178,7 @@ impl Faults {
             trace::count("fault: restart");
             trace::note("--", &format!("{host} is told to stop"));
             stop.cancel();
-            self.later(now, Cure::Restart(host));
+            self.later(now, FaultRepair::Restart(host));
         }
     }
 
@@ -192,44 +192,44 @@ impl Faults {
 
     fn slow_disk(&mut self, now: Duration, host: &'static str) {
         let most = self.world.plan.slow_disk_ms;
-        let delay = self.chance.millis(most / 4, most);
+        let delay = self.random.millis(most / 4, most);
         trace::count("fault: slow disk");
         trace::note("--", &format!("disk of {host} takes {delay:?}"));
         self.world.disks[host].slow_down(delay);
-        self.later(now, Cure::Disk(host));
+        self.later(now, FaultRepair::Disk(host));
     }
 
-    fn later(&mut self, now: Duration, cure: Cure) {
+    fn later(&mut self, now: Duration, cure: FaultRepair) {
         let most = self.world.plan.fault_ms;
         self.number += 1;
-        let at = now + self.chance.millis(most / 10, most);
+        let at = now + self.random.millis(most / 10, most);
         self.cures.insert((at, self.number), cure);
     }
 
-    fn cure(&mut self, sim: &mut Sim<'_>, cure: Cure) {
+    fn cure(&mut self, sim: &mut Sim<'_>, cure: FaultRepair) {
         trace::note("--", &format!("{cure:?}"));
         match cure {
-            Cure::Repair(other) => {
+            FaultRepair::Repair(other) => {
                 sim.repair(HUB, other);
                 self.busy.remove(other);
             }
-            Cure::RepairOneWay { from, to } => {
+            FaultRepair::RepairOneWay { from, to } => {
                 sim.repair_oneway(from, to);
                 self.busy.remove(if from == HUB { to } else { from });
             }
-            Cure::Release(other) => {
+            FaultRepair::Release(other) => {
                 sim.release(HUB, other);
                 self.busy.remove(other);
             }
-            Cure::Latency(other) => {
+            FaultRepair::Latency(other) => {
                 sim.set_link_max_message_latency(HUB, other, self.world.plan.latency_max);
                 self.busy.remove(other);
             }
-            Cure::Restart(host) => {
+            FaultRepair::Restart(host) => {
                 self.down.remove(host);
                 sim.bounce(host);
             }
-            Cure::Disk(host) => self.world.disks[host].slow_down(Duration::ZERO),
+            FaultRepair::Disk(host) => self.world.disks[host].slow_down(Duration::ZERO),
         }
     }
 }

@@ -78,7 +78,7 @@ fn ended(host: &str, stop: &CancellationToken) -> turmoil::Result {
 
 /// Opens a second link when it is told to, as a copy of the runner would, and lets it go after a while.
 async fn open_twins(world: Rc<World>, name: &'static str, dialer: Arc<RunnerDialer>) {
-    let mut chance = world.new_life(&format!("{name} twins"));
+    let mut random = world.new_life(&format!("{name} twins"));
     loop {
         sleep(Duration::from_millis(100)).await;
         if !world.twins.borrow_mut().remove(name) {
@@ -92,7 +92,7 @@ async fn open_twins(world: Rc<World>, name: &'static str, dialer: Arc<RunnerDial
             }
         };
         trace::note(name, "second link");
-        say_it_all_again(&world, name, link, chance.millis(0, 1_500)).await;
+        say_it_all_again(&world, name, link, random.millis(0, 1_500)).await;
         trace::note(name, "second link gone");
     }
 }

@@ -15,7 +15,6 @@
     reason = "a test with its own `main`"
 )]
 
-mod chance;
 mod checks;
 mod client;
 mod disk;

@@ -13,14 +13,14 @@ pub(crate) struct Submission {
     pub(crate) key: String,
     pub(crate) session: String,
     pub(crate) client: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SubmissionKind,
     pub(crate) sent: u64,
     /// What the runner said, once and for all.
-    pub(crate) fate: Option<Fate>,
+    pub(crate) fate: Option<SubmissionFate>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SubmissionKind {
     Create {
         runner: String,
     },
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SubmissionFate {
     Success,
     Failed(String),
     Indeterminate,
@@ -92,14 +92,14 @@ impl Oracle {
         let error = response.error.clone().unwrap_or_default();
         let is_replayed = response.replayed == Some(true);
         let fate = if response.success {
-            Fate::Success
+            SubmissionFate::Success
         } else if response.indeterminate == Some(true) {
-            Fate::Indeterminate
+            SubmissionFate::Indeterminate
         } else {
-            Fate::Failed(error.clone())
+            SubmissionFate::Failed(error.clone())
         };
         let is_final = response.success || is_replayed || {
-            !response.code.is_some_and(is_not_reached) && fate != Fate::Indeterminate
+            !response.code.is_some_and(is_not_reached) && fate != SubmissionFate::Indeterminate
         };
         let text =
             format!("{key} {} -> {fate:?}{}", response.cmd, if is_replayed { " (replayed)" } else { "" });
@@ -111,9 +111,9 @@ impl Oracle {
         match &submission.fate {
             None => {
                 trace::count(match fate {
-                    Fate::Success => "submissions succeeded",
-                    Fate::Failed(_) => "submissions failed",
-                    Fate::Indeterminate => "submissions indeterminate",
+                    SubmissionFate::Success => "submissions succeeded",
+                    SubmissionFate::Failed(_) => "submissions failed",
+                    SubmissionFate::Indeterminate => "submissions indeterminate",
                 });
                 submission.fate = Some(fate);
             }

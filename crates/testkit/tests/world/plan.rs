@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use qd_runner::SPOOL_BYTES_MAX_DEFAULT;
 
-use crate::chance::Chance;
+use qd_testkit::seeded_random::SeededRandom;
 
 pub(crate) const HUB: &str = "hub";
 pub(crate) const RUNNERS: [&str; 3] = ["r1", "r2", "r3"];
@@ -108,29 +108,29 @@ const FAULTS: [(u64, Fault); 11] = [
 
 impl Plan {
     pub(crate) fn new(seed: u64, bug: Option<Bug>) -> Plan {
-        let mut chance = Chance::new(seed, "plan");
-        let clients = usize::try_from(*chance.pick(&[2u64, 2, 3, 4])).unwrap_or(2);
+        let mut random = SeededRandom::new(seed, "plan");
+        let clients = usize::try_from(*random.pick(&[2u64, 2, 3, 4])).unwrap_or(2);
         // Each world has its own favourites, and some have none of a kind.
-        let weights = FAULTS.map(|(weight, fault)| (weight * chance.between(0, 3), fault));
-        let is_gentle = chance.percent(10);
+        let weights = FAULTS.map(|(weight, fault)| (weight * random.between(0, 3), fault));
+        let is_gentle = random.percent(10);
         Plan {
             seed,
             bug,
-            load: chance.millis(5_000, 10_000),
+            load: random.millis(5_000, 10_000),
             clients: &CLIENTS[..clients],
-            sessions_max: usize::try_from(chance.between(2, 6)).unwrap_or(2),
-            think_ms: *chance.pick(&[250, 500, 1_000]),
-            tick: Duration::from_millis(*chance.pick(&[5, 10, 20])),
-            latency_max: Duration::from_millis(*chance.pick(&[1, 20, 100, 250])),
-            segments_max: usize::try_from(*chance.pick(&[64u64, 256, 1024])).unwrap_or(64),
-            fault_gap_ms: if is_gentle { 60_000 } else { *chance.pick(&[200, 400, 800, 1_500]) },
-            fault_ms: *chance.pick(&[300, 1_000, 3_000, 8_000]),
+            sessions_max: usize::try_from(random.between(2, 6)).unwrap_or(2),
+            think_ms: *random.pick(&[250, 500, 1_000]),
+            tick: Duration::from_millis(*random.pick(&[5, 10, 20])),
+            latency_max: Duration::from_millis(*random.pick(&[1, 20, 100, 250])),
+            segments_max: usize::try_from(*random.pick(&[64u64, 256, 1024])).unwrap_or(64),
+            fault_gap_ms: if is_gentle { 60_000 } else { *random.pick(&[200, 400, 800, 1_500]) },
+            fault_ms: *random.pick(&[300, 1_000, 3_000, 8_000]),
             weights: weights.to_vec(),
-            disk_us: *chance.pick(&[0, 1_000, 5_000, 20_000]),
-            slow_disk_ms: *chance.pick(&[50, 300, 1_500]),
-            ring_bytes: *chance.pick(&[4 << 10, 64 << 10, 1 << 20]),
-            spool_bytes: *chance.pick(&[4 << 10, SPOOL_BYTES_MAX_DEFAULT, SPOOL_BYTES_MAX_DEFAULT]),
-            ping: Duration::from_millis(*chance.pick(&[300, 1_000, 7_000])),
+            disk_us: *random.pick(&[0, 1_000, 5_000, 20_000]),
+            slow_disk_ms: *random.pick(&[50, 300, 1_500]),
+            ring_bytes: *random.pick(&[4 << 10, 64 << 10, 1 << 20]),
+            spool_bytes: *random.pick(&[4 << 10, SPOOL_BYTES_MAX_DEFAULT, SPOOL_BYTES_MAX_DEFAULT]),
+            ping: Duration::from_millis(*random.pick(&[300, 1_000, 7_000])),
             silence: Duration::ZERO,
         }
         .with_silence()

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::chance::Chance;
 use crate::client::ClientState;
 use crate::disk::SimDisk;
 use crate::oracle::{Bodies, Oracle};
 use crate::plan::{HUB, Plan, RUNNERS};
+use qd_testkit::seeded_random::SeededRandom;
 
 /// The token of every client.
 pub(crate) const TOKEN: &str = "world-token";
@@ -46,7 +46,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(plan: Plan, dir: PathBuf) -> Rc<World> {
         let disk = |name: &'static str| {
-            (name, SimDisk::new(Chance::new(plan.seed, &format!("disk {name}")), plan.disk_us))
+            (name, SimDisk::new(SeededRandom::new(plan.seed, &format!("disk {name}")), plan.disk_us))
         };
         let disks = std::iter::once(HUB).chain(RUNNERS).map(disk).collect();
         Rc::new(World {
@@ -79,10 +79,10 @@ impl World {
     }
 
     /// The randomness of a host's new life.
-    pub(crate) fn new_life(&self, host: &str) -> Chance {
+    pub(crate) fn new_life(&self, host: &str) -> SeededRandom {
         let mut lives = self.lives.borrow_mut();
         let life = lives.entry(host.to_owned()).or_insert(0);
         *life += 1;
-        Chance::new(self.plan.seed, &format!("{host} life {life}"))
+        SeededRandom::new(self.plan.seed, &format!("{host} life {life}"))
     }
 }

@@ -58,6 +58,8 @@ pub struct Response {
     pub error: Option<String>,
     /// Ours: what programs decide by.
     pub code: Option<ErrorCode>,
+    /// Ours: the limit that was reached, of `too_many_in_flight` in commands and of `too_large` in bytes.
+    pub limit: Option<u64>,
     pub session_version: Option<u64>,
     pub replayed: Option<bool>,
     pub timed_out: Option<bool>,

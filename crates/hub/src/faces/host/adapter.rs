@@ -298,6 +298,7 @@ impl Adapter {
                 data,
                 error: error.map(|error| error.message.clone()),
                 code: error.map(|error| error.code),
+                limit: error.and_then(|error| error.limit),
                 session_version: None,
                 replayed: None,
                 indeterminate: None,

@@ -6,16 +6,16 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 use qd_store::{HostRow, HostTrust};
-use qd_wire::CodedError;
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
 use crate::access::{check_principal_name, hash, random_text};
 use crate::audit::Deed;
 use crate::clock::now_ms;
-use crate::http::{check_owner, failed, failed_with, refused, unavailable};
+use crate::http::{check_owner, failed, failed_with, no_randomness, refused, unavailable};
 use crate::principals::Principal;
 use crate::registry::Hub;
 use crate::rest_routes::rest;
@@ -79,12 +79,12 @@ async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: B
     };
     let made_up = || Some(format!("host-{}", random_text(NAME_BYTES)?));
     let (Some(host_id), Some(host_token)) = (host_id.or_else(made_up), random_text(TOKEN_BYTES)) else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "The system has no randomness; try again");
+        return no_randomness();
     };
     let taken =
         "A host or a runner has this name; take another one, or remove that one first ('qd hosts remove')";
     if server.hub.runner(&host_id).is_some() {
-        return failed(StatusCode::CONFLICT, taken);
+        return failed(ErrorCode::AlreadyExists, taken);
     }
     let row = HostRow {
         host_id: host_id.clone(),
@@ -99,7 +99,7 @@ async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: B
             note(&server, &principal, format!("added {host_id}")).await;
             ([(CACHE_CONTROL, "no-store")], Json(AddedForeignHost { host_id, host_token })).into_response()
         }
-        Ok(false) => failed(StatusCode::CONFLICT, taken),
+        Ok(false) => failed(ErrorCode::AlreadyExists, taken),
         Err(error) => unavailable(&error),
     }
 }
@@ -135,7 +135,7 @@ async fn confirm(
             note(&server, &principal, format!("confirmed {host_id}")).await;
             Json(json!({ "host_id": host_id, "state": people::HostTrust::Trusted })).into_response()
         }
-        Ok(false) => failed(StatusCode::NOT_FOUND, NO_HOST),
+        Ok(false) => failed(ErrorCode::RunnerNotFound, NO_HOST),
         Err(error) => unavailable(&error),
     }
 }
@@ -154,7 +154,7 @@ async fn revoke(
     };
     let store = &server.hub.store;
     let (done, state) = match store.host(&host_id).await {
-        Ok(None) => return failed(StatusCode::NOT_FOUND, NO_HOST),
+        Ok(None) => return failed(ErrorCode::RunnerNotFound, NO_HOST),
         Ok(Some(row)) if row.trust == HostTrust::Revoked => (store.delete_host(&host_id).await, "forgotten"),
         Ok(Some(_)) => (store.set_host_trust(&host_id, HostTrust::Revoked).await, "revoked"),
         Err(error) => return unavailable(&error),

@@ -55,7 +55,7 @@ impl Adapter {
         let mut block = rest;
         loop {
             for line in block.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                match self.line(line) {
+                match self.line(line).await {
                     Ok(answer) if answer.is_empty() => {}
                     Ok(answer) => {
                         if self.link.send(answer.into()).await.is_err() {
@@ -73,11 +73,11 @@ impl Adapter {
     }
 
     /// Does what a line of the hub says; gives what is to be answered, or why the link is over.
-    fn line(self: &Arc<Self>, line: &[u8]) -> Result<Vec<u8>, CodedError> {
+    async fn line(self: &Arc<Self>, line: &[u8]) -> Result<Vec<u8>, CodedError> {
         let Ok(text) = std::str::from_utf8(line) else { return Ok(Vec::new()) };
         // A command need not name a session.
         if serde_json::from_str::<Kind<'_>>(text).is_ok_and(|line| line.kind == "command") {
-            return Ok(self.command(text));
+            return Ok(self.command(text).await);
         }
         match serde_json::from_str::<LinkLine>(text) {
             Ok(LinkLine::Ack { session_id, seq }) => self.committed(&session_id, seq),
@@ -110,7 +110,7 @@ impl Adapter {
         }
     }
 
-    fn command(self: &Arc<Self>, text: &str) -> Vec<u8> {
+    async fn command(self: &Arc<Self>, text: &str) -> Vec<u8> {
         let Ok(head) = serde_json::from_str::<CommandHead<'_>>(text) else {
             tracing::warn!(host = %self.host_id, "a command of the hub cannot be read");
             return Vec::new();
@@ -139,7 +139,8 @@ impl Adapter {
         {
             return answer;
         }
-        self.carry_out(asker, text).unwrap_or_else(|(asker, error)| self.response(&asker, Err(&error)))
+        let carried_out = self.carry_out(asker, text).await;
+        carried_out.unwrap_or_else(|(asker, error)| self.response(&asker, Err(&error)))
     }
 
     /// The answer to a run that was asked for under the same key before.
@@ -165,7 +166,7 @@ impl Adapter {
         self.response(&call.asker, Err(&ErrorCode::Cancelled.with(error)))
     }
 
-    fn carry_out(self: &Arc<Self>, asker: Asker, text: &str) -> Result<Vec<u8>, (Asker, CodedError)> {
+    async fn carry_out(self: &Arc<Self>, asker: Asker, text: &str) -> Result<Vec<u8>, (Asker, CodedError)> {
         let run_id = asker.run_id.clone();
         let fresh_id = fresh_id();
         let planned = {
@@ -195,7 +196,11 @@ impl Adapter {
             Plan::Tell { kind, data, answer, then } => {
                 self.out.send(kind, Some(&run_id), data).map_err(|error| (asker.clone(), error))?;
                 let mut block = self.response(&asker, Ok(answer));
-                block.extend(self.then(&run_id, then, text));
+                if let Some(decided) = self.then(&run_id, then, text) {
+                    // Whoever reads that it is decided may rely on it, so it is stored before.
+                    self.note_decided(&run_id, &decided).await;
+                    block.extend(decided);
+                }
                 Ok(block)
             }
             Plan::Input { input_id, data } => self.input(asker, &run_id, input_id, data),
@@ -212,17 +217,15 @@ impl Adapter {
         }
     }
 
-    /// What follows from a message that has no answer; gives lines for the hub.
-    fn then(&self, run_id: &str, then: Then, text: &str) -> Vec<u8> {
+    /// What follows from a message that has no answer; gives the event of a decision.
+    fn then(&self, run_id: &str, then: Then, text: &str) -> Option<Vec<u8>> {
         let mut state = self.lock();
-        let Some(book) = state.runs.get_mut(run_id).and_then(|run| run.book.as_mut()) else {
-            return Vec::new();
-        };
+        let book = state.runs.get_mut(run_id)?.book.as_mut()?;
         match then {
-            Then::Nothing => Vec::new(),
+            Then::Nothing => None,
             Then::Resized { cols, rows } => {
                 book.resize(cols, rows);
-                Vec::new()
+                None
             }
             Then::Decided { request_id, decision, actor } => {
                 let asked_seq = book.asked_seq(&request_id);
@@ -240,25 +243,21 @@ impl Adapter {
                     asked_seq,
                     answer: None,
                 };
-                let line = self.event_line(run_id, now_ms(), None, EventPayload::Known(event));
-                self.note_decided(run_id, line.clone());
-                line
+                Some(self.event_line(run_id, now_ms(), None, EventPayload::Known(event)))
             }
         }
     }
 
-    /// Tells apps, and the audit, of a decision that no record tells of.
-    fn note_decided(&self, run_id: &str, line: Vec<u8>) {
+    /// Stores a decision that no record tells of in the audit, and tells the faces.
+    async fn note_decided(&self, run_id: &str, line: &[u8]) {
         let Some(entry) = self.hub.session(run_id) else { return };
-        let (hub, runner_id) = (Arc::clone(&self.hub), self.host_id.to_string());
-        self.hub.tasks.spawn(async move {
-            if let Some(mut row) = audit::of_record("agent.input_resolved", now_ms(), &line) {
-                row.session_id = Some(entry.id.to_string());
-                row.runner_id = Some(runner_id);
-                hub.put_audit(*row).await;
-            }
-            hub.faces.unrecorded(&hub, &entry, &line).await;
-        });
+        if let Some(mut row) = audit::of_record("agent.input_resolved", now_ms(), line) {
+            row.session_id = Some(entry.id.to_string());
+            row.runner_id = Some(self.host_id.to_string());
+            self.hub.put_audit(*row).await;
+        }
+        let (hub, line) = (Arc::clone(&self.hub), line.to_vec());
+        self.hub.tasks.spawn(async move { hub.faces.unrecorded(&hub, &entry, &line).await });
     }
 
     fn input(

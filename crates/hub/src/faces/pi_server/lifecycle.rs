@@ -167,6 +167,9 @@ pub(super) fn refusal(id: Option<&Value>, command: &str, error: &CodedError) -> 
     text.push_str(",\"error\":");
     push_string(&mut text, &error.message);
     push_code(&mut text, error.code);
+    if let Some(limit) = error.limit {
+        text.push_str(&format!(",\"limit\":{limit}"));
+    }
     text.push('}');
     frame::text(text.as_bytes())
 }

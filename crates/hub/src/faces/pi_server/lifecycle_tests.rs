@@ -86,6 +86,7 @@ fn responses_are_those_of_the_wire_types() {
         data: Some(json!({"n": 1.5})),
         error: Some("no \"luck\"".to_owned()),
         code: Some(ErrorCode::Failed),
+        limit: None,
         session_version: Some(4),
         replayed: Some(true),
         timed_out: Some(true),
@@ -113,6 +114,9 @@ fn responses_are_those_of_the_wire_types() {
         text(&refusal(Some(&json!(7)), "unknown", &CodedError::invalid("Invalid JSON"))),
         r#"{"type":"response","id":7,"command":"unknown","success":false,"error":"Invalid JSON","code":"invalid_request"}"#
     );
+    let full = ErrorCode::TooManyInFlight.with("Wait").with_limit(16);
+    let full: Value = serde_json::from_str(&text(&refusal(None, "prompt", &full))).unwrap();
+    assert_eq!((&full["code"], &full["limit"]), (&json!("too_many_in_flight"), &json!(16)));
 }
 
 #[test]

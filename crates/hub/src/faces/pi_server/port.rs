@@ -6,11 +6,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, StatusCode};
 use qd_link::net::BoxedIo;
 use qd_wire::people::Role;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,7 @@ use super::speaker::{PiSpeaker, TurnedAway};
 use crate::access::Refusal;
 use crate::connection::Connection;
 use crate::faces::Face;
-use crate::http::{check_access, check_place, check_port_access, failed, has_port_token, refused};
+use crate::http::{check_access, check_place, check_port_access, failed, failed_as, has_port_token, refused};
 use crate::listen::{self, HubHandle, Listen, WaysIn};
 use crate::principals::{ANONYMOUS, OWNER, Principal};
 use crate::registry::Hub;
@@ -166,7 +167,7 @@ fn no_websocket(request: &Request) -> Response {
          (ws:// or wss://) and a token as 'Authorization: Bearer <token>' or '?token='"
     };
     let status = if wants_websocket { StatusCode::BAD_REQUEST } else { StatusCode::UPGRADE_REQUIRED };
-    let mut response = failed(status, error).into_response();
+    let mut response = failed_as(status, &CodedError::invalid(error));
     response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
     response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
     response
@@ -177,7 +178,7 @@ fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
     let Some(accept) = accept_key(&request) else { return no_websocket(&request) };
     let Some(place) = Place::take(&hub, principal) else {
         let error = "There are too many connections, or the server stops; try again later";
-        return failed(StatusCode::SERVICE_UNAVAILABLE, error);
+        return failed(ErrorCode::Busy, error);
     };
     let upgraded = hyper::upgrade::on(request);
     let tasks = hub.tasks.clone();

@@ -135,7 +135,8 @@ impl PiServer {
         let max = self.config.message_bytes_max;
         if text.len() > max {
             Counters::count(&self.counters.message_size);
-            let error = ErrorCode::TooLarge.with(format!("Message size {} exceeds limit {max}", text.len()));
+            let error = format!("Message size {} exceeds limit {max}", text.len());
+            let error = ErrorCode::TooLarge.with(error).with_limit(max);
             return client.put(lifecycle::refusal(id_of(text).as_ref(), "unknown", &error));
         }
         // Read and checked before the desk is locked: that is most of the work.
@@ -182,7 +183,7 @@ impl PiServer {
             Counters::count(&self.counters.pending_limit);
             let max = self.config.pending_max;
             let error = format!("Too many pending commands for this {} (max {max})", client.place);
-            return refuse(&ErrorCode::TooManyInFlight.with(error));
+            return refuse(&ErrorCode::TooManyInFlight.with(error).with_limit(max));
         }
         let token = desk.next_token();
         submission.token = token;

@@ -52,7 +52,7 @@ async fn show(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Res
         Err(response) => return response,
     };
     let Some(key) = &server.hub.config.faces.push.key else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, NO_KEY);
+        return no_key();
     };
     match server.hub.store.push_subscriptions_of(&principal.name).await {
         Ok(rows) => Json(PushState {
@@ -72,7 +72,7 @@ async fn subscribe(State(server): State<Server>, uri: Uri, headers: HeaderMap, b
         Err(response) => return response,
     };
     if hub.config.faces.push.key.is_none() {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, NO_KEY);
+        return no_key();
     }
     let row = match read_new(hub, &principal, &headers, body).await {
         Ok(row) => row,
@@ -86,6 +86,11 @@ async fn subscribe(State(server): State<Server>, uri: Uri, headers: HeaderMap, b
         }
         Err(error) => unavailable(&error),
     }
+}
+
+/// The hub could send pushes if it were started otherwise.
+fn no_key() -> Response {
+    failed_as(StatusCode::SERVICE_UNAVAILABLE, &ErrorCode::Unsupported.with(NO_KEY))
 }
 
 async fn read_new(
@@ -110,7 +115,7 @@ async fn read_new(
     };
     Ok(PushRow {
         subscription_id: random_text(ID_BYTES)
-            .ok_or_else(|| CodedError::invalid("The system has no randomness; try again"))?,
+            .ok_or_else(|| ErrorCode::Busy.with("The system has no randomness; try again"))?,
         principal: principal.name.to_string(),
         login_hash,
         endpoint: new.endpoint,
@@ -156,7 +161,7 @@ async fn change(
     match changed.await {
         Ok(rows) => match rows.into_iter().find(|row| row.subscription_id == subscription_id) {
             Some(row) => Json(info(row)).into_response(),
-            None => failed(StatusCode::NOT_FOUND, NO_SUBSCRIPTION),
+            None => failed(ErrorCode::NotFound, NO_SUBSCRIPTION),
         },
         Err(error) => unavailable(&error),
     }
@@ -179,7 +184,7 @@ async fn remove(
             note(hub, &principal, "no pushes to a browser any more".to_owned()).await;
             Json(RemovedPushSubscription { id: subscription_id }).into_response()
         }
-        Ok(false) => failed(StatusCode::NOT_FOUND, NO_SUBSCRIPTION),
+        Ok(false) => failed(ErrorCode::NotFound, NO_SUBSCRIPTION),
         Err(error) => unavailable(&error),
     }
 }
@@ -196,7 +201,7 @@ async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: 
         Ok(body) => match serde_json::from_slice(&body) {
             Ok(wanted) => wanted,
             Err(error) => {
-                return failed(StatusCode::BAD_REQUEST, &format!("The body cannot be read: {error}"));
+                return failed(ErrorCode::InvalidRequest, &format!("The body cannot be read: {error}"));
             }
         },
         Err(error) => return failed_with(&error),
@@ -207,12 +212,12 @@ async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: 
     };
     rows.retain(|row| wanted.id.as_ref().is_none_or(|id| *id == row.subscription_id));
     if rows.is_empty() {
-        return failed(StatusCode::NOT_FOUND, NO_SUBSCRIPTION);
+        return failed(ErrorCode::NotFound, NO_SUBSCRIPTION);
     }
     let tests = rows.into_iter().map(|row| async {
         let id = row.subscription_id.clone();
-        let error = send_test(hub, row).await.err().map(|error| error.to_string());
-        PushTestResult { id, ok: error.is_none(), error }
+        let (code, error) = send_test(hub, row).await.err().map(|error| (error.code, error.message)).unzip();
+        PushTestResult { id, ok: error.is_none(), error, code }
     });
     Json(PushTested { results: futures_util::future::join_all(tests).await }).into_response()
 }
@@ -249,7 +254,7 @@ async fn check_holder(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Princ
     let is_token = matches!(principal.access, Access::Token(_));
     if is_token || !(principal.is_person || &*principal.name == OWNER) {
         let error = "Permission denied: a token has no browser to be told on; log in with your password";
-        return Err(failed(StatusCode::FORBIDDEN, error));
+        return Err(failed(ErrorCode::PermissionDenied, error));
     }
     Ok(principal)
 }

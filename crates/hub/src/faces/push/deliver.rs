@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use qd_store::{PushRow, StoreError};
 use qd_wire::command_table::Permission;
 use qd_wire::push::{PushKind, PushMessage, PushTopic};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -320,13 +321,8 @@ async fn send(hub: &Hub, outgoing: Outgoing) {
     }
 }
 
-/// Why a browser did not get a push.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NotTaken(String);
-
-/// Tries a subscription at once, and once.
-pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), NotTaken> {
+/// Tries a subscription at once, and once. The error says why the browser did not get it.
+pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), CodedError> {
     let words = Words {
         title: "Notifications work".to_owned(),
         body: "This device will tell you when an agent needs you.".to_owned(),
@@ -338,11 +334,12 @@ pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), No
 }
 
 /// Notes how it went; a subscription that is no more goes.
-async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(), NotTaken> {
+async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(), CodedError> {
     let id = &subscription.subscription_id;
     let failure = match tried {
         Attempt::Sent => None,
-        Attempt::Later { reason, .. } | Attempt::Refused(reason) => Some(reason),
+        Attempt::Later { reason, .. } => Some(ErrorCode::Busy.with(reason)),
+        Attempt::Refused(reason) => Some(ErrorCode::Failed.with(reason)),
         Attempt::Gone => {
             tracing::info!(
                 principal = subscription.principal,
@@ -352,23 +349,24 @@ async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(),
             if let Err(error) = hub.store.delete_push_subscription(None, id).await {
                 tracing::warn!(%error, "a subscription that is over cannot be removed");
             }
-            return Err(NotTaken(
-                "The browser has taken this subscription back; turn notifications on again".to_owned(),
-            ));
+            let error = "The browser has taken this subscription back; turn notifications on again";
+            return Err(ErrorCode::NotFound.with(error));
         }
     };
     if let Some(reason) = &failure {
         tracing::warn!(
             principal = subscription.principal,
             label = subscription.label,
-            reason,
+            %reason,
             "a push was not taken"
         );
     }
-    if let Err(error) = hub.store.note_push(id, now_ms(), failure.clone()).await {
+    if let Err(error) =
+        hub.store.note_push(id, now_ms(), failure.as_ref().map(|error| error.message.clone())).await
+    {
         tracing::warn!(%error, "it cannot be noted how a push went");
     }
-    failure.map_or(Ok(()), |reason| Err(NotTaken(reason)))
+    failure.map_or(Ok(()), Err)
 }
 
 async fn attempt(hub: &Hub, outgoing: &Outgoing) -> Attempt {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 use super::{err, failed, fleet, messages_in, ok, session_on, until_local_status, until_status};
-use crate::world;
+use crate::sandbox;
 
 /// A runner is back within two seconds of its hub; a loaded machine may need a little more.
 const RETURN_MAX: Duration = Duration::from_secs(4);
@@ -50,8 +50,12 @@ async fn a_machine_works_without_its_hub_and_everything_arrives_once_in_order() 
     );
     ok(&desk.cli(&["approve", &session, "--value", "1"]).await);
     let attach = |input: &'static str| {
-        let mut child =
-            desk.world().command(&["attach", &session]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child = desk
+            .sandbox()
+            .command(&["attach", &session])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
         async move {
             child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
             child.wait_with_output().await.unwrap()
@@ -68,7 +72,7 @@ async fn a_machine_works_without_its_hub_and_everything_arrives_once_in_order() 
     assert!(search.contains("--local"), "{search}");
     failed(&desk.cli(&["search", "hello"]).await, 3);
     let local = messages_in(&desk.cli(&["logs", &session, "--json", "--local"]).await);
-    let status = until_local_status(desk.world(), "not connected").await;
+    let status = until_local_status(desk.sandbox(), "not connected").await;
     assert!(status.contains("2 of"), "{status}");
 
     let qd = hub_world.up().await;
@@ -107,7 +111,7 @@ async fn a_machine_starts_before_its_hub() {
     let hub_world = qd.kill9_at_address().await;
     let desk = desk_world.runner().await;
     ok(&desk.cli(&["send", &session, "/text"]).await);
-    until_local_status(desk.world(), "not connected").await;
+    until_local_status(desk.sandbox(), "not connected").await;
     let doctor = desk.cli(&["doctor"]).await;
     assert!(ok(&doctor).contains("sessions go on without it"), "{}", ok(&doctor));
     let qd = hub_world.up().await;
@@ -154,7 +158,7 @@ async fn a_killed_machine_returns_with_its_sessions_and_a_patient_command_waits_
 
 #[tokio::test]
 async fn the_hubs_own_runner_has_a_socket_too() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let said = ok(&qd.cli(&["run", "--local", "--harness", "demo", "hello"]).await);
     assert!(said.contains("demo agent"), "{said}");
     let mut mux = qd.connect().await;
@@ -171,8 +175,8 @@ async fn the_hubs_own_runner_has_a_socket_too() {
 
 #[tokio::test]
 async fn a_full_spool_refuses_new_prompts_until_the_hub_is_back() {
-    let qd = world().up().await;
-    let mut desk_world = world();
+    let qd = sandbox().up().await;
+    let mut desk_world = sandbox();
     desk_world.argument("--spool-max-mib").argument("1");
     let desk = qd.machine(desk_world, "desk").await;
     let mut mux = qd.connect().await;

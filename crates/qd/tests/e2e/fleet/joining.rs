@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 
 use super::{err, failed, fleet, ok, out, runner, session_on, until_local_status, until_said, until_status};
-use crate::world;
+use crate::sandbox;
 
 #[tokio::test]
 async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
@@ -14,8 +14,8 @@ async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
     assert_eq!(desk.ready()["pid"], desk.pid());
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(desk.socket()), 0o600);
-    assert_eq!(mode(&desk.world().membership_path()), 0o600);
-    assert_eq!(mode(desk.world().membership_path().parent().unwrap()), 0o700);
+    assert_eq!(mode(&desk.sandbox().membership_path()), 0o600);
+    assert_eq!(mode(desk.sandbox().membership_path().parent().unwrap()), 0o700);
     let session = session_on(&mut mux, "desk").await;
     let events = mux.prompt(&session, "/tools").await;
     assert!(events.iter().all(|event| event["runner_id"] == "desk"));
@@ -26,7 +26,7 @@ async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
     let listed = ok(&qd.cli(&["runner", "list"]).await);
     assert!(listed.contains("desk") && listed.contains("local") && listed.contains("demo"), "{listed}");
 
-    let world = desk.terminate().await;
+    let sandbox = desk.terminate().await;
     until_status(&mut mux, "desk", "offline").await;
     assert_eq!(mux.messages(&session).await, messages, "the hub has a copy");
     assert!(ok(&qd.cli(&["ls"]).await).contains("offline"));
@@ -41,7 +41,7 @@ async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
     let create = json!({"cmd": "session.create", "runner_id": "desk", "config": {"harness": "demo"}});
     assert!(mux.refused(create).await.contains("desk"));
 
-    let _desk = world.runner().await;
+    let _desk = sandbox.runner().await;
     until_status(&mut mux, "desk", "online").await;
     let events = mux.attach_and_prompt(&session, "/text").await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
@@ -52,15 +52,15 @@ async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
 
 #[tokio::test]
 async fn a_hub_with_its_own_certificate_is_known_by_its_code() {
-    let mut hub_world = world();
+    let mut hub_world = sandbox();
     hub_world.argument("--tls").argument("on");
     let qd = hub_world.up().await;
     assert!(qd.url().starts_with("https://127.0.0.1:"), "{}", qd.url());
     let invite = qd.invite().await;
     let fingerprint = invite["fingerprint"].as_str().unwrap().to_owned();
     assert!(invite["code"].as_str().unwrap().ends_with(&format!(".{fingerprint}")));
-    let desk = qd.machine(world(), "desk").await;
-    assert_eq!(desk.world().membership()["fingerprint"], fingerprint.as_str());
+    let desk = qd.machine(sandbox(), "desk").await;
+    assert_eq!(desk.sandbox().membership()["fingerprint"], fingerprint.as_str());
     let run = ["run", "--harness", "demo", "--runner", "desk", "--wait", "30", "hello"];
     let said = ok(&qd.cli(&run).await);
     assert!(said.contains("demo agent"), "{said}");
@@ -70,7 +70,7 @@ async fn a_hub_with_its_own_certificate_is_known_by_its_code() {
     assert_eq!(sessions[0]["runner_id"], "desk");
 
     // From elsewhere, with an address and a token.
-    let elsewhere = world();
+    let elsewhere = sandbox();
     let ls = |more: &[&str]| {
         let address = ["ls", "--url", qd.url(), "--token", qd.token()];
         [&address, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
@@ -94,8 +94,8 @@ async fn a_hub_with_its_own_certificate_is_known_by_its_code() {
 
 #[tokio::test]
 async fn wrong_used_and_damaged_codes_are_told_apart() {
-    let qd = world().up().await;
-    let machine = world();
+    let qd = sandbox().up().await;
+    let machine = sandbox();
     let wrong = failed(&machine.join(qd.url(), "AAAAAAAAAAAAAAAAAAAAAA", "desk").await, 1);
     assert!(wrong.contains("not one of this hub's") && wrong.contains("qd runner invite"), "{wrong}");
     assert!(!machine.membership_path().exists(), "a refused attempt leaves nothing");
@@ -105,20 +105,20 @@ async fn wrong_used_and_damaged_codes_are_told_apart() {
     assert!(name.contains("letters"), "{name}");
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
     ok(&machine.join(qd.url(), &code, "desk").await);
-    let used = failed(&world().join(qd.url(), &code, "attic").await, 1);
+    let used = failed(&sandbox().join(qd.url(), &code, "attic").await, 1);
     assert!(used.contains("has been used"), "{used}");
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
-    let taken = failed(&world().join(qd.url(), &code, "desk").await, 1);
+    let taken = failed(&sandbox().join(qd.url(), &code, "desk").await, 1);
     assert!(taken.contains("has joined before") && taken.contains("--name"), "{taken}");
-    let own = failed(&world().join(qd.url(), &code, "local").await, 1);
+    let own = failed(&sandbox().join(qd.url(), &code, "local").await, 1);
     assert!(own.contains("hub's own runner"), "{own}");
-    ok(&world().join(qd.url(), &code, "attic").await);
+    ok(&sandbox().join(qd.url(), &code, "attic").await);
     until_said(|| qd.stderr(), "refused").await;
     assert!(!qd.stderr().contains(&code), "{}", qd.stderr());
 
     let again = failed(&machine.join(qd.url(), &code, "desk").await, 1);
     assert!(again.contains(qd.url()) && again.contains("--force"), "{again}");
-    let other = world().up().await;
+    let other = sandbox().up().await;
     let refused = ["runner", "join", other.url(), "--code", "AAAA", "--no-start", "--force"];
     failed(&machine.run(&refused).await, 1);
     assert_eq!(machine.membership()["url"], qd.url(), "a refused attempt leaves the old membership");
@@ -126,7 +126,7 @@ async fn wrong_used_and_damaged_codes_are_told_apart() {
     let force = ["runner", "join", other.url(), "--code", &code, "--name", "desk", "--no-start", "--force"];
     ok(&machine.run(&force).await);
     assert_eq!(machine.membership()["url"], other.url());
-    let hub_dir = failed(&other.world().join(qd.url(), "AAAA", "desk").await, 2);
+    let hub_dir = failed(&other.sandbox().join(qd.url(), "AAAA", "desk").await, 2);
     assert!(hub_dir.contains("--data-dir"), "{hub_dir}");
 }
 
@@ -158,8 +158,8 @@ async fn losing_second_answer(hub: &str) -> String {
 
 #[tokio::test]
 async fn a_machine_stays_with_its_hub_until_another_one_has_said_yes() {
-    let (first, second) = (world().up().await, world().up().await);
-    let machine = first.machine(world(), "desk").await.terminate().await;
+    let (first, second) = (sandbox().up().await, sandbox().up().await);
+    let machine = first.machine(sandbox(), "desk").await.terminate().await;
     let before = machine.membership();
     assert!(machine.data_dir().join("runner.db").exists());
     let code = second.invite().await["code"].as_str().unwrap().to_owned();
@@ -194,8 +194,8 @@ async fn a_machine_stays_with_its_hub_until_another_one_has_said_yes() {
 
 #[tokio::test]
 async fn a_hub_that_has_moved_keeps_its_runner_and_its_sessions() {
-    let qd = world().up().await;
-    let machine = qd.machine(world(), "desk").await.terminate().await;
+    let qd = sandbox().up().await;
+    let machine = qd.machine(sandbox(), "desk").await.terminate().await;
     let before = machine.membership();
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
     let elsewhere = qd.url().replace("127.0.0.1", "localhost");
@@ -212,8 +212,8 @@ async fn a_hub_that_has_moved_keeps_its_runner_and_its_sessions() {
 #[tokio::test]
 async fn a_code_comes_from_the_environment_or_from_stdin() {
     use tokio::io::AsyncWriteExt;
-    let qd = world().up().await;
-    let mut machine = world();
+    let qd = sandbox().up().await;
+    let mut machine = sandbox();
     let arguments = ["runner", "join", qd.url(), "--name", "desk", "--no-start"];
     let nothing = failed(&machine.run(&arguments).await, 2);
     assert!(nothing.contains("--code"), "{nothing}");
@@ -230,10 +230,10 @@ async fn a_code_comes_from_the_environment_or_from_stdin() {
 
 #[tokio::test]
 async fn a_hub_that_shows_another_certificate_gets_nothing() {
-    let mut hub_world = world();
+    let mut hub_world = sandbox();
     hub_world.argument("--tls").argument("on");
     let qd = hub_world.up().await;
-    let machine = world();
+    let machine = sandbox();
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
     let (secret, _) = code.split_once('.').unwrap();
     let wrong = failed(&machine.join(qd.url(), &format!("{secret}.{}", "ab".repeat(32)), "desk").await, 1);
@@ -245,15 +245,15 @@ async fn a_hub_that_shows_another_certificate_gets_nothing() {
     assert!(plain.contains("https://"), "{plain}");
     // The code was never shown to a stranger, so it is still good.
     ok(&machine.join(qd.url(), &code, "desk").await);
-    let elsewhere = failed(&world().join("http://192.0.2.1:7433", "AAAA", "desk").await, 2);
+    let elsewhere = failed(&sandbox().join("http://192.0.2.1:7433", "AAAA", "desk").await, 2);
     assert!(elsewhere.contains("does not encrypt") && elsewhere.contains("--allow-plain"), "{elsewhere}");
 }
 
 #[tokio::test]
 async fn join_starts_the_runner_and_says_how_it_goes() {
     use tokio::io::AsyncReadExt;
-    let qd = world().up().await;
-    let machine = world();
+    let qd = sandbox().up().await;
+    let machine = sandbox();
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
     let mut child =
         machine.command(&["runner", "join", qd.url(), "--code", &code, "--name", "desk"]).spawn().unwrap();
@@ -279,7 +279,7 @@ async fn join_starts_the_runner_and_says_how_it_goes() {
     assert!(server.contains("belongs to the runner 'desk'"), "{server}");
     let none = failed(&machine.run(&["runner", "status"]).await, 3);
     assert!(none.contains("qd runner start"), "{none}");
-    let alone = failed(&world().run(&["runner", "start"]).await, 1);
+    let alone = failed(&sandbox().run(&["runner", "start"]).await, 1);
     assert!(alone.contains("qd runner invite"), "{}{alone}", out(&machine.run(&["ls"]).await));
 }
 
@@ -306,19 +306,19 @@ async fn a_runner_nobody_listens_to_stops_cleanly() {
 async fn two_runners_on_one_machine_have_two_sockets() {
     let runtime = tempfile::tempdir().unwrap();
     let in_runtime = || {
-        let mut world = world();
-        world.set("XDG_RUNTIME_DIR", runtime.path());
-        world
+        let mut sandbox = sandbox();
+        sandbox.set("XDG_RUNTIME_DIR", runtime.path());
+        sandbox
     };
     let qd = in_runtime().up().await;
     let usual = runtime.path().join("qd-runner.sock");
     assert!(usual.exists());
     let desk = qd.machine(in_runtime(), "desk").await;
-    assert_eq!(desk.socket(), desk.world().data_dir().join("qd-runner.sock"));
+    assert_eq!(desk.socket(), desk.sandbox().data_dir().join("qd-runner.sock"));
     until_said(|| desk.stderr(), "another runner listens").await;
-    let mine = until_local_status(desk.world(), ": connected").await;
+    let mine = until_local_status(desk.sandbox(), ": connected").await;
     assert!(mine.contains("desk"), "{mine}");
-    assert!(until_local_status(qd.world(), "in the same process").await.contains("local"));
+    assert!(until_local_status(qd.sandbox(), "in the same process").await.contains("local"));
     qd.terminate().await;
     assert!(!usual.exists(), "a clean stop takes the socket away");
     desk.terminate().await;
@@ -326,14 +326,14 @@ async fn two_runners_on_one_machine_have_two_sockets() {
 
 #[tokio::test]
 async fn a_place_without_room_for_a_socket_is_a_warning_for_a_hub_and_an_error_for_a_runner() {
-    let nowhere = |mut world: qd_testkit::qd::World| {
-        world.set("QD_RUNNER_SOCKET", "/no/such/directory/qd.sock");
-        world
+    let nowhere = |mut sandbox: qd_testkit::qd::Sandbox| {
+        sandbox.set("QD_RUNNER_SOCKET", "/no/such/directory/qd.sock");
+        sandbox
     };
-    let qd = nowhere(world()).up().await;
+    let qd = nowhere(sandbox()).up().await;
     until_said(|| qd.stderr(), "/no/such/directory").await;
     ok(&qd.cli(&["run", "--harness", "demo", "hello"]).await);
-    let machine = nowhere(world());
+    let machine = nowhere(sandbox());
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
     ok(&machine.join(qd.url(), &code, "desk").await);
     let refused = failed(&machine.run(&["runner", "start"]).await, 1);
@@ -344,7 +344,7 @@ async fn a_place_without_room_for_a_socket_is_a_warning_for_a_hub_and_an_error_f
     machine.set("QD_RUNNER_SOCKET", &file);
     let refused = failed(&machine.run(&["runner", "start"]).await, 1);
     assert!(refused.contains("is not a socket"), "{refused}");
-    let mut other = world();
+    let mut other = sandbox();
     other.set("QD_RUNNER_SOCKET", &file);
     let other = other.up().await;
     until_said(|| other.stderr(), "is not a socket").await;
@@ -360,18 +360,18 @@ async fn a_place_without_room_for_a_socket_is_a_warning_for_a_hub_and_an_error_f
 
 #[tokio::test]
 async fn own_certificate_files_are_used_and_wrong_ones_are_named() {
-    let mut first = world();
+    let mut first = sandbox();
     first.argument("--tls").argument("on");
     let first = first.up().await;
     let (certificate, key) =
-        (first.world().data_dir().join("tls/cert.pem"), first.world().data_dir().join("tls/key.pem"));
+        (first.sandbox().data_dir().join("tls/cert.pem"), first.sandbox().data_dir().join("tls/key.pem"));
     let fingerprint = first.invite().await["fingerprint"].clone();
-    let mut second = world();
+    let mut second = sandbox();
     second.set("QD_TLS_CERT", &certificate).set("QD_TLS_KEY", &key);
     let second = second.up().await;
     assert!(second.url().starts_with("https://"), "naming a certificate turns TLS on: {}", second.url());
     assert_eq!(second.invite().await["fingerprint"], fingerprint);
-    let mut third = world();
+    let mut third = sandbox();
     third.set("QD_TLS_CERT", &certificate).set("QD_TLS_KEY", &certificate);
     let wrong = failed(&third.run(&["up", "--listen", "127.0.0.1:0"]).await, 1);
     assert!(wrong.contains("cert.pem") && wrong.contains("key"), "{wrong}");

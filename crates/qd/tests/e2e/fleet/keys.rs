@@ -5,17 +5,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{failed, fleet, ok, runner, session_on, until_local_status, until_said, until_status};
-use crate::world;
+use crate::sandbox;
 
-/// A world with the membership of another, changed a little.
-fn copy_of(membership: &Value, change: impl FnOnce(&mut Value)) -> qd_testkit::qd::World {
-    let world = world();
+/// A sandbox with the membership of another, changed a little.
+fn copy_of(membership: &Value, change: impl FnOnce(&mut Value)) -> qd_testkit::qd::Sandbox {
+    let sandbox = sandbox();
     let mut membership = membership.clone();
     change(&mut membership);
-    let path = world.membership_path();
+    let path = sandbox.membership_path();
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, membership.to_string()).unwrap();
-    world
+    sandbox
 }
 
 #[tokio::test]
@@ -40,16 +40,16 @@ async fn a_revoked_runner_is_cut_off_at_once_and_may_join_again() {
     assert!(ok(&qd.cli(&["runner", "list"]).await).contains("revoked"));
     // Its sessions go on for those on that machine.
     ok(&desk.cli(&["abort", &session]).await);
-    let status = until_local_status(desk.world(), "not connected").await;
+    let status = until_local_status(desk.sandbox(), "not connected").await;
     assert!(status.contains("revoked"), "{status}");
     let again = failed(&qd.cli(&["runner", "revoke", "desk", "--yes"]).await, 1);
     assert!(again.contains("revoked already"), "{again}");
 
-    let world = desk.terminate().await;
+    let sandbox = desk.terminate().await;
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
     let join = ["runner", "join", qd.url(), "--code", &code, "--name", "desk", "--no-start", "--force"];
-    ok(&world.run(&join).await);
-    let _desk = world.runner().await;
+    ok(&sandbox.run(&join).await);
+    let _desk = sandbox.runner().await;
     until_status(&mut mux, "desk", "online").await;
     let events = mux.attach_and_prompt(&session, "/text").await;
     assert_eq!(events.last().unwrap()["reason"], "stop", "its sessions came back with it");
@@ -58,13 +58,13 @@ async fn a_revoked_runner_is_cut_off_at_once_and_may_join_again() {
 #[tokio::test]
 async fn a_stolen_name_without_its_key_opens_nothing() {
     let (qd, mut mux, desk) = fleet().await;
-    let attic = qd.machine(world(), "attic").await;
+    let attic = qd.machine(sandbox(), "attic").await;
     until_status(&mut mux, "attic", "online").await;
-    let membership = attic.world().membership();
+    let membership = attic.sandbox().membership();
     attic.terminate().await;
     let thief = copy_of(&membership, |membership| membership["runner_id"] = json!("desk")).runner().await;
     until_said(|| qd.stderr(), "not the runner's key").await;
-    until_local_status(thief.world(), "not connected").await;
+    until_local_status(thief.sandbox(), "not connected").await;
     let session = session_on(&mut mux, "desk").await;
     assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
     let sessions: Value = serde_json::from_str(&ok(&desk.cli(&["ls", "--json", "--local"]).await)).unwrap();
@@ -78,9 +78,9 @@ async fn a_stolen_name_without_its_key_opens_nothing() {
 #[tokio::test]
 async fn a_new_key_takes_over_and_the_old_one_ends() {
     let (qd, mut mux, desk) = fleet().await;
-    let before = desk.world().membership();
+    let before = desk.sandbox().membership();
     assert!(ok(&qd.cli(&["runner", "rotate", "desk"]).await).contains("desk"));
-    let path = desk.world().membership_path();
+    let path = desk.sandbox().membership_path();
     until_said(
         || {
             let now: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -89,9 +89,9 @@ async fn a_new_key_takes_over_and_the_old_one_ends() {
         "in use: true",
     )
     .await;
-    let world = desk.kill9().await;
+    let sandbox = desk.kill9().await;
     until_status(&mut mux, "desk", "offline").await;
-    let desk = world.runner().await;
+    let desk = sandbox.runner().await;
     until_status(&mut mux, "desk", "online").await;
     let session = session_on(&mut mux, "desk").await;
     assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
@@ -113,7 +113,7 @@ async fn a_second_connection_replaces_the_first_and_its_late_death_changes_nothi
     // The first one hangs: its link is half open.
     let first = Pid::from_raw(desk.pid()).unwrap();
     kill_process(first, Signal::STOP).unwrap();
-    let second = copy_of(&desk.world().membership(), |_| {}).runner().await;
+    let second = copy_of(&desk.sandbox().membership(), |_| {}).runner().await;
     let created = loop {
         let create = json!({"cmd": "session.create", "runner_id": "desk", "config": {"harness": "demo"}});
         let from = mux.frames().len();
@@ -124,13 +124,13 @@ async fn a_second_connection_replaces_the_first_and_its_late_death_changes_nothi
     };
     assert_eq!(mux.prompt(&created, "/text").await.last().unwrap()["reason"], "stop");
     kill9(desk.pid());
-    let world = desk.kill9().await;
+    let sandbox = desk.kill9().await;
     assert_eq!(mux.prompt(&created, "/tools").await.last().unwrap()["reason"], "stop");
     assert_eq!(runner(&mut mux, "desk").await["status"], "online");
     assert_eq!(mux.messages(&session).await.len(), 2, "the sessions of the first are kept");
     second.terminate().await;
     // The first returns with its own sessions.
-    let _desk = world.runner().await;
+    let _desk = sandbox.runner().await;
     until_status(&mut mux, "desk", "online").await;
     assert_eq!(mux.attach_and_prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
     assert_eq!(qd.cli(&["ls"]).await.status.code(), Some(0));

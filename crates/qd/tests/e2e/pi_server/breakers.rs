@@ -12,9 +12,9 @@ async fn breaker(client: &mut qd_testkit::pi_server::PiClient) -> Value {
 
 #[tokio::test]
 async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it() {
-    let (mut world, _llm) = pi_world().await;
-    world.set("QD_BREAKER_RECOVERY_SECONDS", "1");
-    let qd = world.up().await;
+    let (mut sandbox, _llm) = pi_world().await;
+    sandbox.set("QD_BREAKER_RECOVERY_SECONDS", "1");
+    let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let session = pi_session(&qd, &mut client).await;
     client.ok(json!({"type": "set_auto_retry", "sessionId": session, "enabled": false})).await;
@@ -62,8 +62,8 @@ async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it
 /// hours would: a turn is counted once, when it has ended, by how it ended.
 #[tokio::test]
 async fn a_turn_is_counted_by_how_it_ended_and_not_by_its_length() {
-    let (world, _llm) = pi_world().await;
-    let qd = world.up().await;
+    let (sandbox, _llm) = pi_world().await;
+    let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let session = pi_session(&qd, &mut client).await;
     client.turn(&session, "@@slow n=40 delay_ms=50").await;
@@ -82,9 +82,9 @@ async fn a_turn_is_counted_by_how_it_ended_and_not_by_its_length() {
 
 #[tokio::test]
 async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
-    let (mut world, _llm) = pi_world().await;
-    world.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
-    let qd = world.up().await;
+    let (mut sandbox, _llm) = pi_world().await;
+    sandbox.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
+    let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let session = pi_session(&qd, &mut client).await;
     let version = client.ok(on(&session, "get_state")).await["sessionVersion"].clone();
@@ -119,10 +119,10 @@ async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
 
 #[tokio::test]
 async fn bash_commands_of_many_sessions_open_the_breaker_of_all() {
-    let (mut world, _llm) = pi_world().await;
-    world.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
-    world.set("QD_BASH_BREAKER_FAILURES_ALL", "3");
-    let qd = world.up().await;
+    let (mut sandbox, _llm) = pi_world().await;
+    sandbox.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
+    sandbox.set("QD_BASH_BREAKER_FAILURES_ALL", "3");
+    let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let mut sessions = Vec::new();
     for _ in 0..4 {

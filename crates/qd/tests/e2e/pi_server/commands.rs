@@ -3,12 +3,11 @@
 use qd_testkit::pi::test_extension;
 use serde_json::{Value, json};
 
-use super::{demo, demo_session, on, pi, pi_session};
+use super::{demo_with_session, on, pi, pi_with_session};
 
 #[tokio::test]
 async fn every_read_of_a_pi_session_has_the_documented_shape() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     client.turn(&session, "@@bash command=\"echo hi\"\n@@final text=\"the end\"").await;
     let mut data = async |kind: &str| client.ok(on(&session, kind)).await["data"].clone();
     let state = data("get_state").await;
@@ -46,8 +45,7 @@ async fn every_read_of_a_pi_session_has_the_documented_shape() {
 
 #[tokio::test]
 async fn every_change_of_a_pi_session_works_and_counts() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     // Long enough that there is something to compact.
     let long = "word ".repeat(400);
     client.turn(&session, &format!("@@text text=\"one\"\n{long}")).await;
@@ -104,8 +102,9 @@ async fn every_change_of_a_pi_session_works_and_counts() {
 #[tokio::test]
 async fn commands_of_extensions_are_listed_without_our_own() {
     let (qd, mut client, _llm) = pi().await;
-    let session =
-        client.create(json!({"cwd": qd.world().work(), "extensions": [test_extension("dialogs.ts")]})).await;
+    let session = client
+        .create(json!({"cwd": qd.sandbox().work(), "extensions": [test_extension("dialogs.ts")]}))
+        .await;
     let commands = client.ok(on(&session, "get_commands")).await["data"]["commands"].clone();
     let names: Vec<&str> =
         commands.as_array().unwrap().iter().filter_map(|command| command["name"].as_str()).collect();
@@ -115,8 +114,7 @@ async fn commands_of_extensions_are_listed_without_our_own() {
 
 #[tokio::test]
 async fn the_server_tells_of_itself() {
-    let (_qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+    let (_qd, mut client, session) = demo_with_session().await;
     let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
     assert_eq!(
         health,

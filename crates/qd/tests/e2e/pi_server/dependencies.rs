@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{demo, demo_session, on, pi, pi_session, prompt};
+use super::{demo, demo_with_session, on, pi_session, pi_with_session, prompt};
 
 fn with(mut command: Value, more: Value) -> Value {
     command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -14,8 +14,7 @@ fn with(mut command: Value, more: Value) -> Value {
 
 #[tokio::test]
 async fn a_command_may_depend_on_an_earlier_one_of_its_session_without_waiting_for_it() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     let from = client.count();
     let name = json!({"type": "set_session_name", "sessionId": session, "name": "first", "id": "A"});
     client.send(name).await;
@@ -34,8 +33,7 @@ async fn a_command_may_depend_on_an_earlier_one_of_its_session_without_waiting_f
 
 #[tokio::test]
 async fn a_waiting_dependent_blocks_nobody() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, _llm, session) = pi_with_session().await;
     let other = pi_session(&qd, &mut client).await;
     let from = client.count();
     let slow = json!({"type": "bash", "sessionId": session, "command": "sleep 2", "id": "slow"});
@@ -58,8 +56,7 @@ async fn a_waiting_dependent_blocks_nobody() {
 
 #[tokio::test]
 async fn dependencies_that_cannot_be_met_fail_with_their_reason() {
-    let (_qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+    let (_qd, mut client, session) = demo_with_session().await;
     let unknown = with(on(&session, "get_state"), json!({"id": "u", "dependsOn": ["nobody"]}));
     assert_eq!(client.refused(unknown).await, "Dependency 'nobody' is unknown");
     let selfish = with(on(&session, "get_state"), json!({"id": "s", "dependsOn": ["s"]}));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{on, pi, pi_world, prompt};
 
 async fn session_with(qd: &Qd, client: &mut PiClient, extension: &str) -> String {
-    client.create(json!({"cwd": qd.world().work(), "extensions": [test_extension(extension)]})).await
+    client.create(json!({"cwd": qd.sandbox().work(), "extensions": [test_extension(extension)]})).await
 }
 
 fn answer(session: &str, request: &Value, response: Value) -> Value {
@@ -39,7 +39,7 @@ async fn a_dialog_raised_inside_a_prompt_is_answered() {
     let yes = answer(&session, &request, json!({"method": "confirm", "confirmed": true}));
     client.ok(yes.clone()).await;
     client.settled(from, &session).await;
-    assert_eq!(std::fs::read_to_string(qd.world().work().join("it")).unwrap(), "allowed\n");
+    assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("it")).unwrap(), "allowed\n");
     let late = client.refused(yes).await;
     assert!(late.contains("already settled"), "{late}");
     let unknown = answer(&session, &json!({"requestId": "nobody"}), json!({"method": "cancelled"}));
@@ -89,9 +89,9 @@ async fn an_interview_is_asked_and_answered() {
 
 #[tokio::test]
 async fn a_dialog_nobody_answers_is_an_error_in_the_extension() {
-    let (mut world, _llm) = pi_world().await;
-    world.set("QD_QUESTION_TIMEOUT_SECONDS", "1");
-    let qd = world.up().await;
+    let (mut sandbox, _llm) = pi_world().await;
+    sandbox.set("QD_QUESTION_TIMEOUT_SECONDS", "1");
+    let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let session = session_with(&qd, &mut client, "interview.ts").await;
     for method in ["select", "confirm", "input", "editor", "interview"] {

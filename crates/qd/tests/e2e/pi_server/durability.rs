@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{demo, demo_session, on, pi, pi_session, prompt};
+use super::{demo_with_session, on, pi, pi_with_session, prompt};
 
 #[tokio::test]
 async fn outcomes_keys_and_versions_survive_a_kill() {
-    let (qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+    let (qd, mut client, session) = demo_with_session().await;
     let name = json!({"type": "set_session_name", "sessionId": session, "name": "kept", "id": "n1", "idempotencyKey": "nk"});
     let first = client.ok(name.clone()).await;
     let failed = json!({"type": "set_session_name", "sessionId": "nobody", "name": "x", "id": "f1"});
@@ -40,8 +39,7 @@ async fn outcomes_keys_and_versions_survive_a_kill() {
 
 #[tokio::test]
 async fn a_prompt_repeated_after_a_kill_does_not_run_twice() {
-    let (qd, mut client, llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, llm, session) = pi_with_session().await;
     let command = |id: &str| {
         let mut command = prompt(&session, "@@text text=\"only once\"");
         command["id"] = json!(id);
@@ -62,12 +60,11 @@ async fn a_prompt_repeated_after_a_kill_does_not_run_twice() {
 
 #[tokio::test]
 async fn a_command_cut_off_by_a_kill_is_reported_indeterminate() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, _llm, session) = pi_with_session().await;
     let bash =
         json!({"type": "bash", "sessionId": session, "command": "touch begun && sleep 30", "id": "cut"});
     client.send(bash.clone()).await;
-    let begun = qd.world().work().join("begun");
+    let begun = qd.sandbox().work().join("begun");
     qd_testkit::process::eventually("the shell has begun", || begun.exists()).await;
     let qd = qd.restart().await;
     let mut client = qd.pi_client().await;
@@ -88,7 +85,7 @@ async fn a_command_cut_off_by_a_kill_is_reported_indeterminate() {
 #[tokio::test]
 async fn a_nameless_create_repeated_after_a_kill_makes_no_second_session() {
     let (qd, mut client, _llm) = pi().await;
-    let create = |id: &str| json!({"type": "create_session", "cwd": qd.world().work(), "id": id});
+    let create = |id: &str| json!({"type": "create_session", "cwd": qd.sandbox().work(), "id": id});
     let (done, cut) = (create("done"), create("cut"));
     let made = client.ok(done.clone()).await["data"]["sessionId"].clone();
     // The second one is killed while the agent starts.

@@ -3,12 +3,11 @@
 use qd_testkit::pi_server::kinds;
 use serde_json::{Value, json};
 
-use super::{demo, demo_session, on, pi, pi_session, prompt};
+use super::{demo, demo_session, demo_with_session, on, pi, pi_session, pi_with_session, prompt};
 
 #[tokio::test]
 async fn a_turn_of_pi_is_told_in_pis_own_words() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     let events = client.turn(&session, "@@bash command=\"echo hi\"\n@@final text=\"done it\"").await;
     let told = kinds(&events);
     let expected = [
@@ -58,8 +57,7 @@ async fn a_turn_of_pi_is_told_in_pis_own_words() {
 
 #[tokio::test]
 async fn a_turn_of_another_agent_is_told_in_the_same_words() {
-    let (_qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+    let (_qd, mut client, session) = demo_with_session().await;
     let events = client.turn(&session, "hello").await;
     let told = kinds(&events);
     assert_eq!(told.first(), Some(&"agent_start"), "{told:?}");
@@ -81,7 +79,7 @@ async fn a_turn_of_another_agent_is_told_in_the_same_words() {
 async fn compaction_and_retries_have_the_names_of_the_document() {
     let (qd, mut client, _llm) = pi().await;
     let session =
-        client.create(json!({"cwd": qd.world().work(), "provider": "fake", "model": "fake-small"})).await;
+        client.create(json!({"cwd": qd.sandbox().work(), "provider": "fake", "model": "fake-small"})).await;
     let long = "word ".repeat(5_000);
     client.turn(&session, &format!("@@text text=\"one\"\n{long}")).await;
     let events = client.turn(&session, &format!("@@text text=\"two\"\n{long}")).await;
@@ -99,7 +97,7 @@ async fn events_go_to_followers_and_lifecycle_to_all() {
     let mut bystander = qd.pi_client().await;
     let session = demo_session(&mut client).await;
     client.turn(&session, "hello").await;
-    bystander.settle().await;
+    bystander.caught_up().await;
     let frames = bystander.frames();
     assert!(frames.iter().all(|frame| frame["type"] != "event"), "only followers get events");
     assert!(frames.iter().any(|frame| frame["type"] == "session_created"));
@@ -131,10 +129,10 @@ async fn sessions_of_one_face_are_there_on_the_other() {
 
 #[tokio::test]
 async fn a_slow_reader_is_told_of_the_gap_and_where_the_session_stands() {
-    let mut world = crate::world();
-    world.set("QD_PI_SERVER_PORT", "0").set("QD_PI_BACKLOG_BYTES_MAX", "65536");
-    super::unlimited(&mut world);
-    let qd = world.up().await;
+    let mut sandbox = crate::sandbox();
+    sandbox.set("QD_PI_SERVER_PORT", "0").set("QD_PI_BACKLOG_BYTES_MAX", "65536");
+    super::unlimited(&mut sandbox);
+    let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let session = demo_session(&mut client).await;
     let mut slow = qd.pi_client().await;

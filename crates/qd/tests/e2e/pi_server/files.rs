@@ -4,27 +4,26 @@ use std::os::unix::fs::symlink;
 
 use serde_json::json;
 
-use super::{on, pi, pi_session};
+use super::{on, pi_with_session};
 
 #[tokio::test]
 async fn session_files_are_loaded_from_session_directories_only() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, _llm, session) = pi_with_session().await;
     client.turn(&session, "@@text text=\"here\"").await;
     let file = client.ok(on(&session, "get_state")).await["data"]["sessionFile"].as_str().unwrap().to_owned();
     client.ok(on(&session, "delete_session")).await;
-    let sessions = qd.world().pi_dir().join("sessions");
-    let outside = qd.world().path("outside.jsonl");
+    let sessions = qd.sandbox().pi_dir().join("sessions");
+    let outside = qd.sandbox().path("outside.jsonl");
     std::fs::copy(&file, &outside).unwrap();
     let link = sessions.join("link.jsonl");
     symlink(&outside, &link).unwrap();
     let directory_link = sessions.join("elsewhere");
-    symlink(qd.world().path(""), &directory_link).unwrap();
+    symlink(qd.sandbox().path(""), &directory_link).unwrap();
     let garbage = sessions.join("garbage.jsonl");
     std::fs::write(&garbage, "no session\n").unwrap();
     let text = sessions.join("notes.txt");
     std::fs::write(&text, "x").unwrap();
-    let project = qd.world().work().join("p/.pi/sessions");
+    let project = qd.sandbox().work().join("p/.pi/sessions");
     std::fs::create_dir_all(&project).unwrap();
     let local = project.join("mine.jsonl");
     std::fs::copy(&file, &local).unwrap();
@@ -72,13 +71,12 @@ async fn session_files_are_loaded_from_session_directories_only() {
 
 #[tokio::test]
 async fn exports_stay_in_the_sessions_directory() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, _llm, session) = pi_with_session().await;
     client.turn(&session, "@@text text=\"export me\"").await;
-    let work = qd.world().work().canonicalize().unwrap();
+    let work = qd.sandbox().work().canonicalize().unwrap();
     let export = |path: &str| json!({"type": "export_html", "sessionId": session, "outputPath": path});
-    let outside = qd.world().path("outside.html");
-    symlink(qd.world().path(""), work.join("out")).unwrap();
+    let outside = qd.sandbox().path("outside.html");
+    symlink(qd.sandbox().path(""), work.join("out")).unwrap();
     for path in
         ["../outside.html", &outside.display().to_string(), "out/outside.html", "x\u{0}.html", "~/x.html"]
     {
@@ -96,13 +94,12 @@ async fn exports_stay_in_the_sessions_directory() {
 
 #[tokio::test]
 async fn bash_runs_in_the_sessions_directory() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, _llm, session) = pi_with_session().await;
     let run = |command: &str| json!({"type": "bash", "sessionId": session, "command": command});
     let done = client.ok(run("pwd; echo to-stderr >&2; exit 3")).await["data"].clone();
     assert_eq!((&done["exitCode"], &done["cancelled"]), (&json!(3), &json!(false)), "{done}");
     let output = done["output"].as_str().unwrap();
-    let work = qd.world().work().canonicalize().unwrap();
+    let work = qd.sandbox().work().canonicalize().unwrap();
     assert!(output.contains(&work.display().to_string()) && output.contains("to-stderr"), "{output}");
     let from = client.count();
     let id = client.send(run("touch started; sleep 30")).await;

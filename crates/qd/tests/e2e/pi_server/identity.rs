@@ -3,7 +3,7 @@
 use qd_testkit::pi_server::PiClient;
 use serde_json::{Value, json};
 
-use super::{Stage, on, with_each_agent};
+use super::{FaceStage, on, with_each_agent};
 
 with_each_agent!(
     a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response,
@@ -25,7 +25,7 @@ fn responses(client: &PiClient, id: &str) -> usize {
     client.frames().iter().filter(|frame| frame["type"] == "response" && frame["id"] == id).count()
 }
 
-async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response(stage: Stage) {
+async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response(stage: FaceStage) {
     let mut watcher = stage.qd.pi_client().await;
     let create = stage.create(json!({"sessionId": "r", "id": "c1"}));
     let mut client = stage.client;
@@ -42,8 +42,8 @@ async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_respons
         let again = client.response(from, &id).await;
         assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
     }
-    client.settle().await;
-    watcher.settle().await;
+    client.caught_up().await;
+    watcher.caught_up().await;
     for id in ["c1", "s1", "d1"] {
         assert_eq!(responses(&client, id), 2, "{id}");
         let said = client.said_of(&json!(id));
@@ -61,7 +61,7 @@ async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_respons
     assert_eq!(list["data"]["sessions"], json!([]));
 }
 
-async fn a_duplicate_create_leaves_the_live_session_alone(mut stage: Stage) {
+async fn a_duplicate_create_leaves_the_live_session_alone(mut stage: FaceStage) {
     let session = stage.session().await;
     let mut other = stage.qd.pi_client().await;
     let again = stage.create(json!({"sessionId": session}));
@@ -76,7 +76,7 @@ async fn a_duplicate_create_leaves_the_live_session_alone(mut stage: Stage) {
     assert_eq!(list["data"]["sessions"].as_array().unwrap().len(), 1);
 }
 
-async fn the_same_id_of_two_principals_does_not_collide(stage: Stage) {
+async fn the_same_id_of_two_principals_does_not_collide(stage: FaceStage) {
     let added = stage.qd.cli(&["token", "add", "robot", "--json"]).await;
     assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
     let added: Value = serde_json::from_slice(&added.stdout).unwrap();
@@ -92,17 +92,18 @@ async fn the_same_id_of_two_principals_does_not_collide(stage: Stage) {
     let unknown = json!({"type": "list_sessions", "id": "2", "dependsOn": ["1"]});
     robot.ok(unknown).await;
     // Others see that a command ran, not the token that would let them replay it.
-    robot.settle().await;
+    robot.caught_up().await;
     let foreign: Vec<Value> = robot
         .frames()
-        .into_iter()
+        .iter()
+        .cloned()
         .filter(|frame| frame["data"]["sessionId"] == "of-owner" && frame["data"].get("commandId").is_some())
         .collect();
     assert!(!foreign.is_empty());
     assert!(foreign.iter().all(|frame| frame["data"].get("idempotencyKey").is_none()), "{foreign:?}");
 }
 
-async fn the_order_of_keys_does_not_change_a_command(mut stage: Stage) {
+async fn the_order_of_keys_does_not_change_a_command(mut stage: FaceStage) {
     let session = stage.session().await;
     let mut client = stage.client;
     let one = format!(
@@ -128,7 +129,7 @@ async fn the_order_of_keys_does_not_change_a_command(mut stage: Stage) {
     );
 }
 
-async fn a_key_replays_under_another_id_and_without_one(mut stage: Stage) {
+async fn a_key_replays_under_another_id_and_without_one(mut stage: FaceStage) {
     let session = stage.session().await;
     let mut client = stage.client;
     let name = json!({"type": "set_session_name", "sessionId": session, "name": "n", "idempotencyKey": "k"});

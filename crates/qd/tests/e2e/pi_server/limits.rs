@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{demo_session, on, pi_session, pi_world};
 
 async fn demo_with(settings: &[(&str, &str)]) -> (qd_testkit::qd::Qd, PiClient) {
-    let mut world = crate::world();
-    world.set("QD_PI_SERVER_PORT", "0");
+    let mut sandbox = crate::sandbox();
+    sandbox.set("QD_PI_SERVER_PORT", "0");
     for (name, value) in settings {
-        world.set(name, value);
+        sandbox.set(name, value);
     }
-    let qd = world.up().await;
+    let qd = sandbox.up().await;
     let client = qd.pi_client().await;
     (qd, client)
 }
@@ -76,10 +76,10 @@ async fn big_and_broken_frames_are_answered_and_the_connection_stays() {
 
 #[tokio::test]
 async fn too_many_unanswered_commands_and_connections_are_refused() {
-    let (mut world, _llm) = pi_world().await;
-    world.set("QD_PI_PENDING_MAX", "2");
-    world.set("QD_PI_CONNECTIONS_MAX", "2");
-    let qd = world.up().await;
+    let (mut sandbox, _llm) = pi_world().await;
+    sandbox.set("QD_PI_PENDING_MAX", "2");
+    sandbox.set("QD_PI_CONNECTIONS_MAX", "2");
+    let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let session = pi_session(&qd, &mut client).await;
     let from = client.count();
@@ -87,7 +87,7 @@ async fn too_many_unanswered_commands_and_connections_are_refused() {
     let command = "touch begun && sleep 600";
     client.send(json!({"type": "bash", "sessionId": session, "command": command, "id": "slow"})).await;
     client.send(json!({"type": "list_sessions", "id": "waits", "dependsOn": ["slow"]})).await;
-    let begun = qd.world().work().join("begun");
+    let begun = qd.sandbox().work().join("begun");
     eventually("the shell has begun", || begun.exists()).await;
     let id = client.send(on(&session, "get_state")).await;
     let refused = client.response(from, &id).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use qd_testkit::pi_server::PiClient;
 use serde_json::{Value, json};
 
-use super::{on, pi, pi_session, prompt};
+use super::{on, pi_with_session, prompt};
 
 /// The promise of the issue, from the frame sent to the frame that shows the effect.
 const AT_ONCE: Duration = Duration::from_millis(100);
@@ -19,8 +19,7 @@ async fn endless(client: &mut PiClient, session: &str) {
 
 #[tokio::test]
 async fn an_abort_stops_a_running_turn_at_once() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     endless(&mut client, &session).await;
     let (from, sent) = (client.count(), Instant::now());
     let id = client.send(on(&session, "abort")).await;
@@ -36,8 +35,7 @@ async fn an_abort_stops_a_running_turn_at_once() {
 
 #[tokio::test]
 async fn steering_reaches_the_agent_while_it_works() {
-    let (qd, mut client, llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, llm, session) = pi_with_session().await;
     client.ok(prompt(&session, "@@hold name=steered\n@@bash command=\"true\"")).await;
     client.wait_event("message_update").await;
     let (from, sent) = (client.count(), Instant::now());
@@ -58,8 +56,7 @@ async fn steering_reaches_the_agent_while_it_works() {
 
 #[tokio::test]
 async fn a_follow_up_is_queued_at_once_and_read_after_the_turn() {
-    let (qd, mut client, llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, llm, session) = pi_with_session().await;
     client.ok(prompt(&session, "@@hold name=later")).await;
     client.wait_event("message_update").await;
     let (from, sent) = (client.count(), Instant::now());
@@ -79,8 +76,7 @@ async fn a_follow_up_is_queued_at_once_and_read_after_the_turn() {
 
 #[tokio::test]
 async fn reads_and_dialogs_do_not_wait_for_a_running_turn() {
-    let (qd, mut client, llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, llm, session) = pi_with_session().await;
     client.ok(prompt(&session, "@@hold name=busy")).await;
     client.wait_event("message_update").await;
     for kind in ["get_state", "get_messages", "get_available_models", "get_session_stats", "get_commands"] {
@@ -95,8 +91,7 @@ async fn reads_and_dialogs_do_not_wait_for_a_running_turn() {
 
 #[tokio::test]
 async fn prompts_sent_at_once_run_one_after_the_other() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     let from = client.count();
     let mut ids = Vec::new();
     for number in 1..=3 {
@@ -119,8 +114,7 @@ async fn prompts_sent_at_once_run_one_after_the_other() {
 
 #[tokio::test]
 async fn an_abort_sent_right_after_its_prompt_aborts_it() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     // The turn may be anywhere between the wire and the model when the abort comes; several tries meet several places.
     for number in 0..5 {
         let from = client.count();
@@ -141,8 +135,7 @@ async fn an_abort_sent_right_after_its_prompt_aborts_it() {
 
 #[tokio::test]
 async fn follow_ups_sent_at_once_are_queued_in_their_order() {
-    let (qd, mut client, llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, llm, session) = pi_with_session().await;
     client.ok(prompt(&session, "@@hold name=many")).await;
     client.wait_event("message_update").await;
     let from = client.count();
@@ -173,8 +166,7 @@ async fn follow_ups_sent_at_once_are_queued_in_their_order() {
 
 #[tokio::test]
 async fn a_new_conversation_waits_for_the_end_of_the_turn() {
-    let (qd, mut client, llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, llm, session) = pi_with_session().await;
     let from = client.count();
     client.ok(prompt(&session, "@@hold name=whole")).await;
     client.wait_event("message_update").await;

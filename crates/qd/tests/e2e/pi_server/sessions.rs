@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{demo, demo_session, on, pi, pi_session};
+use super::{demo, demo_with_session, on, pi, pi_with_session};
 
 #[tokio::test]
 async fn frames_come_in_the_order_of_the_document() {
@@ -34,8 +34,7 @@ async fn frames_come_in_the_order_of_the_document() {
 
 #[tokio::test]
 async fn a_deleted_session_is_gone_until_it_is_loaded_or_created_again() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, _llm, session) = pi_with_session().await;
     client.turn(&session, "@@text text=\"remember me\"").await;
     let state = client.ok(on(&session, "get_state")).await["data"].clone();
     let file = state["sessionFile"].as_str().unwrap().to_owned();
@@ -65,7 +64,7 @@ async fn a_deleted_session_is_gone_until_it_is_loaded_or_created_again() {
     let messages = client.ok(on(&again, "get_messages")).await["data"]["messages"].to_string();
     assert!(messages.contains("remember me"));
     let fresh =
-        client.ok(json!({"type": "create_session", "sessionId": session, "cwd": qd.world().work()})).await;
+        client.ok(json!({"type": "create_session", "sessionId": session, "cwd": qd.sandbox().work()})).await;
     assert_eq!(
         (&fresh["sessionVersion"], &fresh["data"]["sessionInfo"]["messageCount"]),
         (&json!(0), &json!(0))
@@ -76,7 +75,7 @@ async fn a_deleted_session_is_gone_until_it_is_loaded_or_created_again() {
 async fn create_switch_and_prompt_may_be_sent_in_one_go() {
     let (qd, mut client, _llm) = pi().await;
     let commands = [
-        json!({"type": "create_session", "sessionId": "go", "cwd": qd.world().work(), "id": "1"}),
+        json!({"type": "create_session", "sessionId": "go", "cwd": qd.sandbox().work(), "id": "1"}),
         json!({"type": "switch_session", "sessionId": "go", "id": "2"}),
         json!({"type": "prompt", "sessionId": "go", "message": "@@text text=\"gone\"", "id": "3"}),
         json!({"type": "get_state", "sessionId": "go", "id": "4"}),
@@ -123,8 +122,7 @@ async fn bad_names_and_directories_are_refused_with_their_reason() {
 
 #[tokio::test]
 async fn sessions_are_there_after_a_restart() {
-    let (qd, mut client) = demo().await;
-    let session = demo_session(&mut client).await;
+    let (qd, mut client, session) = demo_with_session().await;
     client.turn(&session, "hello").await;
     let qd = qd.restart().await;
     let mut client = qd.pi_client().await;
@@ -137,8 +135,7 @@ async fn sessions_are_there_after_a_restart() {
 
 #[tokio::test]
 async fn a_create_that_fails_leaves_the_deleted_session_of_that_name_as_it_was() {
-    let (qd, mut client, _llm) = pi().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (qd, mut client, _llm, session) = pi_with_session().await;
     client.turn(&session, "@@text text=\"still here\"").await;
     client.ok(on(&session, "delete_session")).await;
     let create =
@@ -149,7 +146,7 @@ async fn a_create_that_fails_leaves_the_deleted_session_of_that_name_as_it_was()
     let messages = mux.messages(&session).await;
     assert!(json!(messages).to_string().contains("still here"), "{messages:?}");
     // One that works takes its place.
-    let work = qd.world().work().display().to_string();
+    let work = qd.sandbox().work().display().to_string();
     client.ok(create(&work)).await;
     let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
     assert!(!messages.to_string().contains("still here"), "{messages}");

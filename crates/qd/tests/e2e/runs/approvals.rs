@@ -4,7 +4,7 @@
 use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
-use super::{app, start};
+use super::{app, app_with_cat, start};
 
 /// Starts a gated call and waits for its question: the id of the call, and the question.
 async fn gated(app: &mut RunApp, kind: &str, run: &str, data: Value) -> (String, Value) {
@@ -16,8 +16,7 @@ async fn gated(app: &mut RunApp, kind: &str, run: &str, data: Value) -> (String,
 
 #[tokio::test]
 async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     let content = format!("key = {}\n", "a1B2c3D4".repeat(40));
     let from = app.count();
     let (request_id, question) =
@@ -27,19 +26,19 @@ async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
     assert_eq!(question["op_args"]["path"], "a.txt");
     assert!(question["op_args_summary"].as_str().unwrap().chars().count() <= 81, "{question}");
     assert_eq!((&question["approve_text"], &question["deny_text"]), (&json!(""), &json!("")));
-    assert!(!qd.world().work().join("a.txt").exists(), "nothing is written before the answer");
+    assert!(!qd.sandbox().work().join("a.txt").exists(), "nothing is written before the answer");
     let mut second = qd.run_app().await;
     second.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
     let response = app.response(from, &request_id).await;
     assert_eq!(response["data"]["ok"], true, "{response}");
     assert_eq!(response["data"]["rpc_type"], "rpc.fs.write");
     assert_eq!(response["data"]["result"]["bytes_written"], content.len());
-    assert_eq!(std::fs::read_to_string(qd.world().work().join("a.txt")).unwrap(), content);
+    assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("a.txt")).unwrap(), content);
     let decided = app.event(&run, "run.permission_decided").await;
     assert_eq!(decided["data"]["decision"], "approve", "{decided}");
-    let calls: Vec<Value> = app
+    let calls: Vec<&Value> = app
         .frames()
-        .into_iter()
+        .iter()
         .filter(|frame| ["tool.call", "tool.result"].contains(&frame["type"].as_str().unwrap_or_default()))
         .collect();
     assert_eq!(calls.len(), 2, "{calls:?}");
@@ -50,8 +49,7 @@ async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
 
 #[tokio::test]
 async fn a_denied_command_does_not_run() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     let from = app.count();
     let (request_id, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": "touch ran"})).await;
     assert_eq!(question["op_tool"], "bash");
@@ -59,7 +57,7 @@ async fn a_denied_command_does_not_run() {
     app.send("run.permission.deny", &run, json!({"request_id": question["request_id"]})).await;
     let response = app.response(from, &request_id).await;
     assert_eq!((&response["data"]["ok"], &response["data"]["error"]), (&json!(false), &json!("denied")));
-    assert!(!qd.world().work().join("ran").exists());
+    assert!(!qd.sandbox().work().join("ran").exists());
     // The loser of two answers is told.
     let from = app.count();
     app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
@@ -69,8 +67,7 @@ async fn a_denied_command_does_not_run() {
 
 #[tokio::test]
 async fn a_failed_command_keeps_both_its_streams() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (_qd, mut app, _host, run) = app_with_cat().await;
     let from = app.count();
     let (request_id, question) =
         gated(&mut app, "rpc.bash", &run, json!({"cmd": "echo out; echo err >&2; exit 3"})).await;
@@ -84,8 +81,7 @@ async fn a_failed_command_keeps_both_its_streams() {
 
 #[tokio::test]
 async fn allowed_for_the_session_counts_for_its_own_tool_only() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, host, run) = app_with_cat().await;
     let from = app.count();
     let (request_id, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": "echo one"})).await;
     let decision = json!({
@@ -132,8 +128,8 @@ async fn a_password_is_asked_for_and_never_stored() {
     let input = app.event(&run, "run.input").await;
     assert!(!input.to_string().contains("hunter2"), "{input}");
     qd.http("GET", "/healthz", None).await;
-    let world = qd.terminate().await;
-    for (path, content) in qd_testkit::qd::files_below(&world.data_dir()) {
+    let sandbox = qd.terminate().await;
+    for (path, content) in qd_testkit::qd::files_below(&sandbox.data_dir()) {
         let found = memchr_find(&content, b"hunter2-secret");
         assert!(!found, "{} has the password", path.display());
     }
@@ -141,8 +137,7 @@ async fn a_password_is_asked_for_and_never_stored() {
 
 #[tokio::test]
 async fn a_gated_call_survives_a_kill_and_is_done_when_it_is_approved() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     let (_, question) =
         gated(&mut app, "rpc.fs.write", &run, json!({"path": "late.txt", "content": "late"})).await;
     let qd = qd.restart().await;
@@ -153,14 +148,13 @@ async fn a_gated_call_survives_a_kill_and_is_done_when_it_is_approved() {
     app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
     let result = app.event(&run, "tool.result").await;
     assert_eq!(result["data"]["ok"], true, "{result}");
-    assert_eq!(std::fs::read_to_string(qd.world().work().join("late.txt")).unwrap(), "late");
+    assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("late.txt")).unwrap(), "late");
 }
 
 /// Whoever decides sees everything, also after a crash; what is kept when it is decided has no secrets.
 #[tokio::test]
 async fn a_secret_in_a_question_is_shown_to_who_decides_and_not_kept() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     let secret = "ghp_Z9b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
     let cmd = format!("GITHUB_TOKEN={secret}; echo length:${{#GITHUB_TOKEN}} > seen");
     let (_, question) = gated(&mut app, "rpc.bash", &run, json!({ "cmd": cmd })).await;
@@ -173,12 +167,12 @@ async fn a_secret_in_a_question_is_shown_to_who_decides_and_not_kept() {
     app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
     let result = app.event(&run, "tool.result").await;
     assert_eq!(result["data"]["ok"], true, "{result}");
-    assert_eq!(std::fs::read_to_string(qd.world().work().join("seen")).unwrap(), "length:40\n");
+    assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("seen")).unwrap(), "length:40\n");
     let history = qd.http("GET", &format!("/runs/{run}/messages?limit=100"), None).await.json().to_string();
     assert!(history.contains("***REDACTED***; echo length:"), "{history}");
     assert!(!history.contains(secret), "{history}");
-    let world = qd.terminate().await;
-    for (path, content) in qd_testkit::qd::files_below(&world.data_dir()) {
+    let sandbox = qd.terminate().await;
+    for (path, content) in qd_testkit::qd::files_below(&sandbox.data_dir()) {
         assert!(!memchr_find(&content, secret.as_bytes()), "{} has it", path.display());
     }
 }

@@ -40,7 +40,7 @@ async fn an_app_that_reads_late_gets_everything_once() {
 async fn text_of_every_script_survives_byte_for_byte() {
     let (qd, mut app, host) = app().await;
     let text = "中文字符测试 🦀👩‍👩‍👧‍👦 עברית العربية e\u{301} \u{202e}rtl\u{202c} ｆｕｌｌ\n".repeat(4000);
-    std::fs::write(qd.world().work().join("text"), &text).unwrap();
+    std::fs::write(qd.sandbox().work().join("text"), &text).unwrap();
     let run = start(&qd, &mut app, &host, "stty -opost; exec cat text").await;
     app.event(&run, "run.exited").await;
     assert!(app.output(&run) == text, "the text changed on its way");

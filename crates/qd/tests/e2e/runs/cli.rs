@@ -5,11 +5,11 @@ use std::process::Stdio;
 use qd_testkit::qd::Qd;
 use tokio::io::AsyncWriteExt;
 
-use crate::world;
+use crate::sandbox;
 
 /// Runs `qd` with this on its stdin: exit code, stdout, stderr.
 async fn piped(qd: &Qd, arguments: &[&str], input: &[u8]) -> (i32, String, String) {
-    let mut command = qd.world().command(arguments);
+    let mut command = qd.sandbox().command(arguments);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
@@ -26,7 +26,7 @@ async fn piped(qd: &Qd, arguments: &[&str], input: &[u8]) -> (i32, String, Strin
 
 #[tokio::test]
 async fn a_program_is_run_with_its_output_and_its_exit_code() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let (code, out, _) = piped(&qd, &["run", "--", "bash", "-c", "seq 1 50000; exit 7"], b"").await;
     let expected: String = (1..=50_000).map(|number| format!("{number}\r\n")).collect();
     assert_eq!(code, 7);
@@ -37,7 +37,7 @@ async fn a_program_is_run_with_its_output_and_its_exit_code() {
 
 #[tokio::test]
 async fn input_nobody_reads_any_more_does_not_hide_how_the_program_ended() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let lines = "a line of many\n".repeat(60_000);
     for input in ["", "one\n", &*lines] {
         let (code, _, error) = piped(&qd, &["run", "--", "bash", "-c", "exit 7"], input.as_bytes()).await;
@@ -47,7 +47,7 @@ async fn input_nobody_reads_any_more_does_not_hide_how_the_program_ended() {
 
 #[tokio::test]
 async fn a_pipe_is_typed_in_and_its_end_is_the_end() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     for input in ["one\ntwo\n", "no line end"] {
         let (code, out, error) = piped(&qd, &["run", "--", "cat"], input.as_bytes()).await;
         assert_eq!(code, 0, "{error}");
@@ -58,12 +58,12 @@ async fn a_pipe_is_typed_in_and_its_end_is_the_end() {
 
 #[tokio::test]
 async fn attaching_without_input_does_not_end_the_program() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let (code, out, error) =
         piped(&qd, &["run", "--detach", "--", "bash", "-c", "echo up; read -r x; echo got:$x"], b"").await;
     assert_eq!(code, 0, "{error}");
     let session = out.trim().to_owned();
-    let attach = qd.world().command(&["attach", &session]).stdin(Stdio::null()).spawn().unwrap();
+    let attach = qd.sandbox().command(&["attach", &session]).stdin(Stdio::null()).spawn().unwrap();
     let mut mux = qd.connect().await;
     // Somebody else still types into it, so nobody has ended its input.
     let typed = serde_json::json!({"cmd": "run.stdin", "session_id": session, "text": "hello\n"});
@@ -78,7 +78,7 @@ async fn attaching_without_input_does_not_end_the_program() {
 
 #[tokio::test]
 async fn a_shell_command_prints_everything_once() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     piped(&qd, &["run", "--detach", "--", "cat"], b"").await;
     let (code, out, error) = piped(&qd, &["bash", "seq 1 100000; echo bad >&2; exit 4"], b"").await;
     let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
@@ -90,10 +90,10 @@ async fn a_shell_command_prints_everything_once() {
 
 #[tokio::test]
 async fn files_go_both_ways() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     piped(&qd, &["run", "--detach", "--", "cat"], b"").await;
     let content: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_le_bytes()).collect();
-    let work = qd.world().work();
+    let work = qd.sandbox().work();
     std::fs::write(work.join("big.bin"), &content).unwrap();
     for arguments in [
         &["fs", "put", "big.bin", "sent.bin"][..],
@@ -120,11 +120,11 @@ async fn files_go_both_ways() {
 
 #[tokio::test]
 async fn an_operator_waits_for_somebody_elses_yes() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     piped(&qd, &["run", "--detach", "--", "cat"], b"").await;
     let added = qd.http("POST", "/api/tokens", Some(&serde_json::json!({"name": "op"}))).await.json();
     let token = added["token"].as_str().unwrap().to_owned();
-    let mut command = qd.world().command(&["bash", "echo ran"]);
+    let mut command = qd.sandbox().command(&["bash", "echo ran"]);
     let call = command.env("QD_TOKEN", &token).env("QD_URL", qd.url()).spawn().unwrap();
     let mut mux = qd.connect().await;
     let session =
@@ -136,7 +136,7 @@ async fn an_operator_waits_for_somebody_elses_yes() {
         }
     };
     tokio::time::timeout(qd_testkit::mux::WAIT_MAX, wait).await.expect("a question");
-    let mut own = qd.world().command(&["approve", &session]);
+    let mut own = qd.sandbox().command(&["approve", &session]);
     let own = own.env("QD_TOKEN", &token).env("QD_URL", qd.url()).output().await.unwrap();
     assert!(!own.status.success(), "nobody says yes to oneself");
     let (_, listed, _) = piped(&qd, &["approvals", "--full"], b"").await;

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{app, fields, start};
-use crate::world;
+use super::{app, app_with_cat, fields, start};
+use crate::sandbox;
 use qd_testkit::run_app::RunApp;
 
 #[tokio::test]
@@ -16,7 +16,7 @@ async fn a_run_is_started_watched_typed_into_and_exits() {
     let ts = started["ts"].as_str().unwrap();
     assert!(ts.ends_with('Z') && ts.as_bytes()[10] == b'T', "RFC 3339: {ts}");
     assert_eq!(started["data"]["tool"], "test");
-    assert_eq!(started["data"]["cwd"], qd.world().work().to_str().unwrap());
+    assert_eq!(started["data"]["cwd"], qd.sandbox().work().to_str().unwrap());
     assert!(started["data"]["command"].as_str().unwrap().contains("read -r line"), "{started}");
     let input_id = RunApp::new_id();
     app.send("run.send_input", &run, json!({"input_id": input_id, "text": "hello\n"})).await;
@@ -39,7 +39,7 @@ async fn output_says_its_stream_and_text() {
     let (qd, mut app, host) = app().await;
     let run = start(&qd, &mut app, &host, "echo out; echo err >&2").await;
     app.event(&run, "run.exited").await;
-    let output = app.frames().into_iter().find(|frame| frame["type"] == "run.output").unwrap();
+    let output = app.frames().iter().find(|frame| frame["type"] == "run.output").unwrap().clone();
     assert_eq!(fields(&output["data"]), ["stream", "text"], "{output}");
     assert_eq!(output["data"]["stream"], "stdout");
     assert_eq!(app.output(&run), "out\r\nerr\r\n");
@@ -95,8 +95,7 @@ async fn an_input_is_written_once_for_its_id_also_over_http_and_after_a_restart_
 
 #[tokio::test]
 async fn http_input_has_the_documented_answers() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, _app, _host, run) = app_with_cat().await;
     let body = json!({"input_id": RunApp::new_id(), "text": "x\n"});
     let answer = qd.http("POST", "/runs/run-nowhere/input", Some(&body)).await;
     assert_eq!((answer.status, answer.text().trim()), (404, "unknown run_id"));
@@ -109,7 +108,7 @@ async fn http_input_has_the_documented_answers() {
 
 #[tokio::test]
 async fn login_gives_a_token_that_opens_the_app() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let person = json!({"username": "ann", "password": "correct horse battery", "role": "operator"});
     let added = qd.http("POST", "/api/people", Some(&person)).await;
     assert!(added.status < 300, "{} {}", added.status, added.text());
@@ -124,7 +123,7 @@ async fn login_gives_a_token_that_opens_the_app() {
     let answer = answer.json();
     assert_eq!(fields(&answer), ["access_token"]);
     let mut app = RunApp::connect(qd.url(), answer["access_token"].as_str().unwrap()).await;
-    let host = super::host_id(&qd).await;
+    let host = qd.runner_id().await;
     let run = app.start(&host, "echo hi", "/tmp").await;
     app.event(&run, "run.exited").await;
 }

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
-use super::{app, exited, host_id, start};
-use crate::world;
+use super::{app, app_with_cat, exited, start};
+use crate::sandbox;
 
 /// The error frame that answers what `send` sends.
 async fn error_after(app: &mut RunApp, kind: &str, run: &str, data: Value) -> String {
@@ -20,8 +20,7 @@ async fn error_after(app: &mut RunApp, kind: &str, run: &str, data: Value) -> St
 
 #[tokio::test]
 async fn hole_01_a_rogue_host_is_not_let_in_and_reaches_nobodys_run() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, host, run) = app_with_cat().await;
     let address = format!("{}/ws/host?host_id=host-rogue&host_token=guess", qd.url());
     let refused = qd_testkit::json_socket::JsonSocket::open(&address, &[]).await.err().unwrap();
     assert!(refused.contains("401") || refused.contains("403"), "{refused}");
@@ -39,14 +38,15 @@ async fn hole_01_a_rogue_host_is_not_let_in_and_reaches_nobodys_run() {
         .await;
     app.wait_output(&run, "my-sudo-password").await;
     assert!(!app.output(&run).contains("spoofed"));
-    rogue.settle().await;
+    // The answer to one more attempt comes after whatever it was sent before.
+    rogue.send_text(&spoofed.to_string()).await;
+    rogue.wait_for("an error", |frame| frame["type"] == "error").await;
     assert!(!rogue.frames().iter().any(|frame| frame.to_string().contains("my-sudo-password")));
 }
 
 #[tokio::test]
 async fn hole_02_a_made_up_decision_opens_no_gate() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     for kind in ["run.permission.deny", "run.permission.approve"] {
         let made_up = json!({"request_id": RunApp::new_id(), "decision": "approve_for_session", "allow_tools": ["bash"]});
         let error = error_after(&mut app, kind, &run, made_up).await;
@@ -54,14 +54,14 @@ async fn hole_02_a_made_up_decision_opens_no_gate() {
     }
     app.begin_rpc("rpc.bash", &run, json!({"cmd": "touch ran"})).await;
     app.event(&run, "run.permission_requested").await;
-    assert!(!qd.world().work().join("ran").exists());
+    assert!(!qd.sandbox().work().join("ran").exists());
 }
 
 #[tokio::test]
 async fn hole_03_a_dangling_symlink_creates_nothing_outside() {
     let (qd, mut app, host) = app().await;
-    let outside = qd.world().path("outside.txt");
-    std::os::unix::fs::symlink(&outside, qd.world().work().join("link.txt")).unwrap();
+    let outside = qd.sandbox().path("outside.txt");
+    std::os::unix::fs::symlink(&outside, qd.sandbox().work().join("link.txt")).unwrap();
     let run = start(&qd, &mut app, &host, "cat").await;
     let from = app.count();
     let request_id = app.begin_rpc("rpc.fs.write", &run, json!({"path": "link.txt", "content": "x"})).await;
@@ -81,10 +81,10 @@ async fn hole_03_a_dangling_symlink_creates_nothing_outside() {
 #[tokio::test]
 async fn hole_04_a_search_is_text_and_never_an_argument() {
     let (qd, mut app, host) = app().await;
-    std::fs::write(qd.world().path("secret"), "top-secret-line\n").unwrap();
-    std::fs::write(qd.world().work().join("a.txt"), "--file=here\n-e\n").unwrap();
+    std::fs::write(qd.sandbox().path("secret"), "top-secret-line\n").unwrap();
+    std::fs::write(qd.sandbox().work().join("a.txt"), "--file=here\n-e\n").unwrap();
     let run = start(&qd, &mut app, &host, "cat").await;
-    let secret = qd.world().path("secret");
+    let secret = qd.sandbox().path("secret");
     for query in
         [format!("--file={}", secret.display()), "--pre=/bin/sh".to_owned(), "-f/etc/passwd".to_owned()]
     {
@@ -98,8 +98,7 @@ async fn hole_04_a_search_is_text_and_never_an_argument() {
 
 #[tokio::test]
 async fn hole_05_an_echoed_token_is_not_stored_and_files_are_private() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     let secret = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
     let text = format!("export GITHUB_TOKEN={secret}\n");
     app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": text})).await;
@@ -109,9 +108,9 @@ async fn hole_05_an_echoed_token_is_not_stored_and_files_are_private() {
     app.send("run.stop", &run, json!({"signal": "kill"})).await;
     app.event(&run, "run.exited").await;
     let stderr = qd.stderr();
-    let world = qd.terminate().await;
+    let sandbox = qd.terminate().await;
     assert!(!stderr.contains(secret), "the log has it");
-    for (path, content) in qd_testkit::qd::files_below(&world.data_dir()) {
+    for (path, content) in qd_testkit::qd::files_below(&sandbox.data_dir()) {
         assert!(
             !content.windows(secret.len()).any(|window| window == secret.as_bytes()),
             "{}",
@@ -126,8 +125,7 @@ async fn hole_05_an_echoed_token_is_not_stored_and_files_are_private() {
 
 #[tokio::test]
 async fn hole_06_the_approver_sees_the_whole_command() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (_qd, mut app, _host, run) = app_with_cat().await;
     let cmd = "cat /home/someuser/projects/webapp/config/production-settings-and-much-more/values.json \
                --token ghp_0123456789abcdefghijABCDEFGHIJ012345";
     app.begin_rpc("rpc.bash", &run, json!({"cmd": cmd})).await;
@@ -138,7 +136,7 @@ async fn hole_06_the_approver_sees_the_whole_command() {
 
 #[tokio::test]
 async fn hole_07_sockets_do_not_outlive_their_access() {
-    let qd = world().up().await;
+    let qd = sandbox().up().await;
     let added = qd.http("POST", "/api/tokens", Some(&json!({"name": "phone"}))).await.json();
     let mut app = RunApp::connect(qd.url(), added["token"].as_str().unwrap()).await;
     assert!(qd.http("DELETE", "/api/tokens/phone", None).await.status < 300);
@@ -147,8 +145,8 @@ async fn hole_07_sockets_do_not_outlive_their_access() {
 
 #[tokio::test]
 async fn hole_08_a_viewer_starts_nothing_and_answers_nothing() {
-    let qd = world().up().await;
-    let host = host_id(&qd).await;
+    let qd = sandbox().up().await;
+    let host = qd.runner_id().await;
     let token = json!({"name": "wall", "scopes": ["view"]});
     let added = qd.http("POST", "/api/tokens", Some(&token)).await.json();
     let mut viewer = RunApp::connect(qd.url(), added["token"].as_str().unwrap()).await;
@@ -175,8 +173,7 @@ async fn hole_08_a_viewer_starts_nothing_and_answers_nothing() {
 /// The socket takes everybody of our user for a person, except what a session has started: also what ran away from it.
 #[tokio::test]
 async fn hole_08_a_program_in_a_run_neither_answers_nor_starts_anything_by_the_socket() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, host, run) = app_with_cat().await;
     let request = app.begin_rpc("rpc.bash", &run, json!({"cmd": "touch ran"})).await;
     let question = app.event(&run, "run.permission_requested").await;
     let request_id = question["data"]["request_id"].as_str().unwrap();
@@ -190,34 +187,35 @@ async fn hole_08_a_program_in_a_run_neither_answers_nor_starts_anything_by_the_s
     );
     let inner = start(&qd, &mut app, &host, &cmd).await;
     app.wait_output(&inner, "away:").await;
-    let read = |name: &str| std::fs::read_to_string(qd.world().work().join(name)).unwrap();
+    let read = |name: &str| std::fs::read_to_string(qd.sandbox().work().join(name)).unwrap();
     assert!(read("list").contains(&run), "it may look: {}", read("list"));
     for name in ["answer", "start", "away"] {
         assert!(read(name).contains("a program inside a session"), "{name}: {}", read(name));
     }
     assert_ne!(read("ended"), "0\n");
-    assert!(!qd.world().work().join("ran").exists());
+    assert!(!qd.sandbox().work().join("ran").exists());
     // A person outside may.
-    let output = qd.world().run(&["approve", "--local", &run, request_id]).await;
+    let output = qd.sandbox().run(&["approve", "--local", &run, request_id]).await;
     assert!(output.status.success(), "{output:?}");
     assert_eq!(app.response(0, &request).await["data"]["ok"], true);
 }
 
 #[tokio::test]
 async fn hole_09_an_rpc_response_goes_to_the_asker_only() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     let mut other = qd.run_app().await;
     app.rpc("rpc.fs.list", &run, json!({})).await;
     other.event(&run, "tool.result").await;
-    other.settle().await;
-    assert!(!other.frames().iter().any(|frame| frame["type"] == "rpc.response"));
+    // Its own answer comes after whatever it was sent before.
+    let own = other.rpc("rpc.fs.list", &run, json!({})).await;
+    let responses = other.frames().iter().filter(|frame| frame["type"] == "rpc.response");
+    assert_eq!(responses.collect::<Vec<_>>(), [&own]);
 }
 
 #[tokio::test]
 async fn hole_16_a_fifo_blocks_nobody() {
     let (qd, mut app, host) = app().await;
-    let fifo = qd.world().work().join("fifo");
+    let fifo = qd.sandbox().work().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let run = start(&qd, &mut app, &host, "cat").await;
     let response = app.rpc("rpc.fs.read", &run, json!({"path": "fifo"})).await;
@@ -244,8 +242,7 @@ async fn hole_18_no_run_stays_running_for_ever() {
 
 #[tokio::test]
 async fn hole_20_long_output_of_a_command_is_cut_between_characters() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (_qd, mut app, _host, run) = app_with_cat().await;
     let from = app.count();
     let cmd = "head -c 3000000 /dev/zero | tr '\\0' x | sed 's/x/中/g'";
     let request_id = app.begin_rpc("rpc.bash", &run, json!({"cmd": cmd})).await;
@@ -259,8 +256,7 @@ async fn hole_20_long_output_of_a_command_is_cut_between_characters() {
 
 #[tokio::test]
 async fn hole_21_a_write_is_whole_or_an_error() {
-    let (qd, mut app, host) = app().await;
-    let run = start(&qd, &mut app, &host, "cat").await;
+    let (qd, mut app, _host, run) = app_with_cat().await;
     let content = "0123456789abcdef".repeat(50_000);
     let from = app.count();
     let request_id = app.begin_rpc("rpc.fs.write", &run, json!({"path": "big", "content": content})).await;
@@ -268,12 +264,12 @@ async fn hole_21_a_write_is_whole_or_an_error() {
     app.send("run.permission.approve", &run, json!({"request_id": question["data"]["request_id"]})).await;
     let response = app.response(from, &request_id).await;
     assert_eq!(response["data"]["result"]["bytes_written"], content.len(), "{}", response["data"]["error"]);
-    assert!(std::fs::read_to_string(qd.world().work().join("big")).unwrap() == content);
+    assert!(std::fs::read_to_string(qd.sandbox().work().join("big")).unwrap() == content);
     // What a person cannot be shown as a whole is not asked for.
     let too_big = json!({"path": "bigger", "content": content.repeat(3)});
     let response = app.rpc("rpc.fs.write", &run, too_big).await;
     assert_eq!(response["data"]["ok"], false, "{}", response["data"]["error"]);
-    assert!(!qd.world().work().join("bigger").exists());
+    assert!(!qd.sandbox().work().join("bigger").exists());
 }
 
 #[tokio::test]

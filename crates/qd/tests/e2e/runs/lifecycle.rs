@@ -3,7 +3,7 @@
 use qd_testkit::process::eventually;
 use serde_json::json;
 
-use super::{app, exited, host_id, mux_output, mux_run, start};
+use super::{app, exited, mux_output, mux_run, start};
 use crate::demo;
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn a_run_whose_runner_was_killed_is_reported_ended_and_leaves_nothing_behi
     app.send("run.subscribe", &run, json!({"since_seq": 0})).await;
     app.event(&run, "run.exited").await;
     assert_eq!(app.seqs(&run).last().unwrap().0, "run.exited");
-    let host = host_id(&qd).await;
+    let host = qd.runner_id().await;
     let mut app = qd.run_app().await;
     let again = start(&qd, &mut app, &host, "echo next").await;
     app.wait_output(&again, "next").await;
@@ -59,7 +59,7 @@ async fn a_resize_reaches_the_program() {
 async fn a_program_that_does_not_exist_is_a_clear_error() {
     let (qd, mut mux) = demo().await;
     let config =
-        json!({"harness": "pty", "cwd": qd.world().work(), "run": {"argv": ["no-such-program-here"]}});
+        json!({"harness": "pty", "cwd": qd.sandbox().work(), "run": {"argv": ["no-such-program-here"]}});
     let error = mux.refused(json!({"cmd": "session.create", "config": config})).await;
     assert!(error.contains("no-such-program-here") && error.contains("PATH"), "{error}");
     let config = json!({"harness": "pty", "cwd": "/no/such/place", "run": {"argv": ["true"]}});

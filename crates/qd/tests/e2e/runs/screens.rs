@@ -31,10 +31,10 @@ struct Tmux {
 
 impl Tmux {
     fn start(qd: &Qd, size: (u16, u16), command: &str) -> Tmux {
-        let tmux = Tmux { socket: qd.world().path("tmux.sock") };
+        let tmux = Tmux { socket: qd.sandbox().path("tmux.sock") };
         let (cols, rows) = (size.0.to_string(), size.1.to_string());
         // No status line: the program has the whole screen.
-        let settings = qd.world().path("tmux.conf");
+        let settings = qd.sandbox().path("tmux.conf");
         std::fs::write(&settings, "set -g status off\nset -s extended-keys on\n").unwrap();
         let settings = settings.to_str().unwrap();
         tmux.run(&["-f", settings, "new-session", "-d", "-x", &cols, "-y", &rows, command], qd);
@@ -46,8 +46,8 @@ impl Tmux {
             .arg("-S")
             .arg(&self.socket)
             .args(arguments)
-            .current_dir(qd.world().work())
-            .env("HOME", qd.world().home())
+            .current_dir(qd.sandbox().work())
+            .env("HOME", qd.sandbox().home())
             .env("LC_ALL", "C.UTF-8")
             .output()
             .expect("tmux is installed (make test installs it)");
@@ -95,7 +95,7 @@ async fn same(qd: &Qd, mux: &mut Mux, session: &str, tmux: &Tmux, text: &str) {
 
 async fn run_of(qd: &Qd, mux: &mut Mux, size: (u16, u16), command: &str) -> String {
     let config = json!({
-        "harness": "pty", "cwd": qd.world().work(),
+        "harness": "pty", "cwd": qd.sandbox().work(),
         "run": {"cmd": command, "cols": size.0, "rows": size.1, "env": {"LC_ALL": "C.UTF-8"}}
     });
     mux.create(config).await
@@ -105,7 +105,7 @@ async fn run_of(qd: &Qd, mux: &mut Mux, size: (u16, u16), command: &str) -> Stri
 async fn vim_looks_right_after_attach_resize_and_re_attach() {
     let (qd, mut mux) = demo().await;
     let text: String = (1..=200).map(|number| format!("line {number} 中文 emoji 🦀 עברית\n")).collect();
-    std::fs::write(qd.world().work().join("file.txt"), text).unwrap();
+    std::fs::write(qd.sandbox().work().join("file.txt"), text).unwrap();
     let command = "exec vim -u NONE -N --noplugin -n -c 'set nomore shortmess=I noruler' file.txt";
     let session = run_of(&qd, &mut mux, (100, 30), command).await;
     let tmux = Tmux::start(&qd, (100, 30), command);
@@ -139,7 +139,7 @@ async fn htop_draws_its_frame_and_a_pager_scrolls() {
     mux.ok(json!({"cmd": "run.stdin", "session_id": session, "text": "q"})).await;
     mux.wait_event("run.exited").await;
     let numbers: String = (1..=300).map(|number| format!("entry {number}\n")).collect();
-    std::fs::write(qd.world().work().join("numbers"), numbers).unwrap();
+    std::fs::write(qd.sandbox().work().join("numbers"), numbers).unwrap();
     let session = run_of(&qd, &mut mux, (60, 15), "exec less numbers").await;
     let tmux = Tmux::start(&qd, (60, 15), "exec less numbers");
     same(&qd, &mut mux, &session, &tmux, "entry 1").await;
@@ -154,7 +154,7 @@ async fn the_terminal_interface_of_a_real_agent_looks_right() {
     let command = qd_testkit::pi::pi_command().unwrap().join(" ");
     let environment = format!(
         "export PI_CODING_AGENT_DIR='{}' PI_OFFLINE=1; exec {command} --no-session",
-        qd.world().pi_dir().display()
+        qd.sandbox().pi_dir().display()
     );
     let session = run_of(&qd, &mut mux, (100, 30), &environment).await;
     let tmux = Tmux::start(&qd, (100, 30), &environment);

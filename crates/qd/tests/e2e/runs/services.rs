@@ -8,7 +8,7 @@ use crate::demo;
 #[tokio::test]
 async fn every_read_of_the_document_has_its_shape() {
     let (qd, mut app, host) = app().await;
-    let work = qd.world().work();
+    let work = qd.sandbox().work();
     std::fs::create_dir(work.join("src")).unwrap();
     std::fs::write(work.join("src/main.rs"), "fn main() {\n    needle();\n}\n").unwrap();
     std::fs::write(work.join("README.md"), "hello\n").unwrap();
@@ -120,7 +120,7 @@ async fn changes_of_files_are_told_to_who_watches() {
     mux.send(json!({"cmd": "fs.watch", "id": "w1", "session_id": session})).await;
     let ready = mux.wait_event("progress").await;
     assert_eq!(ready["data"]["changes"], json!([]), "an empty list says that the watch is on: {ready}");
-    std::fs::write(qd.world().work().join("new.txt"), "x").unwrap();
+    std::fs::write(qd.sandbox().work().join("new.txt"), "x").unwrap();
     let told = mux.wait_event("progress").await;
     assert_eq!(told["data"]["changes"][0]["path"], "new.txt", "{told}");
     mux.ok(json!({"cmd": "cancel", "target": "w1"})).await;
@@ -129,7 +129,7 @@ async fn changes_of_files_are_told_to_who_watches() {
 #[tokio::test]
 async fn the_files_channel_speaks_as_its_clients_do() {
     let (qd, mut mux) = demo().await;
-    let work = qd.world().work();
+    let work = qd.sandbox().work();
     mux_run(&qd, &mut mux, &["cat"]).await;
     std::fs::write(work.join("a.txt"), "hello").unwrap();
     let tree = files(&mut mux, json!({"type": "tree", "path": ".", "workspace_path": work})).await;
@@ -160,7 +160,7 @@ async fn files(mux: &mut qd_testkit::mux::Mux, mut frame: Value) -> Value {
 #[tokio::test]
 async fn a_terminal_is_shared_and_survives_its_clients() {
     let (qd, mut mux) = demo().await;
-    let work = qd.world().work();
+    let work = qd.sandbox().work();
     let open =
         json!({"channel": "terminal", "type": "open", "workspace_path": work, "cols": 100, "rows": 30});
     let from = mux.frames().len();

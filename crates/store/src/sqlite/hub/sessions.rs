@@ -21,16 +21,17 @@ const COLUMNS: &str = "session_id, runner_id, harness, cwd, title, model, provid
 /// A placeholder made by a record that came first has created_at 0 and takes the real one later.
 const UPSERT: &str = "INSERT INTO sessions
     (session_id, runner_id, harness, cwd, title, model, provider, state, created_at, updated_at, last_seq, closed,
-     meta_json)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+     meta_json, run_tool)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
     ON CONFLICT (session_id) DO UPDATE SET runner_id = excluded.runner_id, harness = excluded.harness,
      cwd = excluded.cwd, title = excluded.title, model = excluded.model, provider = excluded.provider,
      state = excluded.state, updated_at = excluded.updated_at, closed = excluded.closed,
-     meta_json = excluded.meta_json, last_seq = max(last_seq, excluded.last_seq),
+     meta_json = excluded.meta_json, run_tool = coalesce(excluded.run_tool, run_tool), last_seq = max(last_seq, excluded.last_seq),
      created_at = iif(created_at = 0, excluded.created_at, created_at)";
 const PATCH: &str = "UPDATE sessions SET runner_id = coalesce(:runner_id, runner_id),
      harness = coalesce(:harness, harness), cwd = coalesce(:cwd, cwd), title = coalesce(:title, title),
-     model = coalesce(:model, model), provider = coalesce(:provider, provider), state = coalesce(:state, state),
+     model = coalesce(:model, model), provider = coalesce(:provider, provider),
+     state = iif(:keeps_failed AND state = 'failed', state, coalesce(:state, state)),
      updated_at = coalesce(:updated_at, updated_at), closed = coalesce(:closed, closed),
      meta_json = coalesce(:meta_json, meta_json), branch = coalesce(:branch, branch),
      error = coalesce(:error, error), run_tool = coalesce(:run_tool, run_tool)
@@ -55,6 +56,7 @@ pub(super) fn upsert(connection: &Connection, session: &HubSession) -> SqlResult
         counter("last_seq", session.last_seq)?,
         session.closed,
         session.meta_json,
+        session.run_tool,
     ])?;
     Ok(())
 }
@@ -69,6 +71,7 @@ pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPa
         ":model": patch.model,
         ":provider": patch.provider,
         ":state": patch.state,
+        ":keeps_failed": patch.keeps_failed,
         ":updated_at": patch.updated_at,
         ":closed": patch.closed,
         ":meta_json": patch.meta_json,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use qd_link::client::{FrameQueue, MuxClient};
 use qd_testkit::llm::LlmServer;
 use qd_testkit::process::with_marker;
-use qd_testkit::qd::World;
+use qd_testkit::qd::Sandbox;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
@@ -23,8 +23,8 @@ const START_MAX: Duration = Duration::from_secs(60);
 pub(crate) const REMOTE: &str = "remote";
 
 pub(crate) struct Fleet {
-    pub(crate) hub_world: World,
-    pub(crate) runner_world: World,
+    pub(crate) hub_world: Sandbox,
+    pub(crate) runner_world: Sandbox,
     pub(crate) proxy: Proxy,
     address: SocketAddr,
     token: String,
@@ -38,11 +38,11 @@ impl Fleet {
         let llm = LlmServer::start().await.unwrap();
         let binary = binary.display().to_string();
         let (mut hub_world, mut runner_world) =
-            (World::with_pi(&binary, &llm), World::with_pi(&binary, &llm));
-        for world in [&mut hub_world, &mut runner_world] {
-            let runtime = world.path("run");
+            (Sandbox::with_pi(&binary, &llm), Sandbox::with_pi(&binary, &llm));
+        for sandbox in [&mut hub_world, &mut runner_world] {
+            let runtime = sandbox.path("run");
             std::fs::create_dir_all(&runtime).unwrap();
-            world.set("XDG_RUNTIME_DIR", runtime);
+            sandbox.set("XDG_RUNTIME_DIR", runtime);
         }
         // The hub keeps its address through every restart.
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -75,9 +75,9 @@ impl Fleet {
     }
 
     /// Kills one agent process; false if there is none now.
-    pub(crate) fn kill_agent(&self, chance: u64) -> bool {
+    pub(crate) fn kill_agent(&self, random: u64) -> bool {
         let agents = self.agents();
-        let Some(index) = chance.checked_rem(agents.len() as u64) else { return false };
+        let Some(index) = random.checked_rem(agents.len() as u64) else { return false };
         qd_testkit::process::kill9(agents[index as usize]);
         true
     }
@@ -123,8 +123,8 @@ impl Fleet {
     /// All processes that work in the directories of this fleet, except hub and runner themselves.
     fn agents(&self) -> Vec<i32> {
         let mut found = Vec::new();
-        for world in [&self.hub_world, &self.runner_world] {
-            found.extend(with_marker(&world.pi_dir().display().to_string()));
+        for sandbox in [&self.hub_world, &self.runner_world] {
+            found.extend(with_marker(&sandbox.pi_dir().display().to_string()));
         }
         found
     }
@@ -144,17 +144,17 @@ fn runner_arguments() -> Vec<String> {
 }
 
 /// Starts a server command and waits for its line.
-async fn spawn(world: &World, arguments: &[String]) -> (Child, Value) {
+async fn spawn(sandbox: &Sandbox, arguments: &[String]) -> (Child, Value) {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(world.path("stderr.log")).unwrap();
-    let mut child = world.command(&arguments).stderr(Stdio::from(log)).spawn().unwrap();
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(sandbox.path("stderr.log")).unwrap();
+    let mut child = sandbox.command(&arguments).stderr(Stdio::from(log)).spawn().unwrap();
     let mut line = String::new();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let read = tokio::time::timeout(START_MAX, stdout.read_line(&mut line)).await;
     let ready = read.ok().and_then(|_| serde_json::from_str(&line).ok());
     // Whatever else it says is read, so that it never waits for us.
     tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
-    let log = || std::fs::read_to_string(world.path("stderr.log")).unwrap_or_default();
+    let log = || std::fs::read_to_string(sandbox.path("stderr.log")).unwrap_or_default();
     (child, ready.unwrap_or_else(|| panic!("`qd {}` did not become ready:\n{}", arguments.join(" "), log())))
 }
 

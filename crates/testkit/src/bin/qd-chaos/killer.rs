@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::chance::Chance;
 use crate::fleet::Fleet;
 use crate::proxy::Wire;
+use qd_testkit::seeded_random::SeededRandom;
 
 /// What was done.
 #[derive(Default)]
@@ -26,27 +26,27 @@ impl Tally {
 
 pub(crate) struct Killer {
     fleet: Arc<Fleet>,
-    chance: Chance,
+    random: SeededRandom,
     kills: u64,
     pub(crate) tally: Tally,
 }
 
 impl Killer {
-    pub(crate) fn new(fleet: Arc<Fleet>, chance: Chance, kills: u64) -> Killer {
-        Killer { fleet, chance, kills, tally: Tally::default() }
+    pub(crate) fn new(fleet: Arc<Fleet>, random: SeededRandom, kills: u64) -> Killer {
+        Killer { fleet, random, kills, tally: Tally::default() }
     }
 
     /// Kills until enough are dead; each part comes back after a while.
     pub(crate) async fn run(&mut self) {
         let mut said = 0;
         while self.tally.kills() < self.kills {
-            tokio::time::sleep(self.chance.millis(50, 1_200)).await;
-            match self.chance.below(100) {
+            tokio::time::sleep(self.random.millis(50, 1_200)).await;
+            match self.random.below(100) {
                 0..30 => self.hub().await,
                 30..60 => self.runner().await,
                 60..88 => {
-                    let chance = self.chance.next();
-                    self.tally.agent += u64::from(self.fleet.kill_agent(chance));
+                    let random = self.random.next();
+                    self.tally.agent += u64::from(self.fleet.kill_agent(random));
                 }
                 88..96 => {
                     self.tally.cut += 1;
@@ -76,7 +76,7 @@ impl Killer {
         self.fleet.kill_hub().await;
         self.pause_down().await;
         // Sometimes both are down, and the runner comes first.
-        if self.chance.below(8) == 0 {
+        if self.random.below(8) == 0 {
             self.runner().await;
         }
         self.fleet.start_hub().await;
@@ -90,13 +90,13 @@ impl Killer {
     }
 
     async fn pause_down(&mut self) {
-        let pause = if self.chance.below(10) == 0 { self.chance.millis(500, 3_000) } else { Duration::ZERO };
+        let pause = if self.random.below(10) == 0 { self.random.millis(500, 3_000) } else { Duration::ZERO };
         tokio::time::sleep(pause).await;
     }
 
     async fn wire(&mut self, wire: Wire, low: u64, high: u64) {
         self.fleet.proxy.set(wire);
-        tokio::time::sleep(self.chance.millis(low, high)).await;
+        tokio::time::sleep(self.random.millis(low, high)).await;
         self.fleet.proxy.set(Wire::Whole);
     }
 }

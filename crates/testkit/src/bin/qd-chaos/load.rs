@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::chance::Chance;
 use crate::fleet::{Fleet, REMOTE};
 use crate::verdict::{Report, SessionReport};
 use crate::watcher::{Watched, Watcher};
+use qd_testkit::seeded_random::SeededRandom;
 
 /// An answer that has not come by then will not come on this connection.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ pub(crate) const PIXEL: &str =
 
 /// What a person was told about one prompt.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum PromptOutcome {
     Done,
     /// Refused before it ran, for good.
     Refused(String),
@@ -43,7 +43,7 @@ pub(crate) enum Told {
 pub(crate) struct Submission {
     pub(crate) key: String,
     pub(crate) has_image: bool,
-    pub(crate) told: Told,
+    pub(crate) outcome: PromptOutcome,
 }
 
 /// What a person answered to a question, where the answer was acknowledged.
@@ -55,14 +55,14 @@ pub(crate) struct Answer {
 
 /// All that one person did.
 #[derive(Default)]
-struct Deeds {
+struct PersonLog {
     submissions: Vec<Submission>,
     answers: Vec<Answer>,
 }
 
 pub(crate) struct Load {
     stop: CancellationToken,
-    people: Vec<(String, JoinHandle<Deeds>)>,
+    people: Vec<(String, JoinHandle<PersonLog>)>,
     watchers: Vec<(String, Watcher)>,
 }
 
@@ -74,20 +74,20 @@ impl Load {
         let sessions = sessions.into_iter().chain([("p3", "pi", "local"), ("d3", "demo", "local")]);
         let stop = CancellationToken::new();
         let mut load = Load { stop: stop.clone(), people: Vec::new(), watchers: Vec::new() };
-        for (index, (session, harness, runner)) in sessions.enumerate() {
+        for (session, harness, runner) in sessions {
             create(fleet, session, harness, runner).await;
             for _ in 0..2 {
                 load.watchers.push((session.to_owned(), Watcher::start(fleet, session, &stop)));
             }
-            let chance = Chance::new(seed ^ (index as u64 + 1));
+            let random = SeededRandom::new(seed, session);
             let person = Person {
                 fleet: Arc::clone(fleet),
                 session,
                 harness,
-                chance,
+                random,
                 client: None,
                 stop: stop.clone(),
-                deeds: Deeds::default(),
+                log: PersonLog::default(),
             };
             load.people.push((session.to_owned(), tokio::spawn(person.work())));
         }
@@ -99,7 +99,7 @@ impl Load {
         self.stop.cancel();
         let mut report = Report::default();
         for (session, person) in self.people {
-            let Deeds { submissions, answers } = person.await.expect("a person does not break");
+            let PersonLog { submissions, answers } = person.await.expect("a person does not break");
             report.sessions.push(SessionReport { session, submissions, answers, ..SessionReport::default() });
         }
         for line in &mut report.sessions {
@@ -127,32 +127,32 @@ struct Person {
     fleet: Arc<Fleet>,
     session: &'static str,
     harness: &'static str,
-    chance: Chance,
+    random: SeededRandom,
     client: Option<MuxClient>,
     stop: CancellationToken,
-    deeds: Deeds,
+    log: PersonLog,
 }
 
 impl Person {
-    async fn work(mut self) -> Deeds {
+    async fn work(mut self) -> PersonLog {
         let mut number = 0;
         while !self.stop.is_cancelled() {
             number += 1;
             self.submit(number, "prompt").await;
             // While the agent works it may be steered; what it has not read when somebody dies is not lost either.
-            if let Some(cmd) = ["steer", "follow_up"].get(self.chance.below(8) as usize) {
+            if let Some(cmd) = ["steer", "follow_up"].get(self.random.below(8) as usize) {
                 number += 1;
                 self.submit(number, cmd).await;
             }
-            let pause = self.chance.millis(0, 400);
+            let pause = self.random.millis(0, 400);
             tokio::time::sleep(pause).await;
             self.wait_until_idle().await;
         }
-        self.deeds
+        self.log
     }
 
     fn message(&mut self, key: &str) -> String {
-        match (self.harness, self.chance.below(5)) {
+        match (self.harness, self.random.below(5)) {
             ("pi", 0) => format!("@@tool name=bash command=\"sleep 0.2; echo {key}\"\n{key}"),
             ("pi", 1) => format!("@@text repeat=40\n{key}"),
             ("pi", _) => format!("@@text\n{key}"),
@@ -172,16 +172,16 @@ impl Person {
         if cmd == "prompt" {
             input["streaming_behavior"] = "follow_up".into();
         }
-        let has_image = self.chance.below(5) == 0;
+        let has_image = self.random.below(5) == 0;
         if has_image {
             input["images"] = json!([{"data": PIXEL, "media_type": "image/png"}]);
         }
-        let told = self.send_until_told(&key, &input).await;
-        self.deeds.submissions.push(Submission { key, has_image, told });
+        let outcome = self.send_until_answered(&key, &input).await;
+        self.log.submissions.push(Submission { key, has_image, outcome });
     }
 
     /// Sends an input until somebody says how it went. The key makes repeating safe.
-    async fn send_until_told(&mut self, key: &str, input: &Value) -> Told {
+    async fn send_until_answered(&mut self, key: &str, input: &Value) -> PromptOutcome {
         let mut last_refusal = None;
         for attempt in 1..=TRIES_MAX {
             let answer = match self.call(input.clone()).await {
@@ -192,20 +192,20 @@ impl Person {
                 }
             };
             if answer["success"] == true {
-                return Told::Done;
+                return PromptOutcome::Done;
             }
             if answer["indeterminate"] == true {
                 // The hub says so when a link broke under the command; the runner's own word, by the same key, is final.
                 let of_the_hub = ["went away before", "did not answer", "cannot be stored"];
                 let error = answer["error"].as_str().unwrap_or_default();
                 if !of_the_hub.iter().any(|words| error.contains(words)) {
-                    return Told::Indeterminate;
+                    return PromptOutcome::Indeterminate;
                 }
             } else {
                 let error = answer["error"].as_str().unwrap_or_default().to_owned();
                 let passes = ["not connected", "offline", "away", "starting", "stopped", "busy", "stops"];
                 if !passes.iter().any(|word| error.contains(word)) {
-                    return Told::Refused(error);
+                    return PromptOutcome::Refused(error);
                 }
                 last_refusal = Some(error);
             }
@@ -214,7 +214,7 @@ impl Person {
             }
             tokio::time::sleep(POLL).await;
         }
-        last_refusal.map_or(Told::Nothing, Told::Refused)
+        last_refusal.map_or(PromptOutcome::Nothing, PromptOutcome::Refused)
     }
 
     /// The answer, if one came.
@@ -239,11 +239,11 @@ impl Person {
     /// Answers the demo agent's question. An answer whose response is lost is sent no second time: the question may be
     /// over, and then nobody was told that the answer counts.
     async fn answer(&mut self, request_id: &str) {
-        let value = ["red", "green", "blue"][self.chance.below(3) as usize];
+        let value = ["red", "green", "blue"][self.random.below(3) as usize];
         let answer = json!({"cmd": "input_response", "session_id": self.session, "request_id": request_id,
             "value": value});
         if self.call(answer).await.is_some_and(|response| response["success"] == true) {
-            self.deeds.answers.push(Answer { request_id: request_id.to_owned(), value });
+            self.log.answers.push(Answer { request_id: request_id.to_owned(), value });
         }
     }
 

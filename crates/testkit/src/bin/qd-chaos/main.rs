@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed run")]
 
 mod arguments;
-mod chance;
 mod fleet;
 mod killer;
 mod load;
@@ -20,10 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arguments::Arguments;
-use chance::Chance;
 use fleet::Fleet;
 use killer::Killer;
 use load::Load;
+use qd_testkit::seeded_random::SeededRandom;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::read(std::env::args().skip(1)) {
@@ -50,7 +49,8 @@ async fn run(arguments: Arguments) -> bool {
     }
     println!("chaos: seed {}, {} kills, {:?}", arguments.seed, arguments.kills, arguments.binary);
     let load = Load::start(&fleet, arguments.seed).await;
-    let mut killer = Killer::new(Arc::clone(&fleet), Chance::new(arguments.seed), arguments.kills);
+    let mut killer =
+        Killer::new(Arc::clone(&fleet), SeededRandom::new(arguments.seed, "chaos"), arguments.kills);
     killer.run().await;
     println!("chaos: {} kills done; healing", killer.tally.kills());
     killer.heal().await;

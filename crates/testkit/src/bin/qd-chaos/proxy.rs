@@ -13,7 +13,7 @@ pub(crate) enum Wire {
     Whole,
     /// Connections break and new ones are refused.
     Cut,
-    /// Nothing moves, nobody is told.
+    /// Nothing moves, and nobody is told.
     Stalled,
 }
 

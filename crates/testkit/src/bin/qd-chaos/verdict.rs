@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::killer::Tally;
-use crate::load::{Answer, PIXEL, Submission, Told};
+use crate::load::{Answer, PIXEL, PromptOutcome, Submission};
 use crate::watcher::Watched;
 
 #[derive(Default)]
@@ -113,7 +113,7 @@ fn keep(report: &Report) {
 fn refusals(report: &Report) -> BTreeMap<String, usize> {
     let mut reasons = BTreeMap::new();
     for submission in report.sessions.iter().flat_map(|session| &session.submissions) {
-        if let Told::Refused(reason) = &submission.told {
+        if let PromptOutcome::Refused(reason) = &submission.outcome {
             *reasons.entry(reason.chars().take(300).collect()).or_default() += 1;
         }
     }
@@ -178,7 +178,7 @@ fn is_of(message: &Value, key: &str) -> bool {
 
 fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
     counts.submissions = session.submissions.len();
-    for Submission { key, has_image, told } in &session.submissions {
+    for Submission { key, has_image, outcome } in &session.submissions {
         let own = || session.messages.iter().filter(|message| is_of(message, key));
         let runs = own().count();
         let is_marked = |message: &&Value| message["interrupted"] == true;
@@ -192,8 +192,8 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
             counts.twice += 1;
             say(format!("{key} ran {runs} times"));
         }
-        match told {
-            Told::Done => {
+        match outcome {
+            PromptOutcome::Done => {
                 counts.done += 1;
                 // Every acknowledged input is in the conversation exactly once, or waits.
                 if runs == 0 && !is_waiting(session, key) {
@@ -201,14 +201,14 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
                     say(format!("{key} was accepted, and is neither in the conversation nor in the queue"));
                 }
             }
-            Told::Indeterminate => counts.indeterminate += 1,
-            Told::Refused(error) => {
+            PromptOutcome::Indeterminate => counts.indeterminate += 1,
+            PromptOutcome::Refused(error) => {
                 counts.refused += 1;
                 if runs > 0 {
                     say(format!("{key} was refused and ran: {error}"));
                 }
             }
-            Told::Nothing => say(format!("{key} was never answered")),
+            PromptOutcome::Nothing => say(format!("{key} was never answered")),
         }
     }
 }

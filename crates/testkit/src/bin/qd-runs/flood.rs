@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use qd_testkit::process::resident_bytes;
-use qd_testkit::qd::World;
+use qd_testkit::qd::Sandbox;
 use qd_testkit::run_app::RunApp;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const MORE_BYTES_MAX: u64 = 100_000_000;
 
 /// Runs `seq` so many times; true if every byte came, in order and once, each time.
 pub(crate) async fn run(binary: &str, count: u64) -> bool {
-    let qd = World::new(binary).up().await;
+    let qd = Sandbox::new(binary).up().await;
     let before = resident_bytes(qd.pid());
     let mut peak = before;
     let mut seconds = Vec::new();
@@ -63,7 +63,7 @@ impl Expected {
     async fn read(&mut self, app: &mut RunApp, run_id: &str) -> bool {
         let mut last_seq = 0;
         // Some may have come before the answer to the start.
-        let mut early: VecDeque<Value> = app.frames().into();
+        let mut early: VecDeque<Value> = app.frames().to_vec().into();
         app.forget();
         loop {
             let next = match early.pop_front() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use qd_testkit::qd::{Qd, World};
+use qd_testkit::qd::{Qd, Sandbox};
 use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
@@ -29,8 +29,8 @@ pub(crate) async fn run_all(binary: &str) -> bool {
 
 /// One outage; true if every line arrived once and in order, and live delivery was back in time.
 pub(crate) async fn run(binary: &str, down_seconds: u64, rate: u64) -> bool {
-    let qd = World::new(binary).up().await;
-    let machine = qd.machine(World::new(binary), "far").await;
+    let qd = Sandbox::new(binary).up().await;
+    let machine = qd.machine(Sandbox::new(binary), "far").await;
     qd.connect().await.wait_online("far").await;
     let mut app = qd.run_app().await;
     let total_seconds = BEFORE_SECONDS + down_seconds + AFTER_SECONDS;
@@ -40,14 +40,14 @@ pub(crate) async fn run(binary: &str, down_seconds: u64, rate: u64) -> bool {
     let mut seen = Seen::default();
     // Some may have come before the answer to the start.
     for frame in app.frames() {
-        seen.take(&frame, &run_id);
+        seen.take(frame, &run_id);
     }
     app.forget();
     let until = Instant::now() + Duration::from_secs(BEFORE_SECONDS);
     while Instant::now() < until && seen.take_next(&mut app, &run_id, until).await {}
-    let world = qd.kill9_at_address().await;
+    let sandbox = qd.kill9_at_address().await;
     tokio::time::sleep(Duration::from_secs(down_seconds)).await;
-    let qd = world.up().await;
+    let qd = sandbox.up().await;
     let (back, back_ms) = (Instant::now(), wall_ms());
     let live = follow(&qd, &run_id, &mut seen, back, back_ms).await;
     let total = rate * total_seconds;

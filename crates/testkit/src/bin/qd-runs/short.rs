@@ -1,10 +1,10 @@
 //! Programs that end at once: their last words must not come after their end.
 
-use qd_testkit::qd::World;
+use qd_testkit::qd::Sandbox;
 
 /// Runs so many short programs; true if `run.exited` was the last record of each, with everything before it.
 pub(crate) async fn run(binary: &str, count: u64) -> bool {
-    let qd = World::new(binary).up().await;
+    let qd = Sandbox::new(binary).up().await;
     let host = qd.runner_id().await;
     let expected: String = (1..=500).map(|number| format!("{number}\r\n")).collect();
     let mut broken = 0;

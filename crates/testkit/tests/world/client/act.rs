@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use qd_link::client::{CallError, MuxClient, Request};
+use qd_testkit::seeded_random::SeededRandom;
 use qd_wire::command::{
     ImageAttachment, InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams,
     SteerParams, StreamingBehavior,
@@ -15,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::ClientState;
-use crate::oracle::{IMAGE_DATA, Kind, Submission, Verdict};
+use crate::oracle::{IMAGE_DATA, Submission, SubmissionKind, Verdict};
 use crate::plan::RUNNERS;
 use crate::state::World;
 use crate::trace;
@@ -36,7 +37,7 @@ const SCRIPTS: [(u64, &str); 8] = [
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+enum ClientAction {
     Create,
     Prompt,
     Steer,
@@ -50,18 +51,18 @@ enum Deed {
     Look,
 }
 
-const DEEDS: [(u64, Deed); 11] = [
-    (8, Deed::Create),
-    (40, Deed::Prompt),
-    (8, Deed::Steer),
-    (8, Deed::FollowUp),
-    (6, Deed::RunInput),
-    (18, Deed::Answer),
-    (5, Deed::Abort),
-    (1, Deed::Close),
-    (4, Deed::Restart),
-    (10, Deed::AskAgain),
-    (3, Deed::Look),
+const ACTIONS: [(u64, ClientAction); 11] = [
+    (8, ClientAction::Create),
+    (40, ClientAction::Prompt),
+    (8, ClientAction::Steer),
+    (8, ClientAction::FollowUp),
+    (6, ClientAction::RunInput),
+    (18, ClientAction::Answer),
+    (5, ClientAction::Abort),
+    (1, ClientAction::Close),
+    (4, ClientAction::Restart),
+    (10, ClientAction::AskAgain),
+    (3, ClientAction::Look),
 ];
 
 pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
@@ -73,8 +74,8 @@ pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
         if world.is_settling() {
             actor.settle(&mux).await;
         } else {
-            let deed = state.chance.borrow_mut().weighted(&DEEDS);
-            actor.act(&mux, deed).await;
+            let action = state.random.borrow_mut().weighted(&ACTIONS);
+            actor.act(&mux, action).await;
         }
     }
 }
@@ -85,19 +86,19 @@ struct Actor<'a> {
 }
 
 impl Actor<'_> {
-    async fn act(&self, mux: &MuxClient, deed: Deed) {
-        match deed {
-            Deed::Create => self.create(mux).await,
-            Deed::Prompt => self.say(mux, "prompt").await,
-            Deed::Steer => self.say(mux, "steer").await,
-            Deed::FollowUp => self.say(mux, "follow_up").await,
-            Deed::RunInput => self.say(mux, "run.input").await,
-            Deed::Answer => self.answer_question(mux).await,
-            Deed::Abort => self.abort(mux).await,
-            Deed::Close => self.submit_new(mux, Kind::Close).await,
-            Deed::Restart => self.submit_new(mux, Kind::Restart).await,
-            Deed::AskAgain => self.ask_again(mux).await,
-            Deed::Look => self.look(mux).await,
+    async fn act(&self, mux: &MuxClient, action: ClientAction) {
+        match action {
+            ClientAction::Create => self.create(mux).await,
+            ClientAction::Prompt => self.say(mux, "prompt").await,
+            ClientAction::Steer => self.say(mux, "steer").await,
+            ClientAction::FollowUp => self.say(mux, "follow_up").await,
+            ClientAction::RunInput => self.say(mux, "run.input").await,
+            ClientAction::Answer => self.answer_question(mux).await,
+            ClientAction::Abort => self.abort(mux).await,
+            ClientAction::Close => self.submit_new(mux, SubmissionKind::Close).await,
+            ClientAction::Restart => self.submit_new(mux, SubmissionKind::Restart).await,
+            ClientAction::AskAgain => self.ask_again(mux).await,
+            ClientAction::Look => self.look(mux).await,
         }
     }
 
@@ -122,7 +123,7 @@ impl Actor<'_> {
 
     fn any_session(&self) -> Option<String> {
         let sessions: Vec<String> = self.world.oracle.borrow().created.iter().cloned().collect();
-        (!sessions.is_empty()).then(|| self.state.chance.borrow_mut().pick(&sessions).clone())
+        (!sessions.is_empty()).then(|| self.state.random.borrow_mut().pick(&sessions).clone())
     }
 
     async fn create(&self, mux: &MuxClient) {
@@ -131,26 +132,26 @@ impl Actor<'_> {
             return self.say(mux, "prompt").await;
         }
         let session = format!("s{}", count + 1);
-        let runner = (*self.state.chance.borrow_mut().pick(&RUNNERS)).to_owned();
+        let runner = (*self.state.random.borrow_mut().pick(&RUNNERS)).to_owned();
         self.world.oracle.borrow_mut().sessions.insert(session.clone(), runner.clone());
-        let key = self.new_submission(session, Kind::Create { runner });
+        let key = self.new_submission(session, SubmissionKind::Create { runner });
         self.submit(mux, &key).await;
     }
 
     async fn say(&self, mux: &MuxClient, cmd: &'static str) {
-        let script = self.state.chance.borrow_mut().weighted(&SCRIPTS);
+        let script = self.state.random.borrow_mut().weighted(&SCRIPTS);
         // Runs take text only.
         let has_image = cmd != "run.input" && self.state.percent(20);
-        self.submit_new(mux, Kind::Say { cmd, script, has_image }).await;
+        self.submit_new(mux, SubmissionKind::Say { cmd, script, has_image }).await;
     }
 
-    async fn submit_new(&self, mux: &MuxClient, kind: Kind) {
+    async fn submit_new(&self, mux: &MuxClient, kind: SubmissionKind) {
         let Some(session) = self.any_session() else { return };
         let key = self.new_submission(session, kind);
         self.submit(mux, &key).await;
     }
 
-    fn new_submission(&self, session: String, kind: Kind) -> String {
+    fn new_submission(&self, session: String, kind: SubmissionKind) -> String {
         let key = self.state.mint_key();
         let client = self.state.name.to_owned();
         let submission = Submission { key: key.clone(), session, client, kind, sent: 0, fate: None };
@@ -166,7 +167,7 @@ impl Actor<'_> {
             mine.map(|it| it.key.clone()).collect()
         };
         if !keys.is_empty() {
-            let key = self.state.chance.borrow_mut().pick(&keys).clone();
+            let key = self.state.random.borrow_mut().pick(&keys).clone();
             self.submit(mux, &key).await;
         }
     }
@@ -182,11 +183,14 @@ impl Actor<'_> {
         trace::note(self.state.name, &format!("{key} {:?} to {}", submission.kind, submission.session));
         let mut request = request(&submission, self.world.plan.seed);
         if self.state.percent(25) {
-            request = request.wait(Some(self.state.chance.borrow_mut().between(100, 10_000)));
+            request = request.wait(Some(self.state.random.borrow_mut().between(100, 10_000)));
         }
         let Some(response) = self.call(mux, &request, key).await else { return };
         let verdict = self.world.oracle.borrow_mut().answered(self.state.name, key, &response);
-        if verdict == Verdict::Settled && response.success && matches!(submission.kind, Kind::Create { .. }) {
+        if verdict == Verdict::Settled
+            && response.success
+            && matches!(submission.kind, SubmissionKind::Create { .. })
+        {
             self.world.oracle.borrow_mut().created.insert(submission.session);
         }
     }
@@ -202,8 +206,8 @@ impl Actor<'_> {
         if open.is_empty() {
             return;
         }
-        let (session, request_id) = self.state.chance.borrow_mut().pick(&open).clone();
-        let value = (*self.state.chance.borrow_mut().pick(&["red", "green", "blue"])).to_owned();
+        let (session, request_id) = self.state.random.borrow_mut().pick(&open).clone();
+        let value = (*self.state.random.borrow_mut().pick(&["red", "green", "blue"])).to_owned();
         let params = InputResponseParams {
             request_id: request_id.clone(),
             value: Some(value.clone()),
@@ -294,34 +298,34 @@ fn request(submission: &Submission, seed: u64) -> Request {
     let client_id = Some(submission.key.clone());
     let images = |has_image: bool| has_image.then(|| vec![image()]);
     let command = match &submission.kind {
-        Kind::Create { .. } => {
+        SubmissionKind::Create { .. } => {
             let config = SessionConfig { harness: "demo".to_owned(), ..SessionConfig::default() };
             Command::SessionCreate(SessionCreateParams { config, check_only: None })
         }
-        Kind::Say { cmd: "prompt", script, has_image } => {
+        SubmissionKind::Say { cmd: "prompt", script, has_image } => {
             // The same submission must say the same each time, so the choice hangs on its key.
             let behaviours = [None, Some(StreamingBehavior::Steer), Some(StreamingBehavior::FollowUp)];
-            let streaming_behavior = *crate::chance::Chance::new(seed, &submission.key).pick(&behaviours);
+            let streaming_behavior = *SeededRandom::new(seed, &submission.key).pick(&behaviours);
             let (message, images) = (text(script), images(*has_image));
             Command::Prompt(PromptParams { message, images, streaming_behavior, client_id })
         }
-        Kind::Say { cmd: "steer", script, has_image } => {
+        SubmissionKind::Say { cmd: "steer", script, has_image } => {
             Command::Steer(SteerParams { message: text(script), images: images(*has_image), client_id })
         }
-        Kind::Say { cmd: "run.input", script, .. } => Command::RunInput(RunInputParams {
+        SubmissionKind::Say { cmd: "run.input", script, .. } => Command::RunInput(RunInputParams {
             input_id: submission.key.clone(),
             text: text(script),
             actor: None,
         }),
-        Kind::Say { script, has_image, .. } => {
+        SubmissionKind::Say { script, has_image, .. } => {
             Command::FollowUp(SteerParams { message: text(script), images: images(*has_image), client_id })
         }
-        Kind::Close => Command::SessionClose(NoParams {}),
-        Kind::Restart => Command::SessionRestart(NoParams {}),
+        SubmissionKind::Close => Command::SessionClose(NoParams {}),
+        SubmissionKind::Restart => Command::SessionRestart(NoParams {}),
     };
     let request = Request::session(&submission.session, command).idempotency_key(&submission.key);
     match &submission.kind {
-        Kind::Create { runner } => request.runner(runner),
+        SubmissionKind::Create { runner } => request.runner(runner),
         _ => request,
     }
 }

@@ -112,7 +112,7 @@ impl Connection<'_> {
         if attached.is_empty() {
             return;
         }
-        let session = self.state.chance.borrow_mut().pick(&attached).clone();
+        let session = self.state.random.borrow_mut().pick(&attached).clone();
         if let Some(view) = self.state.views.borrow_mut().get_mut(&session) {
             view.detach();
         }

@@ -7,10 +7,10 @@ use qd_link::client::{AttachError, Attachment, CallError, Start, Update};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{ClientState, connect_options};
-use crate::chance::Chance;
 use crate::state::World;
 use crate::trace;
 use crate::view::View;
+use qd_testkit::seeded_random::SeededRandom;
 
 pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
     loop {
@@ -19,7 +19,7 @@ pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
         if sessions.is_empty() {
             continue;
         }
-        let session = state.chance.borrow_mut().pick(&sessions).clone();
+        let session = state.random.borrow_mut().pick(&sessions).clone();
         // One that is followed when the load ends is followed to the end.
         let until = Instant::now() + state.millis(500, 15_000);
         follow(&world, &state, &session, until).await;
@@ -29,9 +29,9 @@ pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
 
 async fn follow(world: &World, state: &ClientState, session: &str, until: Instant) {
     let name = format!("{}l", state.name);
-    let mut chance = Chance::new(state.chance.borrow_mut().next(), "backoff");
+    let mut random = SeededRandom::new(state.random.borrow_mut().next(), "backoff");
     let start = Start::Attach { session_id: session.to_owned(), after: None };
-    let opened = Attachment::open(connect_options(world), start, Box::new(move || chance.next())).await;
+    let opened = Attachment::open(connect_options(world), start, Box::new(move || random.next())).await;
     let mut attachment = match opened {
         Ok(attachment) => attachment,
         Err(error) => return trace::note(&name, &format!("{session} not followed: {error}")),

@@ -8,9 +8,9 @@ use super::super::request::Request;
 /// A canonical error as the document words it; what it does not word stays as it is. `session_id` is the session the
 /// command is about.
 pub fn error(request: &Request, session_id: Option<&str>, error: CodedError) -> CodedError {
-    let CodedError { code, message } = error;
+    let CodedError { code, message, limit } = error;
     let message = reworded(request, session_id, code, &message).unwrap_or_else(|| in_camel_case(message));
-    CodedError { code, message }
+    CodedError { code, message, limit }
 }
 
 #[allow(clippy::wildcard_enum_match_arm)] // The document words these itself; any other is told in our words.

@@ -1,0 +1,188 @@
+//! The way from the tools to the runner: one connection, made again when it was lost.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use qd_link::client::{FrameQueue, MuxClient};
+use qd_wire::CommandResponse;
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::McpArguments;
+use crate::client::connection::{self, Connection};
+use crate::error::{CliError, Result};
+use crate::output::Output;
+use crate::settings::Settings;
+
+/// The session a program runs in, set for everything that runs in one.
+const SESSION_VARIABLE: &str = "QD_SESSION_ID";
+
+/// How long a call that was taken back may take to end.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
+
+/// Where calls go, and for which session.
+pub(super) struct ToolBackend {
+    settings: Settings,
+    output: Output,
+    target: Map<String, Value>,
+    connection: tokio::sync::Mutex<LiveConnection>,
+    next: AtomicU64,
+}
+
+/// Answers that are waited for, by the id of the command; `None` when the connection is over.
+type WaitingCalls = Arc<Mutex<Option<HashMap<String, oneshot::Sender<CommandResponse>>>>>;
+
+#[derive(Clone)]
+struct LiveConnection {
+    client: MuxClient,
+    waiting: WaitingCalls,
+}
+
+impl ToolBackend {
+    pub(super) async fn open(
+        settings: &Settings,
+        output: &Output,
+        arguments: &McpArguments,
+    ) -> Result<ToolBackend> {
+        let connection = connection::connect(settings, output).await?;
+        let target = match &arguments.root {
+            Some(root) => {
+                let runner = arguments.runner.iter().map(|runner| ("runner_id".to_owned(), json!(runner)));
+                [("root".to_owned(), json!(root))].into_iter().chain(runner).collect()
+            }
+            None => {
+                let named = arguments.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
+                // A guess could give an agent the files of another.
+                let Some(named) = named.filter(|named| !named.is_empty()) else {
+                    return Err(CliError::usage("which session is the agent's?").hint(format!(
+                        "programs in a session have {SESSION_VARIABLE}; else name one with --session ID, or a \
+                         directory with --root DIR"
+                    )));
+                };
+                let session_id = connection.resolve_session(Some(&named)).await?;
+                Map::from_iter([("session_id".to_owned(), json!(session_id))])
+            }
+        };
+        let connection = tokio::sync::Mutex::new(LiveConnection::start(connection));
+        Ok(ToolBackend {
+            settings: settings.clone(),
+            output: output.clone(),
+            target,
+            connection,
+            next: AtomicU64::new(1),
+        })
+    }
+
+    /// Calls a service and waits for its answer as long as it takes: a person may have to decide first.
+    pub(super) async fn call(
+        &self,
+        cmd: &str,
+        parameters: Map<String, Value>,
+        cancelled: &CancellationToken,
+    ) -> Result<Value, String> {
+        let connection = self.live_connection().await?;
+        let id = format!("mcp{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let mut command = parameters;
+        command.extend(self.target.clone());
+        for (name, value) in [("channel", "agent"), ("cmd", cmd), ("id", &*id), ("actor", "agent")]
+            .map(|(name, value)| (name, json!(value)))
+        {
+            command.insert(name.to_owned(), value);
+        }
+        command.insert("ask".to_owned(), json!(true));
+        let mut answer = connection.expect_answer(&id).ok_or_else(lost_text)?;
+        // Forgets the answer also when the client has gone and this is dropped.
+        let _forgetting = ExpectedAnswer { connection: &connection, id: &id };
+        connection
+            .client
+            .send_text(Value::Object(command).to_string())
+            .await
+            .map_err(|error| error.to_string())?;
+        let answered = tokio::select! {
+            answered = &mut answer => answered,
+            () = cancelled.cancelled() => {
+                let cancel = json!({ "channel": "agent", "cmd": "cancel", "target": id });
+                connection.client.send_text(cancel.to_string()).await.map_err(|error| error.to_string())?;
+                match tokio::time::timeout(CANCEL_WAIT, answer).await {
+                    Ok(answered) => answered,
+                    Err(_) => return Err("cancelled".to_owned()),
+                }
+            }
+        };
+        let response = answered.map_err(|_| lost_text())?;
+        if response.success {
+            return Ok(response.data.unwrap_or_default());
+        }
+        Err(response.error.unwrap_or_else(|| "The call failed without saying why".to_owned()))
+    }
+
+    /// The connection, made again if it was lost.
+    async fn live_connection(&self) -> Result<LiveConnection, String> {
+        let mut connection = self.connection.lock().await;
+        if connection.is_over() {
+            let connected = connection::connect(&self.settings, &self.output).await;
+            *connection = LiveConnection::start(connected.map_err(|error| error.message)?);
+        }
+        Ok(connection.clone())
+    }
+}
+
+fn lost_text() -> String {
+    "The connection was lost before the answer came. A question to a person may still be open; if it is approved, \
+     the call is done."
+        .to_owned()
+}
+
+impl LiveConnection {
+    fn start(Connection { client, frames, .. }: Connection) -> LiveConnection {
+        let waiting: WaitingCalls = Arc::new(Mutex::new(Some(HashMap::new())));
+        tokio::spawn(hand_out_answers(frames, Arc::clone(&waiting)));
+        LiveConnection { client, waiting }
+    }
+
+    fn is_over(&self) -> bool {
+        lock(&self.waiting).is_none()
+    }
+
+    fn expect_answer(&self, id: &str) -> Option<oneshot::Receiver<CommandResponse>> {
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.waiting).as_mut()?.insert(id.to_owned(), sender);
+        Some(receiver)
+    }
+}
+
+struct ExpectedAnswer<'a> {
+    connection: &'a LiveConnection,
+    id: &'a str,
+}
+
+impl Drop for ExpectedAnswer<'_> {
+    fn drop(&mut self) {
+        if let Some(waiting) = lock(&self.connection.waiting).as_mut() {
+            waiting.remove(self.id);
+        }
+    }
+}
+
+/// Hands out the answers until the connection ends.
+async fn hand_out_answers(mut frames: FrameQueue, waiting: WaitingCalls) {
+    while let Some(frame) = frames.next().await {
+        let Ok(response) = frame.response() else { continue };
+        let id = response.id.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let sender = lock(&waiting).as_mut().and_then(|waiting| waiting.remove(id));
+        if let Some(sender) = sender {
+            // Whoever asked may have given up.
+            let _ = sender.send(response);
+        }
+    }
+    *lock(&waiting) = None;
+}
+
+fn lock(
+    waiting: &WaitingCalls,
+) -> std::sync::MutexGuard<'_, Option<HashMap<String, oneshot::Sender<CommandResponse>>>> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,75 @@
+//! `qd hosts`.
+
+use qd_link::rest::Method;
+use qd_wire::people::{AddedForeignHost, ForeignHost, ForeignHosts, HostTrust, NewForeignHost};
+use serde_json::{Value, json};
+
+use crate::arguments::HostsCommand;
+use crate::client::rest::{RestClient, escape};
+use crate::clock;
+use crate::error::Result;
+use crate::output::table::{TableRow, table};
+use crate::output::{Output, age, harmless};
+use crate::settings::Settings;
+
+const HEAD: [&str; 5] = ["HOST", "STATE", "FIRST SEEN", "LAST SEEN", "FROM"];
+
+const NO_HOSTS: &str =
+    "no machines of the run protocol; `qd hosts add` lets one in. Runners of Quarterdeck: `qd runner list`\n";
+
+/// Does what the arguments say.
+pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<HostsCommand>) -> Result<()> {
+    let rest = RestClient::of(settings)?;
+    match command.unwrap_or(HostsCommand::List) {
+        HostsCommand::List => list(&rest, output).await,
+        HostsCommand::Confirm { host } => {
+            let path = format!("/api/hosts/{}/confirm", escape(&host));
+            rest.send::<Value>(Method::Post, &path, &json!({})).await?;
+            output.report(&json!({ "host_id": host }), &format!("{host} is let in"))
+        }
+        HostsCommand::Remove { host } => {
+            rest.delete(&format!("/api/hosts/{}", escape(&host))).await?;
+            output.report(&json!({ "host_id": host }), &format!("{host} is kept out"))
+        }
+        HostsCommand::Add { host } => {
+            let new = NewForeignHost { host_id: host };
+            let added: AddedForeignHost = rest.send(Method::Post, "/api/hosts", &new).await?;
+            if output.json {
+                return output.json_line(&added);
+            }
+            output.note("configure the machine's daemon with these; the token is shown this once:\n");
+            output.out(&format!(
+                "host_id     {}\nhost_token  {}\n",
+                harmless(&added.host_id),
+                added.host_token
+            ))
+        }
+    }
+}
+
+async fn list(rest: &RestClient, output: &Output) -> Result<()> {
+    let ForeignHosts { hosts } = rest.get("/api/hosts").await?;
+    let now = clock::now_ms();
+    output.list(&hosts, NO_HOSTS, |hosts| {
+        table(&HEAD, &hosts.iter().map(|host| row(host, now)).collect::<Vec<_>>(), output.style)
+    })
+}
+
+fn row(host: &ForeignHost, now: i64) -> TableRow {
+    let state = match (host.state, host.online) {
+        (HostTrust::Pending, _) => "waits: qd hosts confirm",
+        (HostTrust::Trusted, true) => "online",
+        (HostTrust::Trusted, false) => "away",
+        (HostTrust::Revoked, _) => "kept out",
+    };
+    let ago = |then: i64| format!("{} ago", age(now, then));
+    let mut row = TableRow::new(vec![
+        harmless(&host.host_id),
+        state.to_owned(),
+        ago(host.first_seen_at),
+        host.last_seen_at.map_or_else(|| "never".to_owned(), ago),
+        harmless(host.address.as_deref().unwrap_or_default()),
+    ]);
+    row.is_marked = host.state == HostTrust::Pending;
+    row
+}

@@ -1,0 +1,114 @@
+//! `qd approve` and `qd deny`.
+
+use qd_link::client::Request;
+use qd_wire::command::InputResponseParams;
+use qd_wire::run::Decision;
+use qd_wire::{Command, InputRequest};
+
+use crate::arguments::{ApproveArguments, DenyArguments};
+use crate::client::connection::{self, Connection};
+use crate::client::questions::{self, GivenAnswer};
+use crate::client::sessions::resolve_name;
+use crate::error::{CliError, Result};
+use crate::output::{Output, Style};
+use crate::settings::Settings;
+
+pub(crate) async fn approve(settings: &Settings, output: &Output, arguments: ApproveArguments) -> Result<()> {
+    let connection = connection::connect(settings, output).await?;
+    let session_id = connection.resolve_session(Some(&arguments.session)).await?;
+    let pending = connection.session_state(&session_id).await?.pending_input;
+    let request = choose_question(&pending, &session_id, arguments.request.as_deref())?;
+    if arguments.for_session {
+        let answer = InputResponseParams {
+            decision: Some(Decision::ApproveForSession),
+            actor: Some("cli".to_owned()),
+            ..questions::response_to(&request)
+        };
+        return send(&connection, output, &session_id, &request, answer, "approved for the session").await;
+    }
+    let given = GivenAnswer {
+        value: arguments.value.as_deref(),
+        answers: arguments.answers.as_deref(),
+        pairs: &arguments.answer,
+    };
+    let answer = questions::approval_of(&request, given).map_err(|problem| {
+        let words = match request {
+            InputRequest::Interview { .. } => "--answer KEY=VALUE …",
+            _ => "--value VALUE",
+        };
+        // Who does not say what cannot have read the question.
+        CliError::usage(format!("{problem}\n{}", questions::question_text(&request, Style::PLAIN).trim_end()))
+            .hint(format!("qd approve {session_id} {} {words}", request.request_id()))
+    })?;
+    send(&connection, output, &session_id, &request, answer, "approved").await
+}
+
+pub(crate) async fn deny(settings: &Settings, output: &Output, arguments: DenyArguments) -> Result<()> {
+    let connection = connection::connect(settings, output).await?;
+    let session_id = connection.resolve_session(Some(&arguments.session)).await?;
+    let pending = connection.session_state(&session_id).await?.pending_input;
+    let request = choose_question(&pending, &session_id, arguments.request.as_deref())?;
+    let refusal = InputResponseParams { reason: arguments.reason, ..questions::refusal_of(&request) };
+    send(&connection, output, &session_id, &request, refusal, "denied").await
+}
+
+async fn send(
+    connection: &Connection,
+    output: &Output,
+    session_id: &str,
+    question: &InputRequest,
+    answer: InputResponseParams,
+    done: &str,
+) -> Result<()> {
+    let sentence = format!("{done} {} of {session_id}", answer.request_id);
+    let request = Request::session(session_id, Command::InputResponse(answer));
+    let response = super::call(&connection.client, &request).await?;
+    if !output.json {
+        output.out(&questions::question_text(question, output.style))?;
+    }
+    output.report(&response, &sentence)
+}
+
+/// The question meant by `name`, or the only one.
+fn choose_question(pending: &[InputRequest], session_id: &str, name: Option<&str>) -> Result<InputRequest> {
+    let ids: Vec<&str> = pending.iter().map(InputRequest::request_id).collect();
+    let id = match (name, ids.as_slice()) {
+        (_, []) => {
+            return Err(CliError::failed(format!("no question waits in {session_id}"))
+                .hint("it may have been answered already; `qd ls --waiting` shows what waits"));
+        }
+        (Some(name), _) => resolve_name(&ids, name, "question", &format!("open ones: {}", ids.join(", ")))?,
+        (None, [only]) => only,
+        (None, several) => {
+            let shown = questions::questions_text(pending, session_id, Style::PLAIN);
+            return Err(CliError::usage(format!(
+                "{} questions wait in {session_id}:\n{}",
+                several.len(),
+                shown.trim_end()
+            ))
+            .hint(format!("name one: {}", several.join(", "))));
+        }
+    };
+    let found = pending.iter().find(|request| request.request_id() == id);
+    found.cloned().ok_or_else(|| CliError::failed(format!("no question is called '{id}'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_only_question_needs_no_name() {
+        let confirm = |id: &str| -> InputRequest {
+            serde_json::from_value(json!({"type":"confirm","request_id":id,"title":id,"message":"m"}))
+                .unwrap()
+        };
+        let two = [confirm("q1"), confirm("q2")];
+        assert_eq!(choose_question(&two[..1], "s", None).unwrap(), two[0]);
+        assert_eq!(choose_question(&two, "s", Some("q2")).unwrap(), two[1]);
+        assert!(choose_question(&two, "s", None).unwrap_err().hint.unwrap().contains("q1, q2"));
+        assert!(choose_question(&two, "s", Some("q")).is_err());
+        assert!(choose_question(&[], "s", None).unwrap_err().message.contains("no question"));
+    }
+}

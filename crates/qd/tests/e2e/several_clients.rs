@@ -1,0 +1,122 @@
+//! Several clients at one session.
+
+use qd_testkit::mux::text_of;
+use qd_testkit::replica::Replica;
+use serde_json::{Value, json};
+
+use crate::{demo, demo_session};
+
+#[tokio::test]
+async fn two_clients_both_see_everything() {
+    let (qd, mut first) = demo().await;
+    let session = demo_session(&mut first).await;
+    let mut second = qd.connect().await;
+    second.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    second.skip();
+    let (seen_from, seen) = (second.frames().len(), first.prompt(&session, "/tools").await);
+    let other = second.until_idle(&session, seen_from).await;
+    assert_eq!(seen, other);
+    let from = first.frames().len();
+    let own = second.prompt(&session, "/thinking").await;
+    let seen = first.until_idle(&session, from).await;
+    assert_eq!(seen, own);
+    let (mut a, mut b) = (Replica::default(), Replica::default());
+    first.frames().iter().for_each(|frame| a.take(frame));
+    second.frames().iter().for_each(|frame| b.take(frame));
+    assert_eq!(a.messages.len(), 7);
+    assert_eq!(a.messages, b.messages);
+    assert_eq!((a.seq, a.is_idle), (b.seq, b.is_idle));
+}
+
+#[tokio::test]
+async fn an_approval_answered_by_one_disappears_at_the_other_and_the_loser_is_told() {
+    let (qd, mut first) = demo().await;
+    let session = demo_session(&mut first).await;
+    let mut second = qd.connect().await;
+    second.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    let from = first.frames().len();
+    first.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
+    let request_id = first.wait_event("agent.input_needed").await["request"]["request_id"].clone();
+    assert_eq!(second.wait_event("agent.input_needed").await["request"]["request_id"], request_id);
+    let answer = |value: &str| json!({"cmd": "input_response", "session_id": session, "request_id": request_id, "value": value});
+    // Both answer at the same moment: one of them is first.
+    let (one, two) = tokio::join!(first.call(answer("red")), second.call(answer("blue")));
+    let (winner, loser, chosen) = match (one["success"] == true, two["success"] == true) {
+        (true, false) => (one, two, "red"),
+        (false, true) => (two, one, "blue"),
+        _ => panic!("exactly one answer wins: {one} {two}"),
+    };
+    assert!(winner["error"].is_null());
+    assert!(loser["error"].as_str().unwrap().contains("already answered"), "{loser}");
+    for mux in [&mut first, &mut second] {
+        let resolved = mux.wait_event("agent.input_resolved").await;
+        assert_eq!(resolved["request_id"], request_id);
+        assert_eq!((&resolved["outcome"], &resolved["user_id"]), (&json!("answered"), &json!("owner")));
+    }
+    first.until_idle(&session, from).await;
+    let messages = first.messages(&session).await;
+    assert!(text_of(messages.last().unwrap()).contains(chosen));
+    let error = second.refused(answer("green")).await;
+    assert!(error.contains("already answered"), "{error}");
+    let unknown =
+        json!({"cmd": "input_response", "session_id": session, "request_id": "nobody", "value": "red"});
+    assert!(second.refused(unknown).await.contains("No pending input request"));
+}
+
+#[tokio::test]
+async fn a_client_that_comes_late_sees_the_open_question_and_the_conversation() {
+    let (qd, mut first) = demo().await;
+    let session = demo_session(&mut first).await;
+    first.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
+    let asked = first.wait_event("agent.input_needed").await;
+    let mut late = qd.connect().await;
+    let data = late.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    assert_eq!(data["pending_input"], json!([asked["request"]]));
+    assert_eq!(data["messages"], Value::Array(first.messages(&session).await));
+    assert_eq!(data["state"]["status"], "working");
+    let list = late.ok(json!({"cmd": "list_sessions"})).await;
+    assert_eq!(list["sessions"][0]["pending_input_count"], 1);
+    late.ok(json!({"cmd": "abort", "session_id": session})).await;
+    let resolved = first.wait_event("agent.input_resolved").await;
+    assert_eq!(resolved["outcome"], "withdrawn");
+    assert_eq!(first.wait_event("agent.idle").await["reason"], "aborted");
+}
+
+#[tokio::test]
+async fn a_detached_client_hears_no_more_of_the_session() {
+    let (qd, mut first) = demo().await;
+    let session = demo_session(&mut first).await;
+    let mut second = qd.connect().await;
+    second.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    second.ok(json!({"cmd": "session.detach", "session_id": session})).await;
+    let from = second.frames().len();
+    first.prompt(&session, "/text").await;
+    // Whatever was on its way comes before this answer.
+    second.ok(json!({"cmd": "get_runners"})).await;
+    let heard = &second.frames()[from..];
+    assert!(
+        heard.iter().all(|frame| frame["event"] == "response" || frame["channel"] == "system"),
+        "{heard:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_connection_follows_many_sessions() {
+    let (_qd, mut mux) = demo().await;
+    let mut sessions = Vec::new();
+    for _ in 0..10 {
+        sessions.push(demo_session(&mut mux).await);
+    }
+    let from = mux.frames().len();
+    for session in &sessions {
+        mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/thinking"})).await;
+    }
+    for session in &sessions {
+        let events = mux.until_idle(session, from).await;
+        assert_eq!(events.last().unwrap()["reason"], "stop");
+    }
+    for session in &sessions {
+        let replica = Replica::of(mux.frames(), session);
+        assert_eq!((replica.messages.len(), replica.compared), (2, 1));
+    }
+}
