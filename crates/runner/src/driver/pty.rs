@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::redact::{Scrubber, redact};
-use qd_core::session::{AgentUp, RunStart};
+use qd_core::session::{ReadyAgent, RunStart};
 use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::data::ProcessStats;
@@ -20,8 +20,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use super::{
-    AgentDriver, AgentFailure, AgentHandle, AgentProgress, BoxFuture, CommandEffect, Driver, DriverHandle,
-    ExecutedCommand, Harness, HarnessSettings, SentRequest, StartRequest, session_name,
+    AgentDriver, AgentFailure, AgentHandle, AgentProgress, AgentResult, BoxFuture, CommandEffect, Driver,
+    DriverHandle, ExecutedCommand, Harness, HarnessSettings, SentRequest, StartRequest, session_name,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
@@ -213,7 +213,7 @@ impl AgentHandle for PtyHandle {
     }
 
     /// A program answers nothing; that it lives is seen by its process.
-    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+    fn send_request(&self, request: AgentRequest) -> AgentResult<SentRequest> {
         if request == AgentRequest::GetState {
             Ok(SentRequest::done())
         } else {
@@ -221,19 +221,19 @@ impl AgentHandle for PtyHandle {
         }
     }
 
-    fn send_without_reply(&self, _request: AgentRequest) -> Result<(), AgentFailure> {
+    fn send_without_reply(&self, _request: AgentRequest) -> AgentResult<()> {
         Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
-        Box::pin(std::future::ready(Ok(AgentUp::default())))
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
+        Box::pin(std::future::ready(Ok(ReadyAgent::default())))
     }
 
     fn execute<'a>(
         &'a self,
         command: &'a Command,
         _native: bool,
-    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
+    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
         let result = match command {
             Command::SetSessionName(params) => session_name(&params.name)
                 .map(|name| ExecutedCommand::with_effect(CommandEffect::Title(name)))
@@ -266,7 +266,7 @@ impl PtyHandle {
     }
 
     /// Types a text. A failure says whether some of it was typed already.
-    pub fn write(&self, text: &str) -> Result<(), AgentFailure> {
+    pub fn write(&self, text: &str) -> AgentResult<()> {
         self.input.write(text.as_bytes())
     }
 

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use qd_core::ledger::{KeyName, Outcome, Submission, Verdict, fingerprint};
+use qd_core::ledger::{CommandOutcome, IdempotencyKey, LedgerVerdict, Submission, fingerprint};
 use qd_store::RunnerBatch;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
 
-use super::ServiceError;
+use super::{ServiceError, ServiceResult};
 use crate::clock::now_ms;
 use crate::session::{IncomingCommand, RunnerContext};
 use crate::submissions::{WaitOwner, WaitResult, in_flight_row, outcome_row};
@@ -28,7 +28,7 @@ pub(crate) enum CallAdmission {
     /// It goes on; with its identity, if it has one.
     Go(Option<Box<Submission>>),
     /// It has been done.
-    Replay(Box<Outcome>),
+    Replay(Box<CommandOutcome>),
     Refused(CodedError),
 }
 
@@ -52,7 +52,11 @@ pub(crate) async fn admit(shared: &RunnerContext, scope: &str, incoming: &Incomi
         token: incoming.token,
         cmd: incoming.cmd.clone(),
         fingerprint: if key.is_some() { fingerprint(incoming.text()) } else { [0; 32] },
-        key: key.map(|key| KeyName { principal: incoming.principal.clone(), scope: scope.to_owned(), key }),
+        key: key.map(|key| IdempotencyKey {
+            principal: incoming.principal.clone(),
+            scope: scope.to_owned(),
+            key,
+        }),
         id: incoming.id_name(),
         depends_on: incoming.depends_on.clone(),
     };
@@ -60,12 +64,12 @@ pub(crate) async fn admit(shared: &RunnerContext, scope: &str, incoming: &Incomi
     let verdict = shared.submissions.submit(now_ms(), submission.clone(), || WaitOwner::Once(sender));
     let run_admitted = || CallAdmission::Go(Some(Box::new(submission.clone())));
     let release = match verdict {
-        Verdict::Run => return run_admitted(),
-        Verdict::Replay(outcome) => return CallAdmission::Replay(Box::new(outcome)),
-        Verdict::Reject(rejection) => return CallAdmission::Refused(rejection.into()),
+        LedgerVerdict::Run => return run_admitted(),
+        LedgerVerdict::Replay(outcome) => return CallAdmission::Replay(Box::new(outcome)),
+        LedgerVerdict::Reject(rejection) => return CallAdmission::Refused(rejection.into()),
         // As long as the first one takes.
-        Verdict::Join => release.await.ok(),
-        Verdict::Wait => tokio::time::timeout(DEPENDENCY_WAIT, release).await.ok().and_then(Result::ok),
+        LedgerVerdict::Join => release.await.ok(),
+        LedgerVerdict::Wait => tokio::time::timeout(DEPENDENCY_WAIT, release).await.ok().and_then(Result::ok),
     };
     let error = match release {
         Some(WaitResult::Ready) => return run_admitted(),
@@ -87,7 +91,7 @@ pub(crate) async fn store_in_flight(
     shared: &RunnerContext,
     submission: &Submission,
     what: &str,
-) -> Result<(), ServiceError> {
+) -> ServiceResult<()> {
     if submission.key.is_none() {
         return Ok(());
     }
@@ -98,7 +102,7 @@ pub(crate) async fn store_in_flight(
 pub(crate) async fn finish(
     shared: &RunnerContext,
     submission: &Submission,
-    result: &Result<Arc<str>, ServiceError>,
+    result: &ServiceResult<Arc<str>>,
 ) {
     let outcome = outcome(&submission.cmd, result);
     if submission.key.is_some()
@@ -109,7 +113,7 @@ pub(crate) async fn finish(
     shared.submissions.finish(now_ms(), submission.token, &outcome);
 }
 
-async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> Result<(), ServiceError> {
+async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> ServiceResult<()> {
     let batch =
         RunnerBatch { session_id: row.session_id.clone(), outcomes: vec![row], ..RunnerBatch::default() };
     let stored = shared.store.commit(batch).await;
@@ -118,8 +122,8 @@ async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> Result<(), 
     })
 }
 
-fn outcome(cmd: &str, result: &Result<Arc<str>, ServiceError>) -> Outcome {
-    Outcome {
+fn outcome(cmd: &str, result: &ServiceResult<Arc<str>>) -> CommandOutcome {
+    CommandOutcome {
         cmd: cmd.to_owned(),
         result: result.clone().map(Some).map_err(CodedError::from),
         session_version: None,

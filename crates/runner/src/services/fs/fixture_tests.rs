@@ -10,7 +10,7 @@ use std::time::Duration;
 use qd_wire::ErrorCode;
 use tempfile::TempDir;
 
-use crate::services::call::ServiceError;
+use crate::services::call::ServiceResult;
 use crate::services::root::Root;
 
 /// What the secret file outside says; it must never be in an answer.
@@ -116,6 +116,6 @@ pub(in super::super) fn refused_as<T: std::fmt::Debug>(
 }
 
 /// The words of an error.
-pub(in crate::services) fn words<T: std::fmt::Debug>(result: Result<T, ServiceError>) -> String {
+pub(in crate::services) fn words<T: std::fmt::Debug>(result: ServiceResult<T>) -> String {
     result.unwrap_err().to_string()
 }

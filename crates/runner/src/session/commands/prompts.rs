@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qd_core::agent::{AgentRequest, Image, WhenBusy};
 use qd_core::command_queue::{AgentAnswer, QueueInput};
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 use qd_core::session::{ExpectedPrompt, PromptTurn, UNSHOWN_PROMPTS_MAX};
 use qd_wire::command::StreamingBehavior;
 use qd_wire::{Command, ErrorCode};
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::admission::AdmittedCommand;
 use super::json_text;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, DriverHandle, ExecutedCommand, PromptDisposition, SentRequest};
+use crate::driver::{AgentResult, DriverHandle, ExecutedCommand, PromptDisposition, SentRequest};
 use crate::session::SessionInput;
 use crate::session::actor::SessionActor;
 
@@ -88,7 +88,7 @@ impl SessionActor {
         &mut self,
         admitted: AdmittedCommand,
         turns_before: u64,
-        result: Result<ExecutedCommand, AgentFailure>,
+        result: AgentResult<ExecutedCommand>,
     ) {
         let token = admitted.token();
         let has_begun = self.session.turns() > turns_before;
@@ -113,7 +113,7 @@ impl SessionActor {
     /// Waits for the agent's answer to a prompt; it comes back as an input.
     pub(crate) fn await_prompt_answer(
         &self,
-        token: Token,
+        token: SubmissionToken,
         handle: DriverHandle,
         begun: SentRequest,
         is_command: bool,
@@ -127,7 +127,7 @@ impl SessionActor {
 }
 
 /// The name under which a prompt's images are stored; none of this session had it before.
-pub(crate) fn new_images_key(token: Token) -> String {
+pub(crate) fn new_images_key(token: SubmissionToken) -> String {
     format!("{}-{token}", now_ms())
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn turn_of(disposition: Option<PromptDisposition>, turns_before: u64)
 
 /// What became of a prompt. The agent's own word is old by now if its turn began meanwhile.
 pub(crate) fn disposition_of(
-    result: &Result<ExecutedCommand, AgentFailure>,
+    result: &AgentResult<ExecutedCommand>,
     has_begun: bool,
 ) -> Option<PromptDisposition> {
     let disposition = result.as_ref().ok().and_then(|executed| executed.disposition)?;
@@ -152,7 +152,7 @@ pub(crate) fn disposition_of(
 
 /// What the agent's answer to a prompt means for those that wait behind it.
 pub(crate) fn answer_of(
-    result: &Result<ExecutedCommand, AgentFailure>,
+    result: &AgentResult<ExecutedCommand>,
     disposition: Option<PromptDisposition>,
 ) -> AgentAnswer {
     match result {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use qd_core::agent::AgentEvent;
 use qd_core::redact::{is_guessable, redact, secrets};
-use qd_core::session::{Answered, RunInputNote};
+use qd_core::session::{RunInputNote, SettledAnswer};
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::{RunInputData, RunInputParams, RunStdinParams};
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::json;
 
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, PromptDisposition, TerminalHandle};
+use crate::driver::{AgentFailure, AgentResult, PromptDisposition, TerminalHandle};
 use crate::session::actor::SessionActor;
 use crate::session::agent::agent_state::AgentState;
 use crate::session::commands::admission::AdmittedCommand;
@@ -145,7 +145,7 @@ impl SessionActor {
         &mut self,
         admitted: AdmittedCommand,
         params: &InputResponseParams,
-        answered: &Answered,
+        answered: &SettledAnswer,
     ) {
         let Some(text) = answered.text_to_type().filter(|text| !text.is_empty()) else {
             return self.finish(admitted, Ok(None));
@@ -157,7 +157,7 @@ impl SessionActor {
     }
 
     /// Writes a text to the program and records it, without its secrets.
-    fn type_text(&mut self, typed: TypedText<'_>) -> Result<(), AgentFailure> {
+    fn type_text(&mut self, typed: TypedText<'_>) -> AgentResult<()> {
         let handle = self.run_handle()?;
         let TypedText { text, input_id, actor, user_id } = typed;
         let is_hidden = self.is_typing_hidden(&handle);
