@@ -106,9 +106,9 @@ pub(in crate::services) fn at_once<T: Send + 'static>(work: impl FnOnce() -> T +
 }
 
 /// The words of an error that has this code.
-pub(in super::super) fn refused_as<T: std::fmt::Debug>(
+pub(in crate::services) fn refused_as<T: std::fmt::Debug>(
     code: ErrorCode,
-    result: Result<T, ServiceError>,
+    result: ServiceResult<T>,
 ) -> String {
     let error = result.unwrap_err();
     assert_eq!(error.code(), code, "{error}");
