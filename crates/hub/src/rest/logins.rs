@@ -4,6 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
+use qd_core::encoding::hex;
 use qd_link::clock::now_ms;
 use qd_store::LoginRow;
 use qd_wire::ErrorCode;
@@ -127,5 +128,5 @@ fn info(principal: &Principal, login: LoginRow) -> LoginInfo {
 /// A name for a login that says nothing of its token.
 fn id_of(token_hash: &[u8]) -> String {
     let digest = Sha256::digest(token_hash);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..ID_DIGITS].to_owned()
+    hex(&digest)[..ID_DIGITS].to_owned()
 }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Json, Response};
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_core::encoding::from_hex;
 use qd_link::clock::now_ms;
 use qd_store::RunnerRow;
 use qd_wire::fleet::{Invite, JoinRequest, Joined};
@@ -122,21 +123,11 @@ async fn read_join(body: Body) -> Result<JoinBody, CodedError> {
             )));
         }
     }
-    let key_hash = from_hex(&join.key_hash).ok_or_else(|| {
+    let key_hash: Option<Hash> = from_hex(&join.key_hash).and_then(|hash| hash.try_into().ok());
+    let key_hash = key_hash.ok_or_else(|| {
         CodedError::invalid("'key_hash' must be the SHA-256 of the runner's key in 64 hex digits")
     })?;
     Ok(JoinBody { join, key_hash })
-}
-
-fn from_hex(text: &str) -> Option<Hash> {
-    let mut hash = [0; 32];
-    if text.len() != hash.len() * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, place) in hash.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[place..place + 2], 16).ok()?;
-    }
-    Some(hash)
 }
 
 /// Makes the runner known, if the code is good and the name free.

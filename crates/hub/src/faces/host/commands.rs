@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_core::encoding::hex;
 use qd_core::projection::PendingQuestion;
 use qd_core::view::run::host::foreign_run::ForeignRun;
 use qd_core::view::run::host::request::{HostCommand, HostPlan, SentNote, plan};
@@ -465,6 +466,6 @@ fn fresh_id() -> String {
     }
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(&bytes);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Buf, Bytes};
+use qd_core::encoding::from_hex;
 use qd_link::clock::now_ms;
 use qd_link::memory::{LinkReceiver, LinkSender};
 use qd_store::RunnerNote;
@@ -319,7 +320,7 @@ impl LinkReader {
     /// The runner has made itself a new key: it counts once it is stored.
     fn rekey(&self, key_hash: &str) {
         let RunnerIdentity { runner_id, peer, .. } = &self.identity;
-        let Some(hash) = from_hex(key_hash) else {
+        let Some(hash) = from_hex(key_hash).filter(|hash| hash.len() == KEY_HASH_BYTES) else {
             tracing::warn!(runner = %runner_id, %peer, "the hash of a new key cannot be read");
             return;
         };
@@ -355,11 +356,4 @@ impl LinkReader {
             pending.fail(&self.hub, &error, true);
         }
     }
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != KEY_HASH_BYTES * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..KEY_HASH_BYTES).map(|byte| u8::from_str_radix(&text[byte * 2..byte * 2 + 2], 16).ok()).collect()
 }

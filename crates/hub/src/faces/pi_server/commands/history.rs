@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use qd_core::encoding::hex;
 use qd_store::{HistoryQuery, SubmissionRow};
 use qd_wire::pi_server::{CommandHistory, GetCommandHistory, HistoryEntry, StartupRecovery};
 use serde_json::Value;
@@ -105,8 +106,4 @@ fn entry(row: &SubmissionRow, live: &HashSet<Arc<str>>) -> HistoryEntry {
         accepted_at: row.accepted_at,
         finished_at: row.finished_at,
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
