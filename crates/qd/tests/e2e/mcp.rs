@@ -86,7 +86,9 @@ impl Agent {
 fn text(answer: &Value) -> (String, bool) {
     let result = &answer["result"];
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-    (text, result["isError"] == true)
+    let is_error = result["isError"] == true;
+    assert_eq!(result["structuredContent"]["code"].is_string(), is_error, "a refusal has a code: {answer}");
+    (text, is_error)
 }
 
 /// The question a person is asked.

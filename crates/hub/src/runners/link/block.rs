@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use qd_store::{AuditRow, NewRecord, RecordEffect};
+use qd_wire::ErrorCode;
 use qd_wire::event::NATIVE;
 
 use super::answers::answer_tail;
@@ -265,7 +266,7 @@ impl BlockSplitter<'_> {
         }
         let entry = match self.hub.session(session_id) {
             Some(entry) if entry.runner_id != *self.runner_id => {
-                self.refusals.refuse(session_id, &belongs_to(session_id, &entry.runner_id));
+                self.refusals.refuse(session_id, belongs_to(session_id, &entry.runner_id));
                 return false;
             }
             Some(entry) if seq == Some(1) && entry.is_orphan.load(Ordering::Relaxed) => {
@@ -306,7 +307,7 @@ impl BlockSplitter<'_> {
             if owner == *self.runner_id {
                 tracing::debug!(session = session_id, "an event of a deleted session; skipped");
             } else {
-                self.refusals.refuse(session_id, &belongs_to(session_id, &owner));
+                self.refusals.refuse(session_id, belongs_to(session_id, &owner));
             }
             return None;
         }
@@ -315,7 +316,7 @@ impl BlockSplitter<'_> {
             return Some(entry);
         }
         // Another runner was quicker.
-        self.refusals.refuse(session_id, &belongs_to(session_id, &entry.runner_id));
+        self.refusals.refuse(session_id, belongs_to(session_id, &entry.runner_id));
         None
     }
 
@@ -334,7 +335,7 @@ impl BlockSplitter<'_> {
             entry.id,
             expected - 1
         );
-        self.refusals.refuse(&entry.id, &reason);
+        self.refusals.refuse(&entry.id, ErrorCode::Conflict.with(reason));
     }
 
     /// Turns what is collected into steps.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use qd_link::client::{CallError, MuxClient};
+use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -194,17 +195,16 @@ impl Person {
             if answer["success"] == true {
                 return PromptOutcome::Done;
             }
+            // What the runner kept under the key is its last word; anything else may be a link that broke.
+            let is_final = answer["replayed"] == true;
             if answer["indeterminate"] == true {
-                // The hub says so when a link broke under the command; the runner's own word, by the same key, is final.
-                let of_the_hub = ["went away before", "did not answer", "cannot be stored"];
-                let error = answer["error"].as_str().unwrap_or_default();
-                if !of_the_hub.iter().any(|words| error.contains(words)) {
+                if is_final {
                     return PromptOutcome::Indeterminate;
                 }
             } else {
                 let error = answer["error"].as_str().unwrap_or_default().to_owned();
-                let passes = ["not connected", "offline", "away", "starting", "stopped", "busy", "stops"];
-                if !passes.iter().any(|word| error.contains(word)) {
+                let code = answer["code"].as_str().and_then(ErrorCode::parse).unwrap_or(ErrorCode::Failed);
+                if is_final || !code.may_retry() {
                     return PromptOutcome::Refused(error);
                 }
                 last_refusal = Some(error);
