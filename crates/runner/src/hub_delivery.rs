@@ -85,13 +85,7 @@ impl HubDelivery {
         if block.is_empty() {
             return;
         }
-        let output = SessionOutput {
-            session_id,
-            block: &block,
-            records: &round.records,
-            responses: &round.responses,
-            natives: &round.natives,
-        };
+        let output = SessionOutput::new(session_id, &block, round);
         let (link, block) = {
             let mut state = self.state.lock();
             state.local_clients.deliver(&output);

@@ -232,11 +232,7 @@ impl DeliveryScheduler {
                 PublishVerdict::Nothing
             }
         };
-        if output
-            .responses
-            .iter()
-            .any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete)
-        {
+        if output.is_deletion() {
             self.forget(output.session_id);
         }
         verdict

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use qd_core::outbox::{EventFront, Outbox, RecordSpan, ResponseSpan};
-use qd_wire::command_table::class_of;
+use qd_core::outbox::{EventFront, Outbox, RecordSpan, ResponseSpan, Round};
+use qd_wire::command_table::{CommandClass, class_of};
 
 use crate::session::plain_response;
 
@@ -23,7 +23,19 @@ pub(crate) struct SessionOutput<'a> {
     pub(crate) natives: &'a [Range<usize>],
 }
 
-impl SessionOutput<'_> {
+impl<'a> SessionOutput<'a> {
+    /// What a session said in `round`; `block` holds its lines.
+    pub(super) fn new(session_id: &'a str, block: &'a Bytes, round: &'a Round) -> Self {
+        let Round { records, responses, natives, .. } = round;
+        SessionOutput { session_id, block, records, responses, natives }
+    }
+
+    /// Whether the session was deleted in this round.
+    pub(super) fn is_deletion(&self) -> bool {
+        let mut done = self.responses.iter().filter(|response| response.took_effect);
+        done.any(|response| class_of(&response.cmd) == CommandClass::Delete)
+    }
+
     /// Whether there are lines that are neither records nor responses.
     pub(super) fn has_events(&self) -> bool {
         let records: usize = self.records.iter().map(|record| record.range.len()).sum();

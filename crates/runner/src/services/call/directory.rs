@@ -73,8 +73,7 @@ pub(crate) async fn without_session(
         let is_allowed = is_within(&path, &workspace_roots);
         Ok::<_, std::io::Error>((path, is_allowed))
     })
-    .await
-    .map_err(|error| ServiceError::other(error.to_string()))?
+    .await?
     .map_err(|error| ErrorCode::NotFound.with(format!("root: There is no directory '{root}': {error}")))?;
     let is_viewer = role == Some(Role::Viewer);
     if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
@@ -103,7 +102,5 @@ async fn is_of_a_session(shared: &RunnerContext, path: PathBuf) -> ServiceResult
     let states = describe_all(shared).await;
     let directories: Vec<PathBuf> =
         states.into_values().filter_map(|state| state.cwd.clone().map(PathBuf::from)).collect();
-    tokio::task::spawn_blocking(move || is_within(&path, &directories))
-        .await
-        .map_err(|error| ServiceError::other(error.to_string()))
+    Ok(tokio::task::spawn_blocking(move || is_within(&path, &directories)).await?)
 }

@@ -33,7 +33,7 @@ pub(crate) struct CallOutput {
 
 impl CallOutput {
     pub(crate) fn new<T: Serialize>(data: &T, summary: Value) -> ServiceResult<CallOutput> {
-        let data = serde_json::to_string(data).map_err(|error| ServiceError::other(error.to_string()))?;
+        let data = serde_json::to_string(data)?;
         Ok(CallOutput { data: data.into(), summary, error: None })
     }
 }
@@ -115,7 +115,7 @@ pub(crate) async fn own_data(shared: &Arc<RunnerContext>, root: &Path) -> Servic
         own_data.check_path(&root)?;
         Ok((root, own_data))
     });
-    looked.await.map_err(|error| ServiceError::other(error.to_string()))?
+    looked.await?
 }
 
 /// On a thread that may block; the place is kept until it is done, also when nobody waits for it any more.
@@ -229,7 +229,7 @@ fn change_files(
 }
 
 fn changed(data: qd_wire::service::FsDoneData) -> ServiceResult<CallOutput> {
-    let summary = serde_json::to_value(&data).map_err(|error| ServiceError::other(error.to_string()))?;
+    let summary = serde_json::to_value(&data)?;
     CallOutput::new(&data, summary)
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn question(config: &ServiceConfig, asked: &GateQuestion<'_>) -> Serv
         principal: Some(asked.principal.to_owned()),
         actor: Some(asked.actor.to_owned()),
     };
-    let metadata = serde_json::to_value(&details).map_err(|error| ServiceError::other(error.to_string()))?;
+    let metadata = serde_json::to_value(&details)?;
     let timeout = config.gate_timeout.and_then(|limit| u64::try_from(limit.as_millis()).ok());
     Ok(InputRequest::Permission {
         request_id: asked.request_id.to_owned(),
