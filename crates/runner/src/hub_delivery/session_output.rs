@@ -1,4 +1,4 @@
-//! What a session said in one round, and the parts of it.
+//! The lines a session produced in one round: records, responses and live events.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::session::plain_response;
 const EVENT_NAME: &[u8] = b"\"event\":\"";
 const SNAPSHOT_NAME: &[u8] = b"session.resync\"";
 
-/// What a session said in one round.
+/// The lines a session produced in one round.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionOutput<'a> {
     pub(crate) session_id: &'a str,

@@ -1,4 +1,4 @@
-//! Where a call works: the session's directory, or one that the settings or a session allow.
+//! The directory a call works in: that of its session, or one that the settings or another session allow.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::uplink::describe_all;
 /// How long a session may take to say where it works; it may be storing something large.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a call works, and what is known of its session.
+/// The directory a call works in, and what is known of its session.
 #[derive(Debug, Clone)]
 pub(crate) struct CallDirectory {
     pub(crate) path: PathBuf,

@@ -1,4 +1,4 @@
-//! Which function does which command, on what thread, and for how long.
+//! Runs the function of each service command, on the right thread and within its time limit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl CallOutput {
     }
 }
 
-/// Does it.
+/// Carries out a call that was admitted and approved.
 pub(crate) async fn work(
     call: &Call,
     root: &Path,

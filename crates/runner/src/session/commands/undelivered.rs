@@ -1,4 +1,4 @@
-//! What an earlier agent had accepted and not read goes to the next one, each input at most once.
+//! Inputs that an earlier agent accepted and never read: they go to the next agent, each at most once.
 
 use std::sync::Arc;
 
