@@ -56,7 +56,7 @@ pub(crate) struct CutOffCommand {
 
 impl CutOffCommand {
     /// The row of a submission whose fate has been told.
-    pub(crate) fn told(self) -> OutcomeRow {
+    pub(crate) fn into_reported_row(self) -> OutcomeRow {
         let response_json = stored_response(&indeterminate(&self.row.cmd));
         OutcomeRow { response_json, status: OutcomeStatus::Indeterminate, ..self.row }
     }

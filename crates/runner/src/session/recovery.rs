@@ -31,7 +31,7 @@ impl SessionActor {
                 self.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut self.out);
             }
             // Stored with the record that tells of it, so that it is told once.
-            self.publishing.outcomes.push(cut_off.told());
+            self.publishing.outcomes.push(cut_off.into_reported_row());
         }
         if may_resume && self.shared.config.resume_at_start {
             self.resume_agent();

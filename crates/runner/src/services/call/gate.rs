@@ -12,7 +12,7 @@ use super::{ServiceError, ServiceResult};
 use crate::services::config::ServiceConfig;
 use crate::services::fs::StagedUpload;
 use crate::session::ServiceFacts;
-use crate::text::beginning;
+use crate::text::shorten;
 
 /// A command longer than this is not asked about: it is stored and shown whole.
 const COMMAND_BYTES_MAX: usize = 1 << 20;
@@ -147,7 +147,7 @@ fn summary(command: &Command, arguments: &JsonObject) -> String {
         }
         _ => text("path").to_owned(),
     };
-    beginning(&long, SUMMARY_CHARACTERS_MAX)
+    shorten(&long, SUMMARY_CHARACTERS_MAX)
 }
 
 #[cfg(test)]
