@@ -241,11 +241,7 @@ impl SessionActor {
     /// The beginning of what a command says; of what is typed without echo, nothing.
     pub(crate) fn command_preview(&self, command: &Command) -> String {
         let preview = command_preview(command);
-        if !command_preview.is_empty() && self.is_answer_hidden() {
-            HIDDEN.to_owned()
-        } else {
-            command_preview
-        }
+        if !preview.is_empty() && self.is_answer_hidden() { HIDDEN.to_owned() } else { preview }
     }
 
     fn record_input(
