@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use qd_core::outbox::{EventFront, Outbox, RecordSpan, ResponseSpan, Round};
+use qd_core::event_writer::{EventBatch, EventFront, EventWriter, RecordSpan, ResponseSpan};
 use qd_wire::command_table::{CommandClass, class_of};
 
 use crate::session::plain_response;
@@ -25,8 +25,8 @@ pub(crate) struct SessionOutput<'a> {
 
 impl<'a> SessionOutput<'a> {
     /// What a session said in `round`; `block` holds its lines.
-    pub(super) fn new(session_id: &'a str, block: &'a Bytes, round: &'a Round) -> Self {
-        let Round { records, responses, natives, .. } = round;
+    pub(super) fn new(session_id: &'a str, block: &'a Bytes, round: &'a EventBatch) -> Self {
+        let EventBatch { records, responses, natives, .. } = round;
         SessionOutput { session_id, block, records, responses, natives }
     }
 
@@ -110,7 +110,7 @@ pub(super) fn has_place_in_stream(cmd: &str) -> bool {
 pub(super) fn refusal(session_id: &str, runner_id: &str, response: &ResponseSpan) -> Bytes {
     let error = qd_wire::ErrorCode::Busy
         .with("Too many clients attach while the runner catches up with the hub. Please retry.");
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     let response = plain_response(response.origin, &response.id, &response.cmd, Err(&error));
     out.response(&EventFront::new(session_id, runner_id), crate::clock::now_ms(), &response);
     out.take().bytes.into()
