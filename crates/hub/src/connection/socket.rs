@@ -3,7 +3,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
@@ -14,11 +14,11 @@ const DISCARD_BYTES: usize = 16 << 10;
 
 /// The reading side of a connection: the library checks and unmasks what comes; what it wants to answer
 /// (pong, close) is collected and goes out in order with our own frames.
-pub(crate) struct Socket(WebSocket<Source>);
+pub(crate) struct Socket(WebSocket<SocketSource>);
 
 /// The stream as the library sees it, which knows nothing of tasks and wakers.
-struct Source {
-    stream: BoxedIo,
+struct SocketSource {
+    stream: BoxedStream,
     /// Who is woken when there is more to read: the connection's task.
     waker: Waker,
     replies: Vec<u8>,
@@ -26,13 +26,13 @@ struct Source {
 
 impl Socket {
     /// `read_ahead` came with the request that became this connection.
-    pub(crate) fn new(stream: BoxedIo, read_ahead: Vec<u8>, message_bytes_max: usize) -> Self {
+    pub(crate) fn new(stream: BoxedStream, read_ahead: Vec<u8>, message_bytes_max: usize) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             .write_buffer_size(0)
             .max_message_size(Some(message_bytes_max))
             .max_frame_size(Some(message_bytes_max));
-        let source = Source { stream, waker: Waker::noop().clone(), replies: Vec::new() };
+        let source = SocketSource { stream, waker: Waker::noop().clone(), replies: Vec::new() };
         Self(WebSocket::from_partially_read(source, read_ahead, Role::Server, Some(config)))
     }
 
@@ -50,7 +50,7 @@ impl Socket {
     }
 
     /// The stream, to write to.
-    pub(crate) fn stream(&mut self) -> Pin<&mut BoxedIo> {
+    pub(crate) fn stream(&mut self) -> Pin<&mut BoxedStream> {
         Pin::new(&mut self.0.get_mut().stream)
     }
 
@@ -68,7 +68,7 @@ impl Socket {
     }
 }
 
-impl Read for Source {
+impl Read for SocketSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
         let mut buffer = ReadBuf::new(buffer);
@@ -79,7 +79,7 @@ impl Read for Source {
     }
 }
 
-impl Write for Source {
+impl Write for SocketSource {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.replies.extend_from_slice(bytes);
         Ok(bytes.len())

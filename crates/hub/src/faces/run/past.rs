@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_core::projection::{Moment, Projection, RunLine, read};
+use qd_core::projection::{EventMoment, Projection, RunSummary, read};
 use qd_core::record::Record;
 use qd_store::StoreError;
 use qd_wire::InputRequest;
 use qd_wire::data::SessionStatus;
 
-use crate::registry::{Hub, SessionEntry};
+use crate::hub::Hub;
+use crate::sessions::session::SessionEntry;
 
 /// Records at the beginning and at the end of a run that are looked at when the hub has not seen it run: it says
 /// what it is in its first ones, and what it waits for or how it ended in its last ones.
@@ -22,10 +23,10 @@ const QUESTIONS: &[&str] =
 const QUESTION_ROWS: usize = 1000;
 
 /// A session as a run, and the questions that nobody has answered, the oldest first.
-pub(super) type Run = (RunLine, Vec<Arc<InputRequest>>);
+pub(super) type RunWithQuestions = (RunSummary, Vec<Arc<InputRequest>>);
 
 /// What is known of a run, from the log where it has to be.
-pub(super) async fn run_of(hub: &Hub, entry: &SessionEntry) -> Result<Run, StoreError> {
+pub(super) async fn run_of(hub: &Hub, entry: &SessionEntry) -> Result<RunWithQuestions, StoreError> {
     if let Some(run) = entry.projection().run() {
         return Ok(run);
     }
@@ -52,7 +53,7 @@ async fn read_past(hub: &Hub, entry: &SessionEntry) -> Result<(Projection, u64),
 fn fold(session: &mut Projection, body: &Bytes) {
     let Ok(text) = std::str::from_utf8(body) else { return };
     let Some(record) = Record::parse(text) else { return };
-    let moment = Moment { seq: Some(record.seq), ts: record.ts, now: record.ts, is_past: false };
+    let moment = EventMoment { seq: Some(record.seq), ts: record.ts, now: record.ts, is_past: false };
     for change in read(&record.event, Some(record.seq), text) {
         session.apply(&change, moment);
     }

@@ -1,0 +1,36 @@
+use bytes::Bytes;
+
+/// Many bodies in one allocation, cut into `Bytes` at the end: one `malloc` a page and not one a row.
+pub(crate) struct BodySlab<K> {
+    bytes: Vec<u8>,
+    ends: Vec<(K, usize)>,
+}
+
+impl<K> Default for BodySlab<K> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), ends: Vec::new() }
+    }
+}
+
+impl<K> BodySlab<K> {
+    /// False, and nothing taken, if there is one already and this one would go over the limit.
+    pub(crate) fn push(&mut self, key: K, body: &[u8], limit_bytes: usize) -> bool {
+        if !self.ends.is_empty() && self.bytes.len() + body.len() > limit_bytes {
+            return false;
+        }
+        self.bytes.extend_from_slice(body);
+        self.ends.push((key, self.bytes.len()));
+        true
+    }
+
+    pub(crate) fn into_bodies(self) -> Vec<(K, Bytes)> {
+        let shared = Bytes::from(self.bytes);
+        let mut start = 0;
+        let cut = |(key, end)| {
+            let body = shared.slice(start..end);
+            start = end;
+            (key, body)
+        };
+        self.ends.into_iter().map(cut).collect()
+    }
+}

@@ -1,0 +1,147 @@
+//! `hub.db`: sessions, their records, their messages with full-text search, people, logins, access tokens, runners,
+//! hosts of others, browsers that want pushes, what was done by whom,
+//! tombstones of sessions whose runner has yet to learn that they are deleted, and the journal of submissions.
+
+mod append;
+mod audit;
+mod deleted_sessions;
+mod export;
+mod fleet;
+mod hosts;
+mod logins;
+mod messages;
+mod people;
+mod push;
+mod read;
+mod run_reads;
+mod runners;
+mod search;
+mod sessions;
+mod submissions;
+mod tokens;
+mod usage;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::Connection;
+
+use crate::RecordRewrite;
+use crate::error::Result;
+use crate::hub::{AppendSummary, HubSession, MessagePage, NewRecord, SearchHit, SearchQuery};
+use crate::sqlite::database::StoreOptions;
+use crate::sqlite::engine::Engine;
+use crate::sqlite::migrate::Migrations;
+use crate::store_future::StoreFuture;
+
+/// More than any file has.
+const PAGES_MAX: u32 = 1 << 30;
+
+const MIGRATIONS: Migrations = &[
+    include_str!("migrations/hub/0001_init.sql"),
+    include_str!("migrations/hub/0002_fleet.sql"),
+    include_str!("migrations/hub/0003_submissions.sql"),
+    include_str!("migrations/hub/0004_people.sql"),
+    include_str!("migrations/hub/0005_summaries.sql"),
+    include_str!("migrations/hub/0006_push.sql"),
+    include_str!("migrations/hub/0007_usage.sql"),
+];
+
+/// The hub's copy of all sessions. Clones share one database.
+#[derive(Clone)]
+pub(crate) struct SqliteHub {
+    engine: Arc<Engine>,
+}
+
+impl SqliteHub {
+    pub(crate) fn open(path: &Path, options: StoreOptions) -> Result<Self> {
+        let opened = Engine::open(path, options, MIGRATIONS)?;
+        Ok(Self { engine: Arc::new(Engine::start("hub-db", opened, None)?) })
+    }
+
+    pub(crate) async fn append(&self, batch: Vec<NewRecord>) -> Result<AppendSummary> {
+        self.enqueue_append(batch).await?.await
+    }
+
+    pub(crate) async fn enqueue_append(&self, batch: Vec<NewRecord>) -> Result<StoreFuture<AppendSummary>> {
+        let bytes = append::batch_bytes(&batch);
+        let is_short = append::is_short(&batch);
+        let apply = move |connection: &Connection| append::append(connection, &batch);
+        if is_short {
+            return self.engine.enqueue_short(bytes, apply, |_| {}).await;
+        }
+        self.engine.enqueue(bytes, apply, |_| {}).await
+    }
+
+    pub(crate) async fn rewrite_record(&self, session_id: &str, seq: u64, with: RecordRewrite) -> Result<()> {
+        let session_id = session_id.to_owned();
+        self.engine
+            .write(0, move |connection| append::rewrite_record(connection, &session_id, seq, with))
+            .await
+    }
+
+    pub(crate) async fn delete_session(&self, session_id: &str) -> Result<bool> {
+        let session_id = session_id.to_owned();
+        self.engine.write(0, move |connection| sessions::delete(connection, &session_id)).await
+    }
+
+    pub(crate) async fn session(&self, session_id: &str) -> Result<Option<HubSession>> {
+        let session_id = session_id.to_owned();
+        self.engine.read(move |connection| sessions::get(connection, &session_id)).await
+    }
+
+    pub(crate) async fn sessions(&self) -> Result<Vec<HubSession>> {
+        self.engine.read(sessions::list).await
+    }
+
+    pub(crate) async fn records_after(
+        &self,
+        session_id: &str,
+        after_seq: u64,
+        limit_rows: usize,
+        limit_bytes: usize,
+    ) -> Result<Vec<(u64, Bytes)>> {
+        let session_id = session_id.to_owned();
+        self.engine
+            .read(move |connection| {
+                read::records_after(connection, &session_id, after_seq, limit_rows, limit_bytes)
+            })
+            .await
+    }
+
+    pub(crate) async fn messages_page(
+        &self,
+        session_id: &str,
+        before_idx: Option<i64>,
+        limit: usize,
+    ) -> Result<MessagePage> {
+        let session_id = session_id.to_owned();
+        self.engine
+            .read(move |connection| read::messages_page(connection, &session_id, before_idx, limit))
+            .await
+    }
+
+    pub(crate) async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>> {
+        self.engine.read(move |connection| search::search(connection, &query)).await
+    }
+
+    pub(crate) async fn set_full_for_tests(&self, is_full: bool) -> Result<()> {
+        // A file does not become shorter than it is: at one page it can only not grow.
+        self.engine.limit_pages(if is_full { 1 } else { PAGES_MAX }).await
+    }
+
+    pub(crate) async fn refuse_for_tests(&self) -> Result<()> {
+        const TRIGGERS: &str = "CREATE TEMP TRIGGER no_bad_title BEFORE UPDATE OF title ON main.sessions
+            WHEN new.title = 'bad' BEGIN SELECT raise(ABORT, 'refused for a test'); END;
+            CREATE TEMP TRIGGER no_login BEFORE INSERT ON main.logins
+            BEGIN SELECT raise(ABORT, 'refused for a test'); END;
+            CREATE TEMP TRIGGER no_use BEFORE UPDATE ON main.logins
+            BEGIN SELECT raise(ABORT, 'refused for a test'); END;";
+        self.engine.write(0, |connection| Ok(connection.execute_batch(TRIGGERS)?)).await
+    }
+
+    pub(crate) async fn close(&self) {
+        self.engine.close().await;
+    }
+}
