@@ -49,7 +49,10 @@ pub(crate) async fn in_session(
         }
     };
     let Some(cwd) = facts.cwd.clone() else {
-        return Err(ServiceError::other(format!("Session '{session_id}' works in no directory")));
+        return Err(ServiceError::coded(
+            ErrorCode::Conflict,
+            format!("Session '{session_id}' works in no directory"),
+        ));
     };
     Ok(CallDirectory { path: PathBuf::from(cwd), facts: Some(facts) })
 }
