@@ -19,7 +19,9 @@ use crate::access::principals::OWNER;
 use crate::hub::Hub;
 use crate::server::assets::wants_page;
 use crate::server::listen::Peer;
-use crate::server::router::{check_known, failed, failed_as, no_randomness, query_code, unavailable};
+use crate::server::router::{
+    check_known, failed, failed_as, failed_with, no_randomness, query_code, unavailable,
+};
 
 const UNUSABLE: &str = "This sign-in link is used up or too old. Make a new one in the app on a browser that is signed in (Settings), or start 'qd up' again, which prints one";
 /// Where the app says the same to a person.
@@ -45,7 +47,7 @@ pub(crate) async fn login(
             return to_start(&hub, &token, hub.config.login_life.as_secs());
         }
         Ok(NewLogin::NobodyThere) => return unusable(&hub, &uri, &headers).await,
-        Ok(NewLogin::NoRandomness) => no_randomness(),
+        Ok(NewLogin::NoRandomness) => failed_with(&no_randomness()),
         Err(error) => {
             let error = format!("The login cannot be stored: {error}. The link stays good; open it again");
             failed(ErrorCode::StoreUnavailable, &error)
