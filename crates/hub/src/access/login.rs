@@ -19,7 +19,6 @@ use qd_store::PersonRow;
 use qd_wire::people::{LoginAnswer, LoginRequest};
 use qd_wire::{CodedError, ErrorCode};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{self, COOKIE_NAME};
 use crate::hub::Hub;
 use crate::rest::request::read_json;
@@ -147,7 +146,7 @@ pub(crate) async fn login(
 
 async fn note(hub: &Hub, username: Option<&str>, ok: bool, peer: &str) {
     let summary = format!("from {peer}");
-    hub.note_deed(AuditedAction { kind: "login", principal: username, ok: Some(ok), summary }).await;
+    hub.note_action("login", username, Some(ok), summary).await;
 }
 
 /// What the list of logins shows.

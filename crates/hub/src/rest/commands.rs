@@ -7,8 +7,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Json};
 use http::StatusCode;
 use qd_wire::{CodedError, ErrorCode};
-use serde::Serialize;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::access::principals::Principal;
@@ -21,28 +19,6 @@ use crate::server::Server;
 
 /// The greatest body; a file of the greatest size that one write takes fits, as base64.
 const BODY_BYTES_MAX: usize = 48 << 20;
-
-/// An answer as JSON.
-#[derive(Serialize)]
-struct CommandReply {
-    success: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<ErrorCode>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_version: Option<u64>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    replayed: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    indeterminate: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    timed_out: bool,
-}
 
 /// `POST /api/commands`: the body is a canonical command with its `cmd`, as on `/ws/mux`. A command that failed is an
 /// answer too: 200 with `success: false`.
@@ -57,29 +33,6 @@ pub(crate) async fn run(State(server): State<Server>, Caller(principal): Caller,
     };
     let is_forbidden = answer.failed_with(ErrorCode::PermissionDenied);
     let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
-    let CommandAnswer {
-        success,
-        data,
-        error,
-        code,
-        session_id,
-        session_version,
-        replayed,
-        indeterminate,
-        timed_out,
-        ..
-    } = answer;
-    let answer = CommandReply {
-        success,
-        data,
-        error,
-        code,
-        session_id,
-        session_version,
-        replayed,
-        indeterminate,
-        timed_out,
-    };
     Ok((status, Json(answer)).into_response())
 }
 

@@ -12,7 +12,6 @@ use qd_wire::rest::LoginLink;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::Hash;
 use crate::access::principals::{Access, Principal};
 use crate::hex::hex;
@@ -47,10 +46,7 @@ pub(crate) async fn end(
         server.hub.end_access(&hash);
     }
     let summary = format!("ended {login_id}");
-    server
-        .hub
-        .note_deed(AuditedAction { kind: "login", principal: Some(&principal.name), ok: None, summary })
-        .await;
+    server.hub.note_action("login", Some(&principal.name), None, summary).await;
     Ok(Json(json!({ "login_id": login_id })))
 }
 
@@ -71,10 +67,7 @@ pub(crate) async fn link(
         return Err(no_randomness().into());
     };
     let summary = "made a sign-in link".to_owned();
-    server
-        .hub
-        .note_deed(AuditedAction { kind: "login", principal: Some(&principal.name), ok: None, summary })
-        .await;
+    server.hub.note_action("login", Some(&principal.name), None, summary).await;
     let url = format!("{}/login?code={code}", own_address(&server, &uri, &headers));
     Ok(Json(LoginLink { url, code, expires_at }))
 }

@@ -12,7 +12,6 @@ use qd_wire::people::{ChangePerson, Me, NewPerson, People, Person};
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::{Value, json};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{check_principal_name, role_of};
 use crate::access::login::{HashError, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use crate::access::principals::{Access, Principal};
@@ -207,8 +206,7 @@ async fn close_all(server: &Server, username: &str) -> Result<(), CodedError> {
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = AuditedAction { kind: "person", principal: Some(&principal.name), ok: Some(true), summary };
-    server.hub.note_deed(deed).await;
+    server.hub.note_action("person", Some(&principal.name), Some(true), summary).await;
 }
 
 fn no_hash(error: &HashError) -> RestError {

@@ -16,7 +16,6 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{Hash, check_principal_name, hash, random_text, scopes};
 use crate::access::principals::{Access, Principal};
 use crate::rest::request::{Caller, RestError, RestResult, read_json};
@@ -191,6 +190,5 @@ impl FromRequestParts<Server> for TokenHolder {
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = AuditedAction { kind: "token", principal: Some(&principal.name), ok: Some(true), summary };
-    server.hub.note_deed(deed).await;
+    server.hub.note_action("token", Some(&principal.name), Some(true), summary).await;
 }

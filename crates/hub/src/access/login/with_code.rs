@@ -13,7 +13,6 @@ use qd_wire::ErrorCode;
 
 use super::codes::LoginCode;
 use super::{cookie, label};
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate;
 use crate::access::principals::OWNER;
 use crate::hub::Hub;
@@ -42,8 +41,7 @@ pub(crate) async fn login(
         Ok(NewLogin::Login(token)) => {
             let summary = format!("with a code, from {peer}");
             let name = code.person.as_deref().unwrap_or(OWNER);
-            hub.note_deed(AuditedAction { kind: "login", principal: Some(name), ok: Some(true), summary })
-                .await;
+            hub.note_action("login", Some(name), Some(true), summary).await;
             return to_start(&hub, &token, hub.config.login_life.as_secs());
         }
         Ok(NewLogin::NobodyThere) => return unusable(&hub, &uri, &headers).await,

@@ -12,7 +12,6 @@ use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewFore
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::{Value, json};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{check_principal_name, hash, random_text};
 use crate::access::principals::Principal;
 use crate::hub::Hub;
@@ -137,6 +136,5 @@ async fn revoke(
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = AuditedAction { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
-    server.hub.note_deed(deed).await;
+    server.hub.note_action("host", Some(&principal.name), Some(true), summary).await;
 }

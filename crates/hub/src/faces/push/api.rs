@@ -18,7 +18,6 @@ use qd_wire::push::{
 use qd_wire::{CodedError, ErrorCode};
 
 use super::{AnswerResult, answer as answer_question, check_subscription, send_test};
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::random_text;
 use crate::access::login;
 use crate::access::principals::{Access, OWNER, Principal};
@@ -243,6 +242,5 @@ fn plain(label: &str) -> String {
 }
 
 async fn note(hub: &Hub, principal: &Principal, summary: String) {
-    hub.note_deed(AuditedAction { kind: "push", principal: Some(&principal.name), ok: Some(true), summary })
-        .await;
+    hub.note_action("push", Some(&principal.name), Some(true), summary).await;
 }
