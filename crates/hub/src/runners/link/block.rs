@@ -14,7 +14,7 @@ use super::refused_sessions::{RefusedSessions, belongs_to};
 use super::{RunnerIdentity, RunnerSendQueue};
 use crate::connection::frame;
 use crate::hub::Hub;
-use crate::runners::line_head::{self, EVENT_PREFIX, EventHead, Line};
+use crate::runners::line_head::{self, EVENT_PREFIX, EventHead, LineHead};
 use crate::sessions::effects::{self, EventDigest, SessionNote};
 use crate::sessions::published::{NativeEvents, RecordHead, event_name};
 use crate::sessions::session::SessionEntry;
@@ -199,11 +199,11 @@ impl BlockSplitter<'_> {
         }
         let checked = if self.is_local { Ok(()) } else { line_head::check(line) };
         match checked.and_then(|()| line_head::parse(line, self.runner_id)) {
-            Ok(Line::Event(head)) => {
+            Ok(LineHead::Event(head)) => {
                 self.event(&head, line);
                 return self.missing.is_some();
             }
-            Ok(Line::Response(head)) => {
+            Ok(LineHead::Response(head)) => {
                 self.flush();
                 let is_last = self.hub.pending.is_delete(&head.id, self.send_queue);
                 self.steps.push(StreamStep::Answer {
@@ -214,7 +214,7 @@ impl BlockSplitter<'_> {
                 });
                 return is_last;
             }
-            Ok(Line::Other(kind)) => {
+            Ok(LineHead::Other(kind)) => {
                 self.flush();
                 self.steps.push(StreamStep::Runner { kind: kind.into_owned(), line: line.to_owned() });
             }

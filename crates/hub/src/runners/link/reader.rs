@@ -21,7 +21,7 @@ use super::{LinkShared, RunnerIdentity, RunnerLink, line_of};
 use crate::faces::RunnerUpdate;
 use crate::hex::hash_from_hex;
 use crate::hub::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub};
-use crate::runners::line_head::{self, Line};
+use crate::runners::line_head::{self, LineHead};
 use crate::runners::runner::Runner;
 use crate::sessions::effects::apply_notes;
 use crate::sessions::published::PublishedEvents;
@@ -125,7 +125,9 @@ impl LinkReader {
             let line = block.split_to(length);
             match std::str::from_utf8(&line).ok().and_then(|line| line_head::parse(line.trim_end(), "").ok())
             {
-                Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?,
+                Some(LineHead::Other(kind)) => {
+                    self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?
+                }
                 _ => tracing::warn!("a runner speaks before its hello; skipped"),
             }
         }
