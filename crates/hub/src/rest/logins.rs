@@ -5,7 +5,7 @@ use axum::response::Json;
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
 use qd_link::clock::now_ms;
-use qd_store::Login;
+use qd_store::LoginRow;
 use qd_wire::ErrorCode;
 use qd_wire::people::{LoginInfo, Logins};
 use qd_wire::rest::LoginLink;
@@ -84,7 +84,7 @@ fn own_address(server: &Server, uri: &Uri, headers: &HeaderMap) -> String {
 }
 
 /// The logins of who asks that are not over. Tokens have none, and see none of their owner's.
-async fn own(server: &Server, principal: &Principal) -> RestResult<Vec<Login>> {
+async fn own(server: &Server, principal: &Principal) -> RestResult<Vec<LoginRow>> {
     if let Access::Token(_) = principal.access {
         let error = "Permission denied: a token sees no logins; log in with your password";
         return Err(ErrorCode::PermissionDenied.with(error).into());
@@ -96,7 +96,7 @@ async fn own(server: &Server, principal: &Principal) -> RestResult<Vec<Login>> {
     Ok(logins)
 }
 
-fn info(principal: &Principal, login: Login) -> LoginInfo {
+fn info(principal: &Principal, login: LoginRow) -> LoginInfo {
     LoginInfo {
         login_id: id_of(&login.token_hash),
         label: login.label,

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json};
 use http::StatusCode;
 use qd_link::clock::now_ms;
-use qd_store::{PEOPLE_MAX, PersonChange, PersonPut, PersonRow};
+use qd_store::{PEOPLE_MAX, PersonChange, PersonRow, PersonStored};
 use qd_wire::command_table::Permission;
 use qd_wire::people::{ChangePerson, Me, NewPerson, People, Person};
 use qd_wire::{CodedError, ErrorCode};
@@ -60,16 +60,16 @@ pub(crate) async fn add(State(server): State<Server>, Manager(principal): Manage
     };
     let person = shown(&row);
     match server.hub.store.put_person(row).await? {
-        PersonPut::Added => {
+        PersonStored::Added => {
             tracing::info!(username, role = role.as_str(), "there is a new person");
             note(&server, &principal, format!("added {username} as {}", role.as_str())).await;
             Ok((StatusCode::CREATED, Json(person)).into_response())
         }
-        PersonPut::NameTaken => {
+        PersonStored::NameTaken => {
             let error = "A person or an access token has this name; take another one";
             Err(ErrorCode::AlreadyExists.with(error).into())
         }
-        PersonPut::TooMany => {
+        PersonStored::TooMany => {
             let error = format!("There are {PEOPLE_MAX} people, which is the limit; remove some first");
             let error = ErrorCode::LimitReached.with(error);
             Err(RestError::with_status(StatusCode::TOO_MANY_REQUESTS, &error))

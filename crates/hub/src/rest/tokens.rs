@@ -8,7 +8,7 @@ use http::StatusCode;
 use http::header::CACHE_CONTROL;
 use http::request::Parts;
 use qd_link::clock::now_ms;
-use qd_store::{ACCESS_TOKENS_MAX, AccessToken, TokenPut};
+use qd_store::{ACCESS_TOKENS_MAX, AccessTokenRow, TokenStored};
 use qd_wire::access::{AccessTokenInfo, AccessTokens, AddedAccessToken, NewAccessToken};
 use qd_wire::command_table::Permission;
 use qd_wire::people::Permissions;
@@ -39,7 +39,7 @@ pub(crate) async fn list(
     Ok(Json(AccessTokens { tokens: own.map(info).collect() }))
 }
 
-fn info(token: AccessToken) -> AccessTokenInfo {
+fn info(token: AccessTokenRow) -> AccessTokenInfo {
     AccessTokenInfo {
         scopes: scopes(&token).map(|scopes| scopes.iter().collect()),
         name: token.name,
@@ -64,7 +64,7 @@ pub(crate) async fn add(
     let wanted = read_wanted(body, &principal).await?;
     let token = random_text(TOKEN_BYTES).ok_or_else(no_randomness)?;
     let (now, name) = (now_ms(), wanted.name.clone());
-    let row = AccessToken {
+    let row = AccessTokenRow {
         name: wanted.name,
         owner: principal.person().map(str::to_owned),
         token_hash: hash(&token).to_vec(),
@@ -74,16 +74,16 @@ pub(crate) async fn add(
         expires_at: wanted.days.map(|days| now.saturating_add(i64::from(days) * DAY_MS)),
     };
     match server.hub.store.put_access_token(row).await? {
-        TokenPut::Added => {
+        TokenStored::Added => {
             tracing::info!(name, "there is a new access token");
             note(&server, &principal, format!("added {name}")).await;
             Ok(([(CACHE_CONTROL, "no-store")], Json(AddedAccessToken { name, token })).into_response())
         }
-        TokenPut::NameTaken => {
+        TokenStored::NameTaken => {
             let error = "There is a token or a person of this name; take another name, or remove that one first ('qd token revoke')";
             Err(ErrorCode::AlreadyExists.with(error).into())
         }
-        TokenPut::TooMany => {
+        TokenStored::TooMany => {
             let error =
                 format!("There are {ACCESS_TOKENS_MAX} tokens, which is the limit; remove some first");
             let error = ErrorCode::LimitReached.with(error);

@@ -11,7 +11,7 @@ pub(crate) mod search;
 
 use std::io::Read;
 
-use qd_link::client::{CallError, MuxClient, Request};
+use qd_link::client::{CallError, ClientRequest, MuxClient};
 use qd_wire::mux::{Channel, ClientFrame};
 use qd_wire::{Command, CommandResponse};
 
@@ -28,18 +28,16 @@ fn prompt_text(words: &[String]) -> Result<String> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_string(&mut text)?;
     if read as u64 > STDIN_BYTES_MAX {
-        return Err(CliError::usage(format!("stdin holds more than {STDIN_BYTES_MAX} bytes")));
+        return Err(CliError::usage(format!("stdin is longer than {STDIN_BYTES_MAX} bytes")));
     }
     if text.trim().is_empty() {
-        return Err(
-            CliError::usage("stdin is empty").hint("write the prompt behind the command, or pipe it in")
-        );
+        return Err(CliError::usage("stdin is empty").hint("give the prompt as an argument, or pipe it in"));
     }
     Ok(text)
 }
 
 /// Calls, and makes an answer without success an error.
-async fn call(client: &MuxClient, request: &Request) -> Result<CommandResponse> {
+async fn call(client: &MuxClient, request: &ClientRequest) -> Result<CommandResponse> {
     succeeded(client.call(request).await?)
 }
 

@@ -61,7 +61,7 @@ impl HubAndRunner {
         stop: &CancellationToken,
     ) -> Result<HubAndRunner> {
         let open = |error: qd_store::StoreError| {
-            CliError::failed(error.to_string()).hint("`qd doctor` looks at the data directory and the disk")
+            CliError::failed(error.to_string()).hint("`qd doctor` checks the data directory and the disk")
         };
         let hub_store =
             HubStore::open(&settings.data_dir.join("hub.db"), StoreOptions::default()).map_err(open)?;
@@ -134,7 +134,7 @@ impl HubAndRunner {
         match ended {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(CliError::failed(error.to_string())),
-            Err(error) => Err(CliError::failed(format!("the hub broke: {error}"))),
+            Err(error) => Err(CliError::failed(format!("the hub failed: {error}"))),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_link::client::{Attachment, CallError, Request, Start};
+use qd_link::client::{AttachStart, Attachment, CallError, ClientRequest};
 use qd_wire::Command;
 use qd_wire::command::{PromptParams, SessionConfig, SessionCreateParams};
 use qd_wire::data::{RunnerInfo, RunnerStatus, SessionCreatedData};
@@ -52,16 +52,17 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: RunArgu
         }
         ConversationEnd::Idle(Some(StopReason::Error)) => {
             Err(CliError::failed("the turn ended with an error")
-                .hint(format!("see it whole: qd logs {session_id}")))
+                .hint(format!("show the conversation: qd logs {session_id}")))
         }
         ConversationEnd::Idle(Some(StopReason::Aborted)) => {
-            Err(CliError::failed("the turn was aborted").hint(format!("go on: qd attach {session_id}")))
+            Err(CliError::failed("the turn was aborted")
+                .hint(format!("continue with: qd attach {session_id}")))
         }
         ConversationEnd::Closed => Err(CliError::failed("the session was closed before the turn ended")),
         // Only the end of a pipe is told so.
-        ConversationEnd::Troubled => Err(CliError::failed("not everything could be done")),
+        ConversationEnd::Troubled => Err(CliError::failed("some of the input failed")),
         ConversationEnd::Detached => {
-            output.note(&harmless(&format!("detached; the session goes on: qd attach {session_id}\n")));
+            output.note(&harmless(&format!("detached; the session keeps running: qd attach {session_id}\n")));
             Ok(())
         }
     }
@@ -110,7 +111,9 @@ async fn create(
     // What a program writes is wanted from its first byte on, and not as a screen.
     let (is_program, after) = (config.run.is_some(), config.run.is_some().then_some(0));
     let start = match (placement.runner_id, arguments.wait) {
-        (None, None) if !is_program => Start::Create { session_id: None, config, idempotency_key: Some(key) },
+        (None, None) if !is_program => {
+            AttachStart::Create { session_id: None, config, idempotency_key: Some(key) }
+        }
         (runner_id, wait) => {
             let create = Command::SessionCreate(SessionCreateParams { config, check_only: None });
             let mut frame = super::waiting_frame(None, create, wait);
@@ -119,7 +122,7 @@ async fn create(
             let response = super::call_frame(&connection.client, &frame).await?;
             let created: SessionCreatedData =
                 serde_json::from_value(response.data.unwrap_or_default()).map_err(CallError::Decode)?;
-            Start::Attach { session_id: created.session_id, after }
+            AttachStart::Attach { session_id: created.session_id, after }
         }
     };
     connection.attach(start).await
@@ -132,7 +135,7 @@ fn check_reachable(runners: &[RunnerInfo], name: &str, is_socket: bool) -> Resul
             "without the hub, sessions can start on this machine only ('{}')",
             own.runner_id
         ))
-        .hint("leave out --runner, or try again when the hub is back")),
+        .hint("omit --runner, or retry when the hub is back")),
         Some(_) | None => Ok(()),
     }
 }
@@ -170,7 +173,7 @@ fn placement(runners: &[RunnerInfo], arguments: &RunArguments, hostname: &str) -
 async fn detach(output: &Output, attachment: &Attachment, session_id: &str, prompt: String) -> Result<()> {
     let params = PromptParams { message: prompt, images: None, streaming_behavior: None, client_id: None };
     let client = attachment.client().ok_or_else(|| CliError::unreachable("the connection was lost"))?;
-    super::call(client, &Request::session(session_id, Command::Prompt(params))).await?;
+    super::call(client, &ClientRequest::session(session_id, Command::Prompt(params))).await?;
     report_id(output, session_id)
 }
 
@@ -187,7 +190,7 @@ fn session_config(arguments: &RunArguments, current: &Path) -> Result<SessionCon
     };
     let cwd = cwd.to_str().ok_or_else(|| {
         CliError::usage(format!("the directory {} is not valid UTF-8", cwd.display()))
-            .hint("name another with --cwd")
+            .hint("use another one with --cwd")
     })?;
     let (provider, model) = match &arguments.model {
         None => (None, None),
@@ -197,7 +200,7 @@ fn session_config(arguments: &RunArguments, current: &Path) -> Result<SessionCon
             }
             _ => {
                 return Err(CliError::usage(format!("'{model}' is not a model"))
-                    .hint("write provider/id, such as anthropic/claude-sonnet-4-5"));
+                    .hint("use provider/id, such as anthropic/claude-sonnet-4-5"));
             }
         },
     };

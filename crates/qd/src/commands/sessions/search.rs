@@ -1,6 +1,6 @@
 //! `qd search`.
 
-use qd_link::client::Request;
+use qd_link::client::ClientRequest;
 use qd_wire::Command;
 use qd_wire::command::SearchParams;
 use qd_wire::data::{SearchData, SearchHit};
@@ -18,12 +18,12 @@ const SNIPPET_CHARACTERS_MAX: usize = 160;
 pub(crate) async fn run(settings: &Settings, output: &Output, arguments: SearchArguments) -> Result<()> {
     let query = arguments.query.join(" ");
     if query.trim().is_empty() {
-        return Err(CliError::usage("the query is empty").hint("say what to find: qd search WORDS"));
+        return Err(CliError::usage("the query is empty").hint("give the words to find: qd search WORDS"));
     }
     let connection = connection::connect_hub(settings).await?;
     let params =
         SearchParams { query, role: arguments.role, limit: Some(arguments.limit), ..SearchParams::default() };
-    let data: SearchData = connection.client.query(&Request::system(Command::Search(params))).await?;
+    let data: SearchData = connection.client.query(&ClientRequest::system(Command::Search(params))).await?;
     let now_ms = clock::now_ms();
     output.list(&data.hits, "nothing found\n", |hits| {
         hits.iter().map(|hit| line(hit, now_ms, output.style)).collect()
