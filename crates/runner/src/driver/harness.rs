@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
-use qd_core::session::{AgentUp, RunStart};
+use qd_core::session::{ReadyAgent, RunStart};
 use qd_wire::data::{ProcessStats, QueueState, StoredSession};
 use qd_wire::{CodedError, Command};
 use serde_json::Value;
@@ -210,7 +210,7 @@ pub trait AgentHandle: Send + Sync {
     fn send_without_reply(&self, request: AgentRequest) -> AgentResult<()>;
 
     /// Waits until the agent is ready and reads what it knows.
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>>;
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>>;
 
     /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it
     /// has some: `{"native": …}`.

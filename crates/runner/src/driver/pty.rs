@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::redact::{Scrubber, redact};
-use qd_core::session::{AgentUp, RunStart};
+use qd_core::session::{ReadyAgent, RunStart};
 use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::data::ProcessStats;
@@ -225,8 +225,8 @@ impl AgentHandle for PtyHandle {
         Err(AgentFailure::refused(NO_AGENT))
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
-        Box::pin(std::future::ready(Ok(AgentUp::default())))
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
+        Box::pin(std::future::ready(Ok(ReadyAgent::default())))
     }
 
     fn execute<'a>(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use qd_core::event_writer::{EventFront, EventWriter, ResponseLine};
 use qd_core::ids::{base36, check_session_id};
-use qd_core::ledger::{Submission, Verdict};
-use qd_core::outbox::{EventFront, Outbox, Response};
+use qd_core::ledger::{LedgerVerdict, Submission};
 use qd_link::backoff::random;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, TAKE_BACK, class_of};
@@ -196,9 +196,9 @@ impl RunnerTask {
         let verdict = self.shared.submissions.submit(now_ms(), submission, || WaitOwner::Once(sender));
         let shared = Arc::clone(&self.shared);
         match verdict {
-            Verdict::Run => finish_barrier(&shared, &incoming, Ok(())),
-            Verdict::Reject(rejection) => respond(&shared, "", &incoming, Err(&rejection.into())),
-            Verdict::Wait | Verdict::Join | Verdict::Replay(_) => {
+            LedgerVerdict::Run => finish_barrier(&shared, &incoming, Ok(())),
+            LedgerVerdict::Reject(rejection) => respond(&shared, "", &incoming, Err(&rejection.into())),
+            LedgerVerdict::Wait | LedgerVerdict::Join | LedgerVerdict::Replay(_) => {
                 tokio::spawn(async move {
                     let waited = tokio::time::timeout(Duration::from_secs(30), receiver).await;
                     let result = match waited {
@@ -295,7 +295,7 @@ fn mint_session_id(incoming: &IncomingCommand) -> String {
 }
 
 fn finish_barrier(shared: &RunnerContext, incoming: &IncomingCommand, result: Result<(), CodedError>) {
-    let outcome = qd_core::ledger::Outcome {
+    let outcome = qd_core::ledger::CommandOutcome {
         cmd: incoming.cmd.clone(),
         result: result.clone().map(|()| None),
         session_version: None,
@@ -317,8 +317,8 @@ pub(crate) fn respond(
 }
 
 /// The same with all it can say.
-pub(crate) fn respond_with(shared: &RunnerContext, session_id: &str, response: &Response<'_>) {
-    let mut out = Outbox::default();
+pub(crate) fn respond_with(shared: &RunnerContext, session_id: &str, response: &ResponseLine<'_>) {
+    let mut out = EventWriter::default();
     out.response(&EventFront::new(session_id, &shared.config.runner_id), now_ms(), response);
     shared.hub_delivery.send_line(response.origin, out.take().bytes.into());
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::harness::{Codec, Decoded};
-use qd_core::session::AgentUp;
+use qd_core::session::ReadyAgent;
 use qd_runner::RunnerConfig;
 use qd_runner::driver::{
     AgentDriver, AgentFailure, AgentHandle, AgentProgress, AgentResult, BoxFuture, CommandSetting, Driver,
@@ -158,10 +158,10 @@ impl AgentHandle for ParrotHandle {
         self.send(&request).map(drop)
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
         Box::pin(async {
             self.send(&AgentRequest::GetState)?.reply().await?;
-            Ok(AgentUp::default())
+            Ok(ReadyAgent::default())
         })
     }
 

@@ -9,7 +9,7 @@ use qd_wire::pi_server::{
 };
 use serde::Serialize;
 
-use super::Request;
+use super::PiServerRequest;
 
 /// The harness of sessions that name none.
 const HARNESS: &str = "pi";
@@ -28,7 +28,7 @@ pub trait FieldWriter {
 
 /// Writes what the canonical command that does the work of a request says, beside its name, its address and its
 /// conditions.
-pub fn write_parameters(request: &Request, fields: &mut impl FieldWriter) {
+pub fn write_parameters(request: &PiServerRequest, fields: &mut impl FieldWriter) {
     if wants_native(&request.command) {
         fields.field("native", &true);
     }
@@ -40,7 +40,7 @@ pub fn write_parameters(request: &Request, fields: &mut impl FieldWriter) {
 
 /// The runner that the client has named for a new session.
 #[allow(clippy::wildcard_enum_match_arm)] // Every other command is about a session, which has a runner.
-pub fn named_runner(request: &Request) -> Option<&str> {
+pub fn named_runner(request: &PiServerRequest) -> Option<&str> {
     match &request.command {
         Command::CreateSession(fields) => fields.runner_id.as_deref(),
         Command::LoadSession(fields) => fields.runner_id.as_deref(),
