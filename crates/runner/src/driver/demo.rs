@@ -200,7 +200,7 @@ impl AgentHandle for DemoHandle {
         let begun = self.send_request(AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             let queue = begun.reply().await?;
-            serde_json::from_value(queue).map_err(|error| AgentFailure::refused(error.to_string()))
+            serde_json::from_value(queue).map_err(|error| ErrorCode::Internal.with(error.to_string()).into())
         }))
     }
 }

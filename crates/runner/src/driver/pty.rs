@@ -217,12 +217,12 @@ impl AgentHandle for PtyHandle {
         if request == AgentRequest::GetState {
             Ok(SentRequest::done())
         } else {
-            Err(AgentFailure::refused(NO_AGENT))
+            Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
         }
     }
 
     fn send_without_reply(&self, _request: AgentRequest) -> AgentResult<()> {
-        Err(AgentFailure::refused(NO_AGENT))
+        Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
     }
 
     fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
@@ -238,7 +238,10 @@ impl AgentHandle for PtyHandle {
             Command::SetSessionName(params) => session_name(&params.name)
                 .map(|name| ExecutedCommand::with_effect(CommandEffect::Title(name)))
                 .map_err(AgentFailure::refused),
-            other => Err(AgentFailure::refused(format!("'{}' is for agents. {NO_AGENT}", other.spec().name))),
+            other => {
+                let error = format!("'{}' is for agents. {NO_AGENT}", other.spec().name);
+                Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)))
+            }
         };
         Box::pin(std::future::ready(result))
     }

@@ -112,7 +112,7 @@ impl RunnerTask {
             None => mint_session_id(&incoming),
         };
         if let Err(error) = check_session_id(&session_id) {
-            return self.respond(&session_id, &incoming, Err(&CodedError::invalid(error)));
+            return self.respond(&session_id, &incoming, Err(&error.into()));
         }
         let mut incoming = incoming;
         if let Ok(Command::SessionCreate(params)) = Command::parse(&incoming.cmd, incoming.text())
@@ -240,13 +240,10 @@ fn check_create(shared: &RunnerContext, config: &SessionConfig) -> Result<(), Co
     runner.harnesses.check(&config.harness)?;
     check_cwd_of(config)?;
     runner.harnesses.check_continued(&config.harness, config.continue_session.as_deref())?;
-    if let Some(error) = shared.spool_is_full() {
-        return Err(ErrorCode::StorageFull.with(error));
-    }
+    shared.check_spool_room()?;
     let max = runner.max_sessions;
     if shared.agents.load(Ordering::Acquire) >= max {
-        let error = format!("Session limit reached ({max} sessions); close one or raise max_sessions");
-        return Err(ErrorCode::LimitReached.with(error));
+        return Err(CodedError::session_limit(max));
     }
     Ok(())
 }

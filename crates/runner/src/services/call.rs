@@ -204,9 +204,7 @@ impl Call {
             }
             return Ok(CallDirectory { path: "/".into(), facts: None });
         };
-        if let Some(error) = self.shared.spool_is_full() {
-            return Err(ErrorCode::StorageFull.with(error).into());
-        }
+        self.shared.check_spool_room()?;
         let directory = directory::in_session(sender, session_id, &self.scope).await?;
         let version = directory.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
         match self.incoming.if_session_version {
@@ -293,7 +291,8 @@ impl Call {
         registration.set_waiting(false);
         match answer {
             Some(answer) => require_approval(answer),
-            None => Err(ServiceError::other(
+            None => Err(ServiceError::coded(
+                ErrorCode::ShuttingDown,
                 "The runner stopped before anybody decided; it is done when it is approved after the restart",
             )),
         }

@@ -108,8 +108,8 @@ impl SessionActor {
 
     /// Commands that need a living agent; it is started for them where that makes sense.
     pub(super) fn execute_on_agent(&mut self, admitted: AdmittedCommand) {
-        if let Some(error) = prompt_text(&admitted.command).and_then(|text| self.refuse_input(text)) {
-            return self.finish(admitted, Err(ErrorCode::Unsupported.with(error).into()));
+        if let Some(Err(error)) = prompt_text(&admitted.command).map(|text| self.check_input(text)) {
+            return self.finish(admitted, Err(error.into()));
         }
         match (self.agent.state, self.session.status()) {
             (AgentState::Ready, _) => {}
@@ -382,7 +382,9 @@ impl SessionActor {
 
 /// `data` of a response, serialised once.
 pub(super) fn json_text<T: Serialize>(data: &T) -> AgentResult<Arc<str>> {
-    serde_json::to_string(data).map(Arc::from).map_err(|error| AgentFailure::refused(error.to_string()))
+    serde_json::to_string(data)
+        .map(Arc::from)
+        .map_err(|error| ErrorCode::Internal.with(error.to_string()).into())
 }
 
 /// The beginning of what a command says, without its secrets, for a person who must recognise it.

@@ -88,7 +88,7 @@ impl SessionActor {
 
     /// Whether the program is to wait: it is heard when it is ready, and while its records can be kept.
     pub(super) fn is_held_back(&self) -> bool {
-        self.is_run() && (self.agent.state != AgentState::Ready || self.shared.spool_is_full().is_some())
+        self.is_run() && (self.agent.state != AgentState::Ready || self.shared.check_spool_room().is_err())
     }
 
     /// The program that runs, or why there is none.

@@ -225,27 +225,27 @@ pub(crate) fn restore(
 }
 
 /// Whether a client may name this directory for a new session; the words are those of the pi-server document.
-fn check_cwd(cwd: &str) -> Result<(), &'static str> {
+fn check_cwd(cwd: &str) -> Result<(), CodedError> {
     const CHARACTERS_MAX: usize = 4096;
     if cwd.trim().is_empty() {
-        return Err("CWD must be a non-empty string");
+        return Err(CodedError::invalid("CWD must be a non-empty string"));
     }
     if cwd.chars().count() > CHARACTERS_MAX {
-        return Err("CWD too long (max 4096 characters)");
+        return Err(CodedError::invalid("CWD too long (max 4096 characters)"));
     }
     if cwd.contains('\0') || cwd.starts_with('~') {
-        return Err("CWD contains potentially dangerous path components");
+        return Err(CodedError::invalid("CWD contains potentially dangerous path components"));
     }
     if !Path::new(cwd).is_absolute() {
-        return Err("CWD must be an absolute path");
+        return Err(CodedError::invalid("CWD must be an absolute path"));
     }
     match std::fs::metadata(cwd) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err("CWD must point to an existing directory"),
+        Ok(_) => Err(CodedError::invalid("CWD must point to an existing directory")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err("CWD must point to an existing directory")
+            Err(ErrorCode::NotFound.with("CWD must point to an existing directory"))
         }
-        Err(_) => Err("CWD could not be resolved"),
+        Err(error) => Err(ErrorCode::of_io(&error).with("CWD could not be resolved")),
     }
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn check_cwd_of(config: &SessionConfig) -> Result<(), CodedError> {
     if is_terminal(&config.harness) && Path::new(cwd).is_absolute() {
         check_run_cwd(Path::new(cwd))?;
     }
-    check_cwd(cwd).map_err(CodedError::invalid)
+    check_cwd(cwd)
 }
 
 fn check_run_cwd(cwd: &Path) -> Result<(), CodedError> {

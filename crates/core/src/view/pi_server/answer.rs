@@ -14,7 +14,7 @@ use qd_wire::{CodedError, ErrorCode, InputRequest, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::request::{PiServerRequest, wants_native};
+use super::request::PiServerRequest;
 pub use error::error;
 use runner_answer::RunnerAnswer;
 pub use session::{bash_breaker, breakers, health, session_info, stored_info, summary_info};
@@ -27,7 +27,7 @@ pub fn data(
 ) -> Result<Option<String>, UnreadableAnswer> {
     let text = canonical.map_or("null", RawValue::get);
     let said =
-        if wants_native(&request.command) { RunnerAnswer::of(text) } else { RunnerAnswer::canonical(text) };
+        if request.command.wants_native() { RunnerAnswer::of(text) } else { RunnerAnswer::canonical(text) };
     let shaped = shape(request, &said);
     shaped.map_err(|source| UnreadableAnswer { command: request.spec.canonical, source })
 }

@@ -14,7 +14,6 @@ use qd_wire::JsonObject;
 use qd_wire::pi_server::{Command, CommandSpec, Envelope, NAME_CHARS_MAX, Target};
 use serde_json::Value;
 
-pub(super) use canonical::wants_native;
 pub use canonical::{FieldWriter, named_runner, write_parameters};
 use fields::Fields;
 pub use surrogates::whole_characters;

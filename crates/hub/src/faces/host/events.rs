@@ -122,7 +122,7 @@ impl HostAdapter {
         }
         let Some(run_id) = run_id else { return refuse(None, "'run_id' is missing") };
         if let Err(error) = check_session_id(&run_id) {
-            return refuse(None, error);
+            return refuse(None, &error.to_string());
         }
         let Some(seq) = seq.filter(|seq| *seq > 0) else {
             return refuse(Some(&run_id), "'seq' is missing; a run's events are numbered from 1");

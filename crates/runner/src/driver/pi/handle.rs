@@ -102,10 +102,10 @@ impl PiHandle {
     /// Ends a pi that has opened another file than the one that was checked.
     pub(super) fn give_up(&self, path: &Path) -> AgentFailure {
         self.stdin.close();
-        AgentFailure::refused(format!(
+        AgentFailure::refused(ErrorCode::Conflict.with(format!(
             "{} was exchanged while pi opened it, so the agent was stopped; choose the file again",
             path.display()
-        ))
+        )))
     }
 
     /// Takes the file pi is in now.
@@ -172,7 +172,7 @@ impl PiHandle {
     pub async fn conversation(&self) -> AgentResult<Vec<NativeMessage>> {
         let entries = self.request(AgentRequest::GetEntries { since: None }).await?;
         let conversation = pi::conversation_from_reply(&entries)
-            .map_err(|error| AgentFailure::refused(error.to_string()))?;
+            .map_err(|error| ErrorCode::AgentFailed.with(error.to_string()))?;
         Ok(conversation.messages)
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use qd_core::agent::AgentEvent;
 use qd_core::health::{AgentHealth, HealthConfig};
+use qd_wire::CodedError;
 use qd_wire::data::ProcessStats;
-use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
 
 use crate::driver::Driver;
@@ -23,8 +23,7 @@ impl AgentSlot {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < max).then_some(count + 1));
         match taken {
             Ok(_) => Ok(AgentSlot(Arc::clone(&shared.agents))),
-            Err(_) => Err(ErrorCode::LimitReached
-                .with(format!("Session limit reached ({max} sessions); close one or raise max_sessions"))),
+            Err(_) => Err(CodedError::session_limit(max)),
         }
     }
 }

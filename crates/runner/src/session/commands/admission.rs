@@ -92,8 +92,8 @@ impl SessionActor {
             return self.answer_state(&incoming);
         }
         let submission = self.submission(&incoming);
-        if let Some(error) = self.no_room_for(&command, submission.as_ref()) {
-            return self.refuse(&incoming, &ErrorCode::StorageFull.with(error));
+        if let Err(error) = self.check_room_for(&command, submission.as_ref()) {
+            return self.refuse(&incoming, &error);
         }
         let Some(submission) = submission else {
             return self.enqueue(AdmittedState::new(incoming, command, None)).await;
@@ -118,23 +118,24 @@ impl SessionActor {
         let result = serde_json::to_writer(&mut text, &state)
             .map_err(|error| error.to_string())
             .and_then(|()| String::from_utf8(text).map_err(|error| error.to_string()))
-            .map_err(|error| ErrorCode::Failed.with(error));
+            .map_err(|error| ErrorCode::Internal.with(error));
         let session_version = self.exists.then(|| self.session.memory().version);
         self.answer_plainly(incoming, result.as_deref().map(Some), session_version);
         self.shared.submissions.answered_at_once(incoming);
     }
 
     /// New work is refused while the spool is full. What ran before is still answered, and running turns go on.
-    fn no_room_for(&self, command: &Command, submission: Option<&Submission>) -> Option<String> {
+    fn check_room_for(&self, command: &Command, submission: Option<&Submission>) -> Result<(), CodedError> {
         // Typing to a program makes no records to speak of, and may end what does.
         let is_typed = self.is_run() && command.spec().is_input();
         if !command.spec().is_new_work() || is_typed {
-            return None;
+            return Ok(());
         }
-        let error = self.shared.spool_is_full()?;
-        let is_repeat =
-            submission.is_some_and(|submission| self.shared.submissions.is_repeat(now_ms(), submission));
-        (!is_repeat).then_some(error)
+        self.shared.check_spool_room().or_else(|error| {
+            let is_repeat =
+                submission.is_some_and(|submission| self.shared.submissions.is_repeat(now_ms(), submission));
+            if is_repeat { Ok(()) } else { Err(error) }
+        })
     }
 
     /// A command waits for those it depends on, or for the one it repeats.

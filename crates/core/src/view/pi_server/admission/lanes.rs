@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use qd_wire::command_table::Lane as Declared;
+use qd_wire::command_table::{CommandClass, Lane as Declared, class_of};
 use qd_wire::pi_server::CommandSpec;
 
 use super::SubmissionToken;
@@ -41,7 +41,7 @@ impl LanePlace {
         let kind = match spec.lane {
             // A client that sends a shell command and then a prompt means this order.
             Declared::Session | Declared::Shell => LaneUse::Work,
-            Declared::Control if spec.canonical == "session.close" => LaneUse::End,
+            Declared::Control if class_of(spec.canonical) == CommandClass::Close => LaneUse::End,
             Declared::Control | Declared::Read | Declared::Service => LaneUse::Beside,
         };
         LanePlace {
@@ -64,7 +64,7 @@ impl LanePlace {
 
 /// Whether a command brings its session into being.
 pub(super) fn is_birth(spec: &CommandSpec) -> bool {
-    spec.canonical == "session.create"
+    class_of(spec.canonical) == CommandClass::Create
 }
 
 /// The lanes of all sessions that have something in them.

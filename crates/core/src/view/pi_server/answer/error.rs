@@ -30,8 +30,8 @@ fn reworded(
         }
         // To a client of this face there is one machine only.
         ErrorCode::SessionExists => Some(format!("Session {} already exists", session_id?)),
-        // The advice after the limit is for the operator of a runner.
-        ErrorCode::LimitReached => message.split_inclusive(')').next().map(str::to_owned),
+        // The advice is for the operator of a runner.
+        ErrorCode::LimitReached => message.strip_suffix(CodedError::SESSION_LIMIT_ADVICE).map(str::to_owned),
         ErrorCode::QuestionNotFound => {
             Some(format!("No pending UI request with id {}", question_id(request)?))
         }

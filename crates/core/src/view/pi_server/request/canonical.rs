@@ -29,10 +29,10 @@ pub trait FieldWriter {
 /// Writes what the canonical command that does the work of a request says, beside its name, its address and its
 /// conditions.
 pub fn write_parameters(request: &PiServerRequest, fields: &mut impl FieldWriter) {
-    if wants_native(&request.command) {
+    if request.command.wants_native() {
         fields.field("native", &true);
     }
-    if waits_for_agent(&request.command) {
+    if request.command.waits_for_agent() {
         fields.field("when_idle", &true);
     }
     parameters(&request.command, fields);
@@ -46,46 +46,6 @@ pub fn named_runner(request: &PiServerRequest) -> Option<&str> {
         Command::LoadSession(fields) => fields.runner_id.as_deref(),
         _ => None,
     }
-}
-
-/// Whether the command would cut off a turn: the document has it wait for the turn's end.
-fn waits_for_agent(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::NewSession(_)
-            | Command::Fork(_)
-            | Command::SwitchSessionFile(_)
-            | Command::NavigateTree(_)
-            | Command::Compact(_)
-    )
-}
-
-/// Whether the answer must have the agent's own words, because the document describes pi's.
-pub(in super::super) fn wants_native(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::GetAvailableModels(_)
-            | Command::GetCommands(_)
-            | Command::GetSkills(_)
-            | Command::GetTools(_)
-            | Command::ListSessionFiles(_)
-            | Command::GetMessages(_)
-            | Command::SetModel(_)
-            | Command::CycleModel(_)
-            | Command::CycleThinkingLevel(_)
-            | Command::Compact(_)
-            | Command::Bash(_)
-            | Command::GetSessionStats(_)
-            | Command::ExportHtml(_)
-            | Command::NewSession(_)
-            | Command::SwitchSessionFile(_)
-            | Command::Fork(_)
-            | Command::GetForkMessages(_)
-            | Command::GetTree(_)
-            | Command::NavigateTree(_)
-            | Command::GetLastAssistantText(_)
-            | Command::GetContextUsage(_)
-    )
 }
 
 fn parameters(command: &Command, text: &mut impl FieldWriter) {
