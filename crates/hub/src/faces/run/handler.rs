@@ -14,7 +14,7 @@ use super::catch_up::{LogPage, page};
 use super::feed::{FeedSubscription, MissingEvents, SUBSCRIPTIONS_MAX};
 use crate::access::principals::Principal;
 use crate::command::ask::{CommandAnswer, CommandSender, ask, cancel_asked};
-use crate::command::{self, ReadyCommand, RunCommand as CanonicalCommand};
+use crate::command::{self, Command as CanonicalCommand, ReadyCommand};
 use crate::connection::{ConnectionHandler, ConnectionMail, HandlerContext, Mailbox, StoreReadDone, frame};
 use crate::hub::Hub;
 
@@ -323,7 +323,7 @@ fn on_answer(
     answered: CommandAnswer,
 ) {
     if command.spec.way == MessageDirection::Rpc {
-        let answer = view::Answer {
+        let answer = view::RunAnswer {
             success: answered.success,
             data: answered.data.as_ref().map(|data| data.get()),
             error: if answered.link_lost { Some(HOST_LOST) } else { answered.error.as_deref() },

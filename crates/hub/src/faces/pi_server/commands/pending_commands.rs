@@ -126,7 +126,7 @@ impl PiPendingCommands {
             in_flight_per_principal_max: config.in_flight_per_principal_max,
             key_ttl_ms: i64::try_from(millis(config.key_life)).unwrap_or(i64::MAX),
             dependency_wait_ms: millis(config.dependency_wait),
-            rate: rate::AdmissionLimits {
+            rate: rate::RateLimits {
                 per_minute: config.rate_per_minute,
                 global_per_minute: config.global_rate_per_minute,
                 ui_per_minute: config.ui_rate_per_minute,
