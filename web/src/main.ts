@@ -3,7 +3,7 @@ import "./lib/styles/tokens.css";
 import "./lib/styles/base.css";
 import App from "./App.svelte";
 import { app } from "./lib/app.svelte.ts";
-import { theme } from "./lib/theme.svelte.ts";
+import { theme } from "./lib/browser/theme.svelte.ts";
 import { appearance } from "./settings/appearance.svelte.ts";
 
 theme.apply();

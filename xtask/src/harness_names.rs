@@ -196,7 +196,7 @@ mod tests {
             "crates/core/src/harness/pi.rs",
             "crates/core/src/view/pi_server/watch.rs",
             "crates/runner/src/runner/stored_sessions_tests.rs",
-            "crates/runner/tests/pi_server.rs",
+            "crates/runner/tests/runner/pi_server.rs",
             "docs/pi.md",
         ] {
             assert!(!is_generic(file, &harnesses()), "{file}");

@@ -161,7 +161,7 @@ mod tests {
         for (library, folder) in ONE_FOLDER {
             let line = format!("use {library}::Connection;");
             check("crates/store/src/error.rs", &line, 1);
-            check("crates/hub/src/reads/away.rs", &line, 1);
+            check("crates/hub/src/sessions/reads/away.rs", &line, 1);
             check(&format!("{folder}/engine.rs"), &line, 0);
             check(&format!("{folder}_like/engine.rs"), &line, 1);
             check("crates/store/tests/sqlite.rs", &line, 0);

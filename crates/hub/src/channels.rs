@@ -3,5 +3,7 @@
 mod files;
 mod terminal;
 
-pub(crate) use files::{Watches, handle as handle_files};
-pub(crate) use terminal::{TerminalOpened, Terminals, handle as handle_terminal, show as show_terminal};
+pub(crate) use files::{DirectoryWatches, handle as handle_files};
+pub(crate) use terminal::{
+    TerminalOpened, WatchedTerminals, handle as handle_terminal, show as show_terminal,
+};

@@ -2,10 +2,15 @@
 //! is admitted in one place ([`admission`]) and then answered here or sent to its runner.
 
 mod admission;
+pub(crate) mod ask;
 mod client;
 mod face;
 mod fields;
+pub(crate) mod finished_commands;
+pub(crate) mod head;
+pub(crate) mod pending;
 mod permission;
+pub(crate) mod reply;
 mod resync;
 mod route;
 mod send;
@@ -21,16 +26,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Duration;
 
-use crate::ask::OnProgress;
-use crate::envelope::{self, Head};
-use crate::head::Fields;
-use crate::registry::SessionEntry;
-pub(crate) use client::{Handled, Sender, handle, id_text};
-pub(crate) use face::{Ready, prepare, send_ready};
+use crate::command::ask::OnProgress;
+use crate::command::head::CommandHead;
+use crate::runners::line_head::JsonFields;
+use crate::sessions::session::SessionEntry;
+pub(crate) use client::{FrameSender, HandledFrame, handle, id_text};
+pub(crate) use face::{ReadyCommand, prepare, send_ready};
 use fields::CommandFields;
 pub(crate) use resync::{request_resync, request_resync_of_all};
 pub(crate) use send::send_cancel;
-pub(crate) use waiting::{Waiting, send_waiting};
+pub(crate) use waiting::{WaitingCommand, send_waiting};
 
 /// One canonical command: its row of the table, its address, and what it says.
 ///
@@ -40,7 +45,7 @@ pub(crate) struct Command<'a> {
     spec: &'static CommandSpec,
     /// The asker's own word for it, for the sentence of a refusal.
     called: &'static str,
-    session: Subject<'a>,
+    session: CommandSubject<'a>,
     runner_id: Option<Cow<'a, str>>,
     /// Commands that must have succeeded before.
     depends_on: Vec<String>,
@@ -53,7 +58,7 @@ pub(crate) struct Command<'a> {
 }
 
 /// Which session a command is about.
-enum Subject<'a> {
+enum CommandSubject<'a> {
     Nothing,
     Named(Cow<'a, str>),
     /// The asker has looked it up already.
@@ -70,7 +75,7 @@ impl<'a> Command<'a> {
         Self {
             spec,
             called: spec.name,
-            session: Subject::Nothing,
+            session: CommandSubject::Nothing,
             runner_id: None,
             depends_on: Vec::new(),
             has_version: false,
@@ -89,17 +94,17 @@ impl<'a> Command<'a> {
     pub(crate) fn from_frame(
         spec: &'static CommandSpec,
         text: &'a str,
-        fields: Fields<'a>,
-        head: Head<'a>,
+        fields: JsonFields<'a>,
+        head: CommandHead<'a>,
     ) -> Self {
-        let Head { session_id, runner_id, depends_on, .. } = head;
+        let CommandHead { session_id, runner_id, depends_on, .. } = head;
         Self {
             spec,
             called: spec.name,
-            session: session_id.map_or(Subject::Nothing, Subject::Named),
+            session: session_id.map_or(CommandSubject::Nothing, CommandSubject::Named),
             runner_id,
             depends_on,
-            has_version: envelope::has_version(&fields),
+            has_version: head::has_version(&fields),
             fields: CommandFields::Frame { text, fields },
             limit: None,
             on_progress: None,
@@ -107,13 +112,13 @@ impl<'a> Command<'a> {
     }
 
     pub(crate) fn on(mut self, session_id: impl Into<Cow<'a, str>>) -> Self {
-        self.session = Subject::Named(session_id.into());
+        self.session = CommandSubject::Named(session_id.into());
         self
     }
 
     /// The same for a session that need not be looked up any more.
     pub(crate) fn on_session(mut self, session: &Arc<SessionEntry>) -> Self {
-        self.session = Subject::Known(Arc::clone(session));
+        self.session = CommandSubject::Known(Arc::clone(session));
         self
     }
 
@@ -177,9 +182,9 @@ impl<'a> Command<'a> {
 impl Command<'_> {
     fn session_id(&self) -> Option<&str> {
         match &self.session {
-            Subject::Nothing => None,
-            Subject::Named(session_id) => Some(session_id),
-            Subject::Known(session) => Some(&session.id),
+            CommandSubject::Nothing => None,
+            CommandSubject::Named(session_id) => Some(session_id),
+            CommandSubject::Known(session) => Some(&session.id),
         }
     }
 
@@ -221,7 +226,7 @@ impl Command<'_> {
     /// How long it may wait for a runner that is away. Only clients can ask for that.
     fn wait(&self) -> Result<Option<Duration>, CodedError> {
         match &self.fields {
-            CommandFields::Frame { fields, .. } => envelope::wait(fields),
+            CommandFields::Frame { fields, .. } => head::wait(fields),
             CommandFields::Object(_) | CommandFields::Written(_) => Ok(None),
         }
     }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::access::OwnerToken;
-use crate::assets::AppFile;
-use crate::connection::MailBounds;
+use crate::access::authenticate::OwnerToken;
+use crate::access::login::LoginCodes;
+use crate::connection::MailboxBounds;
 use crate::faces::FaceSettings;
-use crate::login::LoginCodes;
-use crate::tls::HubTls;
+use crate::server::assets::AppFile;
+use crate::server::tls::HubTls;
 
 /// Thirty days: a phone that is used now and then stays logged in.
 const LOGIN_LIFE_DEFAULT: Duration = Duration::from_secs(720 * 3600);
@@ -99,8 +99,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn mail_bounds(&self) -> MailBounds {
-        MailBounds { held_bytes_max: self.held_bytes_max, stall_max: self.stall_max }
+    pub(crate) fn mail_bounds(&self) -> MailboxBounds {
+        MailboxBounds { held_bytes_max: self.held_bytes_max, stall_max: self.stall_max }
     }
 }
 

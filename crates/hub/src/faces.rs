@@ -21,11 +21,12 @@ use qd_wire::data::SessionStatus;
 use qd_wire::rest::Health;
 
 use crate::config::HubConfig;
-use crate::published::{NativeEvents, Published};
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
-pub(crate) use face::{Face, RunnerNews, SessionNews, Work};
-pub use pi_server::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerConfig, PiServerPorts};
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::{NativeEvents, PublishedEvents};
+use crate::sessions::session::SessionEntry;
+pub(crate) use face::{Face, FaceFuture, RunnerUpdate, SessionUpdate};
+pub use pi_server::{PiConnector, PiConnectorClosed, PiConnectorEnd, PiServerConfig, PiServerPorts};
 pub use push::{PushConfig, PushKey, PushKeyError};
 
 /// Registers the faces: the name of each, its type, and what of `HubConfig` is its own.
@@ -52,7 +53,7 @@ faces! {
     pi_server: pi_server::PiServer;
     run: run::RunFace;
     host: host::HostFace;
-    push: push::Push;
+    push: push::PushFace;
     #[cfg(test)]
     toy: toy::ToyFace;
 }
@@ -101,12 +102,12 @@ impl Faces {
     }
 
     /// What the faces do by themselves, for ever.
-    pub(crate) async fn keep_going(&self, hub: &Arc<Hub>) {
-        futures_util::future::join_all(self.all().into_iter().map(|face| face.keep_going(hub))).await;
+    pub(crate) async fn run_background(&self, hub: &Arc<Hub>) {
+        futures_util::future::join_all(self.all().into_iter().map(|face| face.run_background(hub))).await;
     }
 
     /// The one place where the hub tells of what it has stored and published.
-    pub(crate) fn published(&self, hub: &Arc<Hub>, published: Published<'_>) {
+    pub(crate) fn published(&self, hub: &Arc<Hub>, published: PublishedEvents<'_>) {
         if !published.is_of_interest() {
             return;
         }
@@ -118,7 +119,7 @@ impl Faces {
     }
 
     /// Events of a session in the words of its own harness, which are nobody's records. They come while a face has
-    /// asked for them with [`crate::ask::watch`].
+    /// asked for them with [`crate::command::ask::watch`].
     pub(crate) fn native_events(&self, hub: &Arc<Hub>, entry: &SessionEntry, events: &NativeEvents) {
         self.each(|face| face.on_native_events(hub, entry, events));
     }
@@ -131,8 +132,8 @@ impl Faces {
     }
 
     /// A session was created, closed or deleted.
-    pub(crate) fn session_news(&self, hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
-        self.each(|face| face.on_session_news(hub, session_id, news));
+    pub(crate) fn session_update(&self, hub: &Arc<Hub>, session_id: &str, update: SessionUpdate) {
+        self.each(|face| face.on_session_update(hub, session_id, update));
     }
 
     /// A runner that has come says how a session of its stands.
@@ -156,8 +157,8 @@ impl Faces {
     }
 
     /// A runner has come or gone.
-    pub(crate) fn runner_news(&self, hub: &Arc<Hub>, runner_id: &str, news: RunnerNews) {
-        self.each(|face| face.on_runner_news(hub, runner_id, news));
+    pub(crate) fn runner_update(&self, hub: &Arc<Hub>, runner_id: &str, update: RunnerUpdate) {
+        self.each(|face| face.on_runner_update(hub, runner_id, update));
     }
 
     /// A session is gone, and another may have its name.

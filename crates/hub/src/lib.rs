@@ -9,63 +9,28 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod access;
-mod ask;
-mod assets;
-mod audit;
-mod audit_api;
 mod channels;
-mod clock;
 mod command;
-mod commands_api;
 mod config;
 mod connection;
-mod effects;
-mod envelope;
-mod export_api;
 mod faces;
-mod files_api;
-mod finished;
-mod frame;
-mod head;
-mod http;
-mod invites;
-mod links;
-mod listen;
-mod login;
-mod logins_api;
-mod messages_api;
-mod patience;
-mod pending;
-mod people_api;
-mod presence;
-mod principals;
-mod published;
-mod reads;
-mod registry;
-mod reply;
-mod rest_routes;
-mod ring;
-mod runner_link;
-mod runners_api;
-mod safe_headers;
-mod serve;
-mod terminals;
-pub mod tls;
-mod tokens_api;
-mod upgrade;
-mod usage_api;
+mod hub;
+mod rest;
+mod runners;
+mod server;
+mod sessions;
 
-pub use access::OwnerToken;
-pub use assets::AppFile;
+pub use access::authenticate::OwnerToken;
+pub use access::invites::{INVITE_LIFE, INVITES_MAX};
+pub use access::login::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
 #[doc(hidden)]
 pub use config::PlantedBug;
 pub use config::{HubConfig, Limits};
 pub use faces::{
-    FaceSettings, PiDoor, PiDoorClosed, PiDoorEnd, PiServerConfig, PiServerPorts, PushConfig, PushKey,
-    PushKeyError,
+    FaceSettings, PiConnector, PiConnectorClosed, PiConnectorEnd, PiServerConfig, PiServerPorts, PushConfig,
+    PushKey, PushKeyError,
 };
-pub use invites::{INVITE_LIFE, INVITES_MAX};
-pub use listen::{Listen, WaysIn};
-pub use login::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
-pub use serve::{HubError, LocalRunner, serve, serve_with};
-pub use tls::HubTls;
+pub use server::assets::AppFile;
+pub use server::listen::{FaceListeners, Listen};
+pub use server::tls::{self, HubTls};
+pub use server::{HubError, LocalRunner, serve, serve_with};

@@ -1,6 +1,6 @@
-//! The mutex of hub, runner and link: one that a panic cannot poison.
+//! The locks of hub, runner and link: a panic cannot poison them.
 
-use std::sync::{self, MutexGuard, PoisonError};
+use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// A mutex whose `lock` always succeeds. A task that panics while it holds the lock fails alone, with the error
 /// its own panic causes; the value is left between two statements and everybody else keeps working, where a
@@ -28,21 +28,42 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
+/// The same for many readers or one writer.
+#[derive(Debug, Default)]
+pub struct RwLock<T: ?Sized>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub const fn new(value: T) -> Self {
+        Self(sync::RwLock::new(value))
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::Arc;
+
+    use super::*;
 
     #[test]
     fn a_panic_under_the_lock_leaves_the_value_usable() {
-        let shared = Arc::new(Mutex::new(1));
+        let shared = Arc::new((Mutex::new(1), RwLock::new(1)));
         let panics = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
-            let mut value = panics.lock();
-            *value = 2;
+            let (mut first, mut second) = (panics.0.lock(), panics.1.write());
+            (*first, *second) = (2, 2);
             panic!("under the lock");
         });
         assert!(thread.join().is_err());
-        assert_eq!(*shared.lock(), 2);
+        assert_eq!((*shared.0.lock(), *shared.1.read()), (2, 2));
     }
 }

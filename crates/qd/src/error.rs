@@ -124,8 +124,8 @@ impl From<io::Error> for CliError {
 impl From<ConnectError> for CliError {
     fn from(error: ConnectError) -> Self {
         let hint = match &error {
-            ConnectError::Unreachable { .. } => "start a server with `qd up`, or name another with --url",
-            ConnectError::TimedOut { .. } => "is the server busy or the network slow? try again",
+            ConnectError::Unreachable { .. } => "start a server with `qd up`, or use another one with --url",
+            ConnectError::TimedOut { .. } => "the server may be busy or the network slow; retry",
             ConnectError::Denied { status: 403, .. } => {
                 "the server does not accept this Host or Origin; see `allowed_hosts` in `qd up --help`"
             }
@@ -133,7 +133,7 @@ impl From<ConnectError> for CliError {
                 "give the server's fingerprint with --fingerprint or QD_FINGERPRINT; `qd up` prints it when it starts"
             }
             ConnectError::Denied { .. } | ConnectError::BadToken => {
-                "give the right token with --token or QD_TOKEN; the owner's is in the file `owner-token` of the \
+                "pass a valid token with --token or QD_TOKEN; the owner's is in the file `owner-token` of the \
                  server's data directory"
             }
             ConnectError::BadUrl { .. } | ConnectError::NotQuarterdeck { .. } => {
@@ -162,13 +162,13 @@ impl From<CallError> for CliError {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Closed(_) => CliError::unreachable(error.to_string())
-                .hint("nobody knows whether the command took effect; look with `qd ls` and `qd logs`"),
+                .hint("the command may or may not have taken effect; check with `qd ls` and `qd logs`"),
             CallError::TooManyPending | CallError::Encode(_) => CliError::failed(error.to_string()),
             CallError::Decode(_) => CliError::failed(error.to_string())
-                .hint("is the server of another version? compare `qd --version` with `qd doctor`"),
+                .hint("the server may have another version; compare `qd --version` with `qd doctor`"),
             CallError::Refused(response) => match response.failed() {
                 Some(error) => refusal(error),
-                None => CliError::failed("the command failed without saying why"),
+                None => CliError::failed("the command failed without an error message"),
             },
         }
     }
@@ -199,7 +199,7 @@ fn refusal(error: CodedError) -> CliError {
         ErrorCode::SessionClosed => {
             let text = first(';');
             let session_id = text.split('\'').nth(1).unwrap_or("ID");
-            (text.clone(), Some(format!("open it again: qd restart {session_id}")))
+            (text.clone(), Some(format!("reopen it: qd restart {session_id}")))
         }
         ErrorCode::RunnerNotFound => (first(';'), Some("`qd runner list` shows the runners".to_owned())),
         ErrorCode::RunnerOffline => (
@@ -220,7 +220,7 @@ fn hint(code: ErrorCode) -> Option<&'static str> {
             Some("`qd doctor` shows which agents are ready, and one that needs nothing installed")
         }
         ErrorCode::SessionNotFound => Some("`qd ls` shows the sessions"),
-        ErrorCode::QuestionAnswered => Some("somebody else was faster; `qd ls` shows what still waits"),
+        ErrorCode::QuestionAnswered => Some("somebody else answered first; `qd ls` shows open questions"),
         _ => None,
     }
 }

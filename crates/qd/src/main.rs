@@ -95,7 +95,7 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<()> {
             block_on(doctor::run(&settings, output))
         }
         Command::Completions(arguments) => completions(arguments.shell),
-        Command::Guard => Err(CliError::usage("`qd guard` is started by the server only")),
+        Command::Guard => Err(CliError::usage("`qd guard` can only be started by the server")),
         command => {
             let settings = settings(Flags::default())?;
             block_on(talk(&settings, output, command))
@@ -178,7 +178,7 @@ fn start_log(settings: &Settings) -> Result<()> {
         Some(path) => {
             let file = private_files::append_private(path).map_err(|error| {
                 CliError::usage(format!("cannot write the log {}: {error}", path.display()))
-                    .hint("name another file with --log-file")
+                    .hint("use another file with --log-file")
             })?;
             let subscriber = builder.with_ansi(false).with_writer(std::io::stderr.and(file)).finish();
             tracing::subscriber::set_global_default(subscriber)

@@ -42,7 +42,9 @@ pub(crate) fn run(
     command: RunnerCommand,
 ) -> Result<()> {
     if settings.local && !matches!(command, RunnerCommand::List | RunnerCommand::Status) {
-        return Err(CliError::usage("--local is of no use here: this needs the hub, or is local anyway"));
+        return Err(CliError::usage(
+            "--local does not apply here: the command needs the hub, or is local anyway",
+        ));
     }
     match command {
         RunnerCommand::Join(arguments) => {

@@ -126,7 +126,7 @@ fn a_newcomer_sees_a_living_session() {
     let quiet = succeed(&data_dir, &["run", "-q", "--harness", "demo", "/tools"]);
     assert!(!quiet.contains('▸'), "{quiet}");
     let failed = fail(&data_dir, &["run", "--harness", "demo", "/error"], 1);
-    assert!(failed.contains("error:") && failed.contains("hint: see it whole"), "{failed}");
+    assert!(failed.contains("error:") && failed.contains("hint: show the conversation"), "{failed}");
     let events = succeed(&data_dir, &["run", "--json", "--harness", "demo", "/text"]);
     let last: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
     assert_eq!((&last["event"], &last["reason"]), (&"agent.idle".into(), &"stop".into()));
@@ -154,7 +154,7 @@ fn questions_are_answered_from_another_terminal() {
     let approved = succeed(&data_dir, &["approve", &id[..id.len() - 2], "--value", "2"]);
     assert!(approved.starts_with("? ") && approved.contains("approved"), "{approved}");
     eventually(|| (sessions(&data_dir)[0]["state"] == "idle").then_some(()));
-    assert!(fail(&data_dir, &["deny", id], 1).contains("no question waits"));
+    assert!(fail(&data_dir, &["deny", id], 1).contains("no open question"));
     succeed(&data_dir, &["stop", id]);
     assert!(succeed(&data_dir, &["stop", id]).contains("already closed"));
     let closed = fail(&data_dir, &["send", id, "more"], 1);
@@ -296,13 +296,13 @@ fn an_outage_is_told_once_and_what_was_missed_is_shown() {
     drop(server);
     attached.wait_for("connection lost");
     let _server = Server::start(&data_dir, &address);
-    attached.wait_for("connected again");
+    attached.wait_for("reconnected");
     let (code, said) = attached.end();
     assert_eq!(code, Some(1), "{}", said.len());
     let counts =
-        ["> /long 1500000\n", "connection lost", "connected again"].map(|text| said.matches(text).count());
+        ["> /long 1500000\n", "connection lost", "reconnected"].map(|text| said.matches(text).count());
     assert_eq!(counts, [1, 1, 1]);
-    let after = said.rsplit("connected again").next().unwrap();
+    let after = said.rsplit("reconnected").next().unwrap();
     assert!(after.contains("error:") || after.contains("aborted"), "{after}");
 }
 

@@ -111,6 +111,9 @@ pub struct AgentFailure {
     pub is_reply: bool,
 }
 
+/// What came of asking an agent.
+pub type AgentResult<T> = Result<T, AgentFailure>;
+
 impl AgentFailure {
     /// We said no: nothing happened.
     pub fn refused(error: impl Into<AgentFailure>) -> Self {
@@ -204,7 +207,7 @@ impl dyn AgentHandle {
         sent: SentRequest,
         is_command: bool,
         busy: bool,
-    ) -> Result<ExecutedCommand, AgentFailure> {
+    ) -> AgentResult<ExecutedCommand> {
         let reply = sent.reply().await?;
         let disposition = self.disposition(&reply, is_command, busy).await;
         Ok(ExecutedCommand { disposition: Some(disposition), ..ExecutedCommand::default() })
@@ -212,11 +215,11 @@ impl dyn AgentHandle {
 }
 
 /// A request that the agent has, in the order it was asked. Dropping it gives up on the answer only.
-pub struct SentRequest(BoxFuture<'static, Result<Value, AgentFailure>>);
+pub struct SentRequest(BoxFuture<'static, AgentResult<Value>>);
 
 impl SentRequest {
     /// The answer comes with this future.
-    pub fn new(reply: impl Future<Output = Result<Value, AgentFailure>> + Send + 'static) -> Self {
+    pub fn new(reply: impl Future<Output = AgentResult<Value>> + Send + 'static) -> Self {
         SentRequest(Box::pin(reply))
     }
 
@@ -226,7 +229,7 @@ impl SentRequest {
     }
 
     /// The agent's answer.
-    pub async fn reply(self) -> Result<Value, AgentFailure> {
+    pub async fn reply(self) -> AgentResult<Value> {
         self.0.await
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use service_gates::{GateAnswer, ServiceFacts, ServiceInput};
 pub(crate) use session_row::{check_cwd_of, restore};
 pub(crate) use spawn::{spawn_new, spawn_restored};
 
-use crate::driver::{AgentFailure, CommandEffect, Driver, ExecutedCommand};
+use crate::driver::{AgentResult, CommandEffect, Driver, ExecutedCommand};
 use crate::services::SessionWorktree;
 use crate::submissions::WaitResult;
 
@@ -60,7 +60,7 @@ pub(crate) enum SessionInput {
     /// The agent has carried out a command.
     Executed {
         token: Token,
-        result: Box<Result<ExecutedCommand, AgentFailure>>,
+        result: Box<AgentResult<ExecutedCommand>>,
     },
     /// The agent gave a sign of life.
     Probed {

@@ -1,4 +1,4 @@
-import { recall, remember } from "../lib/localStorage.ts";
+import { recall, remember } from "../lib/browser/localStorage.ts";
 
 /** Which line of a diff, and what it said when it was commented on. */
 export interface LineRef {

@@ -1,5 +1,5 @@
 /** What is looked for: kept in the address, so that a search can be shared, reloaded and come back to. */
-import { go } from "../lib/router.svelte.ts";
+import { go } from "../lib/browser/router.svelte.ts";
 
 export interface HistoryQuery {
   text: string;

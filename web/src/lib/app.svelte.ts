@@ -1,10 +1,10 @@
 import { Quarterdeck } from "@quarterdeck/client";
 import type { ConnectionInfo, ErrorCode, Me, RunnerInfo, SessionSummary } from "@quarterdeck/client";
 import { onDestroy } from "svelte";
-import { coalesced } from "./coalesced.ts";
+import { coalesced } from "./browser/coalesced.ts";
 import { errorText } from "./format.ts";
 import { groupOf } from "./session/groups.ts";
-import { recall, remember } from "./localStorage.ts";
+import { recall, remember } from "./browser/localStorage.ts";
 import { RestError, rest } from "./rest.ts";
 import { SessionView } from "./session/view.svelte.ts";
 import { type ToastOptions, toasts } from "./toasts.svelte.ts";

@@ -1,6 +1,6 @@
 import type { ImageAttachment, SessionConfig } from "@quarterdeck/client";
 import { app } from "../lib/app.svelte.ts";
-import { go } from "../lib/router.svelte.ts";
+import { go } from "../lib/browser/router.svelte.ts";
 
 /** What is sent to a new session as soon as it is there. */
 export interface FirstPrompt {

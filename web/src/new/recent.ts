@@ -1,4 +1,4 @@
-import { recall, remember } from "../lib/localStorage.ts";
+import { recall, remember } from "../lib/browser/localStorage.ts";
 
 /** What the person chose the last times, so that the next session is two clicks. */
 export interface RecentChoices {

@@ -2,11 +2,11 @@ import { app, can, toast } from "../lib/app.svelte.ts";
 import { errorText, harnessName, shortPath } from "../lib/format.ts";
 import { groupOrder, runnerName, statusWord, titleOf, toneOf } from "../lib/session/groups.ts";
 import { fuzzy } from "../lib/fuzzy.ts";
-import { go, route } from "../lib/router.svelte.ts";
+import { go, route } from "../lib/browser/router.svelte.ts";
 import { sessionMenu } from "../lib/session/sessionActions.ts";
 import { navigationPages } from "../lib/shell/navigation.ts";
 import { sidebarOrder } from "../lib/shell/order.ts";
-import { theme } from "../lib/theme.svelte.ts";
+import { theme } from "../lib/browser/theme.svelte.ts";
 import type { IconName } from "../lib/ui/icons.ts";
 import { startDemo } from "../new/create.ts";
 

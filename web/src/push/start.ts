@@ -1,6 +1,6 @@
 /** The page's side of the service worker: registers it, goes where notifications lead, and says when a build is new. */
 import { app } from "../lib/app.svelte.ts";
-import { go } from "../lib/router.svelte.ts";
+import { go } from "../lib/browser/router.svelte.ts";
 import { install } from "./install.svelte.ts";
 import { offerReload } from "./update.ts";
 

@@ -1,6 +1,6 @@
-/** How dense the app is and whether it moves, on this device. The theme is chosen in lib/theme.svelte.ts. */
+/** How dense the app is and whether it moves, on this device. The theme is chosen in lib/browser/theme.svelte.ts. */
 import "./appearance.css";
-import { recall, remember } from "../lib/localStorage.ts";
+import { recall, remember } from "../lib/browser/localStorage.ts";
 
 export type Density = "comfortable" | "compact";
 export type Motion = "system" | "reduced";

@@ -13,26 +13,25 @@ use qd_wire::{CodedError, ErrorCode, JsonObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::ask::{Answer, ask};
 use crate::command::Command;
-use crate::connection::{Mail, Mailbox};
-use crate::frame;
-use crate::registry::Hub;
-pub(crate) use watches::Watches;
+use crate::command::ask::{CommandAnswer, ask};
+use crate::connection::{ConnectionMail, Mailbox, frame};
+use crate::hub::Hub;
+pub(crate) use watches::DirectoryWatches;
 
 /// Acts on one frame of the channel.
-pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, watches: &Watches, text: &str) {
+pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, watches: &DirectoryWatches, text: &str) {
     let frame: FilesClientFrame = match serde_json::from_str(text) {
         Ok(frame) => frame,
         Err(error) => {
             let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
-            return mailbox.put(Mail::Frames(error_frame(
+            return mailbox.put(ConnectionMail::Frames(error_frame(
                 id,
                 CodedError::invalid(format!("The frame cannot be read: {error}")),
             )));
         }
     };
-    let call = Call { hub, mailbox, id: frame.id, place: frame.place };
+    let call = FilesCall { hub, mailbox, id: frame.id, place: frame.place };
     match frame.command {
         FilesCommand::WatchFiles {} => call.watch(watches),
         FilesCommand::UnwatchFiles {} => call.unwatch(watches),
@@ -50,21 +49,21 @@ pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, watches: &Watches, 
     }
 }
 
-struct Call<'a> {
+struct FilesCall<'a> {
     hub: &'a Arc<Hub>,
     mailbox: &'a Arc<Mailbox>,
     id: Option<Value>,
     place: Place,
 }
 
-impl Call<'_> {
+impl FilesCall<'_> {
     fn run(self, command: FilesCommand) {
         let (name, parameters) = canonical(&command);
         let canonical = self.command(name, parameters);
         let (mailbox, id) = (Arc::clone(self.mailbox), self.id);
         ask(self.hub, &self.mailbox.asker, canonical, move |_, answer| {
             let event = if answer.success { event(&command, &answer) } else { failure(&answer) };
-            mailbox.put(Mail::Frames(event_frame(id, event)));
+            mailbox.put(ConnectionMail::Frames(event_frame(id, event)));
         });
     }
 
@@ -98,11 +97,13 @@ impl Call<'_> {
             common_root(&source_workspace_path, &source_path, &target_workspace_path, &target_path)
         else {
             let error = "The two directories have nothing in common, or a path leaves its directory";
-            return self.mailbox.put(Mail::Frames(error_frame(self.id, CodedError::invalid(error))));
+            return self
+                .mailbox
+                .put(ConnectionMail::Frames(error_frame(self.id, CodedError::invalid(error))));
         };
         let place =
             Place { workspace_path: Some(root), session_id: None, runner_id: self.place.runner_id.clone() };
-        let call = Call { place, ..self };
+        let call = FilesCall { place, ..self };
         let parameters = object(json!({"from": source, "to": target, "create_parents": true}));
         let canonical = call.command(CommandName::FsCopy, parameters);
         let (mailbox, id) = (Arc::clone(call.mailbox), call.id);
@@ -116,7 +117,7 @@ impl Call<'_> {
                 },
                 Err(error) => error_event(error),
             };
-            mailbox.put(Mail::Frames(event_frame(id, event)));
+            mailbox.put(ConnectionMail::Frames(event_frame(id, event)));
         });
     }
 }
@@ -128,9 +129,9 @@ fn common_root(
     target_root: &str,
     target: &str,
 ) -> Option<(String, String, String)> {
-    let parts = |path: &str| -> Option<Vec<String>> {
-        let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
-        parts.map(|part| (part != "..").then(|| part.to_owned())).collect()
+    let context = |path: &str| -> Option<Vec<String>> {
+        let context = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+        context.map(|part| (part != "..").then(|| part.to_owned())).collect()
     };
     if !source_root.starts_with('/')
         || !target_root.starts_with('/')
@@ -139,13 +140,13 @@ fn common_root(
     {
         return None;
     }
-    let (from, to) = (parts(source_root)?, parts(target_root)?);
+    let (from, to) = (context(source_root)?, context(target_root)?);
     let common = from.iter().zip(&to).take_while(|(left, right)| left == right).count();
     if common == 0 {
         return None;
     }
     let rest = |root: &[String], path: &str| -> Option<String> {
-        Some(root[common..].iter().cloned().chain(parts(path)?).collect::<Vec<_>>().join("/"))
+        Some(root[common..].iter().cloned().chain(context(path)?).collect::<Vec<_>>().join("/"))
     };
     Some((format!("/{}", from[..common].join("/")), rest(&from, source)?, rest(&to, target)?))
 }
@@ -196,7 +197,7 @@ fn moved(from: &str, to: &str, overwrite: Option<bool>) -> Value {
 }
 
 /// The answer in the words of the channel.
-fn event(command: &FilesCommand, answer: &Answer) -> FilesEvent {
+fn event(command: &FilesCommand, answer: &CommandAnswer) -> FilesEvent {
     let event =
         match command {
             FilesCommand::Tree { .. } => data::<FsTreeData>(answer).map(|tree| FilesEvent::TreeResult {
@@ -272,7 +273,7 @@ fn stated(stat: FsStatData) -> FilesEvent {
     FilesEvent::StatResult { path, stat }
 }
 
-fn data<T: DeserializeOwned>(answer: &Answer) -> Result<T, CodedError> {
+fn data<T: DeserializeOwned>(answer: &CommandAnswer) -> Result<T, CodedError> {
     if !answer.success {
         return Err(answer.failed().unwrap_or_else(no_reason));
     }
@@ -281,7 +282,7 @@ fn data<T: DeserializeOwned>(answer: &Answer) -> Result<T, CodedError> {
         .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))
 }
 
-fn failure(answer: &Answer) -> FilesEvent {
+fn failure(answer: &CommandAnswer) -> FilesEvent {
     error_event(answer.failed().unwrap_or_else(no_reason))
 }
 

@@ -9,22 +9,21 @@ use bytes::{Bytes, BytesMut};
 use qd_core::record::{Record, SessionKind};
 use qd_wire::channel::{Place, TerminalCommand, TerminalEvent};
 use qd_wire::command_table::CommandName;
-use qd_wire::data::AttachData;
-use qd_wire::data::SessionState;
+use qd_wire::data::{AttachData, SessionState};
 use qd_wire::mux::{ServerFrame, TerminalClientFrame, TerminalFrame};
 use qd_wire::run::{TERMINAL_HARNESS, TerminalSnapshot};
 use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::random_text;
-use crate::ask::{Answer, ask};
+use crate::access::authenticate::random_text;
 use crate::command::Command;
-use crate::connection::{Mail, Mailbox, Parts};
-use crate::frame;
-use crate::published::Published;
-use crate::registry::{Hub, SessionEntry};
-use crate::ring::{Subscription, Taken, TerminalChunk, View};
+use crate::command::ask::{CommandAnswer, ask};
+use crate::connection::{ConnectionMail, HandlerContext, Mailbox, frame};
+use crate::hub::Hub;
+use crate::sessions::published::PublishedEvents;
+use crate::sessions::ring::{SubscriberView, Subscription, TakenEvents, TerminalChunk};
+use crate::sessions::session::SessionEntry;
 
 /// Terminals one connection has open at a time.
 const TERMINALS_MAX: usize = 64;
@@ -33,11 +32,11 @@ const NAME_BYTES: usize = 8;
 /// The terminals a connection watches. Their frames are made once in the ring of each session, for all who watch; here
 /// is where this client is in them.
 #[derive(Default)]
-pub(crate) struct Terminals(Vec<Watched>);
+pub(crate) struct WatchedTerminals(Vec<WatchedTerminal>);
 
 /// One of them.
-struct Watched {
-    join: Join,
+struct WatchedTerminal {
+    join: TerminalJoin,
     entry: Arc<SessionEntry>,
     /// `None` while the screen is asked for again, because the client has missed something.
     subscription: Option<Subscription>,
@@ -48,16 +47,16 @@ struct Watched {
 pub(crate) struct TerminalOpened {
     /// That it is open, and the whole screen.
     pub(crate) frames: Bytes,
-    watched: Watched,
+    watched: WatchedTerminal,
 }
 
-impl Terminals {
+impl WatchedTerminals {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Watches a terminal from its new place on.
-    pub(crate) fn watch(&mut self, parts: &mut Parts<'_>, opened: TerminalOpened) {
+    pub(crate) fn watch(&mut self, context: &mut HandlerContext<'_>, opened: TerminalOpened) {
         let TerminalOpened { frames, watched } = opened;
         let is_known = self.0.iter().any(|other| other.join.session_id == watched.join.session_id);
         if watched.join.is_again && !is_known {
@@ -65,7 +64,7 @@ impl Terminals {
             return;
         }
         self.leave(&watched.join.session_id);
-        parts.outgoing.push(frames);
+        context.send_queue.push(frames);
         self.0.push(watched);
     }
 
@@ -75,11 +74,11 @@ impl Terminals {
     }
 
     /// Takes what is new on the screens, as far as there is room. Says whether that changed anything.
-    pub(crate) fn take(&mut self, parts: &mut Parts<'_>) -> bool {
-        let before = parts.outgoing.bytes();
+    pub(crate) fn take(&mut self, context: &mut HandlerContext<'_>) -> bool {
+        let before = context.send_queue.bytes();
         let mut has_progress = false;
         self.0.retain_mut(|watched| {
-            let (is_left, has_changed) = watched.take(parts);
+            let (is_left, has_changed) = watched.take(context);
             has_progress |= has_changed;
             !is_left
         });
@@ -87,14 +86,14 @@ impl Terminals {
             // The next round starts with another one, so that a loud one does not silence the others.
             self.0.rotate_left(1);
         }
-        has_progress || parts.outgoing.bytes() > before
+        has_progress || context.send_queue.bytes() > before
     }
 }
 
-impl Watched {
+impl WatchedTerminal {
     /// Takes what is new. Says whether the terminal is over, and whether its place has changed.
-    fn take(&mut self, parts: &mut Parts<'_>) -> (bool, bool) {
-        if self.is_lagged && parts.outgoing.is_empty() {
+    fn take(&mut self, context: &mut HandlerContext<'_>) -> (bool, bool) {
+        if self.is_lagged && context.send_queue.is_empty() {
             // The screen says all that was missed; joining again brings it.
             self.is_lagged = false;
             self.subscription = None;
@@ -106,14 +105,14 @@ impl Watched {
         if !subscription.is_ready() {
             return (self.entry.is_over(), false);
         }
-        if parts.outgoing.is_full() {
+        if context.send_queue.is_full() {
             return (false, false);
         }
-        match subscription.take(parts.outgoing) {
+        match subscription.take(context.send_queue) {
             // Whoever has taken the last of a deleted session leaves in the next round.
-            Taken::All | Taken::Some => (false, self.entry.is_over()),
-            Taken::Ended => (true, true),
-            Taken::Lagged => {
+            TakenEvents::All | TakenEvents::Some => (false, self.entry.is_over()),
+            TakenEvents::Ended => (true, true),
+            TakenEvents::Lagged => {
                 self.is_lagged = true;
                 (false, true)
             }
@@ -122,30 +121,30 @@ impl Watched {
 }
 
 /// Acts on one frame of the channel.
-pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, terminals: &mut Terminals, text: &str) {
+pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, terminals: &mut WatchedTerminals, text: &str) {
     let TerminalClientFrame { id, place, command, .. } = match serde_json::from_str(text) {
         Ok(frame) => frame,
         Err(error) => {
             let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
             let error = CodedError::invalid(format!("The frame cannot be read: {error}"));
-            return mailbox.put(Mail::Frames(error_frame(id, None, error)));
+            return mailbox.put(ConnectionMail::Frames(error_frame(id, None, error)));
         }
     };
-    let desk = Desk { hub: Arc::clone(hub), mailbox: Arc::clone(mailbox), id };
+    let request = TerminalRequest { hub: Arc::clone(hub), mailbox: Arc::clone(mailbox), id };
     match command {
         TerminalCommand::Open { terminal_id, cols, rows } => {
-            desk.open(terminals, place, terminal_id, (cols, rows));
+            request.open(terminals, place, terminal_id, (cols, rows));
         }
         TerminalCommand::Input { terminal_id, data } => {
             let command = Command::new(CommandName::RunStdin).with("text", data).with("actor", "web");
-            desk.pass(terminal_id, command);
+            request.pass(terminal_id, command);
         }
         TerminalCommand::Resize { terminal_id, cols, rows } => {
             let command = Command::new(CommandName::RunResize).with("cols", cols).with("rows", rows);
-            desk.pass(terminal_id, command);
+            request.pass(terminal_id, command);
         }
         TerminalCommand::Close { terminal_id } => {
-            desk.pass(terminal_id, Command::new(CommandName::SessionClose));
+            request.pass(terminal_id, Command::new(CommandName::SessionClose));
         }
         TerminalCommand::Leave { terminal_id } => {
             terminals.leave(&terminal_id);
@@ -155,15 +154,15 @@ pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, terminals: &mut Ter
 
 /// One frame's asker.
 #[derive(Clone)]
-struct Desk {
+struct TerminalRequest {
     hub: Arc<Hub>,
     mailbox: Arc<Mailbox>,
     id: Option<Value>,
 }
 
-impl Desk {
+impl TerminalRequest {
     fn fail(&self, terminal_id: Option<String>, error: CodedError) {
-        self.mailbox.put(Mail::Frames(error_frame(self.id.clone(), terminal_id, error)));
+        self.mailbox.put(ConnectionMail::Frames(error_frame(self.id.clone(), terminal_id, error)));
     }
 
     /// A command of which only a failure is told.
@@ -177,7 +176,7 @@ impl Desk {
         });
     }
 
-    fn open(self, terminals: &Terminals, place: Place, terminal_id: Option<String>, size: (u16, u16)) {
+    fn open(self, terminals: &WatchedTerminals, place: Place, terminal_id: Option<String>, size: (u16, u16)) {
         if terminals.0.len() >= TERMINALS_MAX {
             let error = format!("This connection has {TERMINALS_MAX} terminals open, the most it may");
             return self.fail(terminal_id, ErrorCode::LimitReached.with(error));
@@ -185,13 +184,13 @@ impl Desk {
         let wanted = terminal_id.or_else(|| self.run_named(&place));
         if let Some(session) = wanted.as_deref().and_then(|wanted| self.hub.session(wanted)) {
             let session_id = session.id.to_string();
-            return Join { desk: self, session_id, joined: true, is_again: false }.attach();
+            return TerminalJoin { request: self, session_id, joined: true, is_again: false }.attach();
         }
         let Some(random) = random_text(NAME_BYTES) else {
             return self.fail(None, ErrorCode::Internal.with("The system has no randomness; try again"));
         };
         let session_id = wanted.unwrap_or_else(|| format!("terminal-{random}"));
-        let join = Join { desk: self, session_id, joined: false, is_again: false };
+        let join = TerminalJoin { request: self, session_id, joined: false, is_again: false };
         match place.session_id.filter(|_| place.workspace_path.is_none()) {
             Some(beside) => join.create_beside(&beside, size),
             None => join.create(place.workspace_path, place.runner_id, size),
@@ -206,24 +205,24 @@ impl Desk {
 }
 
 /// Somebody on the way to a terminal.
-struct Join {
-    desk: Desk,
+struct TerminalJoin {
+    request: TerminalRequest,
     session_id: String,
     joined: bool,
     /// It was there, and has missed something.
     is_again: bool,
 }
 
-impl Join {
+impl TerminalJoin {
     /// In the directory of another session, on its machine.
     fn create_beside(self, beside: &str, size: (u16, u16)) {
         let command = Command::new(CommandName::GetState).on(beside);
-        let (hub, mailbox) = (Arc::clone(&self.desk.hub), Arc::clone(&self.desk.mailbox));
+        let (hub, mailbox) = (Arc::clone(&self.request.hub), Arc::clone(&self.request.mailbox));
         ask(&hub, &mailbox.asker, command, move |_, answer| {
             let text = answer.data.as_ref().map_or("null", |data| data.get());
             match serde_json::from_str::<SessionState>(text) {
                 Ok(state) if answer.success => self.create(state.cwd, Some(state.runner_id), size),
-                _ => self.desk.fail(None, reason(&answer)),
+                _ => self.request.fail(None, reason(&answer)),
             }
         });
     }
@@ -238,7 +237,7 @@ impl Join {
         if let Some(runner_id) = runner_id {
             command = command.at(runner_id);
         }
-        let (hub, mailbox) = (Arc::clone(&self.desk.hub), Arc::clone(&self.desk.mailbox));
+        let (hub, mailbox) = (Arc::clone(&self.request.hub), Arc::clone(&self.request.mailbox));
         let mut join = self;
         ask(&hub, &mailbox.asker, command, move |hub, answer| {
             // Somebody else may have opened it in the meantime: it is one terminal for both.
@@ -246,7 +245,7 @@ impl Join {
             if answer.success || hub.session(&join.session_id).is_some() {
                 join.attach();
             } else {
-                join.desk.fail(Some(join.session_id.clone()), reason(&answer));
+                join.request.fail(Some(join.session_id.clone()), reason(&answer));
             }
         });
     }
@@ -254,11 +253,11 @@ impl Join {
     /// Asks for the screen. The answer comes in the order of the session's events: what follows it is new.
     fn attach(self) {
         let command = Command::new(CommandName::SessionAttach).on(self.session_id.clone());
-        let (hub, mailbox) = (Arc::clone(&self.desk.hub), Arc::clone(&self.desk.mailbox));
+        let (hub, mailbox) = (Arc::clone(&self.request.hub), Arc::clone(&self.request.mailbox));
         ask(&hub, &mailbox.asker, command, move |hub, answer| {
             match snapshot_of(&answer).and_then(|snapshot| Ok((self.entry(hub)?, snapshot))) {
                 Ok((entry, snapshot)) => self.follow(entry, &snapshot),
-                Err(error) => self.desk.fail(Some(self.session_id.clone()), error),
+                Err(error) => self.request.fail(Some(self.session_id.clone()), error),
             }
         });
     }
@@ -269,39 +268,46 @@ impl Join {
     }
 
     fn follow(self, entry: Arc<SessionEntry>, snapshot: &TerminalSnapshot) {
-        let mailbox = Arc::clone(&self.desk.mailbox);
-        let view = View::Terminal { seen: snapshot.seq };
+        let mailbox = Arc::clone(&self.request.mailbox);
+        let view = SubscriberView::Terminal { seen: snapshot.seq };
         let subscription = Some(entry.ring.subscribe_as(view, Arc::clone(&mailbox)));
         let terminal_id = self.session_id.clone();
         let (cols, rows) = (snapshot.cols, snapshot.rows);
         let opened = TerminalEvent::Opened { terminal_id, cols, rows, joined: self.joined };
         let screen = [snapshot.scrollback.as_bytes(), snapshot.screen.as_bytes()].concat();
         let frames = [
-            event_frame(self.desk.id.clone(), opened),
+            event_frame(self.request.id.clone(), opened),
             event_frame(None, output(&self.session_id, &screen, Some(true))),
         ];
-        let watched = Watched { join: self, entry, subscription, is_lagged: false };
-        mailbox.put(Mail::Terminal(Box::new(TerminalOpened { frames: frames.concat().into(), watched })));
+        let watched = WatchedTerminal { join: self, entry, subscription, is_lagged: false };
+        mailbox.put(ConnectionMail::Terminal(Box::new(TerminalOpened {
+            frames: frames.concat().into(),
+            watched,
+        })));
     }
 
     /// The same for one who has missed something.
-    fn again(&self) -> Join {
-        let (desk, session_id) = (self.desk.clone(), self.session_id.clone());
-        Join { desk, session_id, joined: true, is_again: true }
+    fn again(&self) -> TerminalJoin {
+        let (request, session_id) = (self.request.clone(), self.session_id.clone());
+        TerminalJoin { request, session_id, joined: true, is_again: true }
     }
 }
 
 /// Records of a session as they change its screen.
-pub(crate) fn show(published: Published<'_>) -> TerminalChunk {
-    let mut screen =
-        Screen { terminal_id: &published.entry.id, out: BytesMut::new(), text: String::new(), is_end: false };
+pub(crate) fn show(published: PublishedEvents<'_>) -> TerminalChunk {
+    let mut screen = ScreenFrames {
+        terminal_id: &published.entry.id,
+        out: BytesMut::new(),
+        text: String::new(),
+        is_end: false,
+    };
     published.records().for_each(|record| screen.show(&record));
     screen.flush();
     TerminalChunk { frames: screen.out.freeze(), is_end: screen.is_end }
 }
 
 /// Frames for a screen, as they are collected.
-struct Screen<'a> {
+struct ScreenFrames<'a> {
     terminal_id: &'a str,
     out: BytesMut,
     /// Output that is not in a frame yet.
@@ -310,13 +316,13 @@ struct Screen<'a> {
 }
 
 #[derive(Deserialize)]
-struct Output {
+struct TerminalOutput {
     #[serde(default)]
     text: String,
 }
 
 #[derive(Deserialize)]
-struct Size {
+struct TerminalSize {
     #[serde(default)]
     cols: u16,
     #[serde(default)]
@@ -324,27 +330,27 @@ struct Size {
 }
 
 #[derive(Deserialize)]
-struct Exited {
+struct TerminalExit {
     exit_code: Option<i32>,
     signal: Option<i32>,
 }
 
-impl Screen<'_> {
+impl ScreenFrames<'_> {
     fn show(&mut self, record: &Record<'_>) {
         match &*record.event {
             "run.output" => {
-                if let Some(Output { text }) = record.read() {
+                if let Some(TerminalOutput { text }) = record.read() {
                     self.text.push_str(&text);
                 }
             }
             "run.resized" => {
-                if let Some(Size { cols, rows }) = record.read() {
+                if let Some(TerminalSize { cols, rows }) = record.read() {
                     let terminal_id = self.terminal_id.to_owned();
                     self.push(TerminalEvent::Resized { terminal_id, cols, rows });
                 }
             }
             "run.exited" => {
-                let exited = record.read::<Exited>();
+                let exited = record.read::<TerminalExit>();
                 let exit_code = exited.as_ref().and_then(|exited| exited.exit_code).unwrap_or(-1);
                 let signal = exited.and_then(|exited| exited.signal);
                 let terminal_id = self.terminal_id.to_owned();
@@ -374,7 +380,7 @@ fn output(terminal_id: &str, bytes: &[u8], reset: Option<bool>) -> TerminalEvent
     TerminalEvent::Output { terminal_id, data_base64: STANDARD.encode(bytes), reset }
 }
 
-fn snapshot_of(answer: &Answer) -> Result<TerminalSnapshot, CodedError> {
+fn snapshot_of(answer: &CommandAnswer) -> Result<TerminalSnapshot, CodedError> {
     if !answer.success {
         return Err(reason(answer));
     }
@@ -385,7 +391,7 @@ fn snapshot_of(answer: &Answer) -> Result<TerminalSnapshot, CodedError> {
     snapshot.ok_or_else(|| ErrorCode::Unsupported.with("This session has no terminal, or its runner is away"))
 }
 
-fn reason(answer: &Answer) -> CodedError {
+fn reason(answer: &CommandAnswer) -> CodedError {
     answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner gave no reason"))
 }
 

@@ -8,24 +8,25 @@ use qd_wire::{CodedError, ErrorCode, SYSTEM_SESSION};
 
 use super::permission::{check_permission, check_terminal};
 use super::route::{Destination, NoRoute, route};
-use super::{Command, Subject};
-use crate::ask::Asker;
-use crate::envelope::check_length;
-use crate::finished::Finished;
-use crate::pending::PendingKind;
-use crate::principals::check_revoked;
-use crate::reads::{HubCommand, Read};
-use crate::registry::{Hub, SessionEntry};
-use crate::reply::ReplyTo;
+use super::{Command, CommandSubject};
+use crate::access::principals::check_revoked;
+use crate::command::ask::CommandSender;
+use crate::command::finished_commands::FinishedCommands;
+use crate::command::head::check_length;
+use crate::command::pending::PendingKind;
+use crate::command::reply::ReplyTo;
+use crate::hub::Hub;
+use crate::sessions::reads::{HubCommand, HubRead};
+use crate::sessions::session::SessionEntry;
 
 /// Bytes of what is searched for.
 const SEARCH_QUERY_BYTES_MAX: usize = 4 << 10;
 
 /// Where a command comes from.
-pub(super) enum Origin<'a> {
+pub(super) enum CommandOrigin<'a> {
     /// A connection, which may name commands and follow sessions.
     Client {
-        finished: &'a Finished,
+        finished: &'a FinishedCommands,
         /// The client's own name for the command.
         name: Option<&'a str>,
     },
@@ -34,20 +35,20 @@ pub(super) enum Origin<'a> {
 }
 
 /// A command that may be done.
-pub(super) struct Admitted<'a> {
+pub(super) struct AdmittedCommand<'a> {
     pub(super) command: Command<'a>,
     pub(super) session: Option<Arc<SessionEntry>>,
-    pub(super) work: Work,
+    pub(super) work: CommandWork,
 }
 
 /// Who does it.
-pub(super) enum Work {
+pub(super) enum CommandWork {
     /// The connection stops following a session, which need not be there any more.
     Detach,
     /// The hub takes back another command of the connection.
     Cancel,
     /// The hub, from its copies.
-    Hub(Read),
+    Hub(HubRead),
     /// A runner; and what is to be done with its answer.
     Runner(PendingKind),
 }
@@ -55,24 +56,24 @@ pub(super) enum Work {
 /// Says who does the command, or why it is refused.
 pub(super) fn admit<'a>(
     hub: &Hub,
-    asker: &Asker,
-    origin: &Origin<'_>,
+    asker: &CommandSender,
+    origin: &CommandOrigin<'_>,
     mut command: Command<'a>,
-) -> Result<Admitted<'a>, CodedError> {
+) -> Result<AdmittedCommand<'a>, CodedError> {
     let spec = command.spec;
     check_revoked(&asker.revoked)?;
     check_permission(asker.rights, &command)?;
     command.fields.check_conditions()?;
     check_names(&command)?;
-    if let Origin::Client { finished, name } = origin {
+    if let CommandOrigin::Client { finished, name } = origin {
         if let Some(name) = name {
             finished.settle(name, &mut command.depends_on)?;
         }
         if spec.class == CommandClass::Detach && command.session_id().is_some() && !command.has_conditions() {
-            return Ok(Admitted { command, session: None, work: Work::Detach });
+            return Ok(AdmittedCommand { command, session: None, work: CommandWork::Detach });
         }
         if spec.class == CommandClass::Cancel {
-            return Ok(Admitted { command, session: None, work: Work::Cancel });
+            return Ok(AdmittedCommand { command, session: None, work: CommandWork::Cancel });
         }
     }
     let session = find_session(hub, &command)?;
@@ -80,10 +81,10 @@ pub(super) fn admit<'a>(
         check_terminal(asker.rights, &command, session)?;
     }
     let work = match spec.answerer {
-        Answerer::Hub => Work::Hub(hub_read(&command)?),
-        Answerer::Runner => Work::Runner(pending_kind(&command, origin)?),
+        Answerer::Hub => CommandWork::Hub(hub_read(&command)?),
+        Answerer::Runner => CommandWork::Runner(pending_kind(&command, origin)?),
     };
-    Ok(Admitted { command, session, work })
+    Ok(AdmittedCommand { command, session, work })
 }
 
 /// A client's names were measured when its frame was read; those a face has from elsewhere are no longer.
@@ -96,12 +97,12 @@ fn check_names(command: &Command<'_>) -> Result<(), CodedError> {
 fn find_session(hub: &Hub, command: &Command<'_>) -> Result<Option<Arc<SessionEntry>>, CodedError> {
     let spec = command.spec;
     let (session_id, session) = match &command.session {
-        Subject::Nothing if spec.needs_session => {
+        CommandSubject::Nothing if spec.needs_session => {
             return Err(CodedError::invalid(format!("'{}' needs a session_id", spec.name)));
         }
-        Subject::Nothing => return Ok(None),
-        Subject::Named(session_id) => (&**session_id, hub.session(session_id)),
-        Subject::Known(session) => (&*session.id, Some(Arc::clone(session))),
+        CommandSubject::Nothing => return Ok(None),
+        CommandSubject::Named(session_id) => (&**session_id, hub.session(session_id)),
+        CommandSubject::Known(session) => (&*session.id, Some(Arc::clone(session))),
     };
     if spec.class == CommandClass::Create {
         check_name(hub, session_id, session.as_deref(), command.runner_id.as_deref())?;
@@ -134,7 +135,7 @@ fn check_name(
             "Session {session_id} lives on runner {owner} and cannot be created on {named}; delete it first, or take another name"
         )));
     }
-    match hub.buried_at(session_id) {
+    match hub.deleted_on(session_id) {
         Some(owner) => Err(ErrorCode::Conflict.with(format!(
             "Session {session_id} was deleted while runner {owner} was away; its name is free when {owner} has come back"
         ))),
@@ -144,18 +145,18 @@ fn check_name(
 
 /// What the hub looks up for a command that it answers itself.
 #[allow(clippy::wildcard_enum_match_arm)] // The hub answers these itself; any other is refused by its name.
-fn hub_read(command: &Command<'_>) -> Result<Read, CodedError> {
+fn hub_read(command: &Command<'_>) -> Result<HubRead, CodedError> {
     match command.spec.command {
-        Some(CommandName::GetMessages) => Ok(Read::Messages(command.parameters()?)),
-        Some(CommandName::ListSessions) => Ok(Read::Sessions),
-        Some(CommandName::SessionDetach) => Ok(Read::Detach),
-        Some(CommandName::GetRunners) => Ok(Read::Runners),
+        Some(CommandName::GetMessages) => Ok(HubRead::Messages(command.parameters()?)),
+        Some(CommandName::ListSessions) => Ok(HubRead::Sessions),
+        Some(CommandName::SessionDetach) => Ok(HubRead::Detach),
+        Some(CommandName::GetRunners) => Ok(HubRead::Runners),
         Some(CommandName::Search) => search(command),
         _ => Err(ErrorCode::Unsupported.with(format!("'{}' is not served by this hub", command.spec.name))),
     }
 }
 
-fn search(command: &Command<'_>) -> Result<Read, CodedError> {
+fn search(command: &Command<'_>) -> Result<HubRead, CodedError> {
     let params: Box<qd_wire::command::SearchParams> = Box::new(command.parameters()?);
     if params.query.len() > SEARCH_QUERY_BYTES_MAX {
         return Err(
@@ -163,17 +164,17 @@ fn search(command: &Command<'_>) -> Result<Read, CodedError> {
         );
     }
     let session_id = command.session_id().filter(|id| *id != SYSTEM_SESSION);
-    Ok(Read::Search { params, session_id: session_id.map(str::to_owned) })
+    Ok(HubRead::Search { params, session_id: session_id.map(str::to_owned) })
 }
 
 /// What is to be done with the runner's answer.
-fn pending_kind(command: &Command<'_>, origin: &Origin<'_>) -> Result<PendingKind, CodedError> {
+fn pending_kind(command: &Command<'_>, origin: &CommandOrigin<'_>) -> Result<PendingKind, CodedError> {
     Ok(match (command.spec.class, origin) {
         (CommandClass::Attach, _) => PendingKind::Attach { after: command.after()? },
         (CommandClass::Create, _) if !command.is_check_only() => PendingKind::Create,
         (CommandClass::Delete, _) => PendingKind::Delete,
         // A face that asks where a session stands follows it already, or is about to: what came before is told before.
-        (CommandClass::State | CommandClass::Close, Origin::Face) => PendingKind::InOrder,
+        (CommandClass::State | CommandClass::Close, CommandOrigin::Face) => PendingKind::InOrder,
         // Answers to these are passed on as they come.
         (
             CommandClass::Create
@@ -199,40 +200,44 @@ fn pending_kind(command: &Command<'_>, origin: &Origin<'_>) -> Result<PendingKin
 }
 
 /// What the hub does with an admitted command.
-pub(super) enum Step {
+pub(super) enum CommandStep {
     /// It answers at once.
     Answer(HubCommand),
     /// It asks a runner to do `cmd`, which is not always what was asked for.
     Ask { kind: PendingKind, cmd: &'static str },
 }
 
-impl Step {
+impl CommandStep {
     /// `None` for what a connection does by itself.
-    pub(super) fn of(work: Work, command: &Command<'_>, reply: impl FnOnce() -> ReplyTo) -> Option<Self> {
+    pub(super) fn of(
+        work: CommandWork,
+        command: &Command<'_>,
+        reply: impl FnOnce() -> ReplyTo,
+    ) -> Option<Self> {
         match work {
-            Work::Detach | Work::Cancel => None,
-            Work::Hub(read) if !command.has_conditions() => {
-                Some(Step::Answer(HubCommand { reply: reply(), read }))
+            CommandWork::Detach | CommandWork::Cancel => None,
+            CommandWork::Hub(read) if !command.has_conditions() => {
+                Some(CommandStep::Answer(HubCommand { reply: reply(), read }))
             }
             // Only the runner knows whether the conditions are met.
-            Work::Hub(read) => {
+            CommandWork::Hub(read) => {
                 let kind = PendingKind::Barrier(Box::new(HubCommand { reply: reply(), read }));
-                Some(Step::Ask { kind, cmd: BARRIER })
+                Some(CommandStep::Ask { kind, cmd: BARRIER })
             }
-            Work::Runner(kind) => Some(Step::Ask { kind, cmd: command.spec.name }),
+            CommandWork::Runner(kind) => Some(CommandStep::Ask { kind, cmd: command.spec.name }),
         }
     }
 }
 
 /// The way of a command that a runner is to be asked.
-pub(super) enum Way {
+pub(super) enum RunnerRoute {
     To(Destination),
     Away {
         error: CodedError,
         /// The runner that it needs; `None` for any that will do.
         wanted: Option<Arc<str>>,
         /// What the hub can do meanwhile.
-        from_copies: Option<Read>,
+        from_copies: Option<HubRead>,
     },
 }
 
@@ -242,13 +247,13 @@ pub(super) fn find_way(
     command: &Command<'_>,
     session: Option<&Arc<SessionEntry>>,
     kind: &PendingKind,
-) -> Result<Way, CodedError> {
+) -> Result<RunnerRoute, CodedError> {
     match route(hub, command, session) {
-        Ok(destination) => Ok(Way::To(destination)),
+        Ok(destination) => Ok(RunnerRoute::To(destination)),
         Err(NoRoute::Never(error)) => Err(error),
         Err(NoRoute::Away { error, wanted }) => {
             let from_copies = from_copies(command, kind, session);
-            Ok(Way::Away { error, wanted, from_copies })
+            Ok(RunnerRoute::Away { error, wanted, from_copies })
         }
     }
 }
@@ -258,13 +263,13 @@ fn from_copies(
     command: &Command<'_>,
     kind: &PendingKind,
     session: Option<&Arc<SessionEntry>>,
-) -> Option<Read> {
+) -> Option<HubRead> {
     let session = Arc::clone(session.filter(|_| !command.has_conditions())?);
     match *kind {
-        PendingKind::Attach { after } => Some(Read::AwayAttach { session, after }),
-        PendingKind::Delete => Some(Read::Bury(session)),
+        PendingKind::Attach { after } => Some(HubRead::AwayAttach { session, after }),
+        PendingKind::Delete => Some(HubRead::Bury(session)),
         PendingKind::Plain | PendingKind::InOrder if command.spec.class == CommandClass::State => {
-            Some(Read::AwayState(session))
+            Some(HubRead::AwayState(session))
         }
         PendingKind::Plain
         | PendingKind::InOrder

@@ -5,11 +5,11 @@ use qd_wire::people::{Permissions, Role};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ask::tests::World;
-use crate::ask::{Answer, ask};
-use crate::command::{Handled, Sender, handle, spec_of};
+use crate::access::principals::Principal;
+use crate::command::ask::tests::World;
+use crate::command::ask::{CommandAnswer, ask};
+use crate::command::{FrameSender, HandledFrame, handle, spec_of};
 use crate::connection::Mailbox;
-use crate::principals::Principal;
 
 /// One command, and why it is refused.
 struct Case {
@@ -103,9 +103,9 @@ fn refused_to_client(hub: &Arc<Hub>, case: &Case) -> String {
     frame["channel"] = json!("agent");
     frame["id"] = json!("1");
     let mailbox = Mailbox::new("c1".to_owned(), &principal(case), hub.config.limits.mail_bounds());
-    let mut finished = Finished::default();
-    let mut sender = Sender { hub, mailbox: &mailbox, attachments: &[], finished: &mut finished };
-    let Handled::Reply(reply) = handle(&mut sender, &frame.to_string()) else {
+    let mut finished = FinishedCommands::default();
+    let mut sender = FrameSender { hub, mailbox: &mailbox, attachments: &[], finished: &mut finished };
+    let HandledFrame::Reply(reply) = handle(&mut sender, &frame.to_string()) else {
         panic!("{}: it was not refused", case.what)
     };
     let text = String::from_utf8_lossy(&reply).into_owned();
@@ -132,13 +132,13 @@ fn built(frame: &Value) -> Result<Command<'static>, CodedError> {
 }
 
 fn refused_to_face(hub: &Arc<Hub>, case: &Case) -> String {
-    let asker = Asker::new(&principal(case), Arc::from("face"));
+    let asker = CommandSender::new(&principal(case), Arc::from("face"));
     let (sender, told) = std::sync::mpsc::channel();
     match built(&case.frame) {
         Ok(command) => {
             ask(hub, &asker, command, move |_, answer| sender.send(answer).unwrap());
         }
-        Err(error) => sender.send(Answer::failure(error)).unwrap(),
+        Err(error) => sender.send(CommandAnswer::failure(error)).unwrap(),
     }
     let answer = told.try_recv().unwrap_or_else(|_| panic!("{}: it was not refused at once", case.what));
     assert!(!answer.success, "{}", case.what);
@@ -148,9 +148,9 @@ fn refused_to_face(hub: &Arc<Hub>, case: &Case) -> String {
 /// The same as the body of `POST /api/commands`, which is a frame without a channel.
 fn refused_to_script(hub: &Arc<Hub>, case: &Case) -> String {
     let text = case.frame.to_string();
-    let fields = crate::envelope::read_fields(&text).unwrap();
-    let head = crate::envelope::read_body_head(&fields).unwrap();
-    let asker = Asker::new(&principal(case), Arc::from("http"));
+    let fields = crate::command::head::read_fields(&text).unwrap();
+    let head = crate::command::head::read_body_head(&fields).unwrap();
+    let asker = CommandSender::new(&principal(case), Arc::from("http"));
     let error = spec_of(&head.cmd)
         .and_then(|spec| {
             let command = Command::from_frame(spec, &text, fields, head);
@@ -164,7 +164,7 @@ fn refused_to_script(hub: &Arc<Hub>, case: &Case) -> String {
 async fn a_client_a_face_and_a_script_are_refused_for_the_same_reason() {
     let world = World::start(None);
     let runner: Arc<str> = Arc::from("r");
-    world.hub.session_or_new("s", &runner).learn_harness("demo");
+    world.hub.session_or_new("s", &runner).set_harness("demo");
     world.hub.session_or_new("unknown harness", &runner);
     for case in of_access().into_iter().chain(of_sessions()).chain(of_runners()) {
         let expected = case.refusal.as_str();
@@ -199,8 +199,8 @@ fn a_script_cannot_name_what_its_command_depends_on() {
         (json!({"cmd": "get_state", "session_id": "s", "depends_on": []}), None),
     ] {
         let text = body.to_string();
-        let fields = crate::envelope::read_fields(&text).unwrap();
-        let refused = crate::envelope::read_body_head(&fields).err();
+        let fields = crate::command::head::read_fields(&text).unwrap();
+        let refused = crate::command::head::read_body_head(&fields).err();
         assert_eq!(refused.map(|error| error.code), refusal, "{text}");
     }
 }

@@ -8,25 +8,27 @@ use qd_wire::service::CancelParams;
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::value::RawValue;
 
-use super::admission::{Admitted, Origin, Step, Way, Work, admit, find_way};
+use super::admission::{
+    AdmittedCommand, CommandOrigin, CommandStep, CommandWork, RunnerRoute, admit, find_way,
+};
 use super::route::Destination;
-use super::send::{Sending, command_line, send, send_cancel};
+use super::send::{CommandSend, command_line, send, send_cancel};
 use super::waiting::keep_waiting;
 use super::{Command, spec_of};
+use crate::command::finished_commands::FinishedCommands;
+use crate::command::head::{CommandHead, read_fields, read_head};
+use crate::command::pending::{AnswerTo, PendingKind};
+use crate::command::reply::{self, ReplyTo};
 use crate::connection::{Attachment, Mailbox};
-use crate::envelope::{Head, read_fields, read_head};
-use crate::finished::Finished;
-use crate::head::Fields;
-use crate::pending::{AnswerTo, PendingKind};
-use crate::reads::{HubCommand, Read};
-use crate::registry::Hub;
-use crate::reply::{self, ReplyTo};
+use crate::hub::Hub;
+use crate::runners::line_head::JsonFields;
+use crate::sessions::reads::{HubCommand, HubRead};
 
 /// Bytes of a client's `id`.
 const ID_BYTES_MAX: usize = 1024;
 
 /// What is left to do for the connection.
-pub(crate) enum Handled {
+pub(crate) enum HandledFrame {
     Reply(Bytes),
     /// A runner will answer.
     Sent,
@@ -35,16 +37,16 @@ pub(crate) enum Handled {
 }
 
 /// Who sent a frame.
-pub(crate) struct Sender<'a> {
+pub(crate) struct FrameSender<'a> {
     pub(crate) hub: &'a Arc<Hub>,
     pub(crate) mailbox: &'a Arc<Mailbox>,
     /// The sessions it follows.
     pub(crate) attachments: &'a [Attachment],
-    pub(crate) finished: &'a mut Finished,
+    pub(crate) finished: &'a mut FinishedCommands,
 }
 
 /// A runner-bound command: what becomes of its answer, and what the runner is asked.
-pub(super) struct Outbound {
+pub(super) struct OutboundCommand {
     pub(super) reply: ReplyTo,
     pub(super) kind: PendingKind,
     /// What the runner is asked to do; not always what the client asked for.
@@ -52,39 +54,39 @@ pub(super) struct Outbound {
 }
 
 /// Acts on one frame.
-pub(crate) fn handle(sender: &mut Sender<'_>, text: &str) -> Handled {
+pub(crate) fn handle(sender: &mut FrameSender<'_>, text: &str) -> HandledFrame {
     let fields = match read_fields(text) {
         Ok(fields) => fields,
-        Err(error) => return Handled::Reply(reply::system_error(None, &error)),
+        Err(error) => return HandledFrame::Reply(reply::system_error(None, &error)),
     };
     let id = fields.get("id").filter(|id| id.get() != "null").map(RawValue::get);
     if id.is_some_and(|id| id.len() > ID_BYTES_MAX) {
         let error = CodedError::invalid(format!("The id is longer than {ID_BYTES_MAX} bytes"));
-        return Handled::Reply(reply::system_error(None, &error));
+        return HandledFrame::Reply(reply::system_error(None, &error));
     }
     let head = match read_head(&fields) {
         Ok(head) => head,
-        Err(error) => return Handled::Reply(reply::system_error(id, &error)),
+        Err(error) => return HandledFrame::Reply(reply::system_error(id, &error)),
     };
     let (cmd, session_id) = (head.cmd.clone(), head.session_id.clone());
     let mut reply = ReplyTo { id: id.map(Into::into), cmd: "".into(), session_id: None, runner_id: None };
     // The name by which later commands can depend on this one.
     let name = id.map(id_text);
-    let result = dispatch(sender, Frame { text, fields, head, name: name.as_deref() }, &mut reply);
+    let result = dispatch(sender, CommandFrame { text, fields, head, name: name.as_deref() }, &mut reply);
     if let Some(name) = name {
         match &result {
             // A read changes nothing, so who depends on one need not wait for it: it counts as done until it fails.
-            Ok(Handled::Read(_) | Handled::Detach(_) | Handled::Reply(_)) => {
+            Ok(HandledFrame::Read(_) | HandledFrame::Detach(_) | HandledFrame::Reply(_)) => {
                 sender.finished.note(name, Ok(()));
             }
-            Ok(Handled::Sent) => sender.finished.forget(&name),
+            Ok(HandledFrame::Sent) => sender.finished.forget(&name),
             Err(error) => sender.finished.note(name, Err(error.clone())),
         }
     }
     result.unwrap_or_else(|error| {
         reply.cmd = cmd.into_owned().into();
         reply.session_id = reply.session_id.or_else(|| session_id.as_deref().map(Arc::from));
-        Handled::Reply(reply.error(&error))
+        HandledFrame::Reply(reply.error(&error))
     })
 }
 
@@ -94,53 +96,57 @@ pub(crate) fn id_text(id: &str) -> String {
 }
 
 /// A frame that names a command.
-struct Frame<'a> {
+struct CommandFrame<'a> {
     text: &'a str,
-    fields: Fields<'a>,
-    head: Head<'a>,
+    fields: JsonFields<'a>,
+    head: CommandHead<'a>,
     /// The client's `id` as text.
     name: Option<&'a str>,
 }
 
 /// Has the command done, or says why it is not. `reply` learns whom it is about.
-fn dispatch(sender: &Sender<'_>, frame: Frame<'_>, reply: &mut ReplyTo) -> Result<Handled, CodedError> {
-    let Sender { hub, mailbox, finished, .. } = sender;
-    let Frame { text, fields, head, name } = frame;
+fn dispatch(
+    sender: &FrameSender<'_>,
+    frame: CommandFrame<'_>,
+    reply: &mut ReplyTo,
+) -> Result<HandledFrame, CodedError> {
+    let FrameSender { hub, mailbox, finished, .. } = sender;
+    let CommandFrame { text, fields, head, name } = frame;
     let spec = spec_of(&head.cmd)?;
     reply.cmd = Cow::Borrowed(spec.name);
     let command = Command::from_frame(spec, text, fields, head);
-    let admitted = admit(hub, &mailbox.asker, &Origin::Client { finished, name }, command)?;
-    let Admitted { command, session, work } = admitted;
+    let admitted = admit(hub, &mailbox.asker, &CommandOrigin::Client { finished, name }, command)?;
+    let AdmittedCommand { command, session, work } = admitted;
     reply.session_id = command.kept_session_id(session.as_ref());
     reply.runner_id = session.as_ref().map(|session| Arc::clone(&session.runner_id));
     match work {
-        Work::Detach => return Ok(Handled::Detach(reply.clone())),
-        Work::Cancel => return cancel(sender, &command, reply),
-        Work::Hub(Read::Sessions) => hub.show_sessions(mailbox),
-        Work::Hub(_) | Work::Runner(_) => {}
+        CommandWork::Detach => return Ok(HandledFrame::Detach(reply.clone())),
+        CommandWork::Cancel => return cancel(sender, &command, reply),
+        CommandWork::Hub(HubRead::Sessions) => hub.show_sessions(mailbox),
+        CommandWork::Hub(_) | CommandWork::Runner(_) => {}
     }
     let wait = command.wait()?;
-    let attaches = matches!(&work, Work::Runner(kind) if kind.attaches());
+    let attaches = matches!(&work, CommandWork::Runner(kind) if kind.attaches());
     check_attachments(sender, attaches, reply)?;
     let in_flight_max = hub.config.limits.in_flight_max;
-    if !mailbox.try_begin(in_flight_max, attaches) {
+    if !mailbox.try_begin_command(in_flight_max, attaches) {
         return Err(ErrorCode::TooManyInFlight
             .with(format!("Too many commands in flight on this connection (max {in_flight_max})"))
             .with_limit(in_flight_max));
     }
-    let handled = match Step::of(work, &command, || reply.clone()) {
-        Some(Step::Answer(read)) => return Ok(Handled::Read(read)),
-        Some(Step::Ask { kind, cmd }) => match find_way(hub, &command, session.as_ref(), &kind) {
-            Ok(Way::To(destination)) => {
-                let outbound = Outbound { reply: reply.clone(), kind, cmd };
+    let handled = match CommandStep::of(work, &command, || reply.clone()) {
+        Some(CommandStep::Answer(read)) => return Ok(HandledFrame::Read(read)),
+        Some(CommandStep::Ask { kind, cmd }) => match find_way(hub, &command, session.as_ref(), &kind) {
+            Ok(RunnerRoute::To(destination)) => {
+                let outbound = OutboundCommand { reply: reply.clone(), kind, cmd };
                 forward(hub, mailbox, &destination, &command, outbound, name)
             }
-            Ok(Way::Away { error, wanted, from_copies }) => match (wait, from_copies) {
+            Ok(RunnerRoute::Away { error, wanted, from_copies }) => match (wait, from_copies) {
                 (Some(limit), _) => {
-                    let outbound = Outbound { reply: reply.clone(), kind, cmd };
+                    let outbound = OutboundCommand { reply: reply.clone(), kind, cmd };
                     keep_waiting(sender, text, &command, outbound, wanted, error, limit)
                 }
-                (None, Some(read)) => Ok(Handled::Read(HubCommand { reply: reply.clone(), read })),
+                (None, Some(read)) => Ok(HandledFrame::Read(HubCommand { reply: reply.clone(), read })),
                 (None, None) if wanted.is_some() => {
                     Err(error.reworded(|error| format!("{error}, or send with wait:true")))
                 }
@@ -155,18 +161,22 @@ fn dispatch(sender: &Sender<'_>, frame: Frame<'_>, reply: &mut ReplyTo) -> Resul
 }
 
 /// Takes back a command of the same connection that is not answered yet.
-fn cancel(sender: &Sender<'_>, command: &Command<'_>, reply: &ReplyTo) -> Result<Handled, CodedError> {
+fn cancel(
+    sender: &FrameSender<'_>,
+    command: &Command<'_>,
+    reply: &ReplyTo,
+) -> Result<HandledFrame, CodedError> {
     let CancelParams { target, .. } = command.parameters()?;
     let Some((number, link)) = sender.hub.pending.of_client(sender.mailbox, &target) else {
         return Err(ErrorCode::NotFound
             .with(format!("No command '{target}' of this connection waits for its answer")));
     };
     send_cancel(number, &link, true);
-    Ok(Handled::Reply(reply.success(None)))
+    Ok(HandledFrame::Reply(reply.success(None)))
 }
 
 /// Refuses one more session to follow when there are too many, those on their way included.
-fn check_attachments(sender: &Sender<'_>, attaches: bool, reply: &ReplyTo) -> Result<(), CodedError> {
+fn check_attachments(sender: &FrameSender<'_>, attaches: bool, reply: &ReplyTo) -> Result<(), CodedError> {
     let is_attached = sender.attachments.iter().any(|it| Some(&it.session.id) == reply.session_id.as_ref());
     let max = sender.hub.config.limits.attachments_max;
     if attaches && !is_attached && sender.attachments.len() + sender.mailbox.attaching() >= max {
@@ -183,13 +193,13 @@ pub(super) fn forward(
     mailbox: &Arc<Mailbox>,
     destination: &Destination,
     command: &Command<'_>,
-    outbound: Outbound,
+    outbound: OutboundCommand,
     name: Option<&str>,
-) -> Result<Handled, CodedError> {
-    let Outbound { mut reply, kind, cmd } = outbound;
+) -> Result<HandledFrame, CodedError> {
+    let OutboundCommand { mut reply, kind, cmd } = outbound;
     reply.runner_id = Some(Arc::clone(&destination.runner.id));
     let to = AnswerTo::Client { mailbox: Arc::clone(mailbox), reply };
-    let sending = Sending::new(hub, command, to, kind);
+    let sending = CommandSend::new(hub, command, to, kind);
     let line = |number| command_line(number, &mailbox.asker, name, cmd, command);
-    send(hub, destination, sending, line).map(|_| Handled::Sent)
+    send(hub, destination, sending, line).map(|_| HandledFrame::Sent)
 }

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::send::{OWN_FIELDS, push_string, write_frame_fields};
-use crate::envelope;
-use crate::head::Fields;
+use crate::command::head;
+use crate::runners::line_head::JsonFields;
 
 /// Room for the fields of most commands.
 const WRITTEN_BYTES: usize = 128;
@@ -17,7 +17,7 @@ const WRITTEN_BYTES: usize = 128;
 /// The fields of a command, in the form in which its asker has them.
 pub(super) enum CommandFields<'a> {
     /// A client's frame, whose values are not read until somebody needs one.
-    Frame { text: &'a str, fields: Fields<'a> },
+    Frame { text: &'a str, fields: JsonFields<'a> },
     /// Of a command that the hub has written itself and reads itself too.
     Object(JsonObject),
     /// Of one that the hub has written itself and only forwards: `,"name":value` for each field, on one line.
@@ -90,7 +90,7 @@ impl CommandFields<'_> {
     /// The conditions of a client's command must be readable; the hub writes its own well.
     pub(super) fn check_conditions(&self) -> Result<(), CodedError> {
         match self {
-            CommandFields::Frame { fields, .. } => envelope::check_conditions(fields),
+            CommandFields::Frame { fields, .. } => head::check_conditions(fields),
             CommandFields::Object(_) | CommandFields::Written(_) => Ok(()),
         }
     }

@@ -6,8 +6,8 @@ use qd_wire::run::{GatePolicy, is_terminal};
 use qd_wire::{CodedError, ErrorCode};
 
 use super::Command;
-use crate::principals::Rights;
-use crate::registry::SessionEntry;
+use crate::access::principals::Rights;
+use crate::sessions::session::SessionEntry;
 
 /// Refuses what the sender may not do. A session that is a run or a terminal needs the right to run commands too,
 /// and only an owner makes one in which nobody is asked.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use qd_wire::command_table::CommandName;
 
 use super::Command;
-use super::client::{Outbound, forward};
+use super::client::{OutboundCommand, forward};
 use super::route::Destination;
+use crate::command::pending::PendingKind;
+use crate::command::reply::ReplyTo;
 use crate::connection::Mailbox;
-use crate::pending::PendingKind;
-use crate::registry::{Hub, SessionEntry};
-use crate::reply::ReplyTo;
-use crate::runner_link::Link;
+use crate::hub::Hub;
+use crate::runners::link::RunnerLink;
+use crate::sessions::session::SessionEntry;
 
 /// Asks for a client that fell behind. Says whether that was possible.
 pub(crate) fn request_resync(
@@ -30,7 +31,7 @@ pub(crate) fn request_resync(
 }
 
 /// Asks a runner that is back, for all who follow the session.
-pub(crate) fn request_resync_of_all(hub: &Arc<Hub>, link: &Arc<Link>, session: &Arc<SessionEntry>) {
+pub(crate) fn request_resync_of_all(hub: &Arc<Hub>, link: &Arc<RunnerLink>, session: &Arc<SessionEntry>) {
     let Some(runner) = hub.runner(&session.runner_id) else { return };
     let destination = Destination { runner, link: Arc::clone(link) };
     let after = session.committed_seq();
@@ -55,5 +56,5 @@ fn ask_state(
         session_id: Some(Arc::clone(&session.id)),
         runner_id: None,
     };
-    forward(hub, mailbox, destination, &command, Outbound { reply, kind, cmd }, None).is_ok()
+    forward(hub, mailbox, destination, &command, OutboundCommand { reply, kind, cmd }, None).is_ok()
 }

@@ -9,14 +9,16 @@ use qd_wire::data::RunnerStatus;
 use qd_wire::{CodedError, ErrorCode};
 
 use super::Command;
-use crate::registry::{Hub, Runner, SessionEntry, Standing};
-use crate::runner_link::Link;
+use crate::hub::Hub;
+use crate::runners::link::RunnerLink;
+use crate::runners::runner::{Runner, RunnerStanding};
+use crate::sessions::session::SessionEntry;
 
 /// A runner and the connection to it.
 #[derive(Clone)]
 pub(super) struct Destination {
     pub(super) runner: Arc<Runner>,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<RunnerLink>,
 }
 
 /// Why a command cannot be sent now.
@@ -113,8 +115,8 @@ fn for_harness(hub: &Hub, harness: &str) -> Result<Destination, NoRoute> {
         let standing = runner.standing();
         (runner, standing)
     });
-    let runners: Vec<(Arc<Runner>, Standing)> = runners.collect();
-    let candidates: Vec<(&str, &Standing)> =
+    let runners: Vec<(Arc<Runner>, RunnerStanding)> = runners.collect();
+    let candidates: Vec<(&str, &RunnerStanding)> =
         runners.iter().map(|(runner, standing)| (&*runner.id, standing)).collect();
     let best = choose(&candidates, harness)?;
     let found = runners.iter().find(|(runner, _)| *runner.id == *best);
@@ -124,13 +126,13 @@ fn for_harness(hub: &Hub, harness: &str) -> Result<Destination, NoRoute> {
     Ok(Destination { runner: Arc::clone(runner), link })
 }
 
-fn choose(runners: &[(&str, &Standing)], harness: &str) -> Result<String, NoRoute> {
-    let is_online = |standing: &Standing| standing.status == RunnerStatus::Online;
-    let has_it = |standing: &Standing| standing.harnesses.iter().any(|it| it == harness);
+fn choose(runners: &[(&str, &RunnerStanding)], harness: &str) -> Result<String, NoRoute> {
+    let is_online = |standing: &RunnerStanding| standing.status == RunnerStatus::Online;
+    let has_it = |standing: &RunnerStanding| standing.harnesses.iter().any(|it| it == harness);
     let online: Vec<_> = runners.iter().filter(|(_, standing)| is_online(standing)).collect();
     let able: Vec<_> = online.iter().filter(|(_, standing)| has_it(standing)).collect();
     if able.is_empty() {
-        let away = |(_, standing): &&(&str, &Standing)| !is_online(standing) && has_it(standing);
+        let away = |(_, standing): &&(&str, &RunnerStanding)| !is_online(standing) && has_it(standing);
         let away: Vec<&str> = runners.iter().filter(away).map(|(id, _)| *id).collect();
         if !away.is_empty() {
             let error = format!("No online runner has the harness '{harness}'; {} would", away.join(", "));
@@ -155,7 +157,7 @@ fn choose(runners: &[(&str, &Standing)], harness: &str) -> Result<String, NoRout
         compare(left, right).then_with(|| left_id.cmp(right_id))
     });
     best.map(|(id, _)| (*id).to_owned()).ok_or_else(|| {
-        let full = |(id, standing): &&&(&str, &Standing)| {
+        let full = |(id, standing): &&&(&str, &RunnerStanding)| {
             format!("{id} runs {} of {}", standing.agents, standing.max_sessions)
         };
         let list: Vec<String> = able.iter().map(full).collect();
@@ -166,7 +168,7 @@ fn choose(runners: &[(&str, &Standing)], harness: &str) -> Result<String, NoRout
     })
 }
 
-fn harnesses(id: &str, standing: &Standing) -> String {
+fn harnesses(id: &str, standing: &RunnerStanding) -> String {
     if standing.harnesses.is_empty() {
         return format!("{id} has none");
     }
@@ -174,9 +176,11 @@ fn harnesses(id: &str, standing: &Standing) -> String {
 }
 
 /// The share of a runner's places that are taken, then how busy its machine is.
-fn compare(left: &Standing, right: &Standing) -> Ordering {
+fn compare(left: &RunnerStanding, right: &RunnerStanding) -> Ordering {
     // a/b < c/d is a*d < c*b, without rounding.
-    let share = |one: &Standing, other: &Standing| u128::from(one.agents) * u128::from(other.max_sessions);
+    let share = |one: &RunnerStanding, other: &RunnerStanding| {
+        u128::from(one.agents) * u128::from(other.max_sessions)
+    };
     share(left, right).cmp(&share(right, left)).then_with(|| left.machine_load.total_cmp(&right.machine_load))
 }
 
@@ -184,8 +188,14 @@ fn compare(left: &Standing, right: &Standing) -> Ordering {
 mod tests {
     use super::*;
 
-    fn standing(status: RunnerStatus, harnesses: &[&str], agents: u64, max: u64, load: f64) -> Standing {
-        Standing {
+    fn standing(
+        status: RunnerStatus,
+        harnesses: &[&str],
+        agents: u64,
+        max: u64,
+        load: f64,
+    ) -> RunnerStanding {
+        RunnerStanding {
             status,
             harnesses: harnesses.iter().map(|name| (*name).to_owned()).collect(),
             max_sessions: max,

@@ -9,12 +9,12 @@ use tokio::time::{Duration, Instant};
 
 use super::fields::CommandFields;
 use super::route::Destination;
-use super::{Command, Subject};
-use crate::ask::Asker;
-use crate::head::{Fields, json_string};
-use crate::pending::{AnswerTo, Pending, PendingKind};
-use crate::registry::Hub;
-use crate::runner_link::Outbox;
+use super::{Command, CommandSubject};
+use crate::command::ask::CommandSender;
+use crate::command::pending::{AnswerTo, PendingCommand, PendingKind};
+use crate::hub::Hub;
+use crate::runners::line_head::{JsonFields, json_string};
+use crate::runners::link::RunnerSendQueue;
 
 /// Fields the hub writes itself, whatever a client says.
 pub(super) const OWN_FIELDS: [&str; 10] = [
@@ -33,7 +33,7 @@ pub(super) const OWN_FIELDS: [&str; 10] = [
 const HEAD_BYTES: usize = 256;
 
 /// A command on its way out, and who gets the answer.
-pub(super) struct Sending {
+pub(super) struct CommandSend {
     to: AnswerTo,
     kind: PendingKind,
     mutating: bool,
@@ -42,7 +42,7 @@ pub(super) struct Sending {
     limit: Option<Duration>,
 }
 
-impl Sending {
+impl CommandSend {
     pub(super) fn new(hub: &Hub, command: &Command<'_>, to: AnswerTo, kind: PendingKind) -> Self {
         let spec = command.spec;
         let of_table = || {
@@ -65,23 +65,23 @@ impl Sending {
 pub(super) fn send(
     hub: &Arc<Hub>,
     destination: &Destination,
-    sending: Sending,
+    sending: CommandSend,
     line: impl FnOnce(u64) -> Vec<u8>,
 ) -> Result<Option<u64>, CodedError> {
     let Destination { runner, link } = destination;
-    let Sending { to, kind, mutating, is_service, limit } = sending;
+    let CommandSend { to, kind, mutating, is_service, limit } = sending;
     let creates = matches!(kind, PendingKind::Create);
-    let number = hub.pending.insert(Pending {
+    let number = hub.pending.insert(PendingCommand {
         to,
         runner_id: Arc::clone(&runner.id),
-        link: Arc::clone(&link.outbox),
+        link: Arc::clone(&link.send_queue),
         mutating,
         is_service,
         deadline: limit.map(|limit| Instant::now() + limit),
         kind,
     });
     let line = line(number);
-    if let Err(error) = link.outbox.push(&line) {
+    if let Err(error) = link.send_queue.push(&line) {
         // Not there any more: the link has ended, and whoever found that has answered.
         let Some(pending) = hub.pending.remove(number) else { return Ok(None) };
         let error = error.coded(&runner.id);
@@ -100,7 +100,7 @@ pub(super) fn send(
 /// Tells the runner that nobody waits for a command any more. Its answer to this has nobody to go to; the command's
 /// own answer comes as always. Without `withdraw` a question to a person stays open: the asker may only have lost its
 /// connection.
-pub(crate) fn send_cancel(number: u64, link: &Outbox, withdraw: bool) {
+pub(crate) fn send_cancel(number: u64, link: &RunnerSendQueue, withdraw: bool) {
     let cmd = TAKE_BACK.name;
     let line = format!(
         "{{\"type\":\"command\",\"id\":\"h0\",\"user_id\":\"owner\",\"user_role\":\"owner\",\"session_id\":\"_system\",\"cmd\":\"{cmd}\",\
@@ -115,7 +115,7 @@ pub(crate) fn send_cancel(number: u64, link: &Outbox, withdraw: bool) {
 /// asked to do.
 pub(super) fn command_line(
     number: u64,
-    asker: &Asker,
+    asker: &CommandSender,
     name: Option<&str>,
     cmd: &str,
     command: &Command<'_>,
@@ -152,12 +152,12 @@ fn write_address(line: &mut Vec<u8>, cmd: &str, command: &Command<'_>) {
     line.extend_from_slice(b",\"cmd\":");
     push_string(line, cmd);
     match &command.session {
-        Subject::Nothing => {}
-        Subject::Named(session_id) => {
+        CommandSubject::Nothing => {}
+        CommandSubject::Named(session_id) => {
             line.extend_from_slice(b",\"session_id\":");
             push_string(line, session_id);
         }
-        Subject::Known(session) => {
+        CommandSubject::Known(session) => {
             line.extend_from_slice(b",\"session_id\":");
             line.extend_from_slice(session.id_json.as_bytes());
         }
@@ -169,7 +169,7 @@ fn write_address(line: &mut Vec<u8>, cmd: &str, command: &Command<'_>) {
 }
 
 /// The fields of a client's frame, except what the hub says itself.
-pub(super) fn write_frame_fields(line: &mut Vec<u8>, fields: &Fields<'_>, cmd: &str) {
+pub(super) fn write_frame_fields(line: &mut Vec<u8>, fields: &JsonFields<'_>, cmd: &str) {
     for (name, value) in &fields.0 {
         if OWN_FIELDS.contains(&&**name) {
             continue;
@@ -212,12 +212,17 @@ mod tests {
     use qd_wire::people::Role;
 
     use super::*;
-    use crate::envelope::{read_fields, read_head};
-    use crate::principals::Rights;
+    use crate::access::principals::Rights;
+    use crate::command::head::{read_fields, read_head};
 
-    fn asker() -> Asker {
+    fn asker() -> CommandSender {
         let rights = Rights { role: Role::Viewer, permissions: Role::Viewer.permissions() };
-        Asker { principal: Arc::from("owner"), connection_id: Arc::from("c1"), rights, ..Asker::hub() }
+        CommandSender {
+            principal: Arc::from("owner"),
+            connection_id: Arc::from("c1"),
+            rights,
+            ..CommandSender::hub()
+        }
     }
 
     const HEAD: &str = "{\"type\":\"command\",\"id\":\"h3\",\"user_id\":\"owner\",\"user_role\":\"viewer\",\

@@ -7,24 +7,25 @@ use qd_wire::{CodedError, ErrorCode};
 use tokio::time::{Duration, Instant};
 
 use super::Command;
-use super::client::{Handled, Outbound, Sender, forward, id_text};
+use super::client::{FrameSender, HandledFrame, OutboundCommand, forward, id_text};
 use super::route::{Destination, NoRoute, route};
-use crate::connection::{Mail, Mailbox};
-use crate::envelope::{read_fields, read_head};
-use crate::registry::{Hub, Runner};
-use crate::runner_link::Link;
+use crate::command::head::{read_fields, read_head};
+use crate::connection::{ConnectionMail, Mailbox};
+use crate::hub::Hub;
+use crate::runners::link::RunnerLink;
+use crate::runners::runner::Runner;
 
 /// What a waiting command costs beside its text.
 const WAITING_OVERHEAD_BYTES: usize = 512;
 
 /// One command that is sent when its runner comes.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCommand {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) deadline: Instant,
     spec: &'static CommandSpec,
     text: Box<str>,
     depends_on: Vec<String>,
-    outbound: Outbound,
+    outbound: OutboundCommand,
     /// The runner it waits for; `None` for any that will do.
     wanted: Option<Arc<str>>,
     /// Why it waits.
@@ -32,7 +33,7 @@ pub(crate) struct Waiting {
     limit: Duration,
 }
 
-impl Waiting {
+impl WaitingCommand {
     pub(crate) fn bytes(&self) -> usize {
         self.text.len() + WAITING_OVERHEAD_BYTES
     }
@@ -41,25 +42,25 @@ impl Waiting {
     pub(crate) fn expire(self) {
         let waited = self.limit.as_millis();
         let error = self.error.reworded(|error| format!("{error} (waited {waited} ms in vain)"));
-        let Outbound { reply, kind, .. } = self.outbound;
+        let OutboundCommand { reply, kind, .. } = self.outbound;
         self.mailbox.end_command(kind.attaches());
-        self.mailbox.put(Mail::Frames(reply.error(&error)));
+        self.mailbox.put(ConnectionMail::Frames(reply.error(&error)));
     }
 }
 
 /// Keeps a command until its runner comes.
 pub(super) fn keep_waiting(
-    sender: &Sender<'_>,
+    sender: &FrameSender<'_>,
     text: &str,
     command: &Command<'_>,
-    outbound: Outbound,
+    outbound: OutboundCommand,
     wanted: Option<Arc<str>>,
     error: CodedError,
     limit: Duration,
-) -> Result<Handled, CodedError> {
-    let Sender { hub, mailbox, .. } = sender;
+) -> Result<HandledFrame, CodedError> {
+    let FrameSender { hub, mailbox, .. } = sender;
     let session_id = outbound.reply.session_id.clone();
-    let waiting = Waiting {
+    let waiting = WaitingCommand {
         mailbox: Arc::clone(mailbox),
         deadline: Instant::now() + limit,
         spec: command.spec,
@@ -78,13 +79,13 @@ pub(super) fn keep_waiting(
     if route(hub, command, session.as_ref()).is_ok() {
         send_ready(hub, |waiting| waiting.wanted == wanted, None);
     }
-    Ok(Handled::Sent)
+    Ok(HandledFrame::Sent)
 }
 
 /// Sends what waits for this runner, or for any. Before the runner is open to others, `link` is the way to it.
-pub(crate) fn send_waiting(hub: &Arc<Hub>, runner: &Arc<Runner>, link: Option<&Arc<Link>>) {
+pub(crate) fn send_waiting(hub: &Arc<Hub>, runner: &Arc<Runner>, link: Option<&Arc<RunnerLink>>) {
     let early = link.map(|link| Destination { runner: Arc::clone(runner), link: Arc::clone(link) });
-    let is_for_it = |waiting: &Waiting| match &waiting.wanted {
+    let is_for_it = |waiting: &WaitingCommand| match &waiting.wanted {
         Some(wanted) => *wanted == runner.id,
         // Whoever will do is chosen among those that are open.
         None => early.is_none(),
@@ -92,7 +93,7 @@ pub(crate) fn send_waiting(hub: &Arc<Hub>, runner: &Arc<Runner>, link: Option<&A
     send_ready(hub, is_for_it, early.as_ref());
 }
 
-fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&Waiting) -> bool, early: Option<&Destination>) {
+fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&WaitingCommand) -> bool, early: Option<&Destination>) {
     // Twice: while some were tried, the runner of another may have come and found nothing that waits.
     for _ in 0..2 {
         let mut left = Vec::new();
@@ -109,12 +110,12 @@ fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&Waiting) -> bool, early: Optio
 }
 
 /// Sends a command, or answers why it cannot be; gives it back when it has to wait on.
-fn try_send(hub: &Arc<Hub>, waiting: Waiting, early: Option<&Destination>) -> Option<Waiting> {
-    let Waiting { mailbox, deadline, spec, text, depends_on, outbound, wanted, limit, .. } = waiting;
+fn try_send(hub: &Arc<Hub>, waiting: WaitingCommand, early: Option<&Destination>) -> Option<WaitingCommand> {
+    let WaitingCommand { mailbox, deadline, spec, text, depends_on, outbound, wanted, limit, .. } = waiting;
     let (reply, attaches) = (outbound.reply.clone(), outbound.kind.attaches());
     let fail = |error: &CodedError| {
         mailbox.end_command(attaches);
-        mailbox.put(Mail::Frames(reply.error(error)));
+        mailbox.put(ConnectionMail::Frames(reply.error(error)));
     };
     let session = reply.session_id.as_deref().and_then(|session_id| hub.session(session_id));
     if spec.needs_session && session.is_none() {
@@ -143,7 +144,7 @@ fn try_send(hub: &Arc<Hub>, waiting: Waiting, early: Option<&Destination>) -> Op
         Err(NoRoute::Away { error, .. }) => error,
     };
     drop(command);
-    Some(Waiting { mailbox, deadline, spec, text, depends_on, outbound, wanted, error, limit })
+    Some(WaitingCommand { mailbox, deadline, spec, text, depends_on, outbound, wanted, error, limit })
 }
 
 fn read_again<'a>(spec: &'static CommandSpec, text: &'a str) -> Result<Command<'a>, CodedError> {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::Duration;
 
-use super::mux::Mux;
-use super::{AttachFrame, Attached, JobDone, Mail, Mailbox, Parts};
+use super::mux::MuxHandler;
+use super::{AttachFrame, AttachedSession, ConnectionMail, HandlerContext, Mailbox, StoreReadDone};
+use crate::command::reply::ReplyTo;
 use crate::command::{id_text, request_resync};
-use crate::frame;
-use crate::reads::{AwayAttach, HubCommand, Read, SNAPSHOT_MESSAGES, attach_away, push_list};
-use crate::registry::{Hub, SessionEntry};
-use crate::reply::ReplyTo;
-use crate::ring::{Subscription, Taken};
+use crate::connection::frame;
+use crate::hub::Hub;
+use crate::sessions::reads::{AwayAttach, HubCommand, HubRead, SNAPSHOT_MESSAGES, attach_away, push_list};
+use crate::sessions::ring::{Subscription, TakenEvents};
+use crate::sessions::session::SessionEntry;
 
 /// One page of replayed records.
 const REPLAY_ROWS_MAX: usize = 1000;
@@ -27,11 +28,11 @@ pub(crate) struct Attachment {
     subscription: Subscription,
     /// Tells this attachment from earlier ones to the same session.
     generation: u64,
-    mode: Mode,
+    mode: AttachmentMode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum AttachmentMode {
     /// Stored records come first.
     Replaying,
     Live,
@@ -42,9 +43,9 @@ enum Mode {
 }
 
 /// A read of the store for this connection.
-pub(super) enum Job {
+pub(super) enum StoreRead {
     Read(HubCommand),
-    Snapshot(Box<Attached>),
+    Snapshot(Box<AttachedSession>),
     Replay {
         session: Arc<SessionEntry>,
         generation: u64,
@@ -59,30 +60,30 @@ pub(super) enum Job {
     },
 }
 
-impl Mux {
+impl MuxHandler {
     /// Takes events of all sessions that have some, as far as there is room.
-    pub(super) fn take_attached(&mut self, parts: &mut Parts<'_>) -> bool {
+    pub(super) fn take_attached(&mut self, context: &mut HandlerContext<'_>) -> bool {
         let mut has_progress = false;
         let mut has_ended = false;
         for attachment in &mut self.attachments {
-            if attachment.mode == Mode::Lagged && parts.outgoing.is_empty() {
-                self.jobs.extend(attachment.start_resync(parts.hub, parts.mailbox));
+            if attachment.mode == AttachmentMode::Lagged && context.send_queue.is_empty() {
+                self.jobs.extend(attachment.start_resync(context.hub, context.mailbox));
             }
-            if attachment.mode != Mode::Live || !attachment.subscription.is_ready() {
+            if attachment.mode != AttachmentMode::Live || !attachment.subscription.is_ready() {
                 has_ended |= attachment.has_ended();
                 continue;
             }
-            if parts.outgoing.is_full() {
+            if context.send_queue.is_full() {
                 break;
             }
-            let before = parts.outgoing.bytes();
-            if attachment.subscription.take(parts.outgoing) == Taken::Lagged {
-                attachment.mode = Mode::Lagged;
+            let before = context.send_queue.bytes();
+            if attachment.subscription.take(context.send_queue) == TakenEvents::Lagged {
+                attachment.mode = AttachmentMode::Lagged;
                 has_progress = true;
             }
             // Those who have taken the last of a deleted session leave in the next round.
             has_progress |= attachment.has_ended();
-            has_progress |= parts.outgoing.bytes() > before;
+            has_progress |= context.send_queue.bytes() > before;
         }
         if has_ended {
             self.attachments.retain(|attachment| !attachment.has_ended());
@@ -94,50 +95,50 @@ impl Mux {
         has_progress
     }
 
-    pub(super) fn on_mail(&mut self, parts: &mut Parts<'_>, mail: Mail) {
+    pub(super) fn on_mail(&mut self, context: &mut HandlerContext<'_>, mail: ConnectionMail) {
         match mail {
-            Mail::Run(command) => match command.read {
-                Read::Detach => {
-                    parts.mailbox.end_command(false);
-                    self.detach(parts, &command.reply);
+            ConnectionMail::Run(command) => match command.read {
+                HubRead::Detach => {
+                    context.mailbox.end_command(false);
+                    self.detach(context, &command.reply);
                 }
-                Read::Messages(_)
-                | Read::Sessions
-                | Read::Runners
-                | Read::AwayAttach { .. }
-                | Read::AwayState(_)
-                | Read::Bury(_)
-                | Read::Search { .. } => self.jobs.push_back(Job::Read(*command)),
+                HubRead::Messages(_)
+                | HubRead::Sessions
+                | HubRead::Runners
+                | HubRead::AwayAttach { .. }
+                | HubRead::AwayState(_)
+                | HubRead::Bury(_)
+                | HubRead::Search { .. } => self.jobs.push_back(StoreRead::Read(*command)),
             },
-            Mail::Attached(attached) => self.on_attached(parts, attached),
-            Mail::Terminal(opened) => self.terminals.watch(parts, *opened),
-            Mail::JobDone(done) => {
+            ConnectionMail::Attached(attached) => self.on_attached(context, attached),
+            ConnectionMail::Terminal(opened) => self.terminals.watch(context, *opened),
+            ConnectionMail::StoreReadDone(done) => {
                 self.is_job_running = false;
-                self.on_job_done(parts, *done);
+                self.on_job_done(context, *done);
             }
-            Mail::ResyncFailed { generation, is_session_gone } => {
+            ConnectionMail::ResyncFailed { generation, is_session_gone } => {
                 if is_session_gone {
                     self.attachments.retain(|attachment| attachment.generation != generation);
                 } else {
-                    self.retry_resync(parts, generation);
+                    self.retry_resync(context, generation);
                 }
             }
-            Mail::ResyncNow { generation } => {
+            ConnectionMail::ResyncNow { generation } => {
                 if let Some(attachment) = self.attachment(generation) {
-                    attachment.mode = Mode::Lagged;
+                    attachment.mode = AttachmentMode::Lagged;
                 }
             }
             // The connection has dealt with them.
-            Mail::Frames(_) | Mail::Pieces(_) | Mail::Close { .. } => {}
+            ConnectionMail::Frames(_) | ConnectionMail::Pieces(_) | ConnectionMail::Close { .. } => {}
         }
     }
 
-    pub(super) fn detach(&mut self, parts: &mut Parts<'_>, reply: &ReplyTo) {
+    pub(super) fn detach(&mut self, context: &mut HandlerContext<'_>, reply: &ReplyTo) {
         self.attachments.retain(|attachment| Some(&attachment.session.id) != reply.session_id.as_ref());
-        parts.outgoing.push(reply.success(None));
+        context.send_queue.push(reply.success(None));
     }
 
-    fn on_attached(&mut self, parts: &mut Parts<'_>, attached: Box<Attached>) {
+    fn on_attached(&mut self, context: &mut HandlerContext<'_>, attached: Box<AttachedSession>) {
         // The client may have detached, or attached anew, while the runner was asked.
         if attached.resync_of.is_some_and(|generation| self.attachment(generation).is_none()) {
             return;
@@ -145,22 +146,22 @@ impl Mux {
         match attached.frame {
             AttachFrame::Ready(ref frame) => {
                 let frame = frame.clone();
-                self.follow(parts, *attached, frame);
+                self.follow(context, *attached, frame);
             }
-            AttachFrame::WithMessages { .. } => self.jobs.push_back(Job::Snapshot(attached)),
+            AttachFrame::WithMessages { .. } => self.jobs.push_back(StoreRead::Snapshot(attached)),
         }
     }
 
     /// Sends the frame, then follows the session from the new place.
-    fn follow(&mut self, parts: &mut Parts<'_>, attached: Attached, frame: Bytes) {
-        let Attached { session, mut subscription, replay, resync_of, is_away, .. } = attached;
+    fn follow(&mut self, context: &mut HandlerContext<'_>, attached: AttachedSession, frame: Bytes) {
+        let AttachedSession { session, mut subscription, replay, resync_of, is_away, .. } = attached;
         if resync_of.is_none() {
             // Only now: an attach is in flight as long as it holds something.
-            parts.mailbox.end_command(true);
+            context.mailbox.end_command(true);
         }
         // The runner has come while the hub answered for it: it tells the rest.
-        let is_outdated = is_away && !parts.hub.is_away(&session.runner_id);
-        parts.outgoing.push(frame);
+        let is_outdated = is_away && !context.hub.is_away(&session.runner_id);
+        context.send_queue.push(frame);
         self.jobs.retain(|job| !job.replays(&session));
         self.attachments.retain(|attachment| attachment.session.id != session.id);
         self.last_generation += 1;
@@ -169,62 +170,69 @@ impl Mux {
         let mode = match replay {
             _ if is_outdated => {
                 subscription.seq = replay.map_or(subscription.seq, |(after, _)| after);
-                Mode::Lagged
+                AttachmentMode::Lagged
             }
             Some((after, until)) => {
-                self.jobs.push_back(Job::Replay { session: Arc::clone(&session), generation, after, until });
-                Mode::Replaying
+                self.jobs.push_back(StoreRead::Replay {
+                    session: Arc::clone(&session),
+                    generation,
+                    after,
+                    until,
+                });
+                AttachmentMode::Replaying
             }
-            None => Mode::Live,
+            None => AttachmentMode::Live,
         };
         self.attachments.push(Attachment { session, subscription, generation, mode });
     }
 
-    fn on_job_done(&mut self, parts: &mut Parts<'_>, done: JobDone) {
+    fn on_job_done(&mut self, context: &mut HandlerContext<'_>, done: StoreReadDone) {
         match done {
-            JobDone::Frames(frames) => {
-                parts.mailbox.end_command(false);
-                parts.outgoing.push(frames);
+            StoreReadDone::Frames(frames) => {
+                context.mailbox.end_command(false);
+                context.send_queue.push(frames);
             }
-            JobDone::ReadFailed { reply, error, attaches } => {
-                parts.mailbox.end_command(attaches);
-                parts.outgoing.push(reply.error(&error));
+            StoreReadDone::ReadFailed { reply, error, attaches } => {
+                context.mailbox.end_command(attaches);
+                context.send_queue.push(reply.error(&error));
                 if let Some(id) = reply.id {
                     self.finished.note(id_text(&id), Err(error));
                 }
             }
-            JobDone::Snapshot(attached) | JobDone::Attached(attached) => self.on_attached(parts, attached),
-            JobDone::Replayed { generation, frames, next, until } => {
+            StoreReadDone::Snapshot(attached) | StoreReadDone::Attached(attached) => {
+                self.on_attached(context, attached)
+            }
+            StoreReadDone::Replayed { generation, frames, next, until } => {
                 let Some(attachment) = self.attachment(generation) else { return };
                 let session = Arc::clone(&attachment.session);
                 if next >= until {
-                    attachment.mode = Mode::Live;
+                    attachment.mode = AttachmentMode::Live;
                 }
-                parts.outgoing.push(frames);
+                context.send_queue.push(frames);
                 if next < until {
-                    self.jobs.push_back(Job::Replay { session, generation, after: next, until });
+                    self.jobs.push_back(StoreRead::Replay { session, generation, after: next, until });
                 }
             }
-            JobDone::Failed { generation, after } => {
+            StoreReadDone::Failed { generation, after } => {
                 if let Some(attachment) = self.attachment(generation) {
                     attachment.subscription.seq = after;
                 }
-                self.retry_resync(parts, generation);
+                self.retry_resync(context, generation);
             }
         }
     }
 
     /// Starts the next read when none runs and the client has room.
-    pub(super) fn start_job(&mut self, parts: &Parts<'_>) {
-        if self.is_job_running || parts.outgoing.is_full() {
+    pub(super) fn start_job(&mut self, context: &HandlerContext<'_>) {
+        if self.is_job_running || context.send_queue.is_full() {
             return;
         }
         let Some(job) = self.jobs.pop_front() else { return };
         self.is_job_running = true;
-        let (hub, mailbox) = (Arc::clone(parts.hub), Arc::clone(parts.mailbox));
-        parts.hub.tasks.spawn(async move {
+        let (hub, mailbox) = (Arc::clone(context.hub), Arc::clone(context.mailbox));
+        context.hub.tasks.spawn(async move {
             let done = job.run(&hub, &mailbox).await;
-            mailbox.put(Mail::JobDone(Box::new(done)));
+            mailbox.put(ConnectionMail::StoreReadDone(Box::new(done)));
         });
     }
 
@@ -232,14 +240,14 @@ impl Mux {
         self.attachments.iter_mut().find(|attachment| attachment.generation == generation)
     }
 
-    fn retry_resync(&mut self, parts: &Parts<'_>, generation: u64) {
+    fn retry_resync(&mut self, context: &HandlerContext<'_>, generation: u64) {
         let Some(attachment) = self.attachment(generation) else { return };
-        attachment.mode = Mode::Resyncing;
-        let mailbox = Arc::downgrade(parts.mailbox);
+        attachment.mode = AttachmentMode::Resyncing;
+        let mailbox = Arc::downgrade(context.mailbox);
         tokio::spawn(async move {
             tokio::time::sleep(RESYNC_RETRY).await;
             if let Some(mailbox) = mailbox.upgrade() {
-                mailbox.put(Mail::ResyncNow { generation });
+                mailbox.put(ConnectionMail::ResyncNow { generation });
             }
         });
     }
@@ -248,67 +256,69 @@ impl Mux {
 impl Attachment {
     /// The session is deleted and everything of it was taken.
     fn has_ended(&self) -> bool {
-        self.mode == Mode::Live && self.session.is_over() && !self.subscription.is_ready()
+        self.mode == AttachmentMode::Live && self.session.is_over() && !self.subscription.is_ready()
     }
 
     /// Asks the runner where the session stands; if it is away, the hub has to read that itself.
-    fn start_resync(&mut self, hub: &Arc<Hub>, mailbox: &Arc<Mailbox>) -> Option<Job> {
-        self.mode = Mode::Resyncing;
+    fn start_resync(&mut self, hub: &Arc<Hub>, mailbox: &Arc<Mailbox>) -> Option<StoreRead> {
+        self.mode = AttachmentMode::Resyncing;
         let (after, generation) = (self.subscription.seq, self.generation);
         let is_session_gone = self.session.is_over();
         if !is_session_gone && request_resync(hub, mailbox, &self.session, after, generation) {
             return None;
         }
         if !is_session_gone && hub.is_away(&self.session.runner_id) {
-            return Some(Job::AwayResync { session: Arc::clone(&self.session), generation, after });
+            return Some(StoreRead::AwayResync { session: Arc::clone(&self.session), generation, after });
         }
-        mailbox.put(Mail::ResyncFailed { generation, is_session_gone });
+        mailbox.put(ConnectionMail::ResyncFailed { generation, is_session_gone });
         None
     }
 }
 
-impl Job {
+impl StoreRead {
     fn replays(&self, session: &SessionEntry) -> bool {
-        matches!(self, Job::Replay { session: replayed, .. } if replayed.id == session.id)
+        matches!(self, StoreRead::Replay { session: replayed, .. } if replayed.id == session.id)
     }
 
-    async fn run(self, hub: &Arc<Hub>, mailbox: &Arc<Mailbox>) -> JobDone {
+    async fn run(self, hub: &Arc<Hub>, mailbox: &Arc<Mailbox>) -> StoreReadDone {
         match self {
-            Job::Read(HubCommand { reply, read: Read::AwayAttach { session, after } }) => JobDone::Attached(
-                attach_away(mailbox, session, AwayAttach::Asked { reply: &reply, after }).await,
-            ),
-            Job::Read(command) => match command.run(hub).await {
-                Ok(frames) => JobDone::Frames(frames),
-                Err((reply, error)) => JobDone::ReadFailed { reply, error, attaches: false },
+            StoreRead::Read(HubCommand { reply, read: HubRead::AwayAttach { session, after } }) => {
+                StoreReadDone::Attached(
+                    attach_away(mailbox, session, AwayAttach::Asked { reply: &reply, after }).await,
+                )
+            }
+            StoreRead::Read(command) => match command.run(hub).await {
+                Ok(frames) => StoreReadDone::Frames(frames),
+                Err((reply, error)) => StoreReadDone::ReadFailed { reply, error, attaches: false },
             },
-            Job::AwayResync { session, generation, after } => JobDone::Attached(
+            StoreRead::AwayResync { session, generation, after } => StoreReadDone::Attached(
                 attach_away(mailbox, session, AwayAttach::Resync { after, generation }).await,
             ),
-            Job::Snapshot(attached) => JobDone::Snapshot(snapshot(hub, attached).await),
-            Job::Replay { session, generation, after, until } => {
+            StoreRead::Snapshot(attached) => StoreReadDone::Snapshot(snapshot(hub, attached).await),
+            StoreRead::Replay { session, generation, after, until } => {
                 match replay(hub, &session.id, after, until).await {
-                    Some((frames, next)) => JobDone::Replayed { generation, frames, next, until },
-                    None => JobDone::Failed { generation, after },
+                    Some((frames, next)) => StoreReadDone::Replayed { generation, frames, next, until },
+                    None => StoreReadDone::Failed { generation, after },
                 }
             }
         }
     }
 }
 
-async fn snapshot(hub: &Hub, mut attached: Box<Attached>) -> Box<Attached> {
+async fn snapshot(hub: &Hub, mut attached: Box<AttachedSession>) -> Box<AttachedSession> {
     let AttachFrame::WithMessages { before, after } = attached.frame else { return attached };
     let page = hub.store.messages_page(&attached.session.id, None, SNAPSHOT_MESSAGES).await;
-    let mut parts: Vec<&[u8]> = vec![&before];
+    let mut context: Vec<&[u8]> = vec![&before];
     match &page {
         Ok(page) => {
-            parts.push(b",\"messages\":");
-            push_list(&mut parts, &page.messages);
+            context.push(b",\"messages\":");
+            push_list(&mut context, &page.messages);
         }
         // Without the field the client knows that it has to ask again with get_messages.
         Err(error) => tracing::error!(session = %attached.session.id, %error, "no snapshot"),
     }
-    parts.push(&after);
-    attached.frame = AttachFrame::Ready(frame::text_of(&parts));
+    context.push(&after);
+    attached.frame = AttachFrame::Ready(frame::text_of(&context));
     attached
 }
 

@@ -1,22 +1,23 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_wire::CodedError;
 
-use crate::ask::Asker;
+use crate::access::principals::Principal;
 use crate::channels::TerminalOpened;
-use crate::clock::now_ms;
-use crate::principals::Principal;
-use crate::reads::HubCommand;
-use crate::registry::SessionEntry;
-use crate::reply::ReplyTo;
-use crate::ring::Subscription;
+use crate::command::ask::CommandSender;
+use crate::command::reply::ReplyTo;
+use crate::sessions::reads::HubCommand;
+use crate::sessions::ring::Subscription;
+use crate::sessions::session::SessionEntry;
 
 /// A client may hold so many times the usual bound as long as it takes something now and then: answers to
 /// commands sent before it was known how long they are.
@@ -28,17 +29,17 @@ const LAG_MEMORY_MS: i64 = 30_000;
 /// What the rest of the hub knows of a connection: where to put things for it.
 pub(crate) struct Mailbox {
     /// Who is connected, for what is asked on behalf of the connection. Its `connection_id` is `c1`, `c2`…
-    pub(crate) asker: Asker,
+    pub(crate) asker: CommandSender,
     waker: AtomicWaker,
     full: AtomicBool,
-    state: Mutex<MailState>,
+    state: Mutex<MailboxState>,
     /// Bytes in the mailbox.
     waiting_bytes: AtomicUsize,
     /// Bytes the connection has taken and not written yet.
-    outgoing_bytes: AtomicUsize,
+    send_queue_bytes: AtomicUsize,
     /// When the client last took something, or had nothing to take, in unix milliseconds.
     taken_at: AtomicI64,
-    bounds: MailBounds,
+    bounds: MailboxBounds,
     /// Commands that wait for their answer.
     in_flight: AtomicUsize,
     /// Those of them whose success is one more session to follow.
@@ -49,7 +50,7 @@ pub(crate) struct Mailbox {
 
 /// How much may wait for a client.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MailBounds {
+pub(crate) struct MailboxBounds {
     /// Above this a client has to take something now and then.
     pub(crate) held_bytes_max: usize,
     /// How seldom that may be.
@@ -57,22 +58,22 @@ pub(crate) struct MailBounds {
 }
 
 #[derive(Default)]
-struct MailState {
-    items: VecDeque<Mail>,
+struct MailboxState {
+    items: VecDeque<ConnectionMail>,
     /// The connection is to end: it gets all that is left, room or not.
     is_closing: bool,
     closed: bool,
 }
 
-pub(crate) enum Mail {
+pub(crate) enum ConnectionMail {
     /// Whole frames.
     Frames(Bytes),
     /// One frame in pieces, which are not copied into one.
     Pieces(Box<[Bytes]>),
     /// An answered attach: send the frame, replay, then follow the session.
-    Attached(Box<Attached>),
+    Attached(Box<AttachedSession>),
     /// A read of the store is done.
-    JobDone(Box<JobDone>),
+    StoreReadDone(Box<StoreReadDone>),
     /// A read the hub does itself, whose dependencies are met.
     Run(Box<HubCommand>),
     /// A terminal is open: its screen, and the place from which it is watched.
@@ -86,7 +87,7 @@ pub(crate) enum Mail {
 }
 
 /// A new place in a session's events, and what its client gets first.
-pub(crate) struct Attached {
+pub(crate) struct AttachedSession {
     pub(crate) session: Arc<SessionEntry>,
     pub(crate) subscription: Subscription,
     pub(crate) frame: AttachFrame,
@@ -107,16 +108,16 @@ pub(crate) enum AttachFrame {
     },
 }
 
-pub(crate) enum JobDone {
+pub(crate) enum StoreReadDone {
     Frames(Bytes),
     ReadFailed {
         reply: ReplyTo,
         error: CodedError,
         attaches: bool,
     },
-    Snapshot(Box<Attached>),
+    Snapshot(Box<AttachedSession>),
     /// An attach that the hub answered itself.
-    Attached(Box<Attached>),
+    Attached(Box<AttachedSession>),
     Replayed {
         generation: u64,
         frames: Bytes,
@@ -131,14 +132,14 @@ pub(crate) enum JobDone {
 }
 
 impl Mailbox {
-    pub(crate) fn new(connection_id: String, principal: &Principal, bounds: MailBounds) -> Arc<Self> {
+    pub(crate) fn new(connection_id: String, principal: &Principal, bounds: MailboxBounds) -> Arc<Self> {
         Arc::new(Self {
-            asker: Asker::new(principal, connection_id.into()),
+            asker: CommandSender::new(principal, connection_id.into()),
             waker: AtomicWaker::new(),
             full: AtomicBool::new(false),
             state: Mutex::default(),
             waiting_bytes: AtomicUsize::new(0),
-            outgoing_bytes: AtomicUsize::new(0),
+            send_queue_bytes: AtomicUsize::new(0),
             taken_at: AtomicI64::new(now_ms()),
             bounds,
             in_flight: AtomicUsize::new(0),
@@ -166,9 +167,9 @@ impl Mailbox {
     }
 
     /// Leaves something for the connection; a closed one gets nothing.
-    pub(crate) fn put(&self, mail: Mail) {
+    pub(crate) fn put(&self, mail: ConnectionMail) {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.closed {
                 return;
             }
@@ -178,9 +179,9 @@ impl Mailbox {
                 state.closed = true;
                 state.is_closing = true;
                 let reason = Cow::Borrowed("the client does not read");
-                state.items.push_back(Mail::Close { frames: Bytes::new(), code: 1013, reason });
+                state.items.push_back(ConnectionMail::Close { frames: Bytes::new(), code: 1013, reason });
             } else {
-                state.is_closing |= matches!(mail, Mail::Close { .. });
+                state.is_closing |= matches!(mail, ConnectionMail::Close { .. });
                 state.items.push_back(mail);
             }
         }
@@ -189,12 +190,12 @@ impl Mailbox {
     }
 
     /// Leaves frames that may be lost; false, and they are, when more than `backlog_max` bytes wait already. Who notes
-    /// that wakes the mailbox after it: the speaker's `drained` is called when enough is taken.
-    pub(crate) fn offer(&self, frames: Bytes, backlog_max: usize) -> bool {
+    /// that wakes the mailbox after it: the handler's `drained` is called when enough is taken.
+    pub(crate) fn put_unless_full(&self, frames: Bytes, backlog_max: usize) -> bool {
         if self.held_bytes() > backlog_max {
             return false;
         }
-        self.put(Mail::Frames(frames));
+        self.put(ConnectionMail::Frames(frames));
         true
     }
 
@@ -216,23 +217,23 @@ impl Mailbox {
 
     /// Bytes that wait for the client, here and in its connection.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.waiting_bytes.load(Ordering::Relaxed) + self.outgoing_bytes.load(Ordering::Relaxed)
+        self.waiting_bytes.load(Ordering::Relaxed) + self.send_queue_bytes.load(Ordering::Relaxed)
     }
 
     /// What the connection has not written yet, and whether the client has taken something.
-    pub(crate) fn note_outgoing(&self, bytes: usize, has_taken: bool) {
-        self.outgoing_bytes.store(bytes, Ordering::Relaxed);
+    pub(crate) fn note_send_queue(&self, bytes: usize, has_taken: bool) {
+        self.send_queue_bytes.store(bytes, Ordering::Relaxed);
         if has_taken {
             self.taken_at.store(now_ms(), Ordering::Relaxed);
         }
     }
 
     /// What has come, as long as it fits into `room`; the item that is greater than the rest of it is the last.
-    pub(crate) fn take(&self, room: usize) -> VecDeque<Mail> {
+    pub(crate) fn take(&self, room: usize) -> VecDeque<ConnectionMail> {
         if !self.full.swap(false, Ordering::Acquire) {
             return VecDeque::new();
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_closing {
             self.waiting_bytes.store(0, Ordering::Relaxed);
             return std::mem::take(&mut state.items);
@@ -252,13 +253,13 @@ impl Mailbox {
     }
 
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.closed = true;
         state.items = VecDeque::new();
     }
 
     /// Counts a command in; false when there are too many.
-    pub(crate) fn try_begin(&self, in_flight_max: usize, attaches: bool) -> bool {
+    pub(crate) fn try_begin_command(&self, in_flight_max: usize, attaches: bool) -> bool {
         // Only the connection's own task counts up, so there is no race to lose here.
         if self.in_flight.load(Ordering::Acquire) >= in_flight_max {
             return false;
@@ -286,24 +287,20 @@ impl Mailbox {
 
     /// The connection is over.
     pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.state.lock().closed
     }
 
     /// A mailbox for what the hub asks on its own account; nobody reads it.
     pub(crate) fn nobody() -> Arc<Self> {
-        let bounds = MailBounds { held_bytes_max: 0, stall_max: Duration::ZERO };
+        let bounds = MailboxBounds { held_bytes_max: 0, stall_max: Duration::ZERO };
         let mailbox = Self::new("hub".to_owned(), &Principal::owner(), bounds);
         mailbox.close();
         mailbox
     }
 
-    fn lock(&self) -> MutexGuard<'_, MailState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
-        let bounds = MailBounds { held_bytes_max: 1 << 20, stall_max: Duration::from_secs(1) };
+        let bounds = MailboxBounds { held_bytes_max: 1 << 20, stall_max: Duration::from_secs(1) };
         Self::new("c0".to_owned(), &Principal::owner(), bounds)
     }
 }
@@ -317,19 +314,23 @@ impl AttachFrame {
     }
 }
 
-impl Mail {
+impl ConnectionMail {
     fn bytes(&self) -> usize {
         match self {
-            Mail::Frames(frames) | Mail::Close { frames, .. } => frames.len(),
-            Mail::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
-            Mail::Attached(attached) => attached.frame.bytes(),
-            Mail::Terminal(opened) => opened.frames.len(),
-            Mail::JobDone(done) => match &**done {
-                JobDone::Frames(frames) | JobDone::Replayed { frames, .. } => frames.len(),
-                JobDone::Snapshot(attached) | JobDone::Attached(attached) => attached.frame.bytes(),
-                JobDone::Failed { .. } | JobDone::ReadFailed { .. } => 0,
+            ConnectionMail::Frames(frames) | ConnectionMail::Close { frames, .. } => frames.len(),
+            ConnectionMail::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
+            ConnectionMail::Attached(attached) => attached.frame.bytes(),
+            ConnectionMail::Terminal(opened) => opened.frames.len(),
+            ConnectionMail::StoreReadDone(done) => match &**done {
+                StoreReadDone::Frames(frames) | StoreReadDone::Replayed { frames, .. } => frames.len(),
+                StoreReadDone::Snapshot(attached) | StoreReadDone::Attached(attached) => {
+                    attached.frame.bytes()
+                }
+                StoreReadDone::Failed { .. } | StoreReadDone::ReadFailed { .. } => 0,
             },
-            Mail::Run(_) | Mail::ResyncFailed { .. } | Mail::ResyncNow { .. } => 0,
+            ConnectionMail::Run(_)
+            | ConnectionMail::ResyncFailed { .. }
+            | ConnectionMail::ResyncNow { .. } => 0,
         }
     }
 }

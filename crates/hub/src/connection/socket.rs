@@ -14,10 +14,10 @@ const DISCARD_BYTES: usize = 16 << 10;
 
 /// The reading side of a connection: the library checks and unmasks what comes; what it wants to answer
 /// (pong, close) is collected and goes out in order with our own frames.
-pub(crate) struct Socket(WebSocket<Source>);
+pub(crate) struct Socket(WebSocket<SocketSource>);
 
 /// The stream as the library sees it, which knows nothing of tasks and wakers.
-struct Source {
+struct SocketSource {
     stream: BoxedIo,
     /// Who is woken when there is more to read: the connection's task.
     waker: Waker,
@@ -32,7 +32,7 @@ impl Socket {
             .write_buffer_size(0)
             .max_message_size(Some(message_bytes_max))
             .max_frame_size(Some(message_bytes_max));
-        let source = Source { stream, waker: Waker::noop().clone(), replies: Vec::new() };
+        let source = SocketSource { stream, waker: Waker::noop().clone(), replies: Vec::new() };
         Self(WebSocket::from_partially_read(source, read_ahead, Role::Server, Some(config)))
     }
 
@@ -68,7 +68,7 @@ impl Socket {
     }
 }
 
-impl Read for Source {
+impl Read for SocketSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
         let mut buffer = ReadBuf::new(buffer);
@@ -79,7 +79,7 @@ impl Read for Source {
     }
 }
 
-impl Write for Source {
+impl Write for SocketSource {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.replies.extend_from_slice(bytes);
         Ok(bytes.len())

@@ -9,16 +9,17 @@ use qd_wire::InputRequest;
 use qd_wire::data::SessionStatus;
 use qd_wire::rest::Health;
 
-use crate::published::{NativeEvents, Published};
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::{NativeEvents, PublishedEvents};
+use crate::sessions::session::SessionEntry;
 
 /// Something a face does that takes a while.
-pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type FaceFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What has become of a session, whoever has done it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SessionNews {
+pub(crate) enum SessionUpdate {
     Created,
     Closed,
     Deleted,
@@ -26,7 +27,7 @@ pub(crate) enum SessionNews {
 
 /// Whether a runner can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunnerNews {
+pub(crate) enum RunnerUpdate {
     Came,
     Gone,
 }
@@ -37,7 +38,7 @@ pub(crate) enum RunnerNews {
 /// wait.
 pub(crate) trait Face: Send + Sync + 'static {
     /// Its routes under the hub's own names: those of its WebSocket, whose handler starts a
-    /// [`Connection`](crate::connection::Connection) with the face's [`Speaker`](crate::connection::Speaker), and those
+    /// [`Connection`](crate::connection::Connection) with the face's [`ConnectionHandler`](crate::connection::ConnectionHandler), and those
     /// of `qd_wire::rest` that manage it.
     fn routes(&self) -> Router<Server> {
         Router::new()
@@ -60,12 +61,12 @@ pub(crate) trait Face: Send + Sync + 'static {
     }
 
     /// Takes over what the store knows, before anybody connects.
-    fn open<'a>(&'a self, _hub: &'a Arc<Hub>) -> Work<'a, Result<(), StoreError>> {
+    fn open<'a>(&'a self, _hub: &'a Arc<Hub>) -> FaceFuture<'a, Result<(), StoreError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// What it does by itself, for as long as the hub runs.
-    fn keep_going<'a>(&'a self, _hub: &'a Arc<Hub>) -> Work<'a, ()> {
+    fn run_background<'a>(&'a self, _hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -76,7 +77,7 @@ pub(crate) trait Face: Send + Sync + 'static {
 
     /// Records that are stored and published, and what live events say of their session. Each comes once, and those of
     /// one session come in order.
-    fn on_published(&self, _hub: &Arc<Hub>, _published: Published<'_>) {}
+    fn on_published(&self, _hub: &Arc<Hub>, _published: PublishedEvents<'_>) {}
 
     /// Events in the words of the session's own harness.
     fn on_native_events(&self, _hub: &Arc<Hub>, _entry: &SessionEntry, _events: &NativeEvents) {}
@@ -87,11 +88,11 @@ pub(crate) trait Face: Send + Sync + 'static {
         _hub: &'a Arc<Hub>,
         _entry: &'a Arc<SessionEntry>,
         _line: &'a [u8],
-    ) -> Work<'a, ()> {
+    ) -> FaceFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    fn on_session_news(&self, _hub: &Arc<Hub>, _session_id: &str, _news: SessionNews) {}
+    fn on_session_update(&self, _hub: &Arc<Hub>, _session_id: &str, _update: SessionUpdate) {}
 
     /// The runner of a session has come, and has said how it stands. A turn that was under way when it was last heard
     /// of, and is not now, began at `ended_turn`.
@@ -105,14 +106,18 @@ pub(crate) trait Face: Send + Sync + 'static {
     ) {
     }
 
-    fn on_runner_news(&self, _hub: &Arc<Hub>, _runner_id: &str, _news: RunnerNews) {}
+    fn on_runner_update(&self, _hub: &Arc<Hub>, _runner_id: &str, _update: RunnerUpdate) {}
 
     /// The session is gone, and another may have its name.
     fn forget(&self, _session_id: &Arc<str>) {}
 
     /// The access of a principal was taken back: nothing of it is done any more, and nothing is kept that another one
     /// of its name could find.
-    fn revoke<'a>(&'a self, _hub: &'a Arc<Hub>, _principal: &'a str) -> Work<'a, Result<(), StoreError>> {
+    fn revoke<'a>(
+        &'a self,
+        _hub: &'a Arc<Hub>,
+        _principal: &'a str,
+    ) -> FaceFuture<'a, Result<(), StoreError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -120,7 +125,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     fn close_revoked(&self) {}
 
     /// Tells its clients that the hub stops, and lets what they have asked for end, not for ever.
-    fn finish_work<'a>(&'a self, _hub: &'a Arc<Hub>) -> Work<'a, ()> {
+    fn finish_work<'a>(&'a self, _hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -128,7 +133,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     fn close_connections(&self) {}
 
     /// The last thing it does: what is still to be stored is stored.
-    fn close<'a>(&'a self, _hub: &'a Arc<Hub>) -> Work<'a, ()> {
+    fn close<'a>(&'a self, _hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -10,13 +10,14 @@ mod api;
 mod commands;
 mod events;
 mod inputs;
-mod out;
 mod reading;
+mod send_queue;
 
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use axum::{Extension, Router};
+use qd_link::clock::now_ms;
 use qd_link::net::BoxedIo;
 use qd_link::socket::{SocketOptions, over_websocket};
 use qd_store::{HostRow, HostTrust, StoreError};
@@ -26,23 +27,22 @@ use tokio_tungstenite::WebSocketStream;
 use tungstenite::protocol::Role;
 
 use super::Face;
-use crate::access::{self, is_plain_name};
-use crate::clock::now_ms;
+use crate::access::authenticate::{self, is_plain_name};
 use crate::config::HubConfig;
-use crate::http::failed;
-use crate::links::Pass;
-use crate::listen::Peer;
-use crate::runner_link::RunnerIdentity;
-use crate::serve::Server;
-use crate::upgrade::{NO_WEBSOCKET, accept_key, into_stream, switching};
-use adapter::Adapter;
+use crate::runners::link::RunnerIdentity;
+use crate::runners::open_links::LinkPermit;
+use crate::server::Server;
+use crate::server::listen::Peer;
+use crate::server::router::failed;
+use crate::server::upgrade::{NO_WEBSOCKET, accept_key, into_stream, switching};
+use adapter::HostAdapter;
 
 /// The longest message of a host; the original's library takes as much.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// The document wants both in the query; nothing of it is ever logged.
 #[derive(Deserialize, Default)]
-struct Secrets {
+struct HostSecrets {
     #[serde(default)]
     host_id: String,
     #[serde(default)]
@@ -112,7 +112,7 @@ async fn link(
     request: Request,
 ) -> Response {
     let secrets =
-        Query::<Secrets>::try_from_uri(request.uri()).map(|Query(secrets)| secrets).unwrap_or_default();
+        Query::<HostSecrets>::try_from_uri(request.uri()).map(|Query(secrets)| secrets).unwrap_or_default();
     let host_id = secrets.host_id.clone();
     // Taken before the host is looked up: so who revokes it either comes before that, or finds the pass.
     let pass = server.fleet.links.pass(&host_id);
@@ -138,7 +138,13 @@ async fn link(
     switching(accept)
 }
 
-async fn start(server: &Server, pass: Pass, identity: RunnerIdentity, stream: BoxedIo, read_ahead: Vec<u8>) {
+async fn start(
+    server: &Server,
+    pass: LinkPermit,
+    identity: RunnerIdentity,
+    stream: BoxedIo,
+    read_ahead: Vec<u8>,
+) {
     let options = SocketOptions {
         message_bytes_max: MESSAGE_BYTES_MAX,
         takes_packed: false,
@@ -148,15 +154,15 @@ async fn start(server: &Server, pass: Pass, identity: RunnerIdentity, stream: Bo
     let socket = WebSocketStream::from_partially_read(stream, read_ahead, Role::Server, Some(config)).await;
     let socket = over_websocket(socket, &options);
     let (hub_end, own_end) = qd_link::memory::pair();
-    let adapter = Adapter::new(&server.hub, &identity.runner_id, own_end.sender);
+    let adapter = HostAdapter::new(&server.hub, &identity.runner_id, own_end.sender);
     let links = &server.fleet.links;
     links.start(&server.hub, pass, identity, hub_end);
     links.spawn(adapter.run(socket, own_end.receiver));
 }
 
 /// Whether the host may come in. One that nobody has seen before is noted, and waits for an owner.
-async fn check(server: &Server, secrets: &Secrets, peer: &str) -> Result<(), HostRefusal> {
-    let Secrets { host_id, host_token } = secrets;
+async fn check(server: &Server, secrets: &HostSecrets, peer: &str) -> Result<(), HostRefusal> {
+    let HostSecrets { host_id, host_token } = secrets;
     if host_id.is_empty() || host_token.is_empty() {
         return Err(HostRefusal::Missing);
     }
@@ -169,7 +175,7 @@ async fn check(server: &Server, secrets: &Secrets, peer: &str) -> Result<(), Hos
     if is_local || runner.is_some_and(|row| !row.key_hash.is_empty()) {
         return Err(HostRefusal::Runner);
     }
-    let token_hash = access::hash(host_token);
+    let token_hash = authenticate::hash(host_token);
     let host = match store.host(host_id).await? {
         Some(host) => host,
         None => {
@@ -186,7 +192,7 @@ async fn check(server: &Server, secrets: &Secrets, peer: &str) -> Result<(), Hos
             store.host(host_id).await?.ok_or_else(|| HostRefusal::Pending(host_id.clone()))?
         }
     };
-    if !access::is_key(&host.token_hash, &token_hash) {
+    if !authenticate::is_key(&host.token_hash, &token_hash) {
         return Err(HostRefusal::Wrong);
     }
     match host.trust {

@@ -1,34 +1,21 @@
 //! The pi-server document (`specs/pi-server-protocol.md`) as a face of the hub: clients written for it talk to the
 //! same sessions as all others. The rules of admission are in `qd_core::view::pi_server`; here is what runs them.
 
-mod client;
+mod clients;
+mod commands;
 mod config;
-mod connections;
 mod counters;
-mod desk;
-mod execute;
-mod followers;
-mod history;
-mod journal;
-mod lifecycle;
-mod messages;
-mod metrics;
-mod natives;
-mod news;
-mod order;
-mod port;
-mod resync;
-mod sessions;
-mod speaker;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
 use qd_core::view::pi_server::admission::{Outcome, Token};
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_store::StoreError;
 use qd_wire::data::SessionStatus;
 use qd_wire::pi_server::ServerShutdown;
@@ -36,20 +23,22 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Face, RunnerNews, SessionNews, Work};
-use crate::clock::now_ms;
+use super::{Face, FaceFuture, RunnerUpdate, SessionUpdate};
 use crate::config::HubConfig;
-use crate::published::NativeEvents;
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::NativeEvents;
+use crate::sessions::session::SessionEntry;
+use clients::connections::PiConnections;
+use clients::followers::SessionFollowers;
+use clients::natives::NativeFrameWriter;
+pub use clients::port::{PiConnector, PiConnectorClosed, PiConnectorEnd, PiServerPorts};
+use clients::{handler, port};
+use commands::journal::{CommandJournal, JournalEntry, JournalRecovery};
+use commands::pending_commands::{AfterResponse, DeferredStep, PiPendingCommands};
+use commands::{execute, journal, lifecycle, sessions};
 pub use config::PiServerConfig;
-use connections::PiConnections;
-use counters::Counters;
-use desk::{After, Desk, Todo};
-use followers::Followers;
-use journal::{Entry, Journal, Recovery};
-use natives::NativeFrames;
-pub use port::{PiDoor, PiDoorClosed, PiDoorEnd, PiServerPorts};
+use counters::PiCounters;
 
 /// The timer never sleeps longer; a clock that was set is noticed by then.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -65,12 +54,12 @@ pub(crate) struct PiServer {
     uid_prefix: String,
     /// The name of a command that has none yet.
     no_uid: Arc<str>,
-    desk: Mutex<Desk>,
-    followers: Arc<Followers>,
+    pending: Mutex<PiPendingCommands>,
+    followers: Arc<SessionFollowers>,
     connections: PiConnections,
-    journal: Arc<Journal>,
-    recovery: Mutex<Recovery>,
-    counters: Counters,
+    journal: Arc<CommandJournal>,
+    recovery: Mutex<JournalRecovery>,
+    counters: PiCounters,
     /// The timer has to look earlier than it thinks.
     alarm: Notify,
     /// The last command has its answer, when the hub stops.
@@ -83,18 +72,18 @@ impl PiServer {
     pub(super) fn new(config: &HubConfig) -> Self {
         let config = config.faces.pi_server.clone();
         let started_at = now_ms();
-        let journal = Arc::<Journal>::default();
+        let journal = Arc::<CommandJournal>::default();
         Self {
-            ready: speaker::ready(&config.server_version, &config.transports),
+            ready: handler::ready(&config.server_version, &config.transports),
             started_at,
             uid_prefix: format!("{started_at:012x}-{}", random_hex()),
             no_uid: Arc::from(""),
-            desk: Mutex::new(Desk::new(&config, Arc::clone(&journal))),
+            pending: Mutex::new(PiPendingCommands::new(&config, Arc::clone(&journal))),
             followers: Arc::default(),
             connections: PiConnections::default(),
             journal,
             recovery: Mutex::default(),
-            counters: Counters::default(),
+            counters: PiCounters::default(),
             alarm: Notify::new(),
             idle: Notify::new(),
             stopping: CancellationToken::new(),
@@ -103,37 +92,37 @@ impl PiServer {
     }
 
     /// The hub stops: tells every connection of this face; no command is taken any more.
-    fn say_goodbye(&self) {
+    fn announce_shutdown(&self) {
         let timeout_ms = u64::try_from(self.config.shutdown_timeout.as_millis()).unwrap_or(u64::MAX);
         let shutdown = ServerShutdown { reason: "graceful_shutdown".to_owned(), timeout_ms };
         let frames = lifecycle::message("server_shutdown", &lifecycle::json(&shutdown));
         self.stopping.cancel();
-        self.desk().say_goodbye(&frames);
+        self.pending.lock().announce_shutdown(&frames);
     }
 
     /// Waits until every command has its answer. Called when no new ones are taken.
     async fn when_idle(&self) {
         loop {
             let idle = self.idle.notified();
-            if self.desk().is_idle() {
+            if self.pending.lock().is_idle() {
                 return;
             }
             idle.await;
         }
     }
 
-    async fn keep_time(&self, hub: &Arc<Hub>) {
+    async fn run_timer(&self, hub: &Arc<Hub>) {
         loop {
             let now = now_ms();
             let todo = {
-                let mut desk = self.desk();
+                let mut pending = self.pending.lock();
                 // The timer is awake and needs no alarm.
-                desk.alarm_at = Some(i64::MIN);
-                let todo = desk.step(now, |admission, effects| admission.tick(now, effects));
-                desk.alarm_at = desk.admission.next_deadline();
+                pending.alarm_at = Some(i64::MIN);
+                let todo = pending.step(now, |admission, effects| admission.tick(now, effects));
+                pending.alarm_at = pending.admission.next_deadline();
                 todo
             };
-            let alarm_at = self.desk().alarm_at;
+            let alarm_at = self.pending.lock().alarm_at;
             self.run(hub, todo);
             match alarm_at {
                 None => self.alarm.notified().await,
@@ -150,23 +139,19 @@ impl PiServer {
     }
 
     /// A command is done.
-    fn finish(&self, hub: &Arc<Hub>, token: Token, outcome: Outcome, after: After) {
-        let todo = self.desk().finish(now_ms(), token, outcome, after);
+    fn finish(&self, hub: &Arc<Hub>, token: Token, outcome: Outcome, after: AfterResponse) {
+        let todo = self.pending.lock().finish(now_ms(), token, outcome, after);
         self.run(hub, todo);
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does what the desk wants done.
-    fn run(&self, hub: &Arc<Hub>, todo: Vec<Todo>) {
+    /// Does what a step of the pending commands left to do.
+    fn run(&self, hub: &Arc<Hub>, todo: Vec<DeferredStep>) {
         if todo.is_empty() {
             return;
         }
         // What cannot be sent is answered at once, which may let the next command of a lane go, and so on for
         // thousands: they are done one after the other here and not one within the other.
-        let is_nested = QUEUE.with_borrow_mut(|queue| {
+        let is_nested = DEFERRED.with_borrow_mut(|queue| {
             let is_nested = queue.is_some();
             let queue = queue.get_or_insert_default();
             queue.extend(todo.into_iter().map(|todo| (Arc::clone(hub), todo)));
@@ -175,23 +160,23 @@ impl PiServer {
         if is_nested {
             return;
         }
-        let _end = EndOfQueue;
-        while let Some((hub, todo)) = QUEUE.with_borrow_mut(|queue| queue.as_mut()?.pop_front()) {
+        let _end = DeferredWorkGuard;
+        while let Some((hub, todo)) = DEFERRED.with_borrow_mut(|queue| queue.as_mut()?.pop_front()) {
             hub.faces.pi_server.run_one(&hub, todo);
         }
     }
 
-    fn run_one(&self, hub: &Arc<Hub>, todo: Todo) {
+    fn run_one(&self, hub: &Arc<Hub>, todo: DeferredStep) {
         match todo {
-            Todo::Execute(job) => execute::execute(hub, job),
-            Todo::Cancel(job) => execute::cancel(hub, &job),
-            Todo::StoreBehind(row) => self.journal.write_behind(*row),
-            Todo::Forget(uids) => self.journal.forget(uids),
-            Todo::FollowAgain(job) => sessions::follow_again(hub, &job),
-            Todo::EndSession(session_id) => self.followers.end_session(hub, &session_id),
-            Todo::LookFor(session_id) => self.look_for(hub, &session_id),
-            Todo::Alarm => self.alarm.notify_one(),
-            Todo::Idle => self.idle.notify_waiters(),
+            DeferredStep::Execute(job) => execute::execute(hub, job),
+            DeferredStep::Cancel(job) => execute::cancel(hub, &job),
+            DeferredStep::StoreBehind(row) => self.journal.write_behind(*row),
+            DeferredStep::Forget(uids) => self.journal.forget(uids),
+            DeferredStep::FollowAgain(job) => sessions::follow_again(hub, &job),
+            DeferredStep::EndSession(session_id) => self.followers.end_session(hub, &session_id),
+            DeferredStep::AnnounceIfChanged(session_id) => self.announce_if_changed(hub, &session_id),
+            DeferredStep::Alarm => self.alarm.notify_one(),
+            DeferredStep::Idle => self.idle.notify_waiters(),
         }
     }
 
@@ -206,20 +191,20 @@ impl Face for PiServer {
     }
 
     /// Outcomes that are replayed, and commands that were cut off.
-    fn open<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, Result<(), StoreError>> {
+    fn open<'a>(&'a self, hub: &'a Arc<Hub>) -> FaceFuture<'a, Result<(), StoreError>> {
         Box::pin(async {
             let recovery = journal::restore(self, hub).await?;
-            *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+            *self.recovery.lock() = recovery;
             let sessions = open_sessions(hub).into_iter().map(|entry| Arc::clone(&entry.id));
-            self.desk().know(sessions);
+            self.pending.lock().note_known_sessions(sessions);
             Ok(())
         })
     }
 
     /// Keeps time limits and writes behind.
-    fn keep_going<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, ()> {
+    fn run_background<'a>(&'a self, hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
         Box::pin(async {
-            tokio::join!(self.keep_time(hub), self.keep_journal(hub), self.journal.keep_writing(hub));
+            tokio::join!(self.run_timer(hub), self.run_journal(hub), self.journal.run_behind_writer(hub));
         })
     }
 
@@ -227,40 +212,40 @@ impl Face for PiServer {
         if !self.followers.has(&entry.id) {
             return;
         }
-        if let Some(natives) = NativeFrames::of(&entry.id, events) {
-            self.followers.tell(&entry.id, &natives.frames, natives.count);
+        if let Some(natives) = NativeFrameWriter::of(&entry.id, events) {
+            self.followers.send_events(&entry.id, &natives.frames, natives.count);
         }
     }
 
     /// What this face did itself it tells itself.
-    fn on_session_news(&self, hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
-        match news {
-            SessionNews::Created => self.note_there(hub, session_id),
-            SessionNews::Closed | SessionNews::Deleted => self.note_gone(hub, session_id),
+    fn on_session_update(&self, hub: &Arc<Hub>, session_id: &str, update: SessionUpdate) {
+        match update {
+            SessionUpdate::Created => self.note_there(hub, session_id),
+            SessionUpdate::Closed | SessionUpdate::Deleted => self.note_gone(hub, session_id),
         }
     }
 
     /// A runner that is back is told which of its sessions are followed here; what they said while it was away is lost.
-    fn on_runner_news(&self, hub: &Arc<Hub>, runner_id: &str, news: RunnerNews) {
-        match news {
-            RunnerNews::Came => {
+    fn on_runner_update(&self, hub: &Arc<Hub>, runner_id: &str, update: RunnerUpdate) {
+        match update {
+            RunnerUpdate::Came => {
                 self.followers.watch_all(hub, runner_id);
                 for resync in self.followers.catch_up_all(runner_id) {
                     self.resync(hub, resync);
                 }
             }
             // Who follows its sessions hears of them again when it is back.
-            RunnerNews::Gone => {}
+            RunnerUpdate::Gone => {}
         }
     }
 
-    fn revoke<'a>(&'a self, hub: &'a Arc<Hub>, principal: &'a str) -> Work<'a, Result<(), StoreError>> {
+    fn revoke<'a>(&'a self, hub: &'a Arc<Hub>, principal: &'a str) -> FaceFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let (done, is_done) = oneshot::channel();
             let todo = {
-                let mut desk = self.desk();
-                let todo = desk.revoke(now_ms(), principal);
-                self.journal.push(Entry::Purge { principal: principal.into(), done });
+                let mut pending = self.pending.lock();
+                let todo = pending.revoke(now_ms(), principal);
+                self.journal.push(JournalEntry::Purge { principal: principal.into(), done });
                 todo
             };
             self.run(hub, todo);
@@ -272,13 +257,13 @@ impl Face for PiServer {
         self.connections.close_revoked();
     }
 
-    fn finish_work<'a>(&'a self, _hub: &'a Arc<Hub>) -> Work<'a, ()> {
+    fn finish_work<'a>(&'a self, _hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
         Box::pin(async {
             if !self.connections.stop() {
                 // It has had its time.
                 return;
             }
-            self.say_goodbye();
+            self.announce_shutdown();
             if timeout(self.config.shutdown_timeout, self.when_idle()).await.is_err() {
                 tracing::warn!("some commands of pi-server clients did not end in time");
             }
@@ -290,7 +275,7 @@ impl Face for PiServer {
     }
 
     /// The last rows are written; after that nothing is.
-    fn close<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, ()> {
+    fn close<'a>(&'a self, hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
         Box::pin(self.journal.write(hub))
     }
 
@@ -300,19 +285,19 @@ impl Face for PiServer {
 }
 
 /// What a thread has to do yet, and for which hub.
-type Queue = VecDeque<(Arc<Hub>, Todo)>;
+type DeferredWork = VecDeque<(Arc<Hub>, DeferredStep)>;
 
 thread_local! {
     /// `None` when this thread is not at it.
-    static QUEUE: RefCell<Option<Queue>> = const { RefCell::new(None) };
+    static DEFERRED: RefCell<Option<DeferredWork>> = const { RefCell::new(None) };
 }
 
 /// The thread is not at it any more, however it ended.
-struct EndOfQueue;
+struct DeferredWorkGuard;
 
-impl Drop for EndOfQueue {
+impl Drop for DeferredWorkGuard {
     fn drop(&mut self) {
-        QUEUE.with_borrow_mut(|queue| *queue = None);
+        DEFERRED.with_borrow_mut(|queue| *queue = None);
     }
 }
 
@@ -331,7 +316,7 @@ fn running_count(hub: &Hub) -> usize {
 }
 
 fn is_open(entry: &SessionEntry) -> bool {
-    entry.status() != SessionStatus::Closed && !entry.is_over() && !entry.is_doomed()
+    entry.status() != SessionStatus::Closed && !entry.is_over() && !entry.is_being_deleted()
 }
 
 /// Eight hex digits.

@@ -10,39 +10,38 @@ mod api;
 mod deliver;
 mod endpoint;
 mod key;
+mod notification_text;
 mod questions;
 mod seal;
-mod words;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use qd_core::projection::Change;
-use qd_wire::CodedError;
+use qd_link::clock::now_ms;
+use qd_link::mutex::Mutex;
 use qd_wire::data::SessionStatus;
 use qd_wire::push::PushTopic;
-use qd_wire::{InputRequest, StopReason};
+use qd_wire::{CodedError, InputRequest, StopReason};
 use tokio::sync::mpsc;
 
-use answer::{Answering, answer};
-use deliver::{keep_telling, send_test};
-pub use key::{PushKey, PushKeyError};
-
-use super::{Face, Work};
-use crate::clock::now_ms;
+use super::{Face, FaceFuture};
 use crate::config::HubConfig;
-use crate::effects::Note;
-use crate::published::Published;
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
-use deliver::{Job, Lanes};
-use endpoint::Endpoint;
-use questions::Questions;
-use seal::{AUTH_BYTES, POINT_BYTES, Reader};
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::effects::SessionNote;
+use crate::sessions::published::PublishedEvents;
+use crate::sessions::session::SessionEntry;
+use answer::{AnswerResult, answer};
+use deliver::{DeliveryJob, DeliveryLanes, deliver_pushes, send_test};
+use endpoint::PushEndpoint;
+pub use key::{PushKey, PushKeyError};
+use questions::OpenQuestions;
+use seal::{AUTH_BYTES, MessageRecipient, POINT_BYTES};
 
 /// Jobs that wait for the task that does them.
 const JOBS_MAX: usize = 1024;
@@ -88,15 +87,15 @@ impl Default for PushConfig {
 }
 
 /// What the hub knows for pushes.
-pub(crate) struct Push {
+pub(crate) struct PushFace {
     config: PushConfig,
-    questions: Questions,
+    questions: OpenQuestions,
     /// Ends of turns that people are yet to be told of.
-    ends: Mutex<HashMap<Arc<str>, End>>,
-    jobs: mpsc::Sender<Job>,
+    ends: Mutex<HashMap<Arc<str>, SessionEnd>>,
+    jobs: mpsc::Sender<DeliveryJob>,
     /// Until the task that does them takes it.
-    receiver: Mutex<Option<mpsc::Receiver<Job>>>,
-    lanes: Lanes,
+    receiver: Mutex<Option<mpsc::Receiver<DeliveryJob>>>,
+    lanes: DeliveryLanes,
     /// Whether somebody may want to know; while nobody does, nothing is looked into.
     has_subscribers: AtomicBool,
     /// How often somebody has begun to want to. Who counts them in the store may have looked before the last did.
@@ -105,22 +104,22 @@ pub(crate) struct Push {
 
 /// How a turn, a program or a session has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct End {
+struct SessionEnd {
     topic: PushTopic,
     /// What went wrong, or with which code a program ended.
     said: Option<String>,
 }
 
-impl Push {
+impl PushFace {
     pub(super) fn new(config: &HubConfig) -> Self {
         let (jobs, receiver) = mpsc::channel(JOBS_MAX);
         Self {
             config: config.faces.push.clone(),
-            questions: Questions::default(),
+            questions: OpenQuestions::default(),
             ends: Mutex::default(),
             jobs,
             receiver: Mutex::new(Some(receiver)),
-            lanes: Lanes::default(),
+            lanes: DeliveryLanes::default(),
             // Until the store was asked.
             has_subscribers: AtomicBool::new(true),
             subscribed: Mutex::default(),
@@ -128,7 +127,7 @@ impl Push {
     }
 }
 
-impl Face for Push {
+impl Face for PushFace {
     fn routes(&self) -> Router<Server> {
         api::routes()
     }
@@ -138,15 +137,15 @@ impl Face for Push {
         api::REST
     }
 
-    fn keep_going<'a>(&'a self, hub: &'a Arc<Hub>) -> Work<'a, ()> {
-        Box::pin(keep_telling(hub))
+    fn run_background<'a>(&'a self, hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
+        Box::pin(deliver_pushes(hub))
     }
 
     fn is_used(&self) -> bool {
         self.config.key.is_some()
     }
 
-    fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
+    fn on_published(&self, _hub: &Arc<Hub>, published: PublishedEvents<'_>) {
         if !self.has_subscribers() {
             return;
         }
@@ -175,7 +174,7 @@ impl Face for Push {
         if self.has_subscribers() {
             pending.iter().for_each(|request| self.asked(&entry.id, Arc::new(request.clone())));
         }
-        let end = |topic| End { topic, said: None };
+        let end = |topic| SessionEnd { topic, said: None };
         match (status, ended_turn) {
             (SessionStatus::Failed, Some(_)) => self.ended(&entry.id, end(PushTopic::Failed)),
             (SessionStatus::Idle, began) => self.turn_ended(&entry.id, began, end(PushTopic::Done)),
@@ -199,32 +198,28 @@ impl Face for Push {
     }
 }
 
-impl Push {
+impl PushFace {
     /// Somebody wants to know from now on.
     fn note_subscriber(&self) {
-        let mut subscribed = self.subscribed();
+        let mut subscribed = self.subscribed.lock();
         *subscribed += 1;
         self.has_subscribers.store(true, Ordering::Relaxed);
     }
 
     /// The store had no subscribers when this many had subscribed.
     fn note_no_subscribers(&self, subscribed: u64) {
-        let now = self.subscribed();
+        let now = self.subscribed.lock();
         if *now == subscribed {
             self.has_subscribers.store(false, Ordering::Relaxed);
         }
-    }
-
-    fn subscribed(&self) -> MutexGuard<'_, u64> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_subscribers(&self) -> bool {
         self.has_subscribers.load(Ordering::Relaxed)
     }
 
-    fn note(&self, session_id: &Arc<str>, note: &Note) {
-        let end = |topic, said| End { topic, said };
+    fn note(&self, session_id: &Arc<str>, note: &SessionNote) {
+        let end = |topic, said| SessionEnd { topic, said };
         match &note.change {
             Change::Asked(question) => {
                 if let Some(request) = &question.request {
@@ -260,7 +255,7 @@ impl Push {
 
     fn asked(&self, session_id: &Arc<str>, request: Arc<InputRequest>) {
         if let Some(key) = self.questions.open(session_id, request, now_ms()) {
-            self.queue(Job::Question(key));
+            self.queue(DeliveryJob::Question(key));
         }
     }
 
@@ -268,12 +263,12 @@ impl Push {
         if let Some((key, question)) = self.questions.close(session_id, request_id)
             && !question.told.is_empty()
         {
-            self.queue(Job::Resolved { key, told: question.told });
+            self.queue(DeliveryJob::Resolved { key, told: question.told });
         }
     }
 
     /// A turn has ended by itself, which is news if it was a long one.
-    fn turn_ended(&self, session_id: &Arc<str>, began: Option<i64>, end: End) {
+    fn turn_ended(&self, session_id: &Arc<str>, began: Option<i64>, end: SessionEnd) {
         let Some(began) = began else { return };
         let took = u64::try_from(now_ms().saturating_sub(began)).unwrap_or(0);
         if self.has_subscribers() && Duration::from_millis(took) >= self.config.done_after {
@@ -282,8 +277,8 @@ impl Push {
     }
 
     /// People are to be told of an end, of the worst one where several come together.
-    fn ended(&self, session_id: &Arc<str>, end: End) {
-        let is_first = match self.ends().entry(Arc::clone(session_id)) {
+    fn ended(&self, session_id: &Arc<str>, end: SessionEnd) {
+        let is_first = match self.ends.lock().entry(Arc::clone(session_id)) {
             Entry::Vacant(vacant) => {
                 vacant.insert(end);
                 true
@@ -298,26 +293,22 @@ impl Push {
                 false
             }
         };
-        if is_first && !self.queue(Job::End(Arc::clone(session_id))) {
-            self.ends().remove(session_id);
+        if is_first && !self.queue(DeliveryJob::End(Arc::clone(session_id))) {
+            self.ends.lock().remove(session_id);
         }
     }
 
-    fn take_end(&self, session_id: &str) -> Option<End> {
-        self.ends().remove(session_id)
+    fn take_end(&self, session_id: &str) -> Option<SessionEnd> {
+        self.ends.lock().remove(session_id)
     }
 
     /// False if there is no room, which is logged.
-    fn queue(&self, job: Job) -> bool {
+    fn queue(&self, job: DeliveryJob) -> bool {
         let queued = self.jobs.try_send(job);
         if queued.is_err() {
             tracing::warn!("too many pushes wait; one is dropped");
         }
         queued.is_ok()
-    }
-
-    fn ends(&self) -> MutexGuard<'_, HashMap<Arc<str>, End>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -328,13 +319,13 @@ pub(crate) fn check_subscription(
     p256dh: &[u8],
     auth: &[u8],
 ) -> Result<(), CodedError> {
-    Endpoint::parse(endpoint, config.allow_loopback)
+    PushEndpoint::parse(endpoint, config.allow_loopback)
         .map_err(|error| CodedError::invalid(error.to_string()))?;
     if p256dh.len() != POINT_BYTES || auth.len() != AUTH_BYTES {
         let error = format!("'keys' must be {POINT_BYTES} and {AUTH_BYTES} bytes, as base64url");
         return Err(CodedError::invalid(error));
     }
-    match seal::seal(Reader { p256dh, auth }, b"") {
+    match seal::seal(MessageRecipient { p256dh, auth }, b"") {
         Some(_) => Ok(()),
         None => Err(CodedError::invalid("'keys.p256dh' is no public key of the curve P-256")),
     }

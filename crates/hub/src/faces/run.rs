@@ -6,11 +6,11 @@
 mod catch_up;
 mod connections;
 mod feed;
+mod handler;
 mod http;
 mod lists;
 mod messages;
 mod past;
-mod speaker;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,14 +23,15 @@ use qd_core::view::run::event::{Class, is_shown, show};
 use qd_wire::rest::Health;
 use serde::Deserialize;
 
-use super::{Face, Work};
+use super::{Face, FaceFuture};
 use crate::config::HubConfig;
-use crate::frame;
-use crate::published::Published;
-use crate::registry::{Hub, SessionEntry};
-use crate::serve::Server;
+use crate::connection::frame;
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::sessions::published::PublishedEvents;
+use crate::sessions::session::SessionEntry;
 use connections::AppConnections;
-use feed::{Chunk, Feed};
+use feed::{EventFeed, RecordEvents};
 
 /// The feed of all runs holds so many times what the ring of one session does.
 const FEED_FACTOR: usize = 8;
@@ -39,13 +40,13 @@ const HEAD_BYTES: usize = 128;
 
 /// The question that an event is about.
 #[derive(Deserialize)]
-struct Named {
+struct QuestionName {
     request_id: String,
 }
 
 /// What the face knows.
 pub(crate) struct RunFace {
-    feed: Arc<Feed>,
+    feed: Arc<EventFeed>,
     connections: AppConnections,
 }
 
@@ -53,7 +54,7 @@ impl RunFace {
     pub(super) fn new(config: &HubConfig) -> Self {
         let ring_bytes_max = config.limits.ring_bytes_max;
         Self {
-            feed: Arc::new(Feed::new(ring_bytes_max.saturating_mul(FEED_FACTOR))),
+            feed: Arc::new(EventFeed::new(ring_bytes_max.saturating_mul(FEED_FACTOR))),
             connections: AppConnections::default(),
         }
     }
@@ -67,11 +68,11 @@ impl RunFace {
         if let Err(error) = past::run_of(hub, entry).await {
             tracing::warn!(session = %entry.id, %error, "the past of a run cannot be read");
         }
-        if let Some(Named { request_id }) = record.read() {
+        if let Some(QuestionName { request_id }) = record.read() {
             entry.projection().settle(&request_id);
         }
         if self.feed.is_followed() {
-            let mut events = Events::with_capacity(line.len());
+            let mut events = RunFrames::with_capacity(line.len());
             events.push(kind, &record);
             self.feed.publish(events.into_chunks(entry));
         }
@@ -92,12 +93,12 @@ impl Face for RunFace {
     }
 
     /// Records are shown to apps.
-    fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
+    fn on_published(&self, _hub: &Arc<Hub>, published: PublishedEvents<'_>) {
         if !published.has_records() {
             return;
         }
         let entry = published.entry;
-        let mut events = Events::with_capacity(published.frame_bytes());
+        let mut events = RunFrames::with_capacity(published.frame_bytes());
         published.records().for_each(|record| events.push(entry.kind(), &record));
         self.feed.publish(events.into_chunks(entry));
     }
@@ -107,7 +108,7 @@ impl Face for RunFace {
         hub: &'a Arc<Hub>,
         entry: &'a Arc<SessionEntry>,
         line: &'a [u8],
-    ) -> Work<'a, ()> {
+    ) -> FaceFuture<'a, ()> {
         Box::pin(self.show_unrecorded(hub, entry, line))
     }
 
@@ -129,21 +130,21 @@ impl Face for RunFace {
 }
 
 /// Records of one session in the document's words, as frames for every app.
-pub(super) struct Events {
+pub(super) struct RunFrames {
     out: BytesMut,
-    marks: Vec<Mark>,
+    marks: Vec<FrameMark>,
     /// The last record that is in it, or was before the first.
     after: Option<u64>,
 }
 
-struct Mark {
+struct FrameMark {
     after: u64,
     seq: u64,
     class: Class,
     range: Range<usize>,
 }
 
-impl Events {
+impl RunFrames {
     fn with_capacity(bytes: usize) -> Self {
         Self { out: BytesMut::with_capacity(bytes + HEAD_BYTES), marks: Vec::new(), after: None }
     }
@@ -163,7 +164,7 @@ impl Events {
             shown.pieces.iter().for_each(|piece| self.out.put_slice(piece.as_bytes()));
         });
         if self.out.len() > start {
-            self.marks.push(Mark { after, seq: record.seq, class, range: start..self.out.len() });
+            self.marks.push(FrameMark { after, seq: record.seq, class, range: start..self.out.len() });
             self.after = Some(record.seq);
         } else {
             self.after = Some(after);
@@ -182,9 +183,9 @@ impl Events {
         out.freeze()
     }
 
-    fn into_chunks(self, entry: &Arc<SessionEntry>) -> Vec<Chunk> {
+    fn into_chunks(self, entry: &Arc<SessionEntry>) -> Vec<RecordEvents> {
         let frames = self.out.freeze();
-        let chunk = |mark: Mark| Chunk {
+        let chunk = |mark: FrameMark| RecordEvents {
             entry: Arc::clone(entry),
             after: mark.after,
             seq: mark.seq,

@@ -1,28 +1,28 @@
 //! A face that exists in tests only: the proof that a new one costs a module for its words, one for its view, one for
 //! its transport, and the line in `faces.rs` that registers it. A real face has the first two in `wire` and `core/view`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
+use qd_link::mutex::Mutex;
 use qd_wire::ErrorCode;
 use qd_wire::command_table::CommandName;
 
-use super::{Face, RunnerNews, SessionNews};
-use crate::ask::ask;
+use super::{Face, RunnerUpdate, SessionUpdate};
 use crate::command::Command;
+use crate::command::ask::ask;
 use crate::config::HubConfig;
-use crate::connection::{Mail, Mailbox, Parts, Speaker};
-use crate::frame;
-use crate::http::{check_access, failed, refused};
-use crate::published::Published;
-use crate::registry::Hub;
-use crate::serve::Server;
-use crate::upgrade::{NO_WEBSOCKET, accept_key, speak};
+use crate::connection::{ConnectionHandler, ConnectionMail, HandlerContext, Mailbox, frame};
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::server::router::{check_access, failed, refused};
+use crate::server::upgrade::{NO_WEBSOCKET, accept_key, speak};
+use crate::sessions::published::PublishedEvents;
 
 /// What travels: the module that would be in `wire`.
 mod wire {
@@ -59,12 +59,8 @@ impl ToyFace {
         Self { clients: Mutex::default(), told: AtomicUsize::new(0) }
     }
 
-    fn clients(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Mailbox>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, frames: &Bytes) {
-        self.clients().iter().for_each(|mailbox| mailbox.put(Mail::Frames(frames.clone())));
+        self.clients.lock().iter().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
     }
 }
 
@@ -74,36 +70,40 @@ impl Face for ToyFace {
     }
 
     fn is_used(&self) -> bool {
-        !self.clients().is_empty()
+        !self.clients.lock().is_empty()
     }
 
-    fn on_published(&self, _hub: &Arc<Hub>, published: Published<'_>) {
+    fn on_published(&self, _hub: &Arc<Hub>, published: PublishedEvents<'_>) {
         self.told.fetch_add(1, Ordering::Relaxed);
         published.records().for_each(|record| self.tell(&frame_of(&view::shown(&record))));
     }
 
-    fn on_session_news(&self, _hub: &Arc<Hub>, session_id: &str, news: SessionNews) {
-        self.tell(&frame_of(&wire::Toy { toy: &format!("{news:?}"), about: session_id }));
+    fn on_session_update(&self, _hub: &Arc<Hub>, session_id: &str, update: SessionUpdate) {
+        self.tell(&frame_of(&wire::Toy { toy: &format!("{update:?}"), about: session_id }));
     }
 
-    fn on_runner_news(&self, _hub: &Arc<Hub>, runner_id: &str, news: RunnerNews) {
-        self.tell(&frame_of(&wire::Toy { toy: &format!("{news:?}"), about: runner_id }));
+    fn on_runner_update(&self, _hub: &Arc<Hub>, runner_id: &str, update: RunnerUpdate) {
+        self.tell(&frame_of(&wire::Toy { toy: &format!("{update:?}"), about: runner_id }));
     }
 
     fn close_revoked(&self) {
-        for mailbox in self.clients().iter().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
+        for mailbox in self.clients.lock().iter().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
+            mailbox.put(ConnectionMail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
         }
     }
 
     fn close_connections(&self) {
-        for mailbox in self.clients().iter() {
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1001, reason: "the hub stops".into() });
+        for mailbox in self.clients.lock().iter() {
+            mailbox.put(ConnectionMail::Close {
+                frames: Bytes::new(),
+                code: 1001,
+                reason: "the hub stops".into(),
+            });
         }
     }
 
     fn connection_count(&self) -> usize {
-        self.clients().len()
+        self.clients.lock().len()
     }
 }
 
@@ -116,31 +116,31 @@ async fn upgrade(State(hub): State<Arc<Hub>>, request: Request) -> Response {
         return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
     let mailbox = Mailbox::new("toy".to_owned(), &principal, hub.config.limits.mail_bounds());
-    hub.faces.toy.clients().push(Arc::clone(&mailbox));
-    let speaker = ToySpeaker(Arc::clone(&mailbox));
-    speak(hub, request, accept, mailbox, speaker)
+    hub.faces.toy.clients.lock().push(Arc::clone(&mailbox));
+    let handler = ToyHandler(Arc::clone(&mailbox));
+    speak(hub, request, accept, mailbox, handler)
 }
 
 /// Takes a session's name and answers whether its runner knows it.
-struct ToySpeaker(Arc<Mailbox>);
+struct ToyHandler(Arc<Mailbox>);
 
-impl Speaker for ToySpeaker {
+impl ConnectionHandler for ToyHandler {
     const TAKES_BINARY: bool = false;
 
     fn message_bytes_max(hub: &Hub) -> usize {
         hub.config.limits.message_bytes_max
     }
 
-    fn greet(&mut self, parts: &mut Parts<'_>) {
-        parts.outgoing.push(frame_of(&wire::Toy { toy: "hello", about: "" }));
+    fn greet(&mut self, context: &mut HandlerContext<'_>) {
+        context.send_queue.push(frame_of(&wire::Toy { toy: "hello", about: "" }));
     }
 
-    fn on_text(&mut self, parts: &mut Parts<'_>, text: &str) {
+    fn on_text(&mut self, context: &mut HandlerContext<'_>, text: &str) {
         let command = Command::new(CommandName::GetState).on(text);
-        let mailbox = Arc::clone(parts.mailbox);
-        ask(parts.hub, &parts.mailbox.asker, command, move |_, answer| {
+        let mailbox = Arc::clone(context.mailbox);
+        ask(context.hub, &context.mailbox.asker, command, move |_, answer| {
             let about = answer.success.to_string();
-            mailbox.put(Mail::Frames(frame_of(&wire::Toy { toy: "answer", about: &about })));
+            mailbox.put(ConnectionMail::Frames(frame_of(&wire::Toy { toy: "answer", about: &about })));
         });
     }
 
@@ -149,7 +149,7 @@ impl Speaker for ToySpeaker {
     }
 
     fn on_end(&mut self, hub: &Hub) {
-        hub.faces.toy.clients().retain(|mailbox| !Arc::ptr_eq(mailbox, &self.0));
+        hub.faces.toy.clients.lock().retain(|mailbox| !Arc::ptr_eq(mailbox, &self.0));
     }
 }
 
@@ -168,8 +168,8 @@ mod tests {
     use tungstenite::client::IntoClientRequest;
 
     use super::*;
-    use crate::published::frames_of;
-    use crate::registry::Stored;
+    use crate::hub::StoredHub;
+    use crate::sessions::published::frames_of;
     use crate::{LocalRunner, LoginCodes, OwnerToken, serve};
 
     const HELLO: &str = "{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname\":\"h\",\"harnesses\":[],\
@@ -250,17 +250,17 @@ mod tests {
     async fn records_cost_a_face_that_nobody_uses_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let hub = Arc::new(Hub::new(config(), store, Stored::default()));
+        let hub = Arc::new(Hub::new(config(), store, StoredHub::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let (frames, heads) = frames_of(&[event(1, "agent.idle", "")]);
         let told = || hub.faces.toy.told.load(Ordering::Relaxed);
-        hub.faces.published(&hub, Published::new(&entry, &frames, &heads, &[]));
+        hub.faces.published(&hub, PublishedEvents::new(&entry, &frames, &heads, &[]));
         assert_eq!(told(), 0);
-        hub.faces.toy.clients().push(Mailbox::for_tests());
+        hub.faces.toy.clients.lock().push(Mailbox::for_tests());
         // Deltas, which are neither records nor say anything of their session.
-        hub.faces.published(&hub, Published::new(&entry, &frames, &[], &[]));
+        hub.faces.published(&hub, PublishedEvents::new(&entry, &frames, &[], &[]));
         assert_eq!(told(), 0);
-        hub.faces.published(&hub, Published::new(&entry, &frames, &heads, &[]));
+        hub.faces.published(&hub, PublishedEvents::new(&entry, &frames, &heads, &[]));
         assert_eq!(told(), 1);
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use qd_hub::{HubConfig, LoginCodes, OwnerToken, PiDoor, PiServerPorts, serve_with};
+use qd_hub::{HubConfig, LoginCodes, OwnerToken, PiConnector, PiServerPorts, serve_with};
 use qd_link::memory::{LinkEnd, pair};
 use qd_store::{HubStore, StoreOptions};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::support::{Runner, TOKEN, World, answer, created, delta, exchange, rec
 struct Ports {
     address: SocketAddr,
     own: SocketAddr,
-    door: PiDoor,
+    connector: PiConnector,
     runner: Runner,
     stop: CancellationToken,
     server: JoinHandle<()>,
@@ -40,8 +40,8 @@ async fn start(configure: impl FnOnce(&mut HubConfig)) -> Ports {
     configure(&mut config);
     let (hub_end, link): (LinkEnd, LinkEnd) = pair();
     let local = Some(qd_hub::LocalRunner { runner_id: "r1".to_owned(), link: hub_end });
-    let (door, end) = PiDoor::new();
-    let ports = PiServerPorts { listener: Some(own_listener), door: Some(end) };
+    let (connector, end) = PiConnector::new();
+    let ports = PiServerPorts { listener: Some(own_listener), connector: Some(end) };
     let stop = CancellationToken::new();
     let server = tokio::spawn({
         let stop = stop.clone();
@@ -53,7 +53,7 @@ async fn start(configure: impl FnOnce(&mut HubConfig)) -> Ports {
     let mut runner = Runner::over(link);
     runner.hello().await;
     runner.line_of("runner.welcome").await;
-    Ports { address, own, door, runner, stop, server, _directory: directory }
+    Ports { address, own, connector, runner, stop, server, _directory: directory }
 }
 
 impl Ports {
@@ -206,7 +206,7 @@ async fn binary_messages_that_are_text_count_as_text() {
 async fn a_stream_of_the_process_is_served_without_a_handshake() {
     let ports = start(|_| {}).await;
     let (ours, theirs) = tokio::io::duplex(1 << 16);
-    ports.door.serve(Box::new(theirs), None).await.unwrap();
+    ports.connector.serve(Box::new(theirs), None).await.unwrap();
     let socket = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
     let mut client = Client { socket }.ready().await;
     client
@@ -229,8 +229,8 @@ async fn at_the_end_work_is_finished_new_work_refused_and_the_close_says_why() {
     let command = ports.runner.command().await;
     assert_eq!((&command["cmd"], &command["user_id"]), (&json!("prompt"), &json!("owner")));
     let goodbye = tokio::spawn({
-        let door = ports.door.clone();
-        async move { door.goodbye().await }
+        let connector = ports.connector.clone();
+        async move { connector.shut_down().await }
     });
     client.frame(|frame| frame["type"] == "server_shutdown").await;
     assert_eq!(dial(ports.address, "/ws/pi", Some(TOKEN)).await.err(), Some(503));
@@ -344,7 +344,7 @@ async fn a_follower_that_fell_behind_catches_up_before_it_has_read_everything() 
     ports.runner.say(&created("s")).await;
     ports.runner.line_of("ack").await;
     let (ours, theirs) = tokio::io::duplex(256);
-    ports.door.serve(Box::new(theirs), None).await.unwrap();
+    ports.connector.serve(Box::new(theirs), None).await.unwrap();
     let socket = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
     let mut client = Client { socket }.ready().await;
     let switch = json!({"type":"switch_session","id":"a","sessionId":"s"});

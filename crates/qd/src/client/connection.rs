@@ -30,13 +30,13 @@ pub(crate) fn locate(settings: &Settings) -> Result<ConnectOptions> {
             return Err(CliError::usage(format!(
                 "{url} is on another machine, so it needs a token of its own"
             ))
-            .hint("give it with --token or QD_TOKEN"));
+            .hint("pass it with --token or QD_TOKEN"));
         }
         None => {
             let path = token_path(&settings.data_dir);
             let text = std::fs::read_to_string(&path).map_err(|error| {
                 CliError::unreachable(format!("cannot read the token {}: {error}", path.display()))
-                    .hint("give it with --token or QD_TOKEN")
+                    .hint("pass it with --token or QD_TOKEN")
             })?;
             text.trim().to_owned()
         }
@@ -61,7 +61,7 @@ fn no_hub(settings: &Settings) -> CliError {
         }
         Ok(_) | Err(_) => {
             CliError::unreachable(format!("no server is running on {}", settings.data_dir.display()))
-                .hint("start one with `qd up`, or name one with --url and --token")
+                .hint("start one with `qd up`, or use --url and --token")
         }
     }
 }
@@ -189,8 +189,7 @@ pub(crate) fn no_runner(settings: &Settings) -> CliError {
         true => "runner_socket is off, so there is no runner to talk to".to_owned(),
         false => format!("no runner listens on {}", places.join(" or ")),
     };
-    CliError::unreachable(message)
-        .hint("start one with `qd up` or `qd runner start`, or name its --runner-socket")
+    CliError::unreachable(message).hint("start one with `qd up` or `qd runner start`, or set --runner-socket")
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ impl<'a> Conversation<'a> {
             Some(()) = self.interrupts.recv() => Ok(ConversationWake::Interrupt),
             Some(finished) = self.calls.join_next() => match finished {
                 Ok(finished) => Ok(ConversationWake::Finished(Box::new(finished))),
-                Err(error) => Err(CliError::failed(format!("a call broke: {error}"))),
+                Err(error) => Err(CliError::failed(format!("a call failed: {error}"))),
             },
             line = stdin::next_line(lines) => Ok(ConversationWake::Line(line)),
             update = self.attachment.next() => Ok(ConversationWake::Update(Box::new(update?))),
@@ -202,7 +202,7 @@ impl<'a> Conversation<'a> {
                 self.renderer.end_line();
                 // One line for each outage; the tries in between are no news.
                 if !std::mem::replace(&mut self.lost, true) {
-                    self.notice(&format!("connection lost ({reason}); trying again"));
+                    self.notice(&format!("connection lost ({reason}); reconnecting"));
                 }
                 Ok(())
             }
@@ -218,7 +218,7 @@ impl<'a> Conversation<'a> {
                 "runner_id": runner_id, "cmd": "session.attach", "success": true, "data": attach}))?;
         }
         if std::mem::take(&mut self.lost) {
-            self.notice("connected again");
+            self.notice("reconnected");
         }
         let working = is_busy(attach.state.status);
         let messages = attach.messages.as_deref().unwrap_or_default();

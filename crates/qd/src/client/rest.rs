@@ -93,7 +93,7 @@ impl RestClient {
         let body = if body.is_empty() { b"null".as_slice() } else { &body };
         serde_json::from_slice(body).map(Ok).map_err(|error| {
             CliError::failed(format!("the answer of {} cannot be read: {error}", self.url))
-                .hint("is the hub of another version? compare `qd --version` with `qd doctor`")
+                .hint("the hub may have another version; compare `qd --version` with `qd doctor`")
         })
     }
 }
@@ -105,7 +105,7 @@ impl HttpRefusal {
             401 => CliError {
                 kind: ErrorKind::Refused,
                 message: "the server refused the token (HTTP 401)".to_owned(),
-                hint: Some("give the right token with --token or QD_TOKEN".to_owned()),
+                hint: Some("pass a valid token with --token or QD_TOKEN".to_owned()),
             },
             403 => CliError { kind: ErrorKind::Refused, message: self.reason, hint: None },
             _ => CliError::failed(self.reason),
@@ -120,7 +120,7 @@ pub(crate) fn server_url(url: &str) -> Result<ServerUrl> {
     })?;
     match parsed {
         ServerUrl::Network { .. } => Ok(parsed),
-        ServerUrl::Unix(_) => Err(CliError::usage("a runner's socket cannot do this; it needs the hub")
+        ServerUrl::Unix(_) => Err(CliError::usage("this needs the hub; a runner's socket cannot do it")
             .hint("give the hub's address as https://HOST:PORT")),
     }
 }
@@ -152,16 +152,16 @@ impl From<RestError> for CliError {
         match error {
             RestError::BadCall(_) => CliError::usage(message),
             RestError::Unreachable { .. } => CliError::unreachable(message)
-                .hint("is the hub running, and is the address right as this machine sees it?"),
+                .hint("check that the hub is running and that this machine can reach the address"),
             RestError::TimedOut { .. } => {
-                CliError::unreachable(message).hint("is the hub busy or the network slow? try again")
+                CliError::unreachable(message).hint("the hub may be busy or the network slow; retry")
             }
             RestError::Untrusted { .. } => CliError { kind: ErrorKind::Refused, message, hint: None }.hint(
                 "compare the fingerprint with what `qd up` prints on the hub's machine; if the hub has a new \
                  certificate, ask for a new code",
             ),
             RestError::BadAnswer { .. } => {
-                CliError::unreachable(message).hint("is this the address of a Quarterdeck hub?")
+                CliError::unreachable(message).hint("check that this is the address of a Quarterdeck hub")
             }
         }
     }

@@ -74,7 +74,7 @@ pub(crate) fn resolve_name<'a>(ids: &[&'a str], name: &str, what: &str, hint: &s
                 "'{name}' is not enough: {} {what}s begin with it ({list})",
                 several.len()
             ))
-            .hint("write more of the id"))
+            .hint("type more of the id"))
         }
     }
 }

@@ -163,7 +163,9 @@ impl TerminalView<'_> {
             }
             Update::Disconnected { reason, .. } => {
                 if !std::mem::replace(&mut self.is_lost, true) {
-                    self.note(&format!("connection lost ({reason}); the program goes on; trying again"));
+                    self.note(&format!(
+                        "connection lost ({reason}); the program keeps running; reconnecting"
+                    ));
                 }
                 Ok(())
             }
@@ -190,7 +192,7 @@ impl TerminalView<'_> {
 
     fn attached(&mut self, attach: &AttachData) -> Result<()> {
         if std::mem::take(&mut self.is_lost) && !self.is_terminal {
-            self.note("connected again");
+            self.note("reconnected");
         }
         let is_gap = attach.resume == Resume::Gap;
         if let Some(terminal) = attach.terminal.as_deref().filter(|_| is_gap) {

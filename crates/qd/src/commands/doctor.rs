@@ -81,8 +81,8 @@ pub(crate) async fn run(settings: &Settings, output: &Output) -> Result<()> {
     }
     match failed {
         0 => Ok(()),
-        1 => Err(CliError::failed("1 essential thing is not in order")),
-        count => Err(CliError::failed(format!("{count} essential things are not in order"))),
+        1 => Err(CliError::failed("1 essential check failed")),
+        count => Err(CliError::failed(format!("{count} essential checks failed"))),
     }
 }
 

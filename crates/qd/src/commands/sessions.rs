@@ -28,12 +28,10 @@ fn prompt_text(words: &[String]) -> Result<String> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_string(&mut text)?;
     if read as u64 > STDIN_BYTES_MAX {
-        return Err(CliError::usage(format!("stdin holds more than {STDIN_BYTES_MAX} bytes")));
+        return Err(CliError::usage(format!("stdin is longer than {STDIN_BYTES_MAX} bytes")));
     }
     if text.trim().is_empty() {
-        return Err(
-            CliError::usage("stdin is empty").hint("write the prompt behind the command, or pipe it in")
-        );
+        return Err(CliError::usage("stdin is empty").hint("give the prompt as an argument, or pipe it in"));
     }
     Ok(text)
 }

@@ -29,7 +29,7 @@ fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<()> {
         tools => tools.iter().map(String::as_str).collect(),
     };
     if wanted.is_empty() {
-        return Err(CliError::failed("none of the known agents is in PATH")
+        return Err(CliError::failed("none of the known agents was found in PATH")
             .hint(format!("name one: qd shims install NAME (known: {})", known.join(", "))));
     }
     std::fs::create_dir_all(directory)?;
@@ -45,8 +45,11 @@ fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<()> {
         };
         let path = directory.join(tool);
         if path.exists() && !is_shim(&path) {
-            return Err(CliError::failed(format!("{} is not ours; it stays", path.display()))
-                .hint("choose another place with --directory"));
+            return Err(CliError::failed(format!(
+                "{} was not created by qd, so it was not changed",
+                path.display()
+            ))
+            .hint("use another directory with --directory"));
         }
         std::fs::write(&path, script(&qd, tool, &program))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
@@ -81,7 +84,7 @@ fn quoted(text: &str) -> String {
 fn list(output: &Output, directory: &Path) -> Result<()> {
     let found = shims(directory);
     if found.is_empty() {
-        output.note("no shims; `qd shims install` makes them\n");
+        output.note("no shims installed; `qd shims install` creates them\n");
     }
     found.iter().try_for_each(|path| output.out(&format!("{}\n", harmless(&path.display().to_string()))))
 }

@@ -51,8 +51,8 @@ fn named(typed: &str, hub: &str) -> Result<String> {
     if typed.contains("://") {
         let url = server_url(typed)?;
         if hub_is_tls && !url.is_tls() {
-            return Err(CliError::usage(format!("this hub encrypts, and {url} does not"))
-                .hint(format!("name it as https://{}", url.address())));
+            return Err(CliError::usage(format!("this hub uses TLS, but {url} does not"))
+                .hint(format!("use https://{}", url.address())));
         }
         return Ok(url.to_string());
     }

@@ -52,11 +52,11 @@ pub(super) async fn run(
         && asked.is_none_or(|asked| asked.key != membership.key)
     {
         if is_known(&rest, &code, confirmed).await? {
-            output.note("this hub knows this machine; its sessions are kept\n");
+            output.note("the hub recognised this machine; its sessions are kept\n");
             return moved(settings, output, confirmed, membership);
         }
         if confirmed.url != membership.url {
-            output.note("this hub does not know this machine: it joins as a new one, without its sessions\n");
+            output.note("the hub does not know this machine; it joins as a new one, without its sessions\n");
         }
     }
     before.with_attempt(&membership).write(&settings.data_dir)?;
@@ -135,7 +135,7 @@ fn refuse_second(data_dir: &Path, force: bool) -> Result<()> {
             "this machine has joined {} already, as '{}'",
             before.url, before.runner_id
         ))
-        .hint("run it with `qd runner start`; to join another hub instead, add --force")),
+        .hint("start it with `qd runner start`; to join another hub instead, add --force")),
         Some(_) | None => Ok(()),
     }
 }
@@ -204,13 +204,13 @@ impl Dial for NotingDial {
 /// The hub may have said yes without being heard. The key it may know is kept, for the next time it is asked.
 fn unanswered(error: CliError, before: &StoredMembership) -> CliError {
     let until_then = match before.confirmed() {
-        Some(confirmed) => format!("; until then `qd runner start` goes on for {}", confirmed.url),
+        Some(confirmed) => format!("; until then `qd runner start` still works for {}", confirmed.url),
         None => String::new(),
     };
     let question = error.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
     CliError {
         kind: error.kind,
-        message: format!("{}; the hub may have said yes all the same", error.message),
+        message: format!("{}; the hub may have accepted it anyway", error.message),
         hint: Some(format!(
             "repeat this command, with the same code or a new one, and the same name{until_then}{question}"
         )),
@@ -241,7 +241,7 @@ fn say_joined(output: &Output, Membership { url, runner_id, fingerprint, .. }: &
         let joined = serde_json::json!({ "runner_id": runner_id, "url": url, "fingerprint": fingerprint });
         return output.json_line(&joined);
     }
-    output.out(&harmless(&format!("joined {url} as '{runner_id}'; from now on `qd runner start` runs it\n")))
+    output.out(&harmless(&format!("joined {url} as '{runner_id}'; start it later with `qd runner start`\n")))
 }
 
 /// Sessions belong to their hub: what the old one has acknowledged the new one could never get.
@@ -263,7 +263,7 @@ fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<()> {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(CliError::failed(format!("cannot set {} aside: {error}", old.display())));
+                return Err(CliError::failed(format!("cannot rename {}: {error}", old.display())));
             }
         }
     }
@@ -291,7 +291,7 @@ pub(super) fn refuse_hub_dir(data_dir: &Path) -> Result<()> {
         "{} belongs to a hub (`qd up`), whose sessions are in it",
         data_dir.display()
     ))
-    .hint("name another for the runner, here and later: --data-dir DIR or QD_DATA_DIR"))
+    .hint("use another directory for the runner, now and later: --data-dir DIR or QD_DATA_DIR"))
 }
 
 /// The membership to be: with the key of an attempt whose answer was lost, else with a new one.
@@ -326,7 +326,7 @@ fn address(
         (false, false) => server_url(&format!("http://{typed}"))?,
     };
     if fingerprint.is_some() && !url.is_tls() {
-        return Err(CliError::usage(format!("this code is of a hub that encrypts, and {url} does not"))
+        return Err(CliError::usage(format!("this code belongs to a hub that uses TLS, but {url} does not"))
             .hint(format!("join https://{}", url.address())));
     }
     if !url.is_tls() && !url.is_loopback() && !arguments.allow_plain {
@@ -334,7 +334,7 @@ fn address(
             "{url} is on another machine and does not encrypt: everybody on the way could read the key and run \
              anything here"
         ))
-        .hint("use https:// (`qd up` has TLS on such an address), or accept it with --allow-plain"));
+        .hint("use https:// (`qd up` uses TLS on such an address), or allow it with --allow-plain"));
     }
     Ok((url, fingerprint))
 }
@@ -355,13 +355,14 @@ impl InviteCode {
         };
         let is_secret = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
         if secret.is_empty() || !secret.chars().all(is_secret) {
-            return Err(
-                CliError::usage("this is not a code").hint("copy it whole, as `qd runner invite` printed it")
-            );
+            return Err(CliError::usage("this is not a code")
+                .hint("copy the whole code that `qd runner invite` printed"));
         }
         if connection::trust(fingerprint).is_err() {
-            return Err(CliError::usage("the code is not whole: what follows the dot is no fingerprint")
-                .hint("copy it again, as `qd runner invite` printed it"));
+            return Err(CliError::usage(
+                "the code is incomplete: the part after the dot is not a fingerprint",
+            )
+            .hint("copy the whole code that `qd runner invite` printed"));
         }
         Ok(InviteCode { secret: secret.to_owned(), fingerprint: fingerprint.map(str::to_owned) })
     }
@@ -377,8 +378,8 @@ fn code_text(arguments: &JoinArguments, environment: &Environment, output: &Outp
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     if line.trim().is_empty() {
-        return Err(CliError::usage("there is no code")
-            .hint("`qd runner invite` where the hub runs makes one; give it with --code"));
+        return Err(CliError::usage("no code was given")
+            .hint("run `qd runner invite` on the hub's machine, then pass the code with --code"));
     }
     Ok(line)
 }

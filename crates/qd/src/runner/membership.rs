@@ -48,7 +48,7 @@ impl Membership {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 return Err(CliError::failed(format!("cannot read {}: {error}", path.display()))
-                    .hint("repair its owner and permissions, or join again with --force"));
+                    .hint("fix its owner and permissions, or join again with --force"));
             }
         };
         let membership = serde_json::from_str(&text).map_err(|error| {
@@ -73,14 +73,14 @@ impl Membership {
         match Self::read(data_dir)? {
             Some(membership) if membership.joined => Ok(membership),
             Some(membership) => {
-                Err(CliError::failed(format!("joining {} was begun and never confirmed", membership.url))
-                    .hint(format!("run it again: qd runner join {}", membership.url)))
+                Err(CliError::failed(format!("joining {} was started but never confirmed", membership.url))
+                    .hint(format!("run again: qd runner join {}", membership.url)))
             }
             None => Err(CliError::failed(format!(
                 "this machine has joined no hub (there is no {})",
                 Self::path(data_dir).display()
             ))
-            .hint("`qd runner invite` where the hub runs prints what to type here")),
+            .hint("run `qd runner invite` on the hub's machine; it prints the command for this one")),
         }
     }
 
@@ -88,7 +88,7 @@ impl Membership {
         let path = Self::path(data_dir);
         let explain = |error: std::io::Error| {
             CliError::failed(format!("cannot write {}: {error}", path.display()))
-                .hint("the key must be kept; repair the data directory or name another with --data-dir")
+                .hint("the key must be stored; fix the data directory or use another one with --data-dir")
         };
         private_files::make_private_dir(data_dir).map_err(explain)?;
         private_files::make_private_dir(path.parent().unwrap_or(data_dir)).map_err(explain)?;

@@ -31,8 +31,8 @@ pub(super) async fn rotate(settings: &Settings, output: &Output, name: &str) -> 
 /// Cuts a runner off.
 pub(super) async fn revoke(settings: &Settings, output: &Output, arguments: &RevokeArguments) -> Result<()> {
     if !arguments.yes && !stdin_is_terminal() {
-        return Err(CliError::usage("this cuts a machine off, and nobody is here to confirm it")
-            .hint("add --yes to do it without a question"));
+        return Err(CliError::usage("revoking a machine needs confirmation, and stdin is not a terminal")
+            .hint("add --yes to skip the confirmation"));
     }
     let runner_id = resolve_runner(settings, &arguments.name).await?;
     if !arguments.yes {
@@ -46,7 +46,8 @@ pub(super) async fn revoke(settings: &Settings, output: &Output, arguments: &Rev
         }
     }
     let answer = RestClient::of(settings)?.delete(&format!("/api/runners/{runner_id}")).await?;
-    output.report(&answer, &format!("revoked {runner_id}; it is cut off, its conversations stay readable"))
+    output
+        .report(&answer, &format!("revoked {runner_id}; it is disconnected; its conversations stay readable"))
 }
 
 async fn resolve_runner(settings: &Settings, name: &str) -> Result<String> {

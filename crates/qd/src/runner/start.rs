@@ -46,7 +46,7 @@ pub(super) fn run(
     }
     if let Some(attempt) = &membership.attempt {
         output.note(&harmless(&format!(
-            "note: joining {new} was begun and never confirmed, so this runner goes on for {}. To stay, do nothing; to \
+            "note: joining {new} was started but never confirmed, so this runner still works for {}. To stay, do nothing; to \
              change over, repeat: qd runner join {new} --force --name {}\n",
             membership.url,
             attempt.runner_id,
@@ -121,7 +121,7 @@ impl RunnerProcess<'_> {
     async fn start(&self, stop: &CancellationToken) -> Result<Runner> {
         let store = RunnerStore::open(&self.settings.data_dir.join("runner.db"), StoreOptions::default());
         let store = store.map_err(|error| {
-            CliError::failed(error.to_string()).hint("`qd doctor` looks at the data directory and the disk")
+            CliError::failed(error.to_string()).hint("`qd doctor` checks the data directory and the disk")
         })?;
         let membership = &self.membership;
         let url = server_url(&membership.url)?;
@@ -174,7 +174,7 @@ impl RunnerProcess<'_> {
 /// Says each change of the connection once.
 struct LinkChanges {
     url: String,
-    /// What to type when the hub has cut this runner off.
+    /// What to type when the hub has revoked this runner.
     rejoin: String,
     known: Option<UplinkStatus>,
 }
@@ -189,16 +189,16 @@ impl LinkChanges {
         let url = &self.url;
         let line = match (status.connected_since, status.last_failure.as_deref().map(brief)) {
             (None, Some(reason)) if status.failure_code == Some(ErrorCode::RunnerRevoked) => format!(
-                "{url} has cut this runner off ({reason}); its sessions go on here. To come back, get a code with \
+                "{url} has revoked this runner ({reason}); its sessions keep running here. To reconnect, get a code with \
                  `qd runner invite` there and type: {}",
                 self.rejoin
             ),
             (Some(_), _) => format!("connected to {url}"),
             (None, Some(reason)) if was_connected => {
-                format!("connection to {url} lost ({reason}); sessions go on, trying again")
+                format!("connection to {url} lost ({reason}); sessions keep running; retrying")
             }
             (None, Some(reason)) => {
-                format!("cannot connect to {url}: {reason}; sessions go on, trying again")
+                format!("cannot connect to {url}: {reason}; sessions keep running; retrying")
             }
             (None, None) => return None,
         };
@@ -227,7 +227,12 @@ mod tests {
         assert_eq!(changes.line_for(&down("no route")), None);
         assert!(changes.line_for(&up(1)).unwrap().starts_with("connected to https://deck"));
         assert_eq!(changes.line_for(&up(1)), None);
-        assert!(changes.line_for(&down("cut\u{1b}")).unwrap().contains("lost (cut\u{fffd}); sessions go on"));
+        assert!(
+            changes
+                .line_for(&down("cut\u{1b}"))
+                .unwrap()
+                .contains("lost (cut\u{fffd}); sessions keep running")
+        );
         let revoked =
             UplinkStatus { failure_code: Some(ErrorCode::RunnerRevoked), ..down("no longer wanted") };
         assert!(changes.line_for(&revoked).unwrap().contains("type: qd runner join"));

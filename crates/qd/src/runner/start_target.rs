@@ -21,7 +21,7 @@ pub(super) fn start_target(
             return Err(CliError::usage(
                 "--server, --host-id, --host-token-file and --allow-plain need --protocol run",
             )
-            .hint("to work for a hub, join it: qd runner join URL"));
+            .hint("to run sessions for a hub, join it: qd runner join URL"));
         }
         return Ok((Membership::joined(&settings.data_dir)?, None));
     }
@@ -29,7 +29,7 @@ pub(super) fn start_target(
     if Membership::read(&settings.data_dir)?.is_some() {
         let data_dir = settings.data_dir.display();
         return Err(CliError::usage(format!("{data_dir} belongs to a runner that has joined a hub"))
-            .hint("name another for this one, here and later: --data-dir DIR or QD_DATA_DIR"));
+            .hint("use another directory for this runner, now and later: --data-dir DIR or QD_DATA_DIR"));
     }
     let (Some(server), Some(file)) = (&arguments.server, &arguments.host_token_file) else {
         return Err(CliError::usage("--protocol run needs --server and --host-token-file"));
@@ -56,13 +56,13 @@ pub(super) fn start_target(
 fn token(path: &Path) -> Result<String> {
     match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => Err(CliError::failed(format!("{} is empty", path.display()))
-            .hint("put the host's token in it, or remove it")),
+            .hint("put the host's token into it, or remove it to get a new one")),
         Ok(text) => Ok(text.trim().to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let token = new_key()?;
             private_files::write_private(path, &token).map_err(|error| {
                 CliError::failed(format!("cannot write {}: {error}", path.display()))
-                    .hint("name a file in a directory that can be written to")
+                    .hint("use a file in a writable directory")
             })?;
             Ok(token)
         }

@@ -16,7 +16,8 @@ pub(super) async fn run(settings: &Settings, output: &Output) -> Result<()> {
     let connection =
         connection::connect_local(settings).await?.ok_or_else(|| connection::no_runner(settings))?;
     let runners = connection.runners().await?;
-    let runner = runners.first().ok_or_else(|| CliError::failed("the runner says nothing of itself"))?;
+    let runner =
+        runners.first().ok_or_else(|| CliError::failed("the runner sent no information about itself"))?;
     let sessions = connection.sessions().await?;
     let hub = Membership::read(&settings.data_dir)
         .ok()
@@ -45,7 +46,7 @@ impl HubStatus {
             None => "unknown; is this the data directory of the runner?".to_owned(),
             Some((Some(_), _)) => "connected".to_owned(),
             Some((None, Some(reason))) => {
-                format!("not connected ({reason}); sessions go on, everything is delivered later")
+                format!("not connected ({reason}); sessions keep running; everything is delivered later")
             }
             Some((None, None)) => "connecting".to_owned(),
         };

@@ -68,7 +68,7 @@ impl DataDir {
     fn try_take(path: &Path, tries_max: u32) -> Result<LockAttempt> {
         let explain = |error: std::io::Error| {
             CliError::failed(format!("cannot use the data directory {}: {error}", path.display()))
-                .hint("name another with --data-dir, or repair its owner and permissions")
+                .hint("use another one with --data-dir, or fix its owner and permissions")
         };
         private_files::make_private_dir(path).map_err(explain)?;
         let mut lock = OpenOptions::new()
@@ -145,7 +145,7 @@ fn taken(path: &Path, lock: &mut File) -> CliError {
         "another server or runner (pid {pid}) already uses the data directory {}",
         path.display()
     ))
-    .hint("use it (`qd ls`), stop it first, or name another directory with --data-dir")
+    .hint("use that server (`qd ls`), stop it first, or use another directory with --data-dir")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use qd_hub::{
-    HubConfig, HubError, HubTls, LocalRunner, LoginCodes, OwnerToken, PiDoor, PiServerPorts, PushKey,
+    HubConfig, HubError, HubTls, LocalRunner, LoginCodes, OwnerToken, PiConnector, PiServerPorts, PushKey,
     serve_with,
 };
 use qd_link::memory;
@@ -44,7 +44,7 @@ pub(crate) struct HubAndRunner {
     runner: Option<Runner>,
     hub_store: HubStore,
     /// The process's own way to the pi-server face.
-    pi_door: PiDoor,
+    pi_connector: PiConnector,
     hub_stop: CancellationToken,
     runner_stop: CancellationToken,
     stop: CancellationToken,
@@ -61,7 +61,7 @@ impl HubAndRunner {
         stop: &CancellationToken,
     ) -> Result<HubAndRunner> {
         let open = |error: qd_store::StoreError| {
-            CliError::failed(error.to_string()).hint("`qd doctor` looks at the data directory and the disk")
+            CliError::failed(error.to_string()).hint("`qd doctor` checks the data directory and the disk")
         };
         let hub_store =
             HubStore::open(&settings.data_dir.join("hub.db"), StoreOptions::default()).map_err(open)?;
@@ -75,9 +75,9 @@ impl HubAndRunner {
         config.tls = tls;
         config.faces.push.key = Some(push_key(settings)?);
         let local = LocalRunner { runner_id: settings.runner_id.clone(), link: hub_end };
-        let (pi_door, door) = PiDoor::new();
+        let (pi_connector, connector) = PiConnector::new();
         let pi_listener = pi_listener.map(tokio::net::TcpListener::from_std).transpose()?;
-        let ports = PiServerPorts { listener: pi_listener, door: Some(door) };
+        let ports = PiServerPorts { listener: pi_listener, connector: Some(connector) };
         let serving = serve_with(config, listener, hub_store.clone(), Some(local), hub_stop.clone(), ports);
         let hub = tokio::spawn(serving);
         let role =
@@ -89,13 +89,13 @@ impl HubAndRunner {
             .map_err(|error| CliError::failed(error.to_string()))?;
         let stop = stop.clone();
         let runner = Some(runner);
-        Ok(HubAndRunner { hub, runner, hub_store, pi_door, hub_stop, runner_stop, stop, login_codes })
+        Ok(HubAndRunner { hub, runner, hub_store, pi_connector, hub_stop, runner_stop, stop, login_codes })
     }
 
     /// One more client of the pi-server protocol, which is the owner: its stream speaks WebSocket frames, without a
     /// handshake.
     pub(crate) async fn join_face(&self, stream: DuplexStream) -> Result<()> {
-        let joined = self.pi_door.serve(Box::new(stream), None).await;
+        let joined = self.pi_connector.serve(Box::new(stream), None).await;
         joined.map_err(|error| CliError::failed(error.to_string()))
     }
 
@@ -118,7 +118,7 @@ impl HubAndRunner {
                 // Clients of the pi-server protocol hear of it first, and what they have under way can still end. A hub
                 // that is gone has told them already.
                 let runner_ends = Instant::now() + WORK_AND_RUNNER_GRACE;
-                let _gone = self.pi_door.goodbye().await;
+                let _gone = self.pi_connector.shut_down().await;
                 self.runner_stop.cancel();
                 if let Some(runner) = self.runner.take()
                     && timeout_at(runner_ends, runner.join()).await.is_err()
@@ -134,7 +134,7 @@ impl HubAndRunner {
         match ended {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(CliError::failed(error.to_string())),
-            Err(error) => Err(CliError::failed(format!("the hub broke: {error}"))),
+            Err(error) => Err(CliError::failed(format!("the hub failed: {error}"))),
         }
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn run(
         return Err(CliError::usage(
             "insecure_no_auth is for WebSocket clients, and there is no port for them",
         )
-        .hint("leave it out; stdio needs no token"));
+        .hint("remove it; stdio needs no token"));
     }
     let pi_listener = listener(port)?;
     // One for each editor window, say: those that name no directory do not get in each other's way.
@@ -103,7 +103,7 @@ fn with_transports(settings: &Settings, has_websocket: bool) -> Settings {
 fn port_of(environment: &Environment) -> Result<Port> {
     let Some(text) = environment.get(PORT_VARIABLE) else { return Ok(Port::default()) };
     text.parse().map_err(|error| {
-        CliError::usage(format!("the environment variable {PORT_VARIABLE} is not usable: {error}"))
+        CliError::usage(format!("the environment variable {PORT_VARIABLE} is invalid: {error}"))
     })
 }
 
@@ -153,8 +153,9 @@ impl PiServer<'_> {
         }
         stop.cancel();
         if let Some(result) = ended_early {
-            return result
-                .and(Err(CliError::failed("the server stopped by itself").hint("see the lines above")));
+            return result.and(Err(
+                CliError::failed("the server stopped unexpectedly").hint("the log lines above say why")
+            ));
         }
         let result = tokio::select! {
             result = hub_and_runner.finished() => result,
@@ -211,7 +212,7 @@ impl PiServer<'_> {
                 return Err(CliError::failed(format!(
                     "stdin has ended and stdout was not read for {seconds} s; answers are lost"
                 ))
-                .hint("read stdout while you write stdin, and to its end"));
+                .hint("read stdout while writing stdin, and read it to its end"));
             }
             None => self.output.note("the connection of stdio broke; ending\n"),
         }
@@ -228,7 +229,7 @@ fn check_all_answered(over: InputOver) -> Result<()> {
         "stdin ended {seconds} s ago and {} commands have no answer yet; ending without",
         over.unanswered
     ))
-    .hint("keep stdin open until the last answer is there"))
+    .hint("keep stdin open until the last answer has arrived"))
 }
 
 /// Ends when nobody can write to stdin any more, though not all of it may be read.

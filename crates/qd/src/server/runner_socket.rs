@@ -47,8 +47,8 @@ pub(crate) fn choose_socket(settings: &Settings) -> Result<Option<ChosenSocket>>
     if problems.is_empty() {
         return Ok(None);
     }
-    Err(CliError::failed(format!("there is no place for the runner's socket: {}", problems.join("; ")))
-        .hint("name another with --runner-socket PATH, or do without it: --runner-socket off"))
+    Err(CliError::failed(format!("cannot create the runner's socket: {}", problems.join("; ")))
+        .hint("use another path with --runner-socket PATH, or disable it with --runner-socket off"))
 }
 
 /// A runner that was killed a moment ago may still hold the last place there is.

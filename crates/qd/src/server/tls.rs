@@ -13,11 +13,11 @@ pub(super) fn is_wanted(settings: &Settings, address: SocketAddr, insecure_bind:
     let has_files = settings.tls_files.is_some();
     let is_open = !address.ip().is_loopback();
     match settings.tls {
-        Tls::On if insecure_bind => Err(CliError::usage("--insecure-bind means no encryption, and tls is on")
-            .hint("say one of them")),
+        Tls::On if insecure_bind => Err(CliError::usage("--insecure-bind disables encryption, but tls is on")
+            .hint("use only one of the two")),
         Tls::On => Ok(true),
-        Tls::Off if has_files => Err(CliError::usage("tls is off, so tls_cert and tls_key are of no use")
-            .hint("leave one of them out")),
+        Tls::Off if has_files => Err(CliError::usage("tls is off, but tls_cert and tls_key are set")
+            .hint("turn tls on, or remove the certificate")),
         Tls::Off if is_open && !insecure_bind => Err(CliError::usage(format!(
             "{address} can be reached by other machines, and tls is off"
         ))
@@ -27,8 +27,8 @@ pub(super) fn is_wanted(settings: &Settings, address: SocketAddr, insecure_bind:
         )),
         Tls::Off => Ok(false),
         Tls::Auto if insecure_bind && has_files => {
-            Err(CliError::usage("--insecure-bind means no encryption, and a certificate is named")
-                .hint("say one of them"))
+            Err(CliError::usage("--insecure-bind disables encryption, but a certificate is given")
+                .hint("use only one of the two"))
         }
         Tls::Auto => Ok(has_files || (is_open && !insecure_bind)),
     }

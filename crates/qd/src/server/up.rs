@@ -108,8 +108,9 @@ impl UpServer<'_> {
         };
         stop.cancel();
         if let Some(result) = ended_early {
-            return result
-                .and(Err(CliError::failed("the server stopped by itself").hint("see the lines above")));
+            return result.and(Err(
+                CliError::failed("the server stopped unexpectedly").hint("the log lines above say why")
+            ));
         }
         tokio::select! {
             result = hub_and_runner.finished() => announced.and(result),
@@ -181,7 +182,7 @@ pub(crate) fn refuse_runner_dir(settings: &Settings) -> Result<()> {
             membership.runner_id,
             membership.url
         ))
-        .hint("run it with `qd runner start`, or name another directory for this server: --data-dir DIR")),
+        .hint("start it with `qd runner start`, or use another directory for this server: --data-dir DIR")),
         Some(_) | None => Ok(()),
     }
 }
@@ -202,12 +203,12 @@ struct ReadyLine<'a> {
 fn listen_address(listen: &str) -> Result<SocketAddr> {
     let addresses = listen.to_socket_addrs().map_err(|error| {
         CliError::usage(format!("cannot listen on '{listen}': {error}"))
-            .hint("write address and port, such as 127.0.0.1:7433")
+            .hint("give an address and a port, such as 127.0.0.1:7433")
     })?;
-    addresses
-        .into_iter()
-        .next()
-        .ok_or_else(|| CliError::usage(format!("'{listen}' has no address")).hint("write 127.0.0.1:7433"))
+    addresses.into_iter().next().ok_or_else(|| {
+        CliError::usage(format!("'{listen}' has no address"))
+            .hint("give an address and a port, such as 127.0.0.1:7433")
+    })
 }
 
 /// Where clients on this machine find a listener; "everywhere" is not an address to connect to.
@@ -230,11 +231,10 @@ pub(crate) fn bind(address: SocketAddr, taken: &str) -> Result<TcpListener> {
         match error.kind() {
             IoErrorKind::AddrInUse => CliError::failed(message).hint(taken),
             IoErrorKind::PermissionDenied => {
-                CliError::failed(message).hint("ports below 1024 are for root; take a higher one")
+                CliError::failed(message).hint("ports below 1024 need root; use a higher one")
             }
-            IoErrorKind::AddrNotAvailable => {
-                CliError::failed(message).hint("this machine has no such address")
-            }
+            IoErrorKind::AddrNotAvailable => CliError::failed(message)
+                .hint("this machine does not have this address; `ip addr` lists its addresses"),
             _ => CliError::failed(message),
         }
     };

@@ -49,7 +49,7 @@ impl Environment {
         match value.parse() {
             Ok(value) => Ok(Some(value)),
             Err(error) => {
-                Err(CliError::usage(format!("the environment variable {name} is not usable: {error}")))
+                Err(CliError::usage(format!("the environment variable {name} is invalid: {error}")))
             }
         }
     }
@@ -87,7 +87,7 @@ fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Res
     let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
     if max_sessions == 0 {
         return Err(
-            CliError::usage("max_sessions is 0, so no session could ever start").hint("take 1 or more")
+            CliError::usage("max_sessions is 0, so no session could ever start").hint("set it to 1 or more")
         );
     }
     let spool_mib = bounded("spool_max_mib", layer.spool_max_mib.unwrap_or(SPOOL_MIB_DEFAULT), MIB_MAX)?;
@@ -140,8 +140,8 @@ fn data_dir(environment: &Environment, named: Option<PathBuf>, program: Program)
         (Some(path), _) => expand_home(environment, path),
         (None, program) => {
             let base = environment.base_directory("XDG_DATA_HOME", ".local/share").ok_or_else(|| {
-                CliError::usage("HOME is not set, so there is no place for data")
-                    .hint("name one with --data-dir")
+                CliError::usage("HOME is not set, so there is no default data directory")
+                    .hint("set one with --data-dir")
             })?;
             match program {
                 Program::Qd => base.join("qd"),
@@ -159,7 +159,7 @@ pub(crate) fn checked_runner_id(runner_id: String) -> Result<String> {
         || runner_id.len() > RUNNER_ID_BYTES_MAX
         || !runner_id.chars().all(is_runner_id_character)
     {
-        return Err(CliError::usage(format!("runner_id '{runner_id}' is not usable"))
+        return Err(CliError::usage(format!("runner_id '{runner_id}' is invalid"))
             .hint(format!(
                 "take up to {RUNNER_ID_BYTES_MAX} letters, digits, '.', '_' and '-'; `qd runner join` takes it with --name"
             )));
@@ -209,8 +209,8 @@ fn tls_files(
             Ok(Some((expand_home(environment, certificate), expand_home(environment, key))))
         }
         (Some(_), None) | (None, Some(_)) => {
-            Err(CliError::usage("tls_cert and tls_key belong together, and one is missing")
-                .hint("name both files, or neither for a self-signed certificate"))
+            Err(CliError::usage("tls_cert and tls_key must be set together, and one is missing")
+                .hint("set both, or neither for a self-signed certificate"))
         }
     }
 }
@@ -230,7 +230,7 @@ pub(super) fn bounded(name: &str, value: u64, max: u64) -> Result<u64> {
     if (1..=max).contains(&value) {
         return Ok(value);
     }
-    Err(CliError::usage(format!("{name} is {value}")).hint(format!("take 1 to {max}")))
+    Err(CliError::usage(format!("{name} is {value}")).hint(format!("use a value from 1 to {max}")))
 }
 
 fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer> {
@@ -246,12 +246,12 @@ fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer> 
         }
         Err(error) => {
             return Err(CliError::usage(format!("cannot read {}: {error}", path.display()))
-                .hint("name the file with --config or QD_CONFIG"));
+                .hint("set the file with --config or QD_CONFIG"));
         }
     };
     parse_file(&text).map_err(|error| {
         CliError::usage(format!("{} is not valid: {}", path.display(), error.trim_end()))
-            .hint("docs/cli.md lists every setting")
+            .hint("docs/settings.md lists every setting")
     })
 }
 

@@ -66,8 +66,11 @@ pub(super) fn push(layer: &Layer) -> Result<PushConfig> {
     if let Some(contact) = layer.push_contact.clone() {
         let is_address = contact.starts_with("mailto:") || contact.starts_with("https://");
         if !is_address || !contact.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(CliError::usage(format!("push_contact '{}' is no address", contact.escape_debug()))
-                .hint("write mailto:you@example.org, or the https:// address of a page"));
+            return Err(CliError::usage(format!(
+                "push_contact '{}' is not a contact address",
+                contact.escape_debug()
+            ))
+            .hint("use mailto:you@example.org or an https:// address"));
         }
         config.contact = contact;
     }

@@ -119,7 +119,7 @@ async fn questions_are_answered_from_the_command_line() {
     mux.until_idle(&session, from).await;
     let nothing = qd.cli(&["approve", &session]).await;
     assert_eq!(nothing.status.code(), Some(1));
-    assert!(err(&nothing).contains("no question waits"));
+    assert!(err(&nothing).contains("no open question"));
     assert!(ok(&qd, &["ls", "--waiting"]).await.is_empty());
 }
 

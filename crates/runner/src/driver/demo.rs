@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    AgentDriver, AgentFailure, AgentHandle, AgentProgress, BoxFuture, CommandEffect, Driver, DriverHandle,
-    ExecutedCommand, Harness, HarnessCheck, HarnessSettings, SentRequest, StartRequest, session_name,
-    to_value,
+    AgentDriver, AgentFailure, AgentHandle, AgentProgress, AgentResult, BoxFuture, CommandEffect, Driver,
+    DriverHandle, ExecutedCommand, Harness, HarnessCheck, HarnessSettings, SentRequest, StartRequest,
+    session_name, to_value,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
@@ -60,7 +60,7 @@ impl Harness for Demo {
 
 struct DemoRequest {
     request: AgentRequest,
-    reply: oneshot::Sender<Result<Value, AgentFailure>>,
+    reply: oneshot::Sender<AgentResult<Value>>,
 }
 
 /// The demo agent and its mailbox.
@@ -165,7 +165,7 @@ impl AgentHandle for DemoHandle {
         "The demo agent"
     }
 
-    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+    fn send_request(&self, request: AgentRequest) -> AgentResult<SentRequest> {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send(DemoRequest { request, reply }) {
             Ok(()) => Ok(SentRequest::new(async {
@@ -180,7 +180,7 @@ impl AgentHandle for DemoHandle {
         }
     }
 
-    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+    fn send_without_reply(&self, request: AgentRequest) -> AgentResult<()> {
         self.send_request(request).map(drop)
     }
 
@@ -192,11 +192,11 @@ impl AgentHandle for DemoHandle {
         &'a self,
         command: &'a Command,
         _native: bool,
-    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
+    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
         Box::pin(self.run(command))
     }
 
-    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+    fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
         let begun = self.send_request(AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             let queue = begun.reply().await?;
@@ -207,7 +207,7 @@ impl AgentHandle for DemoHandle {
 
 impl DemoHandle {
     /// Runs a command of a client.
-    async fn run(&self, command: &Command) -> Result<ExecutedCommand, AgentFailure> {
+    async fn run(&self, command: &Command) -> AgentResult<ExecutedCommand> {
         let data = match command {
             Command::GetCommands(_) => to_value(&demo::commands())?,
             Command::GetModels(_) => to_value(&models())?,

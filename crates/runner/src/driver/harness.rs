@@ -15,8 +15,8 @@ use qd_wire::{CodedError, Command};
 use serde_json::Value;
 
 use super::{
-    AgentFailure, AgentProgress, CommandEffect, Driver, DriverHandle, ExecutedCommand, PromptDisposition,
-    SentRequest, StartRequest, TerminalHandle, unsupported,
+    AgentFailure, AgentProgress, AgentResult, CommandEffect, Driver, DriverHandle, ExecutedCommand,
+    PromptDisposition, SentRequest, StartRequest, TerminalHandle, unsupported,
 };
 use crate::config::RunnerConfig;
 use crate::process::CloseMode;
@@ -204,10 +204,10 @@ pub trait AgentHandle: Send + Sync {
     fn harness(&self) -> &'static str;
 
     /// Gives the agent a request without waiting for anything, in the order of the calls.
-    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure>;
+    fn send_request(&self, request: AgentRequest) -> AgentResult<SentRequest>;
 
     /// Tells the agent something that has no answer.
-    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure>;
+    fn send_without_reply(&self, request: AgentRequest) -> AgentResult<()>;
 
     /// Waits until the agent is ready and reads what it knows.
     fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>>;
@@ -218,7 +218,7 @@ pub trait AgentHandle: Send + Sync {
         &'a self,
         command: &'a Command,
         _native: bool,
-    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
+    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
         Box::pin(std::future::ready(Err(unsupported(self.harness(), command))))
     }
 
@@ -236,12 +236,12 @@ pub trait AgentHandle: Send + Sync {
     fn unannounced_changes<'a>(
         &'a self,
         _known: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Vec<CommandEffect>, AgentFailure>> {
+    ) -> BoxFuture<'a, AgentResult<Vec<CommandEffect>>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Asks the agent for what is in its queue, which is empty afterwards. Written at once, like every request.
-    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+    fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
         Err(AgentFailure::refused(format!(
             "{} cannot give back what is in its queue, so it stays as it is",
             self.harness()

@@ -8,14 +8,14 @@ use qd_link::mutex::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::AgentFailure;
+use super::{AgentFailure, AgentResult};
 
 /// Questions that wait for an agent at once; more are refused.
 const WAITING_MAX: usize = 1024;
 
 const GONE: &str = "The agent is gone; a prompt or session.restart starts it again";
 
-type ReplySender = oneshot::Sender<Result<Value, AgentFailure>>;
+type ReplySender = oneshot::Sender<AgentResult<Value>>;
 
 /// What an agent was asked and has not answered; clones share it.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Default for PendingRequests {
 
 impl PendingRequests {
     /// Makes room for an answer, before the request is written.
-    pub fn expect(&self, id: String) -> Result<PendingReply, AgentFailure> {
+    pub fn expect(&self, id: String) -> AgentResult<PendingReply> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.0.lock();
         let waiting = match &mut *state {
@@ -80,13 +80,13 @@ impl PendingRequests {
 
 /// A request on its way; forgotten however the wait for it ends.
 pub struct PendingReply {
-    receiver: oneshot::Receiver<Result<Value, AgentFailure>>,
+    receiver: oneshot::Receiver<AgentResult<Value>>,
     requests: PendingRequests,
     id: String,
 }
 
 impl PendingReply {
-    pub async fn reply(mut self) -> Result<Value, AgentFailure> {
+    pub async fn reply(mut self) -> AgentResult<Value> {
         match (&mut self.receiver).await {
             Ok(result) => result,
             Err(_) => Err(AgentFailure::lost(GONE)),

@@ -20,8 +20,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use super::{
-    AgentDriver, AgentFailure, AgentHandle, AgentProgress, BoxFuture, CommandEffect, Driver, DriverHandle,
-    ExecutedCommand, Harness, HarnessSettings, SentRequest, StartRequest, session_name,
+    AgentDriver, AgentFailure, AgentHandle, AgentProgress, AgentResult, BoxFuture, CommandEffect, Driver,
+    DriverHandle, ExecutedCommand, Harness, HarnessSettings, SentRequest, StartRequest, session_name,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
@@ -213,7 +213,7 @@ impl AgentHandle for PtyHandle {
     }
 
     /// A program answers nothing; that it lives is seen by its process.
-    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+    fn send_request(&self, request: AgentRequest) -> AgentResult<SentRequest> {
         if request == AgentRequest::GetState {
             Ok(SentRequest::done())
         } else {
@@ -221,7 +221,7 @@ impl AgentHandle for PtyHandle {
         }
     }
 
-    fn send_without_reply(&self, _request: AgentRequest) -> Result<(), AgentFailure> {
+    fn send_without_reply(&self, _request: AgentRequest) -> AgentResult<()> {
         Err(AgentFailure::refused(NO_AGENT))
     }
 
@@ -233,7 +233,7 @@ impl AgentHandle for PtyHandle {
         &'a self,
         command: &'a Command,
         _native: bool,
-    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
+    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
         let result = match command {
             Command::SetSessionName(params) => session_name(&params.name)
                 .map(|name| ExecutedCommand::with_effect(CommandEffect::Title(name)))
@@ -263,7 +263,7 @@ impl PtyHandle {
     }
 
     /// Types a text. A failure says whether some of it was typed already.
-    pub fn write(&self, text: &str) -> Result<(), AgentFailure> {
+    pub fn write(&self, text: &str) -> AgentResult<()> {
         self.input.write(text.as_bytes())
     }
 

@@ -30,7 +30,7 @@ use self::audit::{is_recorded, record, recorded_args, recorded_error, tool_name}
 pub(crate) use self::cancellation::Cancellation;
 use self::directory::CallDirectory;
 pub(crate) use self::dispatch::CallOutput;
-pub(crate) use self::error::ServiceError;
+pub(crate) use self::error::{ServiceError, ServiceResult};
 use self::gate::{GateQuestion, GateRequest, is_gated, must_ask, op_tool, question};
 use self::idempotency::CallAdmission;
 use self::limits::CallKind;
@@ -170,7 +170,7 @@ impl Call {
         self.record_result(&worked).await;
     }
 
-    async fn decided(&self, answer: GateAnswer) -> Result<CallOutput, ServiceError> {
+    async fn decided(&self, answer: GateAnswer) -> ServiceResult<CallOutput> {
         require_approval(answer)?;
         let begun = self.shared.services.calls.register(&self.shared, &self.incoming, &self.command);
         let registration = begun?;
@@ -182,7 +182,7 @@ impl Call {
         &self,
         registration: &CallRegistration,
         submission: Option<&Submission>,
-    ) -> Result<Arc<str>, ServiceError> {
+    ) -> ServiceResult<Arc<str>> {
         let directory = self.directory().await?;
         self.record_call().await?;
         let worked = match self.pass(registration, &directory).await {
@@ -197,7 +197,7 @@ impl Call {
         worked.map(|done| done.data)
     }
 
-    async fn directory(&self) -> Result<CallDirectory, ServiceError> {
+    async fn directory(&self) -> ServiceResult<CallDirectory> {
         let Some(TargetSession { session_id, sender }) = &self.session else {
             if dispatch::needs_directory(&self.command) {
                 return directory::without_session(&self.shared, &self.scope, self.role).await;
@@ -223,7 +223,7 @@ impl Call {
         &self,
         registration: &CallRegistration,
         directory: &CallDirectory,
-    ) -> Result<GateOutcome, ServiceError> {
+    ) -> ServiceResult<GateOutcome> {
         if !is_gated(&self.command) {
             return Ok(GateOutcome::Go(None));
         }
@@ -260,7 +260,7 @@ impl Call {
         &self,
         registration: &CallRegistration,
         directory: &CallDirectory,
-    ) -> Result<Option<ApprovalStage>, ServiceError> {
+    ) -> ServiceResult<Option<ApprovalStage>> {
         let Command::FsUpload(params) = &*self.command else { return Ok(None) };
         let limits = &self.shared.services.limits;
         let permit =
@@ -274,7 +274,7 @@ impl Call {
         sender: &mpsc::Sender<SessionInput>,
         registration: &CallRegistration,
         request: InputRequest,
-    ) -> Result<(), ServiceError> {
+    ) -> ServiceResult<()> {
         let request = Box::new(request);
         let (answer, answered) = oneshot::channel();
         let input = SessionInput::Service(ServiceInput::Ask { request, answer });
@@ -305,7 +305,7 @@ impl Call {
         directory: &CallDirectory,
         submission: Option<&Submission>,
         approved: Option<ApprovedUpload>,
-    ) -> Result<CallOutput, ServiceError> {
+    ) -> ServiceResult<CallOutput> {
         registration.cancel().check()?;
         let limits = &self.shared.services.limits;
         let permit =
@@ -316,7 +316,7 @@ impl Call {
         dispatch::work(self, &directory.path, registration.cancel(), permit, approved).await
     }
 
-    async fn record_call(&self) -> Result<(), ServiceError> {
+    async fn record_call(&self) -> ServiceResult<()> {
         let tool = tool_name(&self.incoming.cmd);
         let Some(TargetSession { session_id, sender }) = self.recorder() else {
             if self.session.is_none() {
@@ -347,7 +347,7 @@ impl Call {
         Err(ErrorCode::Busy.with(error).into())
     }
 
-    async fn record_result(&self, worked: &Result<CallOutput, ServiceError>) {
+    async fn record_result(&self, worked: &ServiceResult<CallOutput>) {
         let tool = tool_name(&self.incoming.cmd);
         let duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let error = match worked {
@@ -389,7 +389,7 @@ impl Call {
         self.session.as_ref().map(|target| &*target.session_id).unwrap_or_default()
     }
 
-    fn respond(&self, result: &Result<Arc<str>, ServiceError>) {
+    fn respond(&self, result: &ServiceResult<Arc<str>>) {
         let coded = result.clone().map_err(CodedError::from);
         let result_text = coded.as_ref().map(|data| Some(&**data));
         if matches!(result, Err(ServiceError::Timeout)) {
@@ -411,7 +411,7 @@ impl Call {
 }
 
 /// What an answer means for the call that waited for it.
-fn require_approval(answer: GateAnswer) -> Result<(), ServiceError> {
+fn require_approval(answer: GateAnswer) -> ServiceResult<()> {
     match answer {
         GateAnswer::Approved => Ok(()),
         GateAnswer::Denied(None) => Err(ServiceError::Denied),

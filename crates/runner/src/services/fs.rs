@@ -26,7 +26,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
-use super::call::{Cancellation, ServiceError};
+use super::call::{Cancellation, ServiceError, ServiceResult};
 use super::root::failure;
 use crate::text::hex;
 
@@ -34,7 +34,7 @@ use crate::text::hex;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// The hash of all that can be read from here on.
-fn hash_file(mut file: File, cancel: &Cancellation) -> Result<String, ServiceError> {
+fn hash_file(mut file: File, cancel: &Cancellation) -> ServiceResult<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
@@ -50,7 +50,7 @@ fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-fn from_base64(text: &str) -> Result<Vec<u8>, ServiceError> {
+fn from_base64(text: &str) -> ServiceResult<Vec<u8>> {
     STANDARD
         .decode(text)
         .map_err(|error| ServiceError::invalid(format!("the data is not valid base64: {error}")))

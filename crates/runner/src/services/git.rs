@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use qd_wire::command::Command;
 
 use super::call::CallOutput;
-use super::call::{Cancellation, ServiceError};
+use super::call::{Cancellation, ServiceError, ServiceResult};
 use super::root::own_data::OwnData;
 use program::Git;
 pub(crate) use session_worktree::SessionWorktree;
@@ -32,7 +32,7 @@ pub(super) async fn work(
     command: &Command,
     directory: &GitDirectory<'_>,
     cancel: &Cancellation,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     let git = Git::open(directory, cancel).await?;
     match command {
         Command::GitStatus(_) => status::status(&git).await,
@@ -46,7 +46,7 @@ pub(super) async fn work(
 }
 
 /// A path in the root, by its letters alone: what it names may be deleted.
-fn relative(path: &str) -> Result<&str, ServiceError> {
+fn relative(path: &str) -> ServiceResult<&str> {
     if path.is_empty() {
         return Err(ServiceError::Missing("path"));
     }
@@ -63,7 +63,7 @@ fn relative(path: &str) -> Result<&str, ServiceError> {
 }
 
 /// A commit's name by its letters: it must not look like an option.
-fn revision(name: &str) -> Result<&str, ServiceError> {
+fn revision(name: &str) -> ServiceResult<&str> {
     let is_bad = name.is_empty() || name.starts_with('-') || name.contains(['\0', '\n']) || name.len() > 1024;
     if is_bad {
         Err(ServiceError::invalid(format!("'{name}' is not the name of a commit or branch")))

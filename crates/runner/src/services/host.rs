@@ -12,7 +12,7 @@ use qd_wire::service::{HostDependency, HostInfoData, HostLogsData, HostLogsParam
 use serde_json::json;
 
 use super::call::CallOutput;
-use super::call::ServiceError;
+use super::call::{ServiceError, ServiceResult};
 use crate::process::program_lookup::find_program;
 use crate::session::RunnerContext;
 
@@ -25,7 +25,7 @@ const LOG_BYTES: u64 = 200_000;
 const LOG_BYTES_MAX: u64 = 2_000_000;
 
 /// Answers a question about the host.
-pub(super) fn answer(shared: &RunnerContext, command: &Command) -> Result<CallOutput, ServiceError> {
+pub(super) fn answer(shared: &RunnerContext, command: &Command) -> ServiceResult<CallOutput> {
     match command {
         Command::HostLogs(params) => {
             let data = logs(shared.config.services.log_path.as_deref(), params)?;
@@ -98,7 +98,7 @@ fn look_up(tool: &str, folders: &[PathBuf]) -> HostTool {
 }
 
 /// The last lines of the log; only the end of the file is read.
-pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> Result<HostLogsData, ServiceError> {
+pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> ServiceResult<HostLogsData> {
     let lines = check("lines", params.lines.unwrap_or(LINES), LINES_MAX)?;
     let max_bytes = check("max_bytes", params.max_bytes.unwrap_or(LOG_BYTES), LOG_BYTES_MAX)?;
     let Some(path) = path else {
@@ -144,7 +144,7 @@ pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> Result<HostL
     Ok(HostLogsData { path: path.to_string_lossy().into_owned(), text, truncated })
 }
 
-fn check(name: &str, value: u64, max: u64) -> Result<u64, ServiceError> {
+fn check(name: &str, value: u64, max: u64) -> ServiceResult<u64> {
     if value == 0 || value > max {
         return Err(ServiceError::invalid(format!("{name}: Must be 1 to {max}")));
     }

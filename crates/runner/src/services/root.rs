@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use self::own_data::{FileIdentity, OwnData, identity};
-use super::call::ServiceError;
+use super::call::{ServiceError, ServiceResult};
 use super::fs::DirEntry;
 
 /// Bytes of a path; no system opens a longer one.
@@ -62,12 +62,12 @@ pub(crate) struct NameInDir {
 impl Root {
     /// Opens a directory that the runner has chosen. Links on the way to it are followed.
     #[cfg(test)]
-    pub(crate) fn open(path: &Path) -> Result<Root, ServiceError> {
+    pub(crate) fn open(path: &Path) -> ServiceResult<Root> {
         Root::open_apart_from(OwnData::default(), path)
     }
 
     /// The same, if it is not in the runner's own data. What of that is beneath it cannot be reached.
-    pub(crate) fn open_apart_from(own_data: OwnData, path: &Path) -> Result<Root, ServiceError> {
+    pub(crate) fn open_apart_from(own_data: OwnData, path: &Path) -> ServiceResult<Root> {
         let path = path.canonicalize().map_err(failure)?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority()).map_err(failure)?;
         own_data.check(&dir, None)?;
@@ -94,7 +94,7 @@ impl Root {
     }
 
     /// Opens a directory; links that stay beneath the root are followed.
-    pub(crate) fn open_dir(&self, path: &RelativePath) -> Result<Dir, ServiceError> {
+    pub(crate) fn open_dir(&self, path: &RelativePath) -> ServiceResult<Dir> {
         self.open_dir_at(&path.path).map_err(|error| {
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 // Of our own data not even that is told.
@@ -108,7 +108,7 @@ impl Root {
     }
 
     /// Opens a regular file for reading; links that stay beneath the root are followed.
-    pub(crate) fn open_file(&self, path: &RelativePath) -> Result<File, ServiceError> {
+    pub(crate) fn open_file(&self, path: &RelativePath) -> ServiceResult<File> {
         if path.is_directory_form || path.is_root() {
             return Err(ServiceError::IsADirectory);
         }
@@ -118,7 +118,7 @@ impl Root {
     }
 
     /// What is at the end of the path; links that stay beneath the root are followed.
-    pub(crate) fn metadata(&self, path: &RelativePath) -> Result<Metadata, ServiceError> {
+    pub(crate) fn metadata(&self, path: &RelativePath) -> ServiceResult<Metadata> {
         self.metadata_at(&path.path).map_err(failure)
     }
 
@@ -140,7 +140,7 @@ impl Root {
     }
 
     /// The parent of what the path names, and its name there. A link at the end is not followed. None for the root.
-    pub(crate) fn place(&self, path: &RelativePath) -> Result<Option<NameInDir>, ServiceError> {
+    pub(crate) fn place(&self, path: &RelativePath) -> ServiceResult<Option<NameInDir>> {
         self.parent_of_io(path).map_err(failure)
     }
 
@@ -156,7 +156,7 @@ impl Root {
     }
 
     /// The same for what is to be moved, copied or removed with all that is in it.
-    pub(crate) fn parent_of_whole(&self, path: &RelativePath) -> Result<Option<NameInDir>, ServiceError> {
+    pub(crate) fn parent_of_whole(&self, path: &RelativePath) -> ServiceResult<Option<NameInDir>> {
         let place = self.place(path)?;
         if let Some(stat) = place.as_ref().map(NameInDir::stat).transpose()?.flatten()
             && self.own_data.is_in(&stat)
@@ -168,7 +168,7 @@ impl Root {
 
     /// Where a file is that is to be written under this path. Links at the end are followed if they stay beneath the
     /// root, even to where nothing is yet; where one leads out it is an error.
-    pub(crate) fn parent_of_file(&self, path: &RelativePath) -> Result<NameInDir, ServiceError> {
+    pub(crate) fn parent_of_file(&self, path: &RelativePath) -> ServiceResult<NameInDir> {
         if path.is_directory_form {
             return Err(ServiceError::IsADirectory);
         }
@@ -188,7 +188,7 @@ impl Root {
     }
 
     /// Makes the directories of a path that are missing. Says how many were.
-    pub(crate) fn create_dirs(&self, path: &RelativePath) -> Result<u64, ServiceError> {
+    pub(crate) fn create_dirs(&self, path: &RelativePath) -> ServiceResult<u64> {
         let mut made = 0;
         let mut parent = PathBuf::new();
         for component in path.path.components() {
@@ -211,7 +211,7 @@ impl Root {
     }
 
     /// The nearest directory above the path that exists.
-    pub(crate) fn nearest_dir(&self, path: &RelativePath) -> Result<Dir, ServiceError> {
+    pub(crate) fn nearest_dir(&self, path: &RelativePath) -> ServiceResult<Dir> {
         let mut above = path.path.parent();
         while let Some(path) = above {
             match self.open_dir_at(path) {
@@ -232,7 +232,7 @@ impl Root {
     }
 
     /// The path from the root of an absolute one, which may name the root through links.
-    fn inside(&self, target: &Path) -> Result<PathBuf, ServiceError> {
+    fn inside(&self, target: &Path) -> ServiceResult<PathBuf> {
         if let Ok(inside) = target.strip_prefix(&self.path) {
             return Ok(inside.to_owned());
         }
@@ -263,7 +263,7 @@ impl Root {
 
 impl RelativePath {
     /// Checks a path that a client must name.
-    pub(crate) fn parse(path: &str) -> Result<RelativePath, ServiceError> {
+    pub(crate) fn parse(path: &str) -> ServiceResult<RelativePath> {
         if path.is_empty() {
             return Err(ServiceError::Missing("path"));
         }
@@ -284,7 +284,7 @@ impl RelativePath {
     }
 
     /// Checks a path that may be left out; then it is the root.
-    pub(crate) fn parse_or_root(path: Option<&str>) -> Result<RelativePath, ServiceError> {
+    pub(crate) fn parse_or_root(path: Option<&str>) -> ServiceResult<RelativePath> {
         RelativePath::parse(path.filter(|path| !path.is_empty()).unwrap_or("."))
     }
 
@@ -310,7 +310,7 @@ impl RelativePath {
 
 impl NameInDir {
     /// What is there, if anything; a link is a link.
-    pub(crate) fn stat(&self) -> Result<Option<Stat>, ServiceError> {
+    pub(crate) fn stat(&self) -> ServiceResult<Option<Stat>> {
         match stat_in(&self.dir, &self.name) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -319,14 +319,14 @@ impl NameInDir {
     }
 
     /// Opens a regular file that is no link, if there is something.
-    pub(crate) fn open_file(&self) -> Result<Option<File>, ServiceError> {
+    pub(crate) fn open_file(&self) -> ServiceResult<Option<File>> {
         match self.stat()? {
             None => Ok(None),
             Some(_) => open_file_in(&self.dir, &self.name).map(Some),
         }
     }
 
-    fn link_target(&self) -> Result<OsString, ServiceError> {
+    fn link_target(&self) -> ServiceResult<OsString> {
         link_target_in(&self.dir, &self.name)
     }
 }
@@ -337,7 +337,7 @@ pub(crate) fn stat_in(dir: &Dir, name: &OsStr) -> Result<Stat, Errno> {
 }
 
 /// Where the link with this name leads.
-pub(crate) fn link_target_in(dir: &Dir, name: &OsStr) -> Result<OsString, ServiceError> {
+pub(crate) fn link_target_in(dir: &Dir, name: &OsStr) -> ServiceResult<OsString> {
     let target = rustix::fs::readlinkat(dir, name, Vec::new()).map_err(failure)?;
     Ok(OsString::from_vec(target.into_bytes()))
 }
@@ -350,7 +350,7 @@ pub(crate) fn open_dir_in(dir: &Dir, name: &OsStr) -> Result<Dir, Errno> {
 }
 
 /// Opens a regular file with this name that is no link, for reading.
-pub(crate) fn open_file_in(dir: &Dir, name: &OsStr) -> Result<File, ServiceError> {
+pub(crate) fn open_file_in(dir: &Dir, name: &OsStr) -> ServiceResult<File> {
     // A look first: opening a pipe would wake its writer, and opening a device may do anything. It may become a pipe
     // right after; the opening must not wait.
     let seen = file_type(&stat_in(dir, name).map_err(failure)?);
@@ -390,7 +390,7 @@ fn is_escape(error: &io::Error) -> bool {
     }
 }
 
-fn check_regular(is_file: bool, is_dir: bool) -> Result<(), ServiceError> {
+fn check_regular(is_file: bool, is_dir: bool) -> ServiceResult<()> {
     match (is_file, is_dir) {
         (true, _) => Ok(()),
         (_, true) => Err(ServiceError::IsADirectory),

@@ -18,7 +18,7 @@ use qd_wire::service::{FsMatch, FsSearchData, FsSearchParams, SearchPlace};
 
 use self::hits::HitCollector;
 use self::walk::{FileWalk, FoundFile};
-use super::call::{Cancellation, ServiceError};
+use super::call::{Cancellation, ServiceError, ServiceResult};
 use super::root::{RelativePath, Root};
 use crate::clock;
 
@@ -50,7 +50,7 @@ pub(crate) fn search(
     root: &Root,
     params: &FsSearchParams,
     cancel: &Cancellation,
-) -> Result<FsSearchData, ServiceError> {
+) -> ServiceResult<FsSearchData> {
     search_within(root, params, cancel, PAGE_TIME_MAX)
 }
 
@@ -59,7 +59,7 @@ fn search_within(
     params: &FsSearchParams,
     cancel: &Cancellation,
     time: Duration,
-) -> Result<FsSearchData, ServiceError> {
+) -> ServiceResult<FsSearchData> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let after = params.after.clone().map(|after| (PathBuf::from(after.path), after.line));
     let limit = params.limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_MAX);
@@ -101,7 +101,7 @@ struct SearchPage<'a> {
 
 impl SearchPage<'_> {
     /// Searches a file that was found. Says whether to go on.
-    fn found(&mut self, found: FoundFile<'_>) -> Result<bool, ServiceError> {
+    fn found(&mut self, found: FoundFile<'_>) -> ServiceResult<bool> {
         // One that is gone, not ours to read, or no regular file any more has no lines.
         let Ok(file) = found.open() else { return Ok(true) };
         if !self.file(found.path, file)? {
@@ -118,7 +118,7 @@ impl SearchPage<'_> {
     }
 
     /// Searches a file. Says whether the page has room for more.
-    fn file(&mut self, path: &Path, file: File) -> Result<bool, ServiceError> {
+    fn file(&mut self, path: &Path, file: File) -> ServiceResult<bool> {
         self.cancel.check()?;
         let after = self.after.as_ref().filter(|after| after.0 == path).map_or(0, |after| after.1);
         let room = self.limit - self.data.matches.len();
@@ -168,7 +168,7 @@ impl Read for CancellableFile<'_> {
     }
 }
 
-fn matcher(params: &FsSearchParams) -> Result<RegexMatcher, ServiceError> {
+fn matcher(params: &FsSearchParams) -> ServiceResult<RegexMatcher> {
     if params.query.is_empty() {
         return Err(ServiceError::Missing("q"));
     }
@@ -202,7 +202,7 @@ fn searcher() -> Searcher {
         .build()
 }
 
-fn globs(params: &FsSearchParams) -> Result<Override, ServiceError> {
+fn globs(params: &FsSearchParams) -> ServiceResult<Override> {
     let globs = params.globs.as_deref().unwrap_or_default();
     if globs.len() > GLOBS_MAX {
         return Err(ServiceError::invalid(format!("more than {GLOBS_MAX} globs")));

@@ -18,7 +18,7 @@ use qd_wire::service::{FsChange, FsChanges, FsWatchParams};
 use rustix::fs::FileType;
 
 use self::directories::WatchedDirectories;
-use super::call::{Cancellation, ServiceError};
+use super::call::{Cancellation, ServiceError, ServiceResult};
 use super::root::{RelativePath, Root, file_type};
 use crate::clock;
 
@@ -43,7 +43,7 @@ pub(crate) fn watch(
     params: &FsWatchParams,
     cancel: &Cancellation,
     tell: &mut dyn FnMut(FsChanges),
-) -> Result<(), ServiceError> {
+) -> ServiceResult<()> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let missed = Arc::new(AtomicBool::new(false));
     let (watcher, events) = start(missed.clone())?;
@@ -72,7 +72,7 @@ pub(crate) fn watch(
 }
 
 /// A watcher of nothing yet, and its events that matter. Those that find no room are marked as missed.
-fn start(missed: Arc<AtomicBool>) -> Result<(RecommendedWatcher, Receiver<Event>), ServiceError> {
+fn start(missed: Arc<AtomicBool>) -> ServiceResult<(RecommendedWatcher, Receiver<Event>)> {
     let (sender, events) = sync_channel(EVENTS_MAX);
     let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         let is_told = match event {
@@ -95,7 +95,7 @@ fn collect(
     directories: &WatchedDirectories<'_>,
     pending: &mut PendingChanges,
     cancel: &Cancellation,
-) -> Result<bool, ServiceError> {
+) -> ServiceResult<bool> {
     let mut until = None;
     loop {
         if cancel.is_cancelled() {
@@ -139,7 +139,7 @@ struct PendingChanges {
 }
 
 impl PendingChanges {
-    fn note(&mut self, directories: &WatchedDirectories<'_>, event: Event) -> Result<(), ServiceError> {
+    fn note(&mut self, directories: &WatchedDirectories<'_>, event: Event) -> ServiceResult<()> {
         let is_new = match event.kind {
             EventKind::Modify(ModifyKind::Name(RenameMode::Both)) | EventKind::Access(_) => return Ok(()),
             EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => true,
@@ -179,7 +179,7 @@ impl PendingChanges {
         mut self,
         directories: &mut WatchedDirectories<'_>,
         cancel: &Cancellation,
-    ) -> Result<FsChanges, ServiceError> {
+    ) -> ServiceResult<FsChanges> {
         let noted: Vec<(PathBuf, PathChange)> =
             self.paths.iter().map(|(path, seen)| (path.clone(), *seen)).collect();
         for (path, seen) in noted {

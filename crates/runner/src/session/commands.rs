@@ -29,7 +29,7 @@ use super::actor::SessionActor;
 use super::agent::agent_state::AgentState;
 use super::{SessionInput, session_row};
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
+use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecutedCommand};
 use crate::text;
 
 impl SessionActor {
@@ -173,7 +173,7 @@ impl SessionActor {
     }
 
     /// The agent is done with a command.
-    pub(super) fn executed(&mut self, token: Token, result: Result<ExecutedCommand, AgentFailure>) {
+    pub(super) fn executed(&mut self, token: Token, result: AgentResult<ExecutedCommand>) {
         // Our own refusals say nothing about the agent.
         if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
             self.agent.health.answered();
@@ -192,7 +192,7 @@ impl SessionActor {
         }
     }
 
-    fn request_answered(&mut self, admitted: AdmittedCommand, result: Result<ExecutedCommand, AgentFailure>) {
+    fn request_answered(&mut self, admitted: AdmittedCommand, result: AgentResult<ExecutedCommand>) {
         let token = admitted.token();
         self.notify_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
         if result.is_ok() {
@@ -282,11 +282,7 @@ impl SessionActor {
     }
 
     /// Passes an answer on, if it is the agent that asked.
-    fn pass_answer_to_agent(
-        &self,
-        params: &InputResponseParams,
-        answered: Answered,
-    ) -> Result<(), AgentFailure> {
+    fn pass_answer_to_agent(&self, params: &InputResponseParams, answered: Answered) -> AgentResult<()> {
         if answered.source() != PermissionSource::Agent {
             return Ok(());
         }
@@ -385,7 +381,7 @@ impl SessionActor {
 }
 
 /// `data` of a response, serialised once.
-pub(super) fn json_text<T: Serialize>(data: &T) -> Result<Arc<str>, AgentFailure> {
+pub(super) fn json_text<T: Serialize>(data: &T) -> AgentResult<Arc<str>> {
     serde_json::to_string(data).map(Arc::from).map_err(|error| AgentFailure::refused(error.to_string()))
 }
 

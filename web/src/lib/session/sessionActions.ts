@@ -2,7 +2,7 @@ import type { SessionSummary } from "@quarterdeck/client";
 import { app, attempt, can, succeeds, toast } from "../app.svelte.ts";
 import { titleOf } from "./groups.ts";
 import { askText, confirm } from "../dialogs.svelte.ts";
-import { go, route } from "../router.svelte.ts";
+import { go, route } from "../browser/router.svelte.ts";
 import type { MenuItem } from "../ui/controls/menu.ts";
 
 /** What can be done with a session from anywhere: rows, its header, the palette. */

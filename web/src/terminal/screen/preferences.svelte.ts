@@ -1,4 +1,4 @@
-import { recall, remember } from "../../lib/localStorage.ts";
+import { recall, remember } from "../../lib/browser/localStorage.ts";
 
 const STORE_NAME = "terminal";
 const FONT_SIZES = { least: 8, usual: 13, most: 28 } as const;

@@ -1,26 +1,26 @@
 //! One connection of a foreign host: a tiny runner towards the hub.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_core::view::run::host::arrivals::Arrivals;
 use qd_core::view::run::host::book::RunBook;
+use qd_link::clock::now_ms;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender};
-use qd_wire::CommandResponse;
+use qd_link::mutex::Mutex;
 use qd_wire::data::SessionStatus;
 use qd_wire::event::EventPayload;
 use qd_wire::link::{HelloSession, LinkLine, LinkResponse, RunnerHeartbeat, RunnerHello, RunnerWelcome};
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, CommandResponse, ErrorCode};
 use serde_json::Value;
 use tokio::time::{Duration, Instant, interval};
 
-use super::inputs::Inputs;
-use super::out::Out;
-use crate::clock::now_ms;
-use crate::reads::unreadable;
-use crate::registry::Hub;
-use crate::runner_link::line_of;
+use super::inputs::PendingInputs;
+use super::send_queue::HostSendQueue;
+use crate::hub::Hub;
+use crate::runners::link::line_of;
+use crate::sessions::reads::unreadable;
 
 /// How often the hub hears that the host is there, and time limits are looked at.
 const BEAT: Duration = Duration::from_secs(10);
@@ -28,51 +28,51 @@ const BEAT: Duration = Duration::from_secs(10);
 const LIMITS: Duration = Duration::from_millis(500);
 
 /// What the futures of one connection share.
-pub(super) struct Adapter {
+pub(super) struct HostAdapter {
     pub(super) hub: Arc<Hub>,
     pub(super) host_id: Arc<str>,
-    pub(super) out: Out,
+    pub(super) out: HostSendQueue,
     /// Towards the hub.
     pub(super) link: LinkSender,
-    state: Mutex<State>,
+    pub(super) state: Mutex<AdapterState>,
     started: Instant,
 }
 
 /// What is known on this connection.
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) runs: HashMap<String, Run>,
+pub(super) struct AdapterState {
+    pub(super) runs: HashMap<String, HostRun>,
     /// Runs that wait for a missing event.
     pub(super) holes: HashSet<String>,
     /// Bytes of events that wait for those before them, all runs together.
     pub(super) held_bytes: usize,
     /// Calls the host has not answered, by their `request_id`.
-    pub(super) calls: HashMap<String, Call>,
+    pub(super) calls: HashMap<String, HostCall>,
     /// Inputs the host has not recorded.
-    pub(super) inputs: Inputs,
+    pub(super) inputs: PendingInputs,
     /// Runs that were asked for under a key, oldest first: the same key again starts nothing again.
-    pub(super) starts: VecDeque<Start>,
+    pub(super) starts: VecDeque<RequestedRun>,
     /// When it was last noted that the host is there.
     pub(super) noted_at: i64,
 }
 
 /// One run of the host.
-pub(super) struct Run {
-    pub(super) arrivals: Arrivals<Held>,
+pub(super) struct HostRun {
+    pub(super) arrivals: Arrivals<HeldEvent>,
     /// Not read yet: of a run that ended before this connection.
     pub(super) book: Option<RunBook>,
-    pub(super) gate: Gate,
+    pub(super) gate: EventGate,
 }
 
 /// An event that may wait for others.
-pub(super) struct Held {
+pub(super) struct HeldEvent {
     pub(super) ts: i64,
     pub(super) event: EventPayload,
 }
 
 /// What becomes of a run's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Gate {
+pub(super) enum EventGate {
     Open,
     /// It is not this host's; the host was told.
     Refused,
@@ -80,22 +80,22 @@ pub(super) enum Gate {
     Deleted,
 }
 
-impl Run {
-    pub(super) fn new(seq: u64, book: Option<RunBook>, gate: Gate) -> Self {
-        Run { arrivals: Arrivals::after(seq), book, gate }
+impl HostRun {
+    pub(super) fn new(seq: u64, book: Option<RunBook>, gate: EventGate) -> Self {
+        HostRun { arrivals: Arrivals::after(seq), book, gate }
     }
 }
 
 /// Who asked, as the link names it.
 #[derive(Debug, Clone)]
-pub(super) struct Asker {
+pub(super) struct LinkCommand {
     pub(super) id: String,
     pub(super) cmd: String,
     pub(super) run_id: Option<String>,
 }
 
 /// A run that was asked for.
-pub(super) struct Start {
+pub(super) struct RequestedRun {
     pub(super) principal: String,
     pub(super) key: String,
     pub(super) request_id: String,
@@ -104,18 +104,18 @@ pub(super) struct Start {
 }
 
 /// A call on its way.
-pub(super) struct Call {
-    pub(super) asker: Asker,
+pub(super) struct HostCall {
+    pub(super) asker: LinkCommand,
     pub(super) kind: &'static str,
     pub(super) deadline: Option<i64>,
 }
 
-impl Adapter {
+impl HostAdapter {
     pub(super) fn new(hub: &Arc<Hub>, host_id: &Arc<str>, link: LinkSender) -> Arc<Self> {
-        Arc::new(Adapter {
+        Arc::new(HostAdapter {
             hub: Arc::clone(hub),
             host_id: Arc::clone(host_id),
-            out: Out::new(host_id),
+            out: HostSendQueue::new(host_id),
             link,
             state: Mutex::default(),
             started: Instant::now(),
@@ -130,14 +130,14 @@ impl Adapter {
             Err(reason) => {
                 tracing::warn!(host = %self.host_id, %reason, "a host's connection ends before it began");
                 self.out.error(None, None, &reason);
-                return self.turn_away(&sender, &reason.message);
+                return self.refuse(&sender, &reason.message);
             }
         };
         // What the hub says comes first: it says why it is going before it is gone.
         let reason = tokio::select! {
             biased;
             over = self.read_hub(from_hub, rest) => over.unwrap_or_else(|reason| {
-                self.turn_away(&sender, &reason.message);
+                self.refuse(&sender, &reason.message);
                 reason.message
             }),
             reason = self.read_host(receiver) => reason,
@@ -148,17 +148,13 @@ impl Adapter {
     }
 
     /// The connection ends by the hub's will, which is said to the host as far as it takes anything.
-    fn turn_away(&self, socket: &LinkSender, reason: &str) {
+    fn refuse(&self, socket: &LinkSender, reason: &str) {
         while let Some(message) = self.out.take() {
             if socket.try_send(message).is_err() {
                 break;
             }
         }
         socket.refuse(reason);
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says hello for the host and takes the welcome; gives what came with it.
@@ -197,7 +193,7 @@ impl Adapter {
             }
         });
         // Deleted runs stay named, so that their tombstones stay: the host knows nothing of deleting.
-        let buried = self.hub.buried_of(&self.host_id).into_iter().map(|run_id| HelloSession {
+        let deleted = self.hub.deleted_sessions_of(&self.host_id).into_iter().map(|run_id| HelloSession {
             session_id: run_id.to_string(),
             last_seq: 0,
             state: None,
@@ -210,13 +206,13 @@ impl Adapter {
             max_sessions: 0,
             version: "run protocol".to_owned(),
             os: String::new(),
-            sessions: sessions.chain(buried).collect(),
+            sessions: sessions.chain(deleted).collect(),
             compression: Vec::new(),
         }
     }
 
     fn open(&self, welcome: &RunnerWelcome, mut books: HashMap<String, RunBook>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for session in &welcome.sessions {
             let run_id = &session.session_id;
             self.out.acks(|acks, _| acks.known(run_id, session.last_seq));
@@ -224,11 +220,11 @@ impl Adapter {
             if let Some(book) = &mut book {
                 book.seq = book.seq.max(session.last_seq);
             }
-            let run = Run::new(session.last_seq, book, Gate::Open);
+            let run = HostRun::new(session.last_seq, book, EventGate::Open);
             state.runs.insert(run_id.clone(), run);
         }
         for refused in &welcome.refused {
-            state.runs.insert(refused.session_id.clone(), Run::new(0, None, Gate::Refused));
+            state.runs.insert(refused.session_id.clone(), HostRun::new(0, None, EventGate::Refused));
         }
     }
 
@@ -255,13 +251,13 @@ impl Adapter {
     /// The answers to calls whose time is over.
     fn over_time(&self) -> Vec<u8> {
         let now = now_ms();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut block = Vec::new();
         for asker in state.inputs.over_time(now) {
             let error = format!("Host {} did not confirm the input in time", self.host_id);
             block.extend(self.timed_out(&asker, error));
         }
-        let is_over = |call: &Call| call.deadline.is_some_and(|deadline| deadline <= now);
+        let is_over = |call: &HostCall| call.deadline.is_some_and(|deadline| deadline <= now);
         let over: Vec<String> =
             state.calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| id.clone()).collect();
         for call in over.iter().filter_map(|id| state.calls.remove(id)) {
@@ -272,17 +268,21 @@ impl Adapter {
     }
 
     /// The line of an answer.
-    pub(super) fn response(&self, asker: &Asker, result: Result<Option<Value>, &CodedError>) -> Vec<u8> {
+    pub(super) fn response(
+        &self,
+        asker: &LinkCommand,
+        result: Result<Option<Value>, &CodedError>,
+    ) -> Vec<u8> {
         line_of(&LinkLine::Response(self.answer(asker, result)))
     }
 
-    fn timed_out(&self, asker: &Asker, error: String) -> Vec<u8> {
+    fn timed_out(&self, asker: &LinkCommand, error: String) -> Vec<u8> {
         let mut answer = self.answer(asker, Err(&ErrorCode::TimedOut.with(error)));
         answer.response.timed_out = Some(true);
         line_of(&LinkLine::Response(answer))
     }
 
-    fn answer(&self, asker: &Asker, result: Result<Option<Value>, &CodedError>) -> LinkResponse {
+    fn answer(&self, asker: &LinkCommand, result: Result<Option<Value>, &CodedError>) -> LinkResponse {
         let (success, data, error) = match result {
             Ok(data) => (true, data, None),
             Err(error) => (false, None, Some(error)),

@@ -7,20 +7,20 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, Uri};
+use qd_link::clock::now_ms;
 use qd_store::{HostRow, HostTrust};
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
-use crate::access::{check_principal_name, hash, random_text};
-use crate::audit::Deed;
-use crate::clock::now_ms;
-use crate::http::{check_owner, failed, failed_with, no_randomness, refused, unavailable};
-use crate::principals::Principal;
-use crate::registry::Hub;
-use crate::rest_routes::rest;
-use crate::runners_api::read_body;
-use crate::serve::Server;
+use crate::access::audit::AuditedAction;
+use crate::access::authenticate::{check_principal_name, hash, random_text};
+use crate::access::principals::Principal;
+use crate::hub::Hub;
+use crate::rest::rest;
+use crate::rest::runners::read_body;
+use crate::server::Server;
+use crate::server::router::{check_owner, failed, failed_with, no_randomness, refused, unavailable};
 
 /// Random bytes of a host's token, and of a name that was made up.
 const TOKEN_BYTES: usize = 32;
@@ -170,6 +170,6 @@ async fn revoke(
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = Deed { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
+    let deed = AuditedAction { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
     server.hub.note_deed(deed).await;
 }

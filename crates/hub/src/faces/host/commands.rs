@@ -6,6 +6,7 @@ use bytes::Bytes;
 use qd_core::projection::Question;
 use qd_core::view::run::host::book::RunBook;
 use qd_core::view::run::host::request::{Asked, Plan, Then, plan};
+use qd_link::clock::now_ms;
 use qd_link::memory::LinkReceiver;
 use qd_wire::command_table::{CommandClass, CommandHead, class_of, spec};
 use qd_wire::data::RunnerSessionsData;
@@ -16,11 +17,10 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, Asker, Call, Gate, Start};
+use super::adapter::{EventGate, HostAdapter, HostCall, LinkCommand, RequestedRun};
 use super::inputs::INPUTS_MAX;
-use crate::audit;
-use crate::clock::now_ms;
-use crate::reads;
+use crate::access::audit;
+use crate::sessions::reads;
 
 /// Calls that a host may have to answer at once.
 const CALLS_MAX: usize = 1024;
@@ -31,20 +31,20 @@ const CALL_MS: i64 = 60_000;
 /// The hub's own limit of an input is over before it is forgotten here.
 const INPUT_GRACE_MS: i64 = 1000;
 /// Ids of the hub's own orders to delete; it has done so itself.
-const BURIAL_ID: &str = "bury:";
+const DELETION_ID: &str = "bury:";
 
 #[derive(Deserialize)]
-struct Kind<'a> {
+struct CommandType<'a> {
     #[serde(rename = "type", borrow)]
     kind: std::borrow::Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct Cancelled {
+struct CancelledCommand {
     target: String,
 }
 
-impl Adapter {
+impl HostAdapter {
     /// Does what the hub says until it is gone, or has said why it serves this connection no more; `rest` came with
     /// its welcome.
     pub(super) async fn read_hub(
@@ -76,15 +76,15 @@ impl Adapter {
     async fn line(self: &Arc<Self>, line: &[u8]) -> Result<Vec<u8>, CodedError> {
         let Ok(text) = std::str::from_utf8(line) else { return Ok(Vec::new()) };
         // A command need not name a session.
-        if serde_json::from_str::<Kind<'_>>(text).is_ok_and(|line| line.kind == "command") {
+        if serde_json::from_str::<CommandType<'_>>(text).is_ok_and(|line| line.kind == "command") {
             return Ok(self.command(text).await);
         }
         match serde_json::from_str::<LinkLine>(text) {
             Ok(LinkLine::Ack { session_id, seq }) => self.committed(&session_id, seq),
             Ok(LinkLine::SessionRefused(refused)) => {
                 let run_id = &refused.session_id;
-                if let Some(run) = self.lock().runs.get_mut(run_id) {
-                    run.gate = Gate::Refused;
+                if let Some(run) = self.state.lock().runs.get_mut(run_id) {
+                    run.gate = EventGate::Refused;
                 }
                 self.refused(run_id, &refused.reason);
             }
@@ -103,7 +103,7 @@ impl Adapter {
     fn committed(&self, run_id: &str, seq: u64) {
         self.out.acks(|acks, now| acks.committed(now, run_id, seq));
         // The hub counts questions by what their records say, and hosts do not say when one is over.
-        let state = self.lock();
+        let state = self.state.lock();
         let Some(book) = state.runs.get(run_id).and_then(|run| run.book.as_ref()) else { return };
         if let Some(entry) = self.hub.session(run_id).filter(|_| book.seq <= seq) {
             entry.projection().set_questions(book.questions().iter().map(Question::from).collect());
@@ -118,8 +118,8 @@ impl Adapter {
         let id: String = head.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
         let run_id =
             head.session_id.as_deref().filter(|id| *id != qd_wire::SYSTEM_SESSION).map(str::to_owned);
-        let asker = Asker { id, cmd: head.cmd.as_deref().unwrap_or_default().to_owned(), run_id };
-        if asker.id.starts_with(BURIAL_ID) {
+        let asker = LinkCommand { id, cmd: head.cmd.as_deref().unwrap_or_default().to_owned(), run_id };
+        if asker.id.starts_with(DELETION_ID) {
             return Vec::new();
         }
         let class = class_of(&asker.cmd);
@@ -144,8 +144,8 @@ impl Adapter {
     }
 
     /// The answer to a run that was asked for under the same key before.
-    fn started_before(&self, asker: &Asker, principal: &str, key: &str) -> Option<Vec<u8>> {
-        let state = self.lock();
+    fn started_before(&self, asker: &LinkCommand, principal: &str, key: &str) -> Option<Vec<u8>> {
+        let state = self.state.lock();
         let start = state.starts.iter().find(|start| start.principal == principal && start.key == key)?;
         Some(match &start.run_id {
             Some(run_id) => self.run_started(&state, asker, Some(run_id.clone())),
@@ -158,19 +158,23 @@ impl Adapter {
 
     /// Nobody waits for an answer any more.
     fn cancel(&self, text: &str) -> Vec<u8> {
-        let Ok(Cancelled { target }) = serde_json::from_str(text) else { return Vec::new() };
-        let mut state = self.lock();
+        let Ok(CancelledCommand { target }) = serde_json::from_str(text) else { return Vec::new() };
+        let mut state = self.state.lock();
         let found = state.calls.iter().find(|(_, call)| call.asker.id == target).map(|(id, _)| id.clone());
         let Some(call) = found.and_then(|id| state.calls.remove(&id)) else { return Vec::new() };
         let error = "Cancelled; the host was not told, since the run protocol has no word for it";
         self.response(&call.asker, Err(&ErrorCode::Cancelled.with(error)))
     }
 
-    async fn carry_out(self: &Arc<Self>, asker: Asker, text: &str) -> Result<Vec<u8>, (Asker, CodedError)> {
+    async fn carry_out(
+        self: &Arc<Self>,
+        asker: LinkCommand,
+        text: &str,
+    ) -> Result<Vec<u8>, (LinkCommand, CodedError)> {
         let run_id = asker.run_id.clone();
         let fresh_id = fresh_id();
         let planned = {
-            let state = self.lock();
+            let state = self.state.lock();
             let run = run_id.as_ref().and_then(|run_id| state.runs.get(run_id));
             let ended = RunBook::ended(0);
             let book = match run {
@@ -219,7 +223,7 @@ impl Adapter {
 
     /// What follows from a message that has no answer; gives the event of a decision.
     fn then(&self, run_id: &str, then: Then, text: &str) -> Option<Vec<u8>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let book = state.runs.get_mut(run_id)?.book.as_mut()?;
         match then {
             Then::Nothing => None,
@@ -262,12 +266,12 @@ impl Adapter {
 
     fn input(
         &self,
-        asker: Asker,
+        asker: LinkCommand,
         run_id: &str,
         input_id: String,
         data: Value,
-    ) -> Result<Vec<u8>, (Asker, CodedError)> {
-        let mut state = self.lock();
+    ) -> Result<Vec<u8>, (LinkCommand, CodedError)> {
+        let mut state = self.state.lock();
         if state.inputs.is_full() {
             let error =
                 format!("Host {} has not confirmed {INPUTS_MAX} inputs; try again later", self.host_id);
@@ -288,12 +292,12 @@ impl Adapter {
 
     fn call(
         &self,
-        asker: Asker,
+        asker: LinkCommand,
         kind: &'static str,
         request_id: String,
         mut data: Value,
-    ) -> Result<Vec<u8>, (Asker, CodedError)> {
-        let mut state = self.lock();
+    ) -> Result<Vec<u8>, (LinkCommand, CodedError)> {
+        let mut state = self.state.lock();
         if state.calls.len() >= CALLS_MAX {
             let error = format!("Host {} has {CALLS_MAX} calls to answer; try again later", self.host_id);
             return Err((asker, ErrorCode::Busy.with(error)));
@@ -306,18 +310,18 @@ impl Adapter {
             spec(&asker.cmd).and_then(|row| row.timeout_ms).and_then(|limit| i64::try_from(limit).ok());
         let deadline = limit.or((!is_gated).then_some(CALL_MS)).map(|limit| now_ms() + limit);
         self.out.send(kind, asker.run_id.as_deref(), data).map_err(|error| (asker.clone(), error))?;
-        state.calls.insert(request_id, Call { asker, kind, deadline });
+        state.calls.insert(request_id, HostCall { asker, kind, deadline });
         Ok(Vec::new())
     }
 
     fn note_start(&self, text: &str, request_id: &str) {
         let Ok(head) = serde_json::from_str::<CommandHead<'_>>(text) else { return };
         let Some(key) = head.idempotency_key else { return };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.starts.len() >= STARTS_MAX {
             state.starts.pop_front();
         }
-        state.starts.push_back(Start {
+        state.starts.push_back(RequestedRun {
             principal: head.user_id.unwrap_or_default().into_owned(),
             key: key.into_owned(),
             request_id: request_id.to_owned(),
@@ -325,10 +329,10 @@ impl Adapter {
         });
     }
 
-    fn attach(self: &Arc<Self>, asker: Asker, run_id: &str, after: Option<u64>) -> Vec<u8> {
+    fn attach(self: &Arc<Self>, asker: LinkCommand, run_id: &str, after: Option<u64>) -> Vec<u8> {
         let size = {
-            let state = self.lock();
-            let Some(run) = state.runs.get(run_id).filter(|run| run.gate == Gate::Open) else {
+            let state = self.state.lock();
+            let Some(run) = state.runs.get(run_id).filter(|run| run.gate == EventGate::Open) else {
                 return self.response(&asker, Err(&not_found(run_id)));
             };
             match &run.book {
@@ -362,7 +366,7 @@ impl Adapter {
             None => self.load(run_id).await?,
         };
         let screen = self.screen(run_id, size).await?;
-        let state = self.lock();
+        let state = self.state.lock();
         let book =
             state.runs.get(run_id).and_then(|run| run.book.as_ref()).ok_or_else(|| not_found(run_id))?;
         let screen = Some(screen).filter(|_| after.is_none_or(|after| after > book.seq));
@@ -376,14 +380,14 @@ impl Adapter {
         let read = self.read_on(run_id, &mut book).await;
         read.map_err(|error| reads::unreadable(&error))?;
         book.seq = book.seq.max(committed);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let run = state.runs.get_mut(run_id).ok_or_else(|| not_found(run_id))?;
         Ok(run.book.get_or_insert(book).size())
     }
 
-    fn state_of(self: &Arc<Self>, asker: Asker, run_id: &str) -> Vec<u8> {
-        let state = self.lock();
-        let Some(run) = state.runs.get(run_id).filter(|run| run.gate == Gate::Open) else {
+    fn state_of(self: &Arc<Self>, asker: LinkCommand, run_id: &str) -> Vec<u8> {
+        let state = self.state.lock();
+        let Some(run) = state.runs.get(run_id).filter(|run| run.gate == EventGate::Open) else {
             return self.response(&asker, Err(&not_found(run_id)));
         };
         if let Some(book) = &run.book {
@@ -402,10 +406,10 @@ impl Adapter {
     }
 
     /// The runs that go on.
-    fn sessions(&self, asker: &Asker) -> Vec<u8> {
-        let state = self.lock();
+    fn sessions(&self, asker: &LinkCommand) -> Vec<u8> {
+        let state = self.state.lock();
         let alive = state.runs.iter().filter_map(|(run_id, run)| {
-            let book = run.book.as_ref().filter(|book| run.gate == Gate::Open && !book.has_exited())?;
+            let book = run.book.as_ref().filter(|book| run.gate == EventGate::Open && !book.has_exited())?;
             Some(book.state(run_id, &self.host_id))
         });
         let data = RunnerSessionsData { sessions: alive.collect() };
@@ -413,28 +417,28 @@ impl Adapter {
     }
 
     /// Deletes a run here and stops it there. A tombstone stays, since the host goes on sending what it has.
-    fn delete(self: &Arc<Self>, asker: Asker, run_id: &str) -> Vec<u8> {
+    fn delete(self: &Arc<Self>, asker: LinkCommand, run_id: &str) -> Vec<u8> {
         let Some(entry) = self.hub.session(run_id) else {
             return self.response(&asker, Err(&not_found(run_id)));
         };
-        if let Some(run) = self.lock().runs.get_mut(run_id) {
+        if let Some(run) = self.state.lock().runs.get_mut(run_id) {
             let is_alive = run.book.as_ref().is_some_and(|book| !book.has_exited());
             if is_alive
                 && let Err(error) = self.out.send("run.stop", Some(run_id), json!({ "signal": "kill" }))
             {
                 return self.response(&asker, Err(&error));
             }
-            run.gate = Gate::Deleted;
+            run.gate = EventGate::Deleted;
         }
         let adapter = Arc::clone(self);
         self.hub.tasks.spawn(async move {
-            let buried = reads::bury(&adapter.hub, &entry).await;
-            if buried.is_err()
-                && let Some(run) = adapter.lock().runs.get_mut(&*entry.id)
+            let deleted = reads::delete_while_away(&adapter.hub, &entry).await;
+            if deleted.is_err()
+                && let Some(run) = adapter.state.lock().runs.get_mut(&*entry.id)
             {
-                run.gate = Gate::Open;
+                run.gate = EventGate::Open;
             }
-            let answer = adapter.response(&asker, buried.as_ref().map(|()| None));
+            let answer = adapter.response(&asker, deleted.as_ref().map(|()| None));
             adapter.send_later(answer).await;
         });
         Vec::new()

@@ -4,20 +4,19 @@ use bytes::Bytes;
 use qd_core::ids::check_session_id;
 use qd_core::view::run::host::arrivals::{Arrived, NotTaken};
 use qd_core::view::run::host::{answer, event, time};
+use qd_link::clock::now_ms;
 use qd_link::memory::LinkReceiver;
-use qd_wire::InputRequest;
 use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::{LinkEvent, LinkLine};
 use qd_wire::run_protocol::{Envelope, ResponseData, Way, spec};
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, ErrorCode, InputRequest};
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
-use super::adapter::{Adapter, Asker, Call, Gate, Held, Run, State};
-use crate::clock::now_ms;
-use crate::runner_link::line_of;
+use super::adapter::{AdapterState, EventGate, HeldEvent, HostAdapter, HostCall, HostRun, LinkCommand};
+use crate::runners::link::line_of;
 
 /// Lines that go to the hub in one block, as far as they are here.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -32,7 +31,7 @@ const NOTE_INTERVAL_MS: i64 = 60_000;
 /// While no event is missing, time brings nothing.
 const NO_HOLE: Duration = Duration::from_secs(3600);
 
-impl Adapter {
+impl HostAdapter {
     /// Reads what the host sends until it is gone.
     pub(super) async fn read_host(&self, mut host: LinkReceiver) -> String {
         loop {
@@ -55,14 +54,14 @@ impl Adapter {
     }
 
     fn next_hole(&self) -> Duration {
-        let state = self.lock();
+        let state = self.state.lock();
         let due = state.holes.iter().filter_map(|run_id| state.runs.get(run_id)?.arrivals.due()).min();
         due.map_or(NO_HOLE, |due| Duration::from_millis((due - now_ms()).max(1).unsigned_abs()))
     }
 
     fn give_up_holes(&self) -> Vec<u8> {
         let now = now_ms();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut block = Vec::new();
         for run_id in state.holes.iter().cloned().collect::<Vec<_>>() {
             let mut arrived = Vec::new();
@@ -99,7 +98,7 @@ impl Adapter {
     /// Heartbeats only say that the host is there.
     fn note_host(&self) {
         let now = now_ms();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if now - state.noted_at < NOTE_INTERVAL_MS {
             return;
         }
@@ -130,12 +129,12 @@ impl Adapter {
         };
         let now = now_ms();
         let bytes = HELD_OVERHEAD_BYTES + data.to_string().len();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !self.is_open(&mut state, &run_id, seq) {
             return Vec::new();
         }
         let (event, problem) = event::record(&kind, data);
-        let held = Held { ts: ts.as_deref().and_then(time::from_text).unwrap_or(now), event };
+        let held = HeldEvent { ts: ts.as_deref().and_then(time::from_text).unwrap_or(now), event };
         let Some(run) = state.runs.get_mut(&run_id) else { return Vec::new() };
         let (before, mut arrived) = (run.arrivals.held_bytes(), Vec::new());
         let taken = run.arrivals.take(now, seq, held, bytes, &mut arrived);
@@ -163,35 +162,35 @@ impl Adapter {
     }
 
     /// Whether a run's events are taken; a run that is new here is looked up first.
-    fn is_open(&self, state: &mut State, run_id: &str, seq: u64) -> bool {
+    fn is_open(&self, state: &mut AdapterState, run_id: &str, seq: u64) -> bool {
         if !state.runs.contains_key(run_id) {
-            let gate = match (self.hub.session(run_id), self.hub.buried_at(run_id)) {
-                (Some(entry), _) if entry.runner_id != self.host_id => Gate::Refused,
-                (None, Some(owner)) if owner == self.host_id => Gate::Deleted,
-                (None, Some(_)) => Gate::Refused,
+            let gate = match (self.hub.session(run_id), self.hub.deleted_on(run_id)) {
+                (Some(entry), _) if entry.runner_id != self.host_id => EventGate::Refused,
+                (None, Some(owner)) if owner == self.host_id => EventGate::Deleted,
+                (None, Some(_)) => EventGate::Refused,
                 _ if state.runs.len() >= RUNS_MAX => {
                     let error = format!("more than {RUNS_MAX} runs on one connection; connect again");
                     self.out.error(None, Some(run_id), &ErrorCode::LimitReached.with(error));
                     return false;
                 }
-                _ => Gate::Open,
+                _ => EventGate::Open,
             };
-            if gate == Gate::Refused {
+            if gate == EventGate::Refused {
                 self.refused(run_id, "the run is not this host's");
             }
-            state.runs.insert(run_id.to_owned(), Run::new(0, Some(Default::default()), gate));
+            state.runs.insert(run_id.to_owned(), HostRun::new(0, Some(Default::default()), gate));
         }
         match state.runs.get(run_id).map(|run| &run.gate) {
-            Some(Gate::Open) => true,
+            Some(EventGate::Open) => true,
             // Nobody wants them any more: the host need not keep them.
-            Some(Gate::Deleted) => {
+            Some(EventGate::Deleted) => {
                 self.out.acks(|acks, now| {
                     acks.committed(now, run_id, seq);
                     acks.repeated(now, run_id, seq);
                 });
                 false
             }
-            Some(Gate::Refused) | None => false,
+            Some(EventGate::Refused) | None => false,
         }
     }
 
@@ -203,7 +202,7 @@ impl Adapter {
     }
 
     /// The lines of events that leave in their order, and of what they answer.
-    fn pass_on(&self, state: &mut State, run_id: &str, arrived: Vec<Arrived<Held>>) -> Vec<u8> {
+    fn pass_on(&self, state: &mut AdapterState, run_id: &str, arrived: Vec<Arrived<HeldEvent>>) -> Vec<u8> {
         let mut block = Vec::new();
         let Some(run) = state.runs.get_mut(run_id) else { return block };
         for arrived in arrived {
@@ -211,7 +210,7 @@ impl Adapter {
                 Arrived::Event(seq, held) => (seq, held),
                 Arrived::Lost(seq) => {
                     tracing::warn!(host = %self.host_id, run_id, seq, "a host never sent an event");
-                    (seq, Held { ts: now_ms(), event: event::lost(seq) })
+                    (seq, HeldEvent { ts: now_ms(), event: event::lost(seq) })
                 }
             };
             let settled = run.book.as_mut().map(|book| {
@@ -301,13 +300,13 @@ impl Adapter {
             self.out.error(Some("rpc.response"), envelope.run_id.as_deref(), &error);
             return Vec::new();
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // Also where the answer comes too late for its asker.
         if let Some(start) = state.starts.iter_mut().find(|start| start.request_id == data.request_id) {
             let result = data.result.clone().unwrap_or_default();
             start.run_id = answer::started_run(envelope.run_id.as_deref(), &result).filter(|_| data.ok);
         }
-        let Some(Call { asker, kind, .. }) = state.calls.remove(&data.request_id) else {
+        let Some(HostCall { asker, kind, .. }) = state.calls.remove(&data.request_id) else {
             tracing::debug!(host = %self.host_id, request_id = data.request_id, "an answer nobody waits for");
             return Vec::new();
         };
@@ -329,7 +328,12 @@ impl Adapter {
     }
 
     /// A run that was asked for is there. Its events may have come before, or come later.
-    pub(super) fn run_started(&self, state: &State, asker: &Asker, run_id: Option<String>) -> Vec<u8> {
+    pub(super) fn run_started(
+        &self,
+        state: &AdapterState,
+        asker: &LinkCommand,
+        run_id: Option<String>,
+    ) -> Vec<u8> {
         let Some(run_id) = run_id.filter(|run_id| check_session_id(run_id).is_ok()) else {
             let error = "The host started a run and gave it no name that can be used";
             return self.response(asker, Err(&ErrorCode::Failed.with(error)));
@@ -339,7 +343,7 @@ impl Adapter {
         let mut data = serde_json::to_value(book.attach(&run_id, &self.host_id, None)).unwrap_or_default();
         // As the answer of a runner names what it made.
         data["session_id"] = json!(run_id);
-        let asker = Asker { run_id: Some(run_id), ..asker.clone() };
+        let asker = LinkCommand { run_id: Some(run_id), ..asker.clone() };
         self.response(&asker, Ok(Some(data)))
     }
 }

@@ -7,13 +7,12 @@ use bytes::Bytes;
 use qd_core::terminal::Screen;
 use qd_core::view::run::host::book::{BOOK_EVENTS, RunBook};
 use qd_store::StoreError;
-use qd_wire::EventEnvelope;
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::run::TerminalSnapshot;
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, ErrorCode, EventEnvelope};
 
-use super::adapter::Adapter;
-use crate::reads::unreadable;
+use super::adapter::HostAdapter;
+use crate::sessions::reads::unreadable;
 
 /// Records read at a time.
 const PAGE_ROWS: usize = 1000;
@@ -22,7 +21,7 @@ const PAGE_BYTES: usize = 4 << 20;
 const SCREEN_BYTES: usize = 1 << 20;
 const OUTPUT: &[&str] = &["run.output"];
 
-impl Adapter {
+impl HostAdapter {
     /// The books of all runs that go on, as far as their records are committed.
     pub(super) async fn books(&self) -> Result<HashMap<String, RunBook>, StoreError> {
         let mut books = HashMap::new();

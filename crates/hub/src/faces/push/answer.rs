@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
+use qd_link::clock::now_ms;
 use qd_store::StoreError;
 use qd_wire::command_table::CommandName;
 use qd_wire::push::PushDecision;
 use qd_wire::{CodedError, ErrorCode};
 
 use super::deliver::{alive_after, rights_of};
-use super::questions::Ticket;
-use crate::access::hash;
-use crate::audit::Deed;
-use crate::clock::now_ms;
+use super::questions::AnswerTicket;
+use crate::access::audit::AuditedAction;
+use crate::access::authenticate::hash;
+use crate::access::principals::Principal;
 use crate::command::Command;
-use crate::commands_api::ask_and_wait;
-use crate::principals::Principal;
-use crate::registry::Hub;
+use crate::hub::Hub;
+use crate::rest::commands::ask_and_wait;
 
 /// How it was answered, in the records of the session.
 const ACTOR: &str = "push";
 
 /// What became of an answer.
-pub(crate) enum Answering {
+pub(crate) enum AnswerResult {
     Done {
         session_id: Arc<str>,
         request_id: Arc<str>,
@@ -36,16 +36,16 @@ pub(crate) enum Answering {
 }
 
 /// Answers a question for the person whose push had the token, if they may still do so.
-pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) -> Answering {
+pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) -> AnswerResult {
     let hash = hash(token);
-    let Some(ticket) = hub.faces.push.questions.take(&hash, now_ms()) else { return Answering::Over };
+    let Some(ticket) = hub.faces.push.questions.take(&hash, now_ms()) else { return AnswerResult::Over };
     let principal = match principal_of(hub, &ticket).await {
         Ok(Ok(principal)) => principal,
         Ok(Err(error)) => return denied(hub, &ticket, error).await,
         Err(error) => {
             hub.faces.push.questions.give_back(hash, ticket);
             let error = ErrorCode::StoreUnavailable.with(format!("The hub cannot use its store: {error}"));
-            return Answering::Failed(error);
+            return AnswerResult::Failed(error);
         }
     };
     let command = Command::new(CommandName::InputResponse)
@@ -56,7 +56,7 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
     let answer = ask_and_wait(hub, &principal, command).await;
     if answer.success {
         let key = ticket.key;
-        return Answering::Done { session_id: key.session_id, request_id: key.request_id };
+        return AnswerResult::Done { session_id: key.session_id, request_id: key.request_id };
     }
     let error =
         answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The session did not take the answer"));
@@ -65,24 +65,24 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
     }
     let over = [ErrorCode::QuestionNotFound, ErrorCode::QuestionAnswered, ErrorCode::QuestionTimedOut];
     if over.contains(&error.code) {
-        return Answering::Refused(error);
+        return AnswerResult::Refused(error);
     }
     // The runner takes one answer to a question: sending it again can do no harm.
     hub.faces.push.questions.give_back(hash, ticket);
-    Answering::Failed(error)
+    AnswerResult::Failed(error)
 }
 
 /// Somebody had a token and may not answer with it: the audit knows.
-async fn denied(hub: &Hub, ticket: &Ticket, error: CodedError) -> Answering {
+async fn denied(hub: &Hub, ticket: &AnswerTicket, error: CodedError) -> AnswerResult {
     let summary = format!("answer to {} of {} refused", ticket.key.request_id, ticket.key.session_id);
     let principal = Some(&*ticket.principal);
-    hub.note_deed(Deed { kind: "push", principal, ok: Some(false), summary }).await;
-    Answering::Denied(error)
+    hub.note_deed(AuditedAction { kind: "push", principal, ok: Some(false), summary }).await;
+    AnswerResult::Denied(error)
 }
 
 /// Who the token was made for, if the browser is still theirs; else why not. What they may do is checked like any
 /// other command.
-async fn principal_of(hub: &Hub, ticket: &Ticket) -> Result<Result<Principal, CodedError>, StoreError> {
+async fn principal_of(hub: &Hub, ticket: &AnswerTicket) -> Result<Result<Principal, CodedError>, StoreError> {
     let gone = || {
         let error = "Permission denied: this browser is not logged in any more; log in again";
         Err(ErrorCode::PermissionDenied.with(error))

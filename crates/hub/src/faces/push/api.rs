@@ -8,26 +8,25 @@ use axum::routing::{delete, get, patch, post};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
 use qd_store::{PushChange, PushRow};
-use qd_wire::CodedError;
-use qd_wire::ErrorCode;
 use qd_wire::command_table::Permission;
 use qd_wire::push::{
     ChangePushSubscription, NewPushSubscription, PushAnswer, PushAnswered, PushState, PushSubscriptionInfo,
     PushTest, PushTestResult, PushTested, PushTopic, RemovedPushSubscription,
 };
+use qd_wire::{CodedError, ErrorCode};
 
-use super::{Answering, answer as answer_question, check_subscription, send_test};
-use crate::access::random_text;
-use crate::audit::Deed;
-use crate::clock::now_ms;
-use crate::http::{check_permission, failed, failed_as, failed_with, refused, unavailable};
-use crate::login;
-use crate::principals::{Access, OWNER, Principal};
-use crate::registry::Hub;
-use crate::rest_routes::rest;
-use crate::runners_api::read_body;
-use crate::serve::Server;
+use super::{AnswerResult, answer as answer_question, check_subscription, send_test};
+use crate::access::audit::AuditedAction;
+use crate::access::authenticate::random_text;
+use crate::access::login;
+use crate::access::principals::{Access, OWNER, Principal};
+use crate::hub::Hub;
+use crate::rest::rest;
+use crate::rest::runners::read_body;
+use crate::server::Server;
+use crate::server::router::{check_permission, failed, failed_as, failed_with, refused, unavailable};
 
 const ID_BYTES: usize = 12;
 const LABEL_CHARS_MAX: usize = 200;
@@ -235,14 +234,14 @@ async fn answer(State(server): State<Server>, body: Body) -> Response {
         Err(error) => return failed_with(&error),
     };
     match answer_question(&server.hub, &token, decision).await {
-        Answering::Done { session_id, request_id } => {
+        AnswerResult::Done { session_id, request_id } => {
             Json(PushAnswered { session_id: session_id.to_string(), request_id: request_id.to_string() })
                 .into_response()
         }
-        Answering::Over => failed_as(StatusCode::GONE, &ErrorCode::QuestionNotFound.with(OVER)),
-        Answering::Denied(error) => failed_as(StatusCode::FORBIDDEN, &error),
-        Answering::Refused(error) => failed_as(StatusCode::CONFLICT, &error),
-        Answering::Failed(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
+        AnswerResult::Over => failed_as(StatusCode::GONE, &ErrorCode::QuestionNotFound.with(OVER)),
+        AnswerResult::Denied(error) => failed_as(StatusCode::FORBIDDEN, &error),
+        AnswerResult::Refused(error) => failed_as(StatusCode::CONFLICT, &error),
+        AnswerResult::Failed(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
     }
 }
 
@@ -283,5 +282,6 @@ fn plain(label: &str) -> String {
 }
 
 async fn note(hub: &Hub, principal: &Principal, summary: String) {
-    hub.note_deed(Deed { kind: "push", principal: Some(&principal.name), ok: Some(true), summary }).await;
+    hub.note_deed(AuditedAction { kind: "push", principal: Some(&principal.name), ok: Some(true), summary })
+        .await;
 }

@@ -1,11 +1,12 @@
 //! The task that tells people: who wants to know, whether they look already, and the way to their push services.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use qd_link::clock::now_ms;
 use qd_store::{PushRow, StoreError};
 use qd_wire::command_table::Permission;
 use qd_wire::push::{PushKind, PushMessage, PushTopic};
@@ -14,14 +15,13 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::questions::{Question, QuestionKey, Ticket};
-use super::seal::{Reader, seal};
-use super::words::{self, Words};
-use super::{End, Endpoint};
-use crate::access::{hash, random_text, role_of};
-use crate::clock::now_ms;
-use crate::principals::{OWNER, Rights};
-use crate::registry::Hub;
+use super::notification_text::{self, NotificationText};
+use super::questions::{AnswerTicket, OpenQuestion, QuestionKey};
+use super::seal::{MessageRecipient, seal};
+use super::{PushEndpoint, SessionEnd};
+use crate::access::authenticate::{hash, random_text, role_of};
+use crate::access::principals::{OWNER, Rights};
+use crate::hub::Hub;
 
 /// Jobs under way at a time, those that wait for somebody to look away included.
 const TASKS_MAX: usize = 1024;
@@ -41,15 +41,15 @@ const REQUEST_ID_BYTES_MAX: usize = 256;
 const TOPIC_CHARS: usize = 32;
 
 /// What is to be done.
-pub(super) enum Job {
+pub(super) enum DeliveryJob {
     Question(QuestionKey),
     End(Arc<str>),
     Resolved { key: QuestionKey, told: Vec<String> },
-    Send(Box<Outgoing>),
+    Send(Box<PushDelivery>),
 }
 
 /// A message to one browser.
-pub(super) struct Outgoing {
+pub(super) struct PushDelivery {
     subscription: PushRow,
     message: PushMessage,
     keep: Duration,
@@ -59,16 +59,16 @@ pub(super) struct Outgoing {
 
 /// One after the other for each subscription, and not too many at a time.
 #[derive(Default)]
-pub(super) struct Lanes([Mutex<()>; LANES]);
+pub(super) struct DeliveryLanes([Mutex<()>; LANES]);
 
-impl Lanes {
+impl DeliveryLanes {
     fn of(&self, subscription_id: &str) -> &Mutex<()> {
         &self.0[usize::from(hash(subscription_id)[0]) % LANES]
     }
 }
 
 /// What came of an attempt to send.
-enum Attempt {
+enum DeliveryAttempt {
     Sent,
     /// The browser has taken its subscription back.
     Gone,
@@ -80,8 +80,8 @@ enum Attempt {
 }
 
 /// Does the jobs, for ever.
-pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
-    let receiver = hub.faces.push.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+pub(crate) async fn deliver_pushes(hub: &Arc<Hub>) {
+    let receiver = hub.faces.push.receiver.lock().take();
     let Some(mut jobs) = receiver.filter(|_| hub.config.faces.push.key.is_some()) else { return };
     count_subscribers(hub).await;
     let mut tasks = JoinSet::new();
@@ -102,7 +102,7 @@ pub(crate) async fn keep_telling(hub: &Arc<Hub>) {
 
 /// Whether anybody wants pushes.
 pub(crate) async fn count_subscribers(hub: &Hub) {
-    let subscribed = *hub.faces.push.subscribed();
+    let subscribed = *hub.faces.push.subscribed.lock();
     match hub.store.push_subscriptions(alive_after(hub)).await {
         Ok(rows) if rows.is_empty() => hub.faces.push.note_no_subscribers(subscribed),
         Ok(_) => hub.faces.push.note_subscriber(),
@@ -110,12 +110,12 @@ pub(crate) async fn count_subscribers(hub: &Hub) {
     }
 }
 
-async fn run(hub: Arc<Hub>, job: Job) {
+async fn run(hub: Arc<Hub>, job: DeliveryJob) {
     match job {
-        Job::Question(key) => tell_question(&hub, &key).await,
-        Job::End(session_id) => tell_end(&hub, &session_id).await,
-        Job::Resolved { key, told } => tell_resolved(&hub, &key, &told).await,
-        Job::Send(outgoing) => send(&hub, *outgoing).await,
+        DeliveryJob::Question(key) => notify_of_question(&hub, &key).await,
+        DeliveryJob::End(session_id) => notify_of_end(&hub, &session_id).await,
+        DeliveryJob::Resolved { key, told } => notify_of_answer(&hub, &key, &told).await,
+        DeliveryJob::Send(delivery) => send(&hub, *delivery).await,
     }
 }
 
@@ -165,13 +165,13 @@ async fn audience(hub: &Hub, topic: PushTopic) -> Vec<(PushRow, Rights)> {
 
 /// Tells of a question when it has been open for a while. Those who see it are told when they look away and it is
 /// still open.
-async fn tell_question(hub: &Arc<Hub>, key: &QuestionKey) {
+async fn notify_of_question(hub: &Arc<Hub>, key: &QuestionKey) {
     let config = &hub.config.faces.push;
     sleep(config.delay).await;
     let Some(question) = hub.faces.push.questions.get(key, now_ms()) else { return };
     let topic = question.topic();
     let session = hub.store.session(&key.session_id).await.ok().flatten();
-    let words = words::of_question(&question.request, session.as_ref(), &key.session_id);
+    let words = notification_text::of_question(&question.request, session.as_ref(), &key.session_id);
     // Who looked the last time, and who has looked away since.
     let mut away: HashMap<String, bool> = HashMap::new();
     loop {
@@ -200,18 +200,18 @@ async fn tell_question(hub: &Arc<Hub>, key: &QuestionKey) {
 fn queue_question(
     hub: &Arc<Hub>,
     key: &QuestionKey,
-    question: &Question,
+    question: &OpenQuestion,
     row: PushRow,
     rights: Rights,
-    words: &Words,
+    words: &NotificationText,
 ) {
     let may_answer = question.takes_yes_or_no() && rights.permissions.contains(Permission::Approve);
     let token = if may_answer { random_text(TOKEN_BYTES) } else { None };
     let ticket = token.as_deref().map(|token| {
         let (principal, subscription_id) = (row.principal.clone(), row.subscription_id.clone());
-        (hash(token), Ticket { key: key.clone(), principal, subscription_id })
+        (hash(token), AnswerTicket { key: key.clone(), principal, subscription_id })
     });
-    if !hub.faces.push.questions.note_told(key, &row.subscription_id, ticket) {
+    if !hub.faces.push.questions.note_notified(key, &row.subscription_id, ticket) {
         return;
     }
     let kind = if question.topic() == PushTopic::Approval { PushKind::Approval } else { PushKind::Question };
@@ -223,42 +223,42 @@ fn queue_question(
     let left = question.expires_at.map(|end| end.saturating_sub(now_ms()));
     let left = left.map(|left| Duration::from_millis(u64::try_from(left).unwrap_or(0)));
     let keep = left.unwrap_or(KEEP_QUESTION).min(KEEP_QUESTION);
-    queue(hub, Outgoing { subscription: row, message, keep, question: Some(key.clone()) });
+    queue(hub, PushDelivery { subscription: row, message, keep, question: Some(key.clone()) });
 }
 
 /// Tells of an end, if the session has not gone on by itself.
-async fn tell_end(hub: &Arc<Hub>, session_id: &Arc<str>) {
+async fn notify_of_end(hub: &Arc<Hub>, session_id: &Arc<str>) {
     sleep(hub.config.faces.push.delay).await;
     let Some(end) = hub.faces.push.take_end(session_id) else { return };
     if hub.session(session_id).is_some_and(|entry| entry.projection().is_in_turn()) {
         return;
     }
-    let End { topic, said } = end;
+    let SessionEnd { topic, said } = end;
     let is_failure = topic == PushTopic::Failed;
     let kind = if is_failure { PushKind::Failed } else { PushKind::Done };
     let session = hub.store.session(session_id).await.ok().flatten();
     let last =
         session.as_ref().and_then(|row| if is_failure { row.error.clone() } else { row.last_text.clone() });
-    let words = words::of_end(session.as_ref(), session_id, said.or(last).as_deref());
+    let words = notification_text::of_end(session.as_ref(), session_id, said.or(last).as_deref());
     for (row, _) in audience(hub, topic).await {
         if hub.presence.is_looking(&row.principal, session_id, is_failure) {
             continue;
         }
         let tag = format!("end:{session_id}");
         let message = message(hub, kind, Some(session_id), tag, Some(&words).filter(|_| row.content));
-        queue(hub, Outgoing { subscription: row, message, keep: KEEP_END, question: None });
+        queue(hub, PushDelivery { subscription: row, message, keep: KEEP_END, question: None });
     }
 }
 
 /// Takes back what was shown of a question.
-async fn tell_resolved(hub: &Arc<Hub>, key: &QuestionKey, told: &[String]) {
+async fn notify_of_answer(hub: &Arc<Hub>, key: &QuestionKey, told: &[String]) {
     for subscription_id in told {
         match hub.store.push_subscription(subscription_id, alive_after(hub)).await {
             Ok(Some(subscription)) => {
                 let request_id = short(&key.request_id);
                 let message = message(hub, PushKind::Resolved, Some(&key.session_id), key.tag(), None);
                 let message = PushMessage { request_id, ..message };
-                queue(hub, Outgoing { subscription, message, keep: KEEP_QUESTION, question: None });
+                queue(hub, PushDelivery { subscription, message, keep: KEEP_QUESTION, question: None });
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "a subscription to pushes cannot be read"),
@@ -271,7 +271,7 @@ fn message(
     kind: PushKind,
     session_id: Option<&str>,
     tag: String,
-    words: Option<&Words>,
+    words: Option<&NotificationText>,
 ) -> PushMessage {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     PushMessage {
@@ -290,31 +290,34 @@ fn short(request_id: &str) -> Option<String> {
     (request_id.len() <= REQUEST_ID_BYTES_MAX).then(|| request_id.to_owned())
 }
 
-fn queue(hub: &Hub, outgoing: Outgoing) {
-    hub.faces.push.queue(Job::Send(Box::new(outgoing)));
+fn queue(hub: &Hub, delivery: PushDelivery) {
+    hub.faces.push.queue(DeliveryJob::Send(Box::new(delivery)));
 }
 
 /// Sends a message, again if need be.
-async fn send(hub: &Hub, outgoing: Outgoing) {
-    let id = &outgoing.subscription.subscription_id;
+async fn send(hub: &Hub, delivery: PushDelivery) {
+    let id = &delivery.subscription.subscription_id;
     let mut pause = hub.config.faces.push.retry_first;
     for number in 1..=ATTEMPTS_MAX {
         let tried = {
             let _lane = hub.faces.push.lanes.of(id).lock().await;
             let is_stale = |key: &QuestionKey| hub.faces.push.questions.get(key, now_ms()).is_none();
-            if outgoing.question.as_ref().is_some_and(is_stale) {
+            if delivery.question.as_ref().is_some_and(is_stale) {
                 return;
             }
-            attempt(hub, &outgoing).await
+            attempt(hub, &delivery).await
         };
         match tried {
-            Attempt::Later { after, .. } if number < ATTEMPTS_MAX => {
+            DeliveryAttempt::Later { after, .. } if number < ATTEMPTS_MAX => {
                 sleep(after.unwrap_or(pause).min(RETRY_MAX)).await;
                 pause *= RETRY_FACTOR;
             }
-            tried @ (Attempt::Sent | Attempt::Gone | Attempt::Later { .. } | Attempt::Refused(_)) => {
+            tried @ (DeliveryAttempt::Sent
+            | DeliveryAttempt::Gone
+            | DeliveryAttempt::Later { .. }
+            | DeliveryAttempt::Refused(_)) => {
                 // The reason is stored for the person.
-                let _ = settle(hub, &outgoing.subscription, tried).await;
+                let _ = record_attempt(hub, &delivery.subscription, tried).await;
                 return;
             }
         }
@@ -323,24 +326,24 @@ async fn send(hub: &Hub, outgoing: Outgoing) {
 
 /// Tries a subscription at once, and once. The error says why the browser did not get it.
 pub(crate) async fn send_test(hub: &Hub, subscription: PushRow) -> Result<(), CodedError> {
-    let words = Words {
+    let words = NotificationText {
         title: "Notifications work".to_owned(),
         body: "This device will tell you when an agent needs you.".to_owned(),
     };
     let message = message(hub, PushKind::Test, None, "test".to_owned(), Some(&words));
-    let outgoing = Outgoing { subscription, message, keep: KEEP_TEST, question: None };
-    let tried = attempt(hub, &outgoing).await;
-    settle(hub, &outgoing.subscription, tried).await
+    let delivery = PushDelivery { subscription, message, keep: KEEP_TEST, question: None };
+    let tried = attempt(hub, &delivery).await;
+    record_attempt(hub, &delivery.subscription, tried).await
 }
 
 /// Notes how it went; a subscription that is no more goes.
-async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(), CodedError> {
+async fn record_attempt(hub: &Hub, subscription: &PushRow, tried: DeliveryAttempt) -> Result<(), CodedError> {
     let id = &subscription.subscription_id;
     let failure = match tried {
-        Attempt::Sent => None,
-        Attempt::Later { reason, .. } => Some(ErrorCode::Busy.with(reason)),
-        Attempt::Refused(reason) => Some(ErrorCode::Failed.with(reason)),
-        Attempt::Gone => {
+        DeliveryAttempt::Sent => None,
+        DeliveryAttempt::Later { reason, .. } => Some(ErrorCode::Busy.with(reason)),
+        DeliveryAttempt::Refused(reason) => Some(ErrorCode::Failed.with(reason)),
+        DeliveryAttempt::Gone => {
             tracing::info!(
                 principal = subscription.principal,
                 label = subscription.label,
@@ -369,20 +372,22 @@ async fn settle(hub: &Hub, subscription: &PushRow, tried: Attempt) -> Result<(),
     failure.map_or(Ok(()), Err)
 }
 
-async fn attempt(hub: &Hub, outgoing: &Outgoing) -> Attempt {
-    let Outgoing { subscription, message, keep, .. } = outgoing;
+async fn attempt(hub: &Hub, delivery: &PushDelivery) -> DeliveryAttempt {
+    let PushDelivery { subscription, message, keep, .. } = delivery;
     let config = &hub.config.faces.push;
-    let Some(key) = &config.key else { return Attempt::Refused("The hub sends no pushes".to_owned()) };
-    let endpoint = match Endpoint::parse(&subscription.endpoint, config.allow_loopback) {
-        Ok(endpoint) => endpoint,
-        Err(error) => return Attempt::Refused(error.to_string()),
+    let Some(key) = &config.key else {
+        return DeliveryAttempt::Refused("The hub sends no pushes".to_owned());
     };
-    let reader = Reader { p256dh: &subscription.p256dh, auth: &subscription.auth };
+    let endpoint = match PushEndpoint::parse(&subscription.endpoint, config.allow_loopback) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return DeliveryAttempt::Refused(error.to_string()),
+    };
+    let reader = MessageRecipient { p256dh: &subscription.p256dh, auth: &subscription.auth };
     let text = serde_json::to_vec(message).unwrap_or_default();
     let (Some(body), Some(authorization)) =
         (seal(reader, &text), key.authorization(&endpoint.origin, &config.contact, now_ms()))
     else {
-        return Attempt::Refused("The message cannot be encrypted for this browser".to_owned());
+        return DeliveryAttempt::Refused("The message cannot be encrypted for this browser".to_owned());
     };
     let mut topic = URL_SAFE_NO_PAD.encode(hash(&message.tag));
     topic.truncate(TOPIC_CHARS);
@@ -400,14 +405,14 @@ async fn attempt(hub: &Hub, outgoing: &Outgoing) -> Attempt {
     ];
     match endpoint.post(&headers, &body).await {
         Ok(answer) => match answer.status {
-            200..=299 => Attempt::Sent,
-            404 | 410 => Attempt::Gone,
+            200..=299 => DeliveryAttempt::Sent,
+            404 | 410 => DeliveryAttempt::Gone,
             429 | 500..=599 => {
                 let reason = format!("The push service answered {}", answer.status);
-                Attempt::Later { reason, after: answer.retry_after }
+                DeliveryAttempt::Later { reason, after: answer.retry_after }
             }
-            status => Attempt::Refused(format!("The push service answered {status}")),
+            status => DeliveryAttempt::Refused(format!("The push service answered {status}")),
         },
-        Err(error) => Attempt::Later { reason: format!("The push service: {error}"), after: None },
+        Err(error) => DeliveryAttempt::Later { reason: format!("The push service: {error}"), after: None },
     }
 }

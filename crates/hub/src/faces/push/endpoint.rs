@@ -55,7 +55,7 @@ pub(super) enum PostError {
 
 /// An address that a push may be sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Endpoint {
+pub(super) struct PushEndpoint {
     url: ServerUrl,
     authority: String,
     path: String,
@@ -63,9 +63,9 @@ pub(super) struct Endpoint {
     pub(super) origin: String,
 }
 
-impl Endpoint {
+impl PushEndpoint {
     /// Reads an address that a browser gave. Plain HTTP is for push services of tests, on this machine.
-    pub(super) fn parse(text: &str, allows_loopback: bool) -> Result<Endpoint, EndpointError> {
+    pub(super) fn parse(text: &str, allows_loopback: bool) -> Result<PushEndpoint, EndpointError> {
         if text.len() > URL_BYTES_MAX {
             return Err(EndpointError::TooLong);
         }
@@ -86,11 +86,15 @@ impl Endpoint {
         let default_port = if url.is_tls() { ":443" } else { ":80" };
         let authority = authority.strip_suffix(default_port).unwrap_or(&authority).to_owned();
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        Ok(Endpoint { origin: format!("{scheme}://{authority}"), url, authority, path })
+        Ok(PushEndpoint { origin: format!("{scheme}://{authority}"), url, authority, path })
     }
 
     /// Gives the push service a message.
-    pub(super) async fn post(&self, headers: &[(&str, String)], body: &[u8]) -> Result<Answer, PostError> {
+    pub(super) async fn post(
+        &self,
+        headers: &[(&str, String)],
+        body: &[u8],
+    ) -> Result<PushServiceAnswer, PostError> {
         let exchange = async {
             let mut stream = self.stream().await?;
             let mut request = self.head(headers, body.len()).into_bytes();
@@ -153,13 +157,13 @@ fn is_private(host: &str) -> bool {
 
 /// What a push service said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct PushServiceAnswer {
     pub(super) status: u16,
     /// When it wants to be asked again.
     pub(super) retry_after: Option<Duration>,
 }
 
-async fn read_answer(stream: &mut BoxedIo) -> Result<Answer, PostError> {
+async fn read_answer(stream: &mut BoxedIo) -> Result<PushServiceAnswer, PostError> {
     let mut head = Vec::new();
     loop {
         if let Some(answer) = parse_answer(&head)? {
@@ -175,7 +179,7 @@ async fn read_answer(stream: &mut BoxedIo) -> Result<Answer, PostError> {
 }
 
 /// The answer once its head is whole.
-fn parse_answer(mut bytes: &[u8]) -> Result<Option<Answer>, PostError> {
+fn parse_answer(mut bytes: &[u8]) -> Result<Option<PushServiceAnswer>, PostError> {
     for _ in 0..=INTERIM_ANSWERS_MAX {
         let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
         let head = String::from_utf8_lossy(&bytes[..end]);
@@ -187,7 +191,7 @@ fn parse_answer(mut bytes: &[u8]) -> Result<Option<Answer>, PostError> {
             let seconds = lines.filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
                 name.eq_ignore_ascii_case("retry-after").then(|| value.trim().parse::<u64>().ok())?
             });
-            return Ok(Some(Answer { status, retry_after: seconds.map(Duration::from_secs) }));
+            return Ok(Some(PushServiceAnswer { status, retry_after: seconds.map(Duration::from_secs) }));
         }
         bytes = &bytes[end + 4..];
     }
@@ -200,7 +204,8 @@ mod tests {
 
     #[test]
     fn only_push_services_are_written_to() {
-        let origin = |text: &str, allows| Endpoint::parse(text, allows).ok().map(|endpoint| endpoint.origin);
+        let origin =
+            |text: &str, allows| PushEndpoint::parse(text, allows).ok().map(|endpoint| endpoint.origin);
         assert_eq!(origin("https://Push.Example/a?b=c", false).as_deref(), Some("https://push.example"));
         assert_eq!(origin("https://push.example:443/a", false).as_deref(), Some("https://push.example"));
         assert_eq!(origin("https://push.example:444/a", false).as_deref(), Some("https://push.example:444"));
@@ -228,17 +233,17 @@ mod tests {
         }
         assert_eq!(origin("http://127.0.0.1:9/a", true).as_deref(), Some("http://127.0.0.1:9"));
         assert_eq!(origin("http://push.example/a", true), None);
-        assert!(Endpoint::parse(&format!("https://push.example/{}", "a".repeat(3000)), false).is_err());
+        assert!(PushEndpoint::parse(&format!("https://push.example/{}", "a".repeat(3000)), false).is_err());
     }
 
     #[test]
     fn answers_are_read_from_their_heads() {
         let answer = |text: &str| parse_answer(text.as_bytes()).ok();
-        let plain = |status| Some(Some(Answer { status, retry_after: None }));
+        let plain = |status| Some(Some(PushServiceAnswer { status, retry_after: None }));
         assert_eq!(answer("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"), plain(201));
         assert_eq!(answer("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n"), plain(410));
         assert_eq!(answer("HTTP/1.1 201 Created\r\n"), Some(None));
-        let later = Answer { status: 429, retry_after: Some(Duration::from_secs(7)) };
+        let later = PushServiceAnswer { status: 429, retry_after: Some(Duration::from_secs(7)) };
         assert_eq!(answer("HTTP/1.1 429 Later\r\nretry-after: 7\r\n\r\n"), Some(Some(later)));
         assert_eq!(answer("HTTP/1.1 503 Later\r\nRetry-After: Fri, 01 Jan\r\n\r\n"), plain(503));
         assert_eq!(answer("SSH-2.0\r\n\r\n"), None);

@@ -1,12 +1,11 @@
 //! The hub's own key for pushes: by it a push service knows that a message comes from whom the browser subscribed to
 //! (RFC 8292).
 
-use std::fmt;
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, fs};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +15,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
-use crate::tls;
+use crate::server::tls;
 
 /// Push services refuse proofs that are good for longer than a day.
 const PROOF_LIFE: Duration = Duration::from_secs(12 * 3600);
@@ -26,9 +25,9 @@ const PROOF_HEAD: &str = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9";
 
 /// The pair of keys that pushes are signed with. Shows nothing when printed; clones share it.
 #[derive(Clone)]
-pub struct PushKey(Arc<Pair>);
+pub struct PushKey(Arc<SigningKeyPair>);
 
-struct Pair {
+struct SigningKeyPair {
     pair: EcdsaKeyPair,
     /// As browsers want it.
     public: String,
@@ -48,7 +47,7 @@ pub enum PushKeyError {
 /// What was read is something else.
 #[derive(Debug, thiserror::Error)]
 #[error("it is no private key of the curve P-256 ({0})")]
-struct NotAKey(String);
+struct InvalidKey(String);
 
 impl PushKey {
     /// The key in a file that only its owner can read; made if there is none yet.
@@ -77,11 +76,11 @@ impl PushKey {
         PushKey::of(&make()?.serialize_der()).map_err(|error| PushKeyError::Make(error.to_string()))
     }
 
-    fn of(pkcs8: &[u8]) -> Result<PushKey, NotAKey> {
+    fn of(pkcs8: &[u8]) -> Result<PushKey, InvalidKey> {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &SystemRandom::new())
-            .map_err(|error| NotAKey(error.to_string()))?;
+            .map_err(|error| InvalidKey(error.to_string()))?;
         let public = URL_SAFE_NO_PAD.encode(pair.public_key());
-        Ok(PushKey(Arc::new(Pair { pair, public })))
+        Ok(PushKey(Arc::new(SigningKeyPair { pair, public })))
     }
 
     /// For `applicationServerKey`.

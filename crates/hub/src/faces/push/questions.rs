@@ -2,15 +2,16 @@
 //! it is in memory: after a restart a runner says which questions are open, and people are told again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use qd_link::mutex::Mutex;
 use qd_wire::InputRequest;
 use qd_wire::push::PushTopic;
 use qd_wire::run::{PermissionDetails, PermissionSource};
 
-use crate::access::{Hash, hash};
+use crate::access::authenticate::{Hash, hash};
 
 /// Questions that are kept at a time. Beyond, new ones are not told of: nobody can answer so many.
 const QUESTIONS_MAX: usize = 4096;
@@ -32,7 +33,7 @@ impl QuestionKey {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Question {
+pub(super) struct OpenQuestion {
     pub(super) request: Arc<InputRequest>,
     /// Unix milliseconds.
     pub(super) expires_at: Option<i64>,
@@ -40,7 +41,7 @@ pub(super) struct Question {
     pub(super) told: Vec<String>,
 }
 
-impl Question {
+impl OpenQuestion {
     pub(super) fn topic(&self) -> PushTopic {
         match *self.request {
             InputRequest::Permission { .. } => PushTopic::Approval,
@@ -67,22 +68,22 @@ impl Question {
 
 /// What a token is good for.
 #[derive(Debug, Clone)]
-pub(crate) struct Ticket {
+pub(crate) struct AnswerTicket {
     pub(super) key: QuestionKey,
     pub(super) principal: String,
     pub(super) subscription_id: String,
 }
 
 #[derive(Default)]
-pub(super) struct Questions(Mutex<State>);
+pub(super) struct OpenQuestions(Mutex<OpenQuestionTable>);
 
 #[derive(Default)]
-struct State {
-    open: HashMap<QuestionKey, Question>,
-    tickets: HashMap<Hash, Ticket>,
+struct OpenQuestionTable {
+    open: HashMap<QuestionKey, OpenQuestion>,
+    tickets: HashMap<Hash, AnswerTicket>,
 }
 
-impl Questions {
+impl OpenQuestions {
     /// A question was asked; `None` if that is no news.
     pub(super) fn open(
         &self,
@@ -93,8 +94,8 @@ impl Questions {
         let key = key_of(session_id, request.request_id());
         let life = request.timeout_ms().and_then(|timeout| i64::try_from(timeout).ok());
         let question =
-            Question { request, expires_at: life.map(|life| now.saturating_add(life)), told: Vec::new() };
-        let mut state = self.lock();
+            OpenQuestion { request, expires_at: life.map(|life| now.saturating_add(life)), told: Vec::new() };
+        let mut state = self.0.lock();
         if state.open.contains_key(&key) {
             return None;
         }
@@ -107,9 +108,13 @@ impl Questions {
     }
 
     /// It needs no answer any more. Gives what was known of it.
-    pub(super) fn close(&self, session_id: &Arc<str>, request_id: &str) -> Option<(QuestionKey, Question)> {
+    pub(super) fn close(
+        &self,
+        session_id: &Arc<str>,
+        request_id: &str,
+    ) -> Option<(QuestionKey, OpenQuestion)> {
         let key = key_of(session_id, request_id);
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let question = state.open.remove(&key)?;
         state.tickets.retain(|_, ticket| ticket.key != key);
         Some((key, question))
@@ -117,26 +122,26 @@ impl Questions {
 
     /// The ids of a session's open questions.
     pub(super) fn ids_of(&self, session_id: &str) -> Vec<Arc<str>> {
-        let state = self.lock();
+        let state = self.0.lock();
         let of_session = state.open.keys().filter(|key| &*key.session_id == session_id);
         of_session.map(|key| Arc::clone(&key.request_id)).collect()
     }
 
     /// The question, while it is open and waited for.
-    pub(super) fn get(&self, key: &QuestionKey, now: i64) -> Option<Question> {
-        let state = self.lock();
+    pub(super) fn get(&self, key: &QuestionKey, now: i64) -> Option<OpenQuestion> {
+        let state = self.0.lock();
         let question = state.open.get(key)?;
         (question.expires_at.is_none_or(|end| now < end)).then(|| question.clone())
     }
 
     /// A subscription is being told, with a token or without. False if the question is open no more, or it was told.
-    pub(super) fn note_told(
+    pub(super) fn note_notified(
         &self,
         key: &QuestionKey,
         subscription_id: &str,
-        token: Option<(Hash, Ticket)>,
+        token: Option<(Hash, AnswerTicket)>,
     ) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let Some(question) = state.open.get_mut(key) else { return false };
         if question.told.iter().any(|told| told == subscription_id) {
             return false;
@@ -148,8 +153,8 @@ impl Questions {
 
     /// Takes what a token is good for; it is good for nothing then. The browser it is from has closed its notification
     /// itself, and need not be told of the answer.
-    pub(super) fn take(&self, hash: &Hash, now: i64) -> Option<Ticket> {
-        let mut state = self.lock();
+    pub(super) fn take(&self, hash: &Hash, now: i64) -> Option<AnswerTicket> {
+        let mut state = self.0.lock();
         let ticket = state.tickets.remove(hash)?;
         let question = state.open.get_mut(&ticket.key)?;
         question.told.retain(|told| *told != ticket.subscription_id);
@@ -157,16 +162,12 @@ impl Questions {
     }
 
     /// The answer did not arrive: the token stays good as long as its question is open.
-    pub(super) fn give_back(&self, hash: Hash, ticket: Ticket) {
-        let mut state = self.lock();
+    pub(super) fn give_back(&self, hash: Hash, ticket: AnswerTicket) {
+        let mut state = self.0.lock();
         if let Some(question) = state.open.get_mut(&ticket.key) {
             question.told.push(ticket.subscription_id.clone());
             state.tickets.insert(hash, ticket);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,17 +186,17 @@ mod tests {
         InputRequest::Permission { request_id, title, description: None, metadata: None, timeout }
     }
 
-    fn ticket(key: &QuestionKey) -> Ticket {
-        Ticket { key: key.clone(), principal: "alice".into(), subscription_id: "s1".into() }
+    fn ticket(key: &QuestionKey) -> AnswerTicket {
+        AnswerTicket { key: key.clone(), principal: "alice".into(), subscription_id: "s1".into() }
     }
 
     #[test]
     fn a_token_is_good_once_and_while_its_question_is_open() {
-        let (questions, session) = (Questions::default(), Arc::from("s"));
+        let (questions, session) = (OpenQuestions::default(), Arc::from("s"));
         let key = questions.open(&session, Arc::new(permission(Some(100))), 1000).unwrap();
         assert!(questions.open(&session, Arc::new(permission(None)), 1000).is_none(), "known already");
-        assert!(questions.note_told(&key, "s1", Some(([1; 32], ticket(&key)))));
-        assert!(!questions.note_told(&key, "s1", Some(([2; 32], ticket(&key)))), "told already");
+        assert!(questions.note_notified(&key, "s1", Some(([1; 32], ticket(&key)))));
+        assert!(!questions.note_notified(&key, "s1", Some(([2; 32], ticket(&key)))), "told already");
         assert!(questions.take(&[2; 32], 1000).is_none());
         let taken = questions.take(&[1; 32], 1050).unwrap();
         assert!(questions.take(&[1; 32], 1050).is_none());
@@ -204,19 +205,19 @@ mod tests {
 
         questions.close(&session, "q").unwrap();
         let key = questions.open(&session, Arc::new(permission(None)), 1000).unwrap();
-        questions.note_told(&key, "s1", Some(([1; 32], ticket(&key))));
+        questions.note_notified(&key, "s1", Some(([1; 32], ticket(&key))));
         let (_, closed) = questions.close(&session, "q").unwrap();
         assert_eq!(closed.told, ["s1"]);
         assert!(questions.take(&[1; 32], 1000).is_none());
         questions.give_back([1; 32], ticket(&key));
         assert!(questions.take(&[1; 32], 1000).is_none());
-        assert!(!questions.note_told(&key, "s2", None));
-        assert!(questions.lock().tickets.is_empty());
+        assert!(!questions.note_notified(&key, "s2", None));
+        assert!(questions.0.lock().tickets.is_empty());
     }
 
     #[test]
     fn yes_and_no_are_answers_to_permissions_only() {
-        let (questions, session) = (Questions::default(), Arc::from("s"));
+        let (questions, session) = (OpenQuestions::default(), Arc::from("s"));
         let takes = |request: InputRequest| {
             let request_id = request.request_id().to_owned();
             let key = questions.open(&session, Arc::new(request), 0).unwrap();

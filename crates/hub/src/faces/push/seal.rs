@@ -23,13 +23,13 @@ pub(super) const TEXT_BYTES_MAX: usize = RECORD_BYTES as usize - HEAD_BYTES - TA
 
 /// Whose eyes it is for.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct MessageRecipient<'a> {
     pub(super) p256dh: &'a [u8],
     pub(super) auth: &'a [u8],
 }
 
 /// The body of a push; `None` when the browser's keys are none, the text is too long, or there is no randomness.
-pub(super) fn seal(reader: Reader<'_>, text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn seal(reader: MessageRecipient<'_>, text: &[u8]) -> Option<Vec<u8>> {
     if reader.p256dh.len() != POINT_BYTES || reader.auth.len() != AUTH_BYTES || text.len() > TEXT_BYTES_MAX {
         return None;
     }
@@ -52,7 +52,7 @@ pub(super) fn seal(reader: Reader<'_>, text: &[u8]) -> Option<Vec<u8>> {
 /// The same once both sides share a secret. `padded` has its mark of the end.
 fn sealed(
     secret: &[u8],
-    reader: Reader<'_>,
+    reader: MessageRecipient<'_>,
     own_public: &[u8],
     salt: [u8; SALT_BYTES],
     mut padded: Vec<u8>,
@@ -70,7 +70,7 @@ fn sealed(
 
 fn keys(
     secret: &[u8],
-    reader: Reader<'_>,
+    reader: MessageRecipient<'_>,
     own_public: &[u8],
     salt: [u8; SALT_BYTES],
 ) -> Option<(LessSafeKey, Nonce)> {
@@ -86,16 +86,16 @@ fn keys(
 }
 
 /// How many bytes are wanted.
-struct Length(usize);
+struct OutputLength(usize);
 
-impl KeyType for Length {
+impl KeyType for OutputLength {
     fn len(&self) -> usize {
         self.0
     }
 }
 
 fn expand(from: &Prk, info: &[&[u8]], out: &mut [u8]) -> Option<()> {
-    from.expand(info, Length(out.len())).and_then(|okm| okm.fill(out)).ok()
+    from.expand(info, OutputLength(out.len())).and_then(|okm| okm.fill(out)).ok()
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
         let secret = bytes("kyrL1jIIOHEzg3sM2ZWRHDRB62YACZhhSlknJ672kSs");
         let salt: [u8; SALT_BYTES] = bytes("DGv6ra1nlYgDCS1FRnbzlw").try_into().unwrap();
         let text = [b"When I grow up, I want to be a watermelon".as_slice(), &[LAST]].concat();
-        let reader = Reader { p256dh: &p256dh, auth: &auth };
+        let reader = MessageRecipient { p256dh: &p256dh, auth: &auth };
         let body = sealed(&secret, reader, &own_public, salt, text).unwrap();
         let expected = "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLoc\
             InmYWAmS6TlzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulc\
@@ -137,7 +137,7 @@ mod tests {
         {
             let theirs = EphemeralPrivateKey::generate(&ECDH_P256, &random).unwrap();
             let p256dh = theirs.compute_public_key().unwrap();
-            let reader = Reader { p256dh: p256dh.as_ref(), auth: &auth };
+            let reader = MessageRecipient { p256dh: p256dh.as_ref(), auth: &auth };
             let body = seal(reader, text.as_bytes()).unwrap();
             assert_eq!(body.len(), HEAD_BYTES + length + TAG_BYTES);
             let (head, sealed) = body.split_at(HEAD_BYTES);
@@ -159,10 +159,13 @@ mod tests {
         let random = SystemRandom::new();
         let key = EphemeralPrivateKey::generate(&ECDH_P256, &random).unwrap();
         let key = key.compute_public_key().unwrap();
-        let good = Reader { p256dh: key.as_ref(), auth: &[1; AUTH_BYTES] };
+        let good = MessageRecipient { p256dh: key.as_ref(), auth: &[1; AUTH_BYTES] };
         assert_eq!(seal(good, &vec![b'x'; TEXT_BYTES_MAX]).unwrap().len(), RECORD_BYTES as usize);
         assert!(seal(good, &vec![b'x'; TEXT_BYTES_MAX + 1]).is_none());
-        assert!(seal(Reader { auth: &[1; 15], ..good }, b"").is_none());
-        assert!(seal(Reader { p256dh: &[4; POINT_BYTES], ..good }, b"").is_none(), "not on the curve");
+        assert!(seal(MessageRecipient { auth: &[1; 15], ..good }, b"").is_none());
+        assert!(
+            seal(MessageRecipient { p256dh: &[4; POINT_BYTES], ..good }, b"").is_none(),
+            "not on the curve"
+        );
     }
 }

@@ -5,15 +5,15 @@ use serde_json::json;
 
 use super::*;
 use crate::config::HubConfig;
-use crate::effects::{apply_notes, describe};
-use crate::registry::Stored;
+use crate::hub::StoredHub;
+use crate::sessions::effects::{apply_notes, describe};
 use crate::{LoginCodes, OwnerToken};
 
 /// A hub that notes what it would do, and does nothing of it.
 struct World {
     hub: Arc<Hub>,
     entry: Arc<SessionEntry>,
-    jobs: mpsc::Receiver<Job>,
+    jobs: mpsc::Receiver<DeliveryJob>,
     _directory: tempfile::TempDir,
 }
 
@@ -24,9 +24,9 @@ impl World {
         let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
         config.faces.push.key = Some(PushKey::new().unwrap());
         config.faces.push.done_after = Duration::ZERO;
-        let hub = Arc::new(Hub::new(config, store, Stored::default()));
+        let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
-        let jobs = hub.faces.push.receiver.lock().unwrap().take().unwrap();
+        let jobs = hub.faces.push.receiver.lock().take().unwrap();
         World { hub, entry, jobs, _directory: directory }
     }
 
@@ -35,12 +35,14 @@ impl World {
         let notes = events.iter().flat_map(|(seq, event, body)| {
             let is_past = seq.is_some_and(|seq| self.entry.is_described(seq));
             let moment = Moment { seq: *seq, is_past, ..Moment::default() };
-            read(event, *seq, &body.to_string()).into_iter().map(move |change| Note::new(moment, change))
+            read(event, *seq, &body.to_string())
+                .into_iter()
+                .map(move |change| SessionNote::new(moment, change))
         });
-        let mut notes: Vec<Note> = notes.collect();
+        let mut notes: Vec<SessionNote> = notes.collect();
         apply_notes(&self.hub, &self.entry, &mut notes);
         let frames = Bytes::new();
-        self.hub.faces.published(&self.hub, Published::new(&self.entry, &frames, &[], &notes));
+        self.hub.faces.published(&self.hub, PublishedEvents::new(&self.entry, &frames, &[], &notes));
     }
 
     fn described(&self, status: SessionStatus, pending: &[InputRequest]) {
@@ -59,10 +61,12 @@ impl World {
         let mut jobs = Vec::new();
         while let Ok(job) = self.jobs.try_recv() {
             jobs.push(match job {
-                Job::Question(key) => format!("question {}", key.request_id),
-                Job::End(session_id) => format!("end {session_id}"),
-                Job::Resolved { key, told } => format!("resolved {} for {}", key.request_id, told.join(" ")),
-                Job::Send(_) => "send".to_owned(),
+                DeliveryJob::Question(key) => format!("question {}", key.request_id),
+                DeliveryJob::End(session_id) => format!("end {session_id}"),
+                DeliveryJob::Resolved { key, told } => {
+                    format!("resolved {} for {}", key.request_id, told.join(" "))
+                }
+                DeliveryJob::Send(_) => "send".to_owned(),
             });
         }
         jobs
@@ -97,7 +101,7 @@ async fn a_turn_that_follows_another_in_the_same_block_is_a_turn_of_its_own() {
     world.observe(&[idle(3)]);
     assert!(world.jobs().is_empty(), "they are told of one end at a time");
     assert!(!world.is_working());
-    assert_eq!(world.hub.faces.push.take_end("s"), Some(End { topic: PushTopic::Done, said: None }));
+    assert_eq!(world.hub.faces.push.take_end("s"), Some(SessionEnd { topic: PushTopic::Done, said: None }));
 }
 
 #[tokio::test]
@@ -105,12 +109,12 @@ async fn the_worst_end_is_told() {
     let world = World::start();
     let said = |text: &str| Some(text.to_owned());
     let (id, push) = (Arc::clone(&world.entry.id), &world.hub.faces.push);
-    push.ended(&id, End { topic: PushTopic::Done, said: None });
-    push.ended(&id, End { topic: PushTopic::Failed, said: None });
-    push.ended(&id, End { topic: PushTopic::Failed, said: said("broken") });
-    push.ended(&id, End { topic: PushTopic::Failed, said: None });
-    push.ended(&id, End { topic: PushTopic::Done, said: said("Ended with code 0") });
-    assert_eq!(push.take_end("s"), Some(End { topic: PushTopic::Failed, said: said("broken") }));
+    push.ended(&id, SessionEnd { topic: PushTopic::Done, said: None });
+    push.ended(&id, SessionEnd { topic: PushTopic::Failed, said: None });
+    push.ended(&id, SessionEnd { topic: PushTopic::Failed, said: said("broken") });
+    push.ended(&id, SessionEnd { topic: PushTopic::Failed, said: None });
+    push.ended(&id, SessionEnd { topic: PushTopic::Done, said: said("Ended with code 0") });
+    assert_eq!(push.take_end("s"), Some(SessionEnd { topic: PushTopic::Failed, said: said("broken") }));
 }
 
 #[tokio::test]
@@ -121,7 +125,7 @@ async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
     assert_eq!(world.jobs(), ["question new"]);
     let (id, push) = (Arc::clone(&world.entry.id), &world.hub.faces.push);
     let key = push.questions.open(&id, Arc::new(request("gone")), 0).unwrap();
-    assert!(push.questions.note_told(&key, "phone", None));
+    assert!(push.questions.note_notified(&key, "phone", None));
     world.described(SessionStatus::Working, &[request("new"), request("newer")]);
     assert_eq!(world.jobs(), ["resolved gone for phone", "question newer"]);
     assert!(world.is_working());
@@ -134,7 +138,7 @@ async fn records_of_the_past_are_not_told_and_what_the_runner_says_of_now_is() {
 #[tokio::test]
 async fn nothing_is_looked_into_while_nobody_wants_to_know() {
     let mut world = World::start();
-    let subscribed = *world.hub.faces.push.subscribed();
+    let subscribed = *world.hub.faces.push.subscribed.lock();
     world.hub.faces.push.note_no_subscribers(subscribed);
     world.observe(&[working(), needed(1, "q"), idle(2)]);
     assert!(world.jobs().is_empty());

@@ -4,16 +4,16 @@ use bytes::Bytes;
 use qd_core::record::Record;
 use qd_store::StoreError;
 
-use super::Events;
-use super::feed::Missing;
-use crate::registry::Hub;
+use super::RunFrames;
+use super::feed::MissingEvents;
+use crate::hub::Hub;
 
 /// One page of the log.
 const PAGE_ROWS_MAX: usize = 1000;
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
 /// A page in the document's words, and how far it goes.
-pub(super) struct Page {
+pub(super) struct LogPage {
     pub(super) frames: Bytes,
     pub(super) next: u64,
     /// There is no more in the log.
@@ -21,14 +21,14 @@ pub(super) struct Page {
 }
 
 /// Reads what comes next.
-pub(super) async fn page(hub: &Hub, missing: &Missing) -> Result<Page, StoreError> {
-    let Missing { entry, after, filter, .. } = missing;
+pub(super) async fn page(hub: &Hub, missing: &MissingEvents) -> Result<LogPage, StoreError> {
+    let MissingEvents { entry, after, filter, .. } = missing;
     if entry.is_over() {
         // It was deleted, and who has its name now is another.
-        return Ok(Page { frames: Bytes::new(), next: *after, is_end: true });
+        return Ok(LogPage { frames: Bytes::new(), next: *after, is_end: true });
     }
     let rows = hub.store.records_after(&entry.id, *after, PAGE_ROWS_MAX, PAGE_BYTES_MAX).await?;
-    let mut events = Events::with_capacity(rows.iter().map(|(_, body)| body.len()).sum());
+    let mut events = RunFrames::with_capacity(rows.iter().map(|(_, body)| body.len()).sum());
     for (_, body) in &rows {
         if let Some(record) = std::str::from_utf8(body).ok().and_then(Record::parse) {
             events.push(entry.kind(), &record);
@@ -36,5 +36,5 @@ pub(super) async fn page(hub: &Hub, missing: &Missing) -> Result<Page, StoreErro
     }
     let frames = events.into_frames(|class| filter.wants(&entry.id, class));
     let next = rows.last().map_or(*after, |(seq, _)| *seq);
-    Ok(Page { frames, next, is_end: rows.is_empty() })
+    Ok(LogPage { frames, next, is_end: rows.is_empty() })
 }

@@ -1,19 +1,20 @@
 //! The apps that are connected. They get none of the hub's own broadcasts, which are not in the document.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_link::mutex::Mutex;
 
+use crate::access::principals::Principal;
 use crate::config::Limits;
-use crate::connection::{Mail, Mailbox};
-use crate::principals::Principal;
+use crate::connection::{ConnectionMail, Mailbox};
 
 #[derive(Default)]
-pub(super) struct AppConnections(Mutex<State>);
+pub(super) struct AppConnections(Mutex<AppConnectionTable>);
 
 #[derive(Default)]
-struct State {
+struct AppConnectionTable {
     last: u64,
     open: HashMap<u64, Arc<Mailbox>>,
     is_stopping: bool,
@@ -22,7 +23,7 @@ struct State {
 impl AppConnections {
     /// `None` when there are too many, the access was taken back, or the hub stops.
     pub(super) fn add(&self, principal: &Principal, limits: &Limits) -> Option<(u64, Arc<Mailbox>)> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let is_full = state.open.len() >= limits.connections_max;
         if is_full || state.is_stopping || principal.revoked.is_cancelled() {
             return None;
@@ -35,30 +36,30 @@ impl AppConnections {
     }
 
     pub(super) fn remove(&self, number: u64) {
-        self.lock().open.remove(&number);
+        self.0.lock().open.remove(&number);
     }
 
     pub(super) fn count(&self) -> usize {
-        self.lock().open.len()
+        self.0.lock().open.len()
     }
 
     pub(super) fn close_revoked(&self) {
-        for mailbox in self.lock().open.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
+        for mailbox in self.0.lock().open.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
             let reason = "the access is revoked; log in again, or use another token".into();
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1008, reason });
+            mailbox.put(ConnectionMail::Close { frames: Bytes::new(), code: 1008, reason });
         }
     }
 
     pub(super) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         // Set under the lock: who is not in the list yet will not get in.
         state.is_stopping = true;
         for mailbox in state.open.values() {
-            mailbox.put(Mail::Close { frames: Bytes::new(), code: 1001, reason: "the hub stops".into() });
+            mailbox.put(ConnectionMail::Close {
+                frames: Bytes::new(),
+                code: 1001,
+                reason: "the hub stops".into(),
+            });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,14 +3,15 @@
 //! gets nothing twice, and each run's events come in their order.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use qd_core::view::run::event::Class;
+use qd_link::mutex::Mutex;
 
-use crate::connection::{Mailbox, Outgoing};
-use crate::registry::SessionEntry;
+use crate::connection::{ClientSendQueue, Mailbox};
+use crate::sessions::session::SessionEntry;
 
 /// What a chunk costs beside its bytes.
 const CHUNK_OVERHEAD_BYTES: usize = 128;
@@ -21,7 +22,7 @@ pub(super) const SUBSCRIPTIONS_MAX: usize = 10_000;
 
 /// The events of one record.
 #[derive(Clone)]
-pub(super) struct Chunk {
+pub(super) struct RecordEvents {
     pub(super) entry: Arc<SessionEntry>,
     /// Records after this one and before `seq` have nothing to show.
     pub(super) after: u64,
@@ -31,41 +32,41 @@ pub(super) struct Chunk {
     pub(super) frames: Bytes,
 }
 
-pub(super) struct Feed {
-    state: Mutex<State>,
+pub(super) struct EventFeed {
+    state: Mutex<FeedState>,
     followers: AtomicUsize,
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct State {
-    chunks: VecDeque<Waiting>,
+struct FeedState {
+    chunks: VecDeque<UnreadEvents>,
     /// The number of the first chunk in `chunks`; numbers never repeat.
     first: u64,
     bytes: usize,
     /// A follower's key is its place here; places of those who left are used again.
-    readers: Vec<Option<Reader>>,
+    readers: Vec<Option<FeedReader>>,
     live: usize,
 }
 
-struct Waiting {
-    chunk: Chunk,
+struct UnreadEvents {
+    chunk: RecordEvents,
     /// Readers that have yet to take it.
     readers: usize,
 }
 
-struct Reader {
+struct FeedReader {
     /// The chunk to take next.
     next: u64,
-    filter: Filter,
+    filter: RunFilter,
     /// The runs whose events come from the log, or came from there last.
-    behind: HashMap<Arc<str>, Behind>,
+    behind: HashMap<Arc<str>, LogPosition>,
     last_turn: u64,
-    signal: Arc<Signal>,
+    signal: Arc<FeedSignal>,
 }
 
 /// Where an app is in a run that it reads from the log.
-struct Behind {
+struct LogPosition {
     entry: Arc<SessionEntry>,
     /// The last record it has.
     after: u64,
@@ -78,16 +79,16 @@ struct Behind {
 /// What an app wants. Without a subscription that is everything; with one, output and calls of tools are only of the
 /// runs it names, and the rest still of all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Filter(Option<HashMap<Arc<str>, bool>>);
+pub(super) struct RunFilter(Option<HashMap<Arc<str>, bool>>);
 
-struct Signal {
+struct FeedSignal {
     ready: AtomicBool,
     /// A run is, or may be, to be read from the log.
     has_missing: AtomicBool,
     mailbox: Arc<Mailbox>,
 }
 
-impl Signal {
+impl FeedSignal {
     fn raise(&self) {
         self.ready.store(true, Ordering::Release);
         self.mailbox.wake();
@@ -95,21 +96,21 @@ impl Signal {
 }
 
 /// What to read from the log for an app.
-pub(super) struct Missing {
+pub(super) struct MissingEvents {
     pub(super) entry: Arc<SessionEntry>,
     pub(super) after: u64,
     pub(super) turn: u64,
-    pub(super) filter: Filter,
+    pub(super) filter: RunFilter,
 }
 
 /// An app's place in the feed; dropping it gives the place up.
-pub(super) struct Follower {
-    feed: Arc<Feed>,
+pub(super) struct FeedSubscription {
+    feed: Arc<EventFeed>,
     key: usize,
-    signal: Arc<Signal>,
+    signal: Arc<FeedSignal>,
 }
 
-impl Filter {
+impl RunFilter {
     pub(super) fn wants(&self, session_id: &str, class: Class) -> bool {
         let Some(runs) = &self.0 else { return true };
         match class {
@@ -142,7 +143,7 @@ impl Filter {
     }
 }
 
-impl Feed {
+impl EventFeed {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { state: Mutex::default(), followers: AtomicUsize::new(0), bytes_max }
     }
@@ -153,13 +154,13 @@ impl Feed {
     }
 
     /// A place after everything published so far.
-    pub(super) fn join(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Follower {
-        let mut state = self.lock();
+    pub(super) fn join(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> FeedSubscription {
+        let mut state = self.state.lock();
         let (ready, has_missing) = (AtomicBool::new(false), AtomicBool::new(false));
-        let signal = Arc::new(Signal { ready, has_missing, mailbox });
-        let reader = Some(Reader {
+        let signal = Arc::new(FeedSignal { ready, has_missing, mailbox });
+        let reader = Some(FeedReader {
             next: state.first + state.chunks.len() as u64,
-            filter: Filter::default(),
+            filter: RunFilter::default(),
             behind: HashMap::new(),
             last_turn: 0,
             signal: Arc::clone(&signal),
@@ -171,19 +172,19 @@ impl Feed {
             None => state.readers.push(reader),
         }
         self.followers.fetch_add(1, Ordering::AcqRel);
-        Follower { feed: Arc::clone(self), key, signal }
+        FeedSubscription { feed: Arc::clone(self), key, signal }
     }
 
     /// Gives chunks, in the order of their run, to every follower.
-    pub(super) fn publish(&self, chunks: Vec<Chunk>) {
-        let mut state = self.lock();
+    pub(super) fn publish(&self, chunks: Vec<RecordEvents>) {
+        let mut state = self.state.lock();
         if state.live == 0 || chunks.is_empty() {
             return;
         }
         let readers = state.live;
         for chunk in chunks {
             state.bytes += chunk.frames.len() + CHUNK_OVERHEAD_BYTES;
-            state.chunks.push_back(Waiting { chunk, readers });
+            state.chunks.push_back(UnreadEvents { chunk, readers });
             while state.bytes > self.bytes_max && state.chunks.len() > 1 {
                 state.drop_first();
             }
@@ -193,19 +194,14 @@ impl Feed {
 
     #[cfg(test)]
     fn held_bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock is held leaves the feed usable: every change keeps it consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().bytes
     }
 }
 
-impl State {
+impl FeedState {
     /// Makes room. Who has not taken the chunk is behind in its run.
     fn drop_first(&mut self) {
-        let Some(Waiting { chunk, .. }) = self.chunks.pop_front() else { return };
+        let Some(UnreadEvents { chunk, .. }) = self.chunks.pop_front() else { return };
         self.bytes -= chunk.frames.len() + CHUNK_OVERHEAD_BYTES;
         for reader in self.readers.iter_mut().flatten().filter(|reader| reader.next == self.first) {
             reader.next += 1;
@@ -216,7 +212,7 @@ impl State {
 
     fn drop_taken(&mut self) {
         while self.chunks.front().is_some_and(|waiting| waiting.readers == 0) {
-            if let Some(Waiting { chunk, .. }) = self.chunks.pop_front() {
+            if let Some(UnreadEvents { chunk, .. }) = self.chunks.pop_front() {
                 self.bytes -= chunk.frames.len() + CHUNK_OVERHEAD_BYTES;
                 self.first += 1;
             }
@@ -227,13 +223,13 @@ impl State {
     }
 }
 
-impl Reader {
-    fn wants(&self, chunk: &Chunk) -> bool {
+impl FeedReader {
+    fn wants(&self, chunk: &RecordEvents) -> bool {
         self.filter.wants(&chunk.entry.id, chunk.class)
     }
 
     /// The place in the chunk's run, if it is read from the log.
-    fn behind(&mut self, chunk: &Chunk) -> Option<&mut Behind> {
+    fn behind(&mut self, chunk: &RecordEvents) -> Option<&mut LogPosition> {
         let id = &chunk.entry.id;
         if self.behind.get(id).is_some_and(|behind| !Arc::ptr_eq(&behind.entry, &chunk.entry)) {
             // Another run has the name by now.
@@ -259,7 +255,7 @@ impl Reader {
     }
 
     /// The chunk is gone before it was taken.
-    fn miss(&mut self, chunk: &Chunk) {
+    fn miss(&mut self, chunk: &RecordEvents) {
         if chunk.seq == 0 {
             return;
         }
@@ -276,7 +272,7 @@ impl Reader {
             None if wants => {
                 self.last_turn += 1;
                 let (entry, turn) = (Arc::clone(&chunk.entry), self.last_turn);
-                let behind = Behind { entry, after: chunk.after, until: chunk.seq, turn };
+                let behind = LogPosition { entry, after: chunk.after, until: chunk.seq, turn };
                 self.behind.insert(Arc::clone(&chunk.entry.id), behind);
             }
             Some(_) | None => {}
@@ -284,7 +280,7 @@ impl Reader {
     }
 
     /// Whether the chunk is the next that the app is to get of its run.
-    fn takes(&mut self, chunk: &Chunk) -> bool {
+    fn takes(&mut self, chunk: &RecordEvents) -> bool {
         let wants = self.wants(chunk);
         if chunk.seq == 0 {
             return wants;
@@ -306,20 +302,20 @@ impl Reader {
     }
 }
 
-impl Behind {
+impl LogPosition {
     fn is_reading(&self) -> bool {
         self.after < self.until
     }
 }
 
-impl Follower {
+impl FeedSubscription {
     /// Moves events to `out` until it is full. Says whether that changed anything.
-    pub(super) fn take(&self, out: &mut Outgoing) -> bool {
+    pub(super) fn take(&self, out: &mut ClientSendQueue) -> bool {
         if !self.signal.ready.swap(false, Ordering::AcqRel) {
             return false;
         }
-        let mut guard = self.feed.lock();
-        let State { chunks, readers, first, .. } = &mut *guard;
+        let mut guard = self.feed.state.lock();
+        let FeedState { chunks, readers, first, .. } = &mut *guard;
         let Some(Some(reader)) = readers.get_mut(self.key) else { return false };
         let mut has_progress = false;
         let mut index = usize::try_from(reader.next - *first).unwrap_or(usize::MAX);
@@ -341,30 +337,30 @@ impl Follower {
     }
 
     /// Changes what the app wants.
-    pub(super) fn change_filter<T>(&self, change: impl FnOnce(&mut Filter) -> T) -> Option<T> {
-        let mut state = self.feed.lock();
+    pub(super) fn change_filter<T>(&self, change: impl FnOnce(&mut RunFilter) -> T) -> Option<T> {
+        let mut state = self.feed.state.lock();
         let reader = state.readers.get_mut(self.key)?.as_mut()?;
         Some(change(&mut reader.filter))
     }
 
     /// The app wants the records of a run after this one, whether it had them or not.
     pub(super) fn replay(&self, entry: &Arc<SessionEntry>, after: u64) {
-        let mut state = self.feed.lock();
+        let mut state = self.feed.state.lock();
         let Some(Some(reader)) = state.readers.get_mut(self.key) else { return };
         let until = entry.committed_seq();
         reader.last_turn += 1;
         let turn = reader.last_turn;
-        let behind = Behind { entry: Arc::clone(entry), after: after.min(until), until, turn };
+        let behind = LogPosition { entry: Arc::clone(entry), after: after.min(until), until, turn };
         reader.behind.insert(Arc::clone(&entry.id), behind);
         reader.note_missing(true);
     }
 
     /// The run that waits longest to be read from the log.
-    pub(super) fn missing(&self) -> Option<Missing> {
+    pub(super) fn missing(&self) -> Option<MissingEvents> {
         if !self.signal.has_missing.load(Ordering::Acquire) {
             return None;
         }
-        let mut guard = self.feed.lock();
+        let mut guard = self.feed.state.lock();
         let end = guard.first + guard.chunks.len() as u64;
         let reader = guard.readers.get_mut(self.key)?.as_mut()?;
         let waiting = reader.behind.values().filter(|behind| behind.is_reading());
@@ -376,13 +372,13 @@ impl Follower {
             return None;
         };
         let (entry, after, turn) = (Arc::clone(&behind.entry), behind.after, behind.turn);
-        Some(Missing { entry, after, turn, filter: reader.filter.clone() })
+        Some(MissingEvents { entry, after, turn, filter: reader.filter.clone() })
     }
 
     /// A page of the log has gone to the app, up to this record; `is_end` when the log has no more. False when that
     /// page is not wanted any more.
-    pub(super) fn has_read(&self, missing: &Missing, next: u64, is_end: bool) -> bool {
-        let mut state = self.feed.lock();
+    pub(super) fn has_read(&self, missing: &MissingEvents, next: u64, is_end: bool) -> bool {
+        let mut state = self.feed.state.lock();
         let Some(Some(reader)) = state.readers.get_mut(self.key) else { return false };
         let turn = reader.last_turn + 1;
         let behind = reader.behind.get_mut(&missing.entry.id);
@@ -395,9 +391,9 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for FeedSubscription {
     fn drop(&mut self) {
-        let mut state = self.feed.lock();
+        let mut state = self.feed.state.lock();
         let Some(reader) = state.readers.get_mut(self.key).and_then(Option::take) else { return };
         while state.readers.last().is_some_and(Option::is_none) {
             state.readers.pop();

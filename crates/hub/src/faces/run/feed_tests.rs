@@ -5,7 +5,7 @@ use qd_store::{HubStore, StoreOptions};
 
 use super::*;
 use crate::config::HubConfig;
-use crate::registry::{Hub, Stored};
+use crate::hub::{Hub, StoredHub};
 use crate::{LoginCodes, OwnerToken};
 
 const CHUNK_BYTES: usize = 1000;
@@ -15,7 +15,7 @@ const PLACE: u64 = 1_000_000;
 
 fn hub(directory: &tempfile::TempDir) -> Hub {
     let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-    Hub::new(HubConfig::new(OwnerToken::new("t"), LoginCodes::default()), store, Stored::default())
+    Hub::new(HubConfig::new(OwnerToken::new("t"), LoginCodes::default()), store, StoredHub::default())
 }
 
 /// One hub for many cases, with its directory; each case forgets its sessions.
@@ -29,7 +29,7 @@ fn shared_hub() -> &'static Hub {
 }
 
 /// A session and what its log has: which records show something, and of what class.
-struct Run {
+struct LoggedRun {
     /// Its place among the runs, which is told in its frames.
     place: u64,
     entry: Arc<SessionEntry>,
@@ -38,53 +38,53 @@ struct Run {
     published: u64,
 }
 
-impl Run {
+impl LoggedRun {
     fn new(hub: &Hub, name: &str, place: u64) -> Self {
-        Run { place, entry: hub.session_or_new(name, &Arc::from("r")), log: Vec::new(), published: 0 }
+        LoggedRun { place, entry: hub.session_or_new(name, &Arc::from("r")), log: Vec::new(), published: 0 }
     }
 
     /// Stores one more record, and publishes it to the feed at once or with the next one.
-    fn append(&mut self, feed: &Feed, class: Option<Class>, is_late: bool) {
+    fn append(&mut self, feed: &EventFeed, class: Option<Class>, is_late: bool) {
         self.log.push(class);
-        self.entry.begin_one();
+        self.entry.begin_commit();
         self.entry.ring.publish(Bytes::new(), Some(self.log.len() as u64));
         if !is_late {
             self.publish(feed);
         }
     }
 
-    fn publish(&mut self, feed: &Feed) {
+    fn publish(&mut self, feed: &EventFeed) {
         let mut chunks = Vec::new();
         let mut after = self.published;
         for seq in self.published + 1..=self.log.len() as u64 {
             if let Some(class) = self.log[seq as usize - 1] {
                 let text = self.place * PLACE + seq;
                 let frames = Bytes::from(format!("{text:>CHUNK_BYTES$}"));
-                chunks.push(Chunk { entry: Arc::clone(&self.entry), after, seq, class, frames });
+                chunks.push(RecordEvents { entry: Arc::clone(&self.entry), after, seq, class, frames });
                 after = seq;
             }
         }
         feed.publish(chunks);
         for _ in self.published..self.log.len() as u64 {
-            self.entry.settle_one();
+            self.entry.finish_commit();
         }
         self.published = self.log.len() as u64;
     }
 }
 
 /// An app that notes what it got.
-struct App {
-    follower: Follower,
+struct TestApp {
+    follower: FeedSubscription,
     /// Of each run: the records that have come.
     got: Vec<Vec<u64>>,
     /// Of each run: the last record before it joined.
     from: Vec<u64>,
-    reading: Option<Missing>,
+    reading: Option<MissingEvents>,
 }
 
-impl App {
-    fn join(feed: &Arc<Feed>, runs: &[Run]) -> Self {
-        App {
+impl TestApp {
+    fn join(feed: &Arc<EventFeed>, runs: &[LoggedRun]) -> Self {
+        TestApp {
             follower: feed.join(Mailbox::for_tests()),
             got: vec![Vec::new(); runs.len()],
             from: runs.iter().map(|run| run.published).collect(),
@@ -94,7 +94,7 @@ impl App {
 
     /// Takes about `count` events.
     fn take(&mut self, count: usize) {
-        let mut out = Outgoing::default();
+        let mut out = ClientSendQueue::default();
         out.push(Bytes::from(vec![0; ROOM_BYTES - count * CHUNK_BYTES]));
         self.follower.take(&mut out);
         let chunks: Vec<Bytes> = out.chunks().skip(1).cloned().collect();
@@ -104,7 +104,7 @@ impl App {
         }
     }
 
-    fn read(&mut self, runs: &[Run], rows: usize, is_done: bool) {
+    fn read(&mut self, runs: &[LoggedRun], rows: usize, is_done: bool) {
         if self.reading.is_none() {
             self.reading = self.follower.missing();
         }
@@ -125,7 +125,7 @@ impl App {
         }
     }
 
-    fn finish(&mut self, runs: &[Run]) {
+    fn finish(&mut self, runs: &[LoggedRun]) {
         for _ in 0..10_000 {
             self.take(50);
             self.read(runs, 7, true);
@@ -137,20 +137,20 @@ impl App {
     }
 
     fn is_at_end(&self) -> bool {
-        let state = self.follower.feed.lock();
+        let state = self.follower.feed.state.lock();
         let reader = state.readers[self.follower.key].as_ref().unwrap();
         reader.next == state.first + state.chunks.len() as u64
     }
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum FeedStep {
     Append { run: usize, class: Option<Class>, is_late: bool },
     Take { app: usize, count: usize },
     Read { app: usize, rows: usize, is_done: bool },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<FeedStep>> {
     let class = prop_oneof![
         4 => Just(Some(Class::Output)),
         1 => Just(Some(Class::Tool)),
@@ -159,10 +159,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     let step = prop_oneof![
         6 => (0..3_usize, class, prop::bool::weighted(0.2))
-            .prop_map(|(run, class, is_late)| Step::Append { run, class, is_late }),
-        2 => (0..2_usize, 0..6_usize).prop_map(|(app, count)| Step::Take { app, count }),
+            .prop_map(|(run, class, is_late)| FeedStep::Append { run, class, is_late }),
+        2 => (0..2_usize, 0..6_usize).prop_map(|(app, count)| FeedStep::Take { app, count }),
         2 => (0..2_usize, 1..5_usize, any::<bool>())
-            .prop_map(|(app, rows, is_done)| Step::Read { app, rows, is_done }),
+            .prop_map(|(app, rows, is_done)| FeedStep::Read { app, rows, is_done }),
     ];
     proptest::collection::vec(step, 0..150)
 }
@@ -174,11 +174,11 @@ proptest! {
     #[test]
     fn nothing_is_lost_and_nothing_comes_twice(steps in steps(), narrow in any::<bool>()) {
         let hub = shared_hub();
-        let feed = Arc::new(Feed::new(5 * CHUNK_BYTES));
-        let mut runs: Vec<Run> =
-            ["a", "b", "c"].iter().zip(0..).map(|(name, place)| Run::new(hub, name, place)).collect();
-        let mut apps = vec![App::join(&feed, &runs), App::join(&feed, &runs)];
-        let mut filter = Filter::default();
+        let feed = Arc::new(EventFeed::new(5 * CHUNK_BYTES));
+        let mut runs: Vec<LoggedRun> =
+            ["a", "b", "c"].iter().zip(0..).map(|(name, place)| LoggedRun::new(hub, name, place)).collect();
+        let mut apps = vec![TestApp::join(&feed, &runs), TestApp::join(&feed, &runs)];
+        let mut filter = RunFilter::default();
         if narrow {
             filter.add(&runs[0].entry.id, true, false);
             filter.add(&runs[1].entry.id, false, false);
@@ -186,16 +186,16 @@ proptest! {
         }
         for step in steps {
             match step {
-                Step::Append { run, class, is_late } => runs[run].append(&feed, class, is_late),
-                Step::Take { app, count } => apps[app].take(count),
-                Step::Read { app, rows, is_done } => apps[app].read(&runs, rows, is_done),
+                FeedStep::Append { run, class, is_late } => runs[run].append(&feed, class, is_late),
+                FeedStep::Take { app, count } => apps[app].take(count),
+                FeedStep::Read { app, rows, is_done } => apps[app].read(&runs, rows, is_done),
             }
             prop_assert!(feed.held_bytes() <= 7 * CHUNK_BYTES);
         }
         runs.iter_mut().for_each(|run| run.publish(&feed));
         for (number, app) in apps.iter_mut().enumerate() {
             app.finish(&runs);
-            let filter = if number == 0 { filter.clone() } else { Filter::default() };
+            let filter = if number == 0 { filter.clone() } else { RunFilter::default() };
             for (place, run) in runs.iter().enumerate() {
                 let expected: Vec<u64> = (app.from[place] + 1..=run.log.len() as u64)
                     .filter(|seq| run.log[*seq as usize - 1].is_some_and(|class| filter.wants(&run.entry.id, class)))
@@ -214,12 +214,12 @@ proptest! {
 fn a_replay_gives_what_was_before_and_goes_on_with_what_comes() {
     let directory = tempfile::tempdir().unwrap();
     let hub = hub(&directory);
-    let feed = Arc::new(Feed::new(100 * CHUNK_BYTES));
-    let mut runs = vec![Run::new(&hub, "a", 0)];
+    let feed = Arc::new(EventFeed::new(100 * CHUNK_BYTES));
+    let mut runs = vec![LoggedRun::new(&hub, "a", 0)];
     for _ in 0..10 {
         runs[0].append(&feed, Some(Class::Output), false);
     }
-    let mut app = App::join(&feed, &runs);
+    let mut app = TestApp::join(&feed, &runs);
     runs[0].append(&feed, Some(Class::Output), false);
     app.follower.replay(&runs[0].entry, 4);
     // It comes while the past is read, and once more the past is asked for.
@@ -240,16 +240,16 @@ fn a_replay_gives_what_was_before_and_goes_on_with_what_comes() {
 fn a_run_that_was_deleted_holds_up_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let hub = hub(&directory);
-    let feed = Arc::new(Feed::new(2 * CHUNK_BYTES));
-    let mut runs = vec![Run::new(&hub, "a", 0)];
-    let mut app = App::join(&feed, &runs);
+    let feed = Arc::new(EventFeed::new(2 * CHUNK_BYTES));
+    let mut runs = vec![LoggedRun::new(&hub, "a", 0)];
+    let mut app = TestApp::join(&feed, &runs);
     for _ in 0..6 {
         runs[0].append(&feed, Some(Class::Other), false);
     }
     let missing = app.follower.missing().unwrap();
     hub.forget_session(&runs[0].entry);
     assert!(app.follower.has_read(&missing, 0, true));
-    let mut next = vec![Run::new(&hub, "a", 0)];
+    let mut next = vec![LoggedRun::new(&hub, "a", 0)];
     next[0].append(&feed, Some(Class::Other), false);
     app.finish(&next);
     assert_eq!(app.got[0], [1]);
@@ -258,11 +258,11 @@ fn a_run_that_was_deleted_holds_up_nobody() {
 #[test]
 fn subscriptions_narrow_output_and_tools_and_nothing_else() {
     let (a, b) = (Arc::from("a"), "b");
-    let mut filter = Filter::default();
+    let mut filter = RunFilter::default();
     let all = [Class::Output, Class::Tool, Class::Other];
     assert!(all.iter().all(|class| filter.wants(b, *class)));
     assert!(filter.add(&a, false, false));
-    let wanted = |filter: &Filter, run: &str| all.map(|class| filter.wants(run, class));
+    let wanted = |filter: &RunFilter, run: &str| all.map(|class| filter.wants(run, class));
     assert_eq!((wanted(&filter, "a"), wanted(&filter, b)), ([false, true, true], [false, false, true]));
     assert!(filter.add(&Arc::from(b), true, true));
     assert_eq!((wanted(&filter, "a"), wanted(&filter, b)), ([false, false, true], [true, true, true]));
@@ -274,12 +274,12 @@ fn subscriptions_narrow_output_and_tools_and_nothing_else() {
 #[test]
 fn what_has_no_number_comes_beside_the_records() {
     let hub = shared_hub();
-    let feed = Arc::new(Feed::new(5 * CHUNK_BYTES));
-    let mut runs = vec![Run::new(hub, "live", 0)];
-    let mut apps = [App::join(&feed, &runs), App::join(&feed, &runs)];
-    let live = |run: &Run| {
+    let feed = Arc::new(EventFeed::new(5 * CHUNK_BYTES));
+    let mut runs = vec![LoggedRun::new(hub, "live", 0)];
+    let mut apps = [TestApp::join(&feed, &runs), TestApp::join(&feed, &runs)];
+    let live = |run: &LoggedRun| {
         let frames = Bytes::from(format!("{:>CHUNK_BYTES$}", 0));
-        Chunk { entry: Arc::clone(&run.entry), after: 0, seq: 0, class: Class::Other, frames }
+        RecordEvents { entry: Arc::clone(&run.entry), after: 0, seq: 0, class: Class::Other, frames }
     };
     feed.publish(vec![live(&runs[0])]);
     runs[0].append(&feed, Some(Class::Other), false);
@@ -293,7 +293,7 @@ fn what_has_no_number_comes_beside_the_records() {
     for app in &mut apps {
         app.finish(&runs);
     }
-    let records = |app: &App| app.got[0].iter().copied().filter(|seq| *seq > 0).collect::<Vec<_>>();
+    let records = |app: &TestApp| app.got[0].iter().copied().filter(|seq| *seq > 0).collect::<Vec<_>>();
     assert_eq!((records(&apps[0]), records(&apps[1])), ((1..=10).collect(), (1..=10).collect()));
     assert_eq!(apps[1].got[0].iter().filter(|seq| **seq == 0).count(), 1);
 }

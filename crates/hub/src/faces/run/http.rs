@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Duration, timeout};
 
+use super::handler::{AppHandler, HOST_OFFLINE, UNKNOWN_RUN, prepare};
 use super::lists;
 use super::messages::{self, MessagesQuery};
-use super::speaker::{AppSpeaker, HOST_OFFLINE, UNKNOWN_RUN, prepare};
-use crate::access::Refusal;
-use crate::ask::{Answer, Asker};
+use crate::access::authenticate::Refusal;
+use crate::access::principals::Principal;
+use crate::command::ask::{CommandAnswer, CommandSender};
 use crate::command::send_ready;
-use crate::http::{check_known, has_token, refused};
-use crate::principals::Principal;
-use crate::registry::Hub;
-use crate::serve::Server;
-use crate::upgrade::{accept_key, speak};
+use crate::hub::Hub;
+use crate::server::Server;
+use crate::server::router::{check_known, has_token, refused};
+use crate::server::upgrade::{accept_key, speak};
 
 /// Bytes of an input; the original takes as many.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -95,11 +95,11 @@ async fn app(State(hub): State<Arc<Hub>>, request: Request) -> Response {
         return plain(StatusCode::BAD_REQUEST, "This address speaks WebSocket (version 13) only");
     };
     // Before the answer: what happens after the app knows that it is connected is not missed.
-    let Some((speaker, mailbox)) = AppSpeaker::new(&hub, &principal) else {
+    let Some((handler, mailbox)) = AppHandler::new(&hub, &principal) else {
         let error = "There are too many connections, or the server stops; try again later";
         return plain(StatusCode::SERVICE_UNAVAILABLE, error);
     };
-    speak(hub, request, accept, mailbox, speaker)
+    speak(hub, request, accept, mailbox, handler)
 }
 
 async fn health(State(hub): State<Arc<Hub>>) -> Json<Value> {
@@ -221,13 +221,13 @@ async fn input(
         Ok(command) => command,
         Err(error) => return plain(StatusCode::BAD_REQUEST, &error.message),
     };
-    let asker = Asker::new(&principal, Arc::from("http"));
+    let asker = CommandSender::new(&principal, Arc::from("http"));
     let ready = match prepare(&hub, &asker, &command) {
         Ok((ready, _)) => ready,
         Err(error) => return plain(status_of(error.code), &error.message),
     };
     let (done, wait) = oneshot::channel();
-    let on_answer = Box::new(move |_: &Arc<Hub>, answered: Answer| {
+    let on_answer = Box::new(move |_: &Arc<Hub>, answered: CommandAnswer| {
         // Who asked may have gone; the input is written all the same.
         let _ = done.send(answered);
     });

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::past;
-use crate::reads;
-use crate::registry::Hub;
+use crate::hub::Hub;
+use crate::sessions::reads;
 
 /// A page of runs, those that were active last first, and how many there are.
 pub(super) async fn runs(hub: &Hub, offset: usize, limit: usize) -> Result<(Vec<Value>, usize), StoreError> {
@@ -36,7 +36,7 @@ async fn shown(hub: &Hub, row: HubSession) -> Result<Value, StoreError> {
     let entry = hub.session(&row.session_id);
     let (run, questions) = match &entry {
         Some(entry) => past::run_of(hub, entry).await?,
-        None => past::Run::default(),
+        None => past::RunWithQuestions::default(),
     };
     let is_closed = entry.as_ref().map_or(row.closed, |entry| entry.status() == SessionStatus::Closed);
     let is_idle = entry.as_ref().is_some_and(|entry| entry.status() == SessionStatus::Idle);

@@ -6,7 +6,8 @@ use qd_core::view::run::history::{HistoryMessage, messages, seq_before};
 use qd_store::StoreError;
 use serde::Deserialize;
 
-use crate::registry::{Hub, SessionEntry};
+use crate::hub::Hub;
+use crate::sessions::session::SessionEntry;
 
 /// Messages of a page: without a limit, and at most.
 const LIMIT_DEFAULT: usize = 200;
@@ -49,7 +50,7 @@ pub(super) async fn page(
     entry: &SessionEntry,
     query: &MessagesQuery,
 ) -> Result<MessagesPage, StoreError> {
-    let reading = Reading {
+    let reading = MessagesReader {
         hub,
         entry,
         limit: query.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX),
@@ -69,7 +70,7 @@ pub(super) async fn page(
     }
 }
 
-struct Reading<'a> {
+struct MessagesReader<'a> {
     hub: &'a Hub,
     entry: &'a SessionEntry,
     limit: usize,
@@ -77,9 +78,9 @@ struct Reading<'a> {
 }
 
 /// Messages of one record, and the record's number.
-type Shown = (u64, Vec<HistoryMessage>, usize);
+type RecordMessages = (u64, Vec<HistoryMessage>, usize);
 
-impl Reading<'_> {
+impl MessagesReader<'_> {
     async fn forwards(&self, since_seq: u64, before: Option<u64>) -> Result<MessagesPage, StoreError> {
         let end = self.entry.committed_seq().min(before.map_or(u64::MAX, |before| before.saturating_sub(1)));
         let (mut found, mut bytes, mut seq) = (Vec::new(), 0, since_seq);
@@ -133,7 +134,7 @@ impl Reading<'_> {
     }
 
     /// What the next records up to `until` show.
-    async fn records(&self, after: u64, until: u64) -> Result<Vec<Shown>, StoreError> {
+    async fn records(&self, after: u64, until: u64) -> Result<Vec<RecordMessages>, StoreError> {
         let rows = usize::try_from(until - after).unwrap_or(usize::MAX).min(LIMIT_MAX);
         let rows = self.hub.store.records_after(&self.entry.id, after, rows, READ_BYTES_MAX).await?;
         let shown = rows.into_iter().map(|(seq, body)| {

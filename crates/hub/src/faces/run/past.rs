@@ -9,7 +9,8 @@ use qd_store::StoreError;
 use qd_wire::InputRequest;
 use qd_wire::data::SessionStatus;
 
-use crate::registry::{Hub, SessionEntry};
+use crate::hub::Hub;
+use crate::sessions::session::SessionEntry;
 
 /// Records at the beginning and at the end of a run that are looked at when the hub has not seen it run: it says
 /// what it is in its first ones, and what it waits for or how it ended in its last ones.
@@ -22,10 +23,10 @@ const QUESTIONS: &[&str] =
 const QUESTION_ROWS: usize = 1000;
 
 /// A session as a run, and the questions that nobody has answered, the oldest first.
-pub(super) type Run = (RunLine, Vec<Arc<InputRequest>>);
+pub(super) type RunWithQuestions = (RunLine, Vec<Arc<InputRequest>>);
 
 /// What is known of a run, from the log where it has to be.
-pub(super) async fn run_of(hub: &Hub, entry: &SessionEntry) -> Result<Run, StoreError> {
+pub(super) async fn run_of(hub: &Hub, entry: &SessionEntry) -> Result<RunWithQuestions, StoreError> {
     if let Some(run) = entry.projection().run() {
         return Ok(run);
     }

@@ -26,7 +26,7 @@ impl RawMode {
 impl Drop for RawMode {
     fn drop(&mut self) {
         if let Err(error) = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.before) {
-            tracing::warn!(%error, "the terminal could not be put back; `reset` does it");
+            tracing::warn!(%error, "the terminal could not be restored; run `reset`");
         }
     }
 }

@@ -17,15 +17,15 @@ pub(super) fn membership(settings: &Settings) -> Check {
     const NAME: &str = "runner";
     let path = Membership::path(&settings.data_dir);
     match Membership::read(&settings.data_dir) {
-        Ok(None) => Check::ok(NAME, "this machine has joined no other hub"),
+        Ok(None) => Check::ok(NAME, "this machine has not joined another hub"),
         Ok(Some(membership)) if !membership.joined => Check::warning(
             NAME,
-            format!("joining {} was begun and never confirmed", membership.url),
-            format!("run it again: qd runner join {}", membership.url),
+            format!("joining {} was started but never confirmed", membership.url),
+            format!("run again: qd runner join {}", membership.url),
         ),
         Ok(Some(Membership { url, runner_id, attempt: Some(attempt), .. })) => Check::warning(
             NAME,
-            format!("'{runner_id}' of {url}; joining {} was begun and never confirmed", attempt.url),
+            format!("'{runner_id}' of {url}; joining {} was started but never confirmed", attempt.url),
             format!("to change over, repeat: qd runner join {} --force", attempt.url),
         ),
         Ok(Some(membership)) => {
@@ -35,7 +35,7 @@ pub(super) fn membership(settings: &Settings) -> Check {
                 0 => Check::ok(NAME, found),
                 _ => Check::failed(
                     NAME,
-                    format!("{found}; others may read its key"),
+                    format!("{found}; other users may read its key"),
                     format!(
                         "chmod 600 {}, then on the hub: qd runner rotate {}",
                         path.display(),
@@ -57,7 +57,7 @@ pub(super) async fn hub(settings: &Settings) -> Option<Check> {
     if let Some(reason) = revoked.and_then(|link| link.last_failure) {
         return Some(Check::failed(
             NAME,
-            format!("{} has cut this runner off: {reason}", membership.url),
+            format!("{} has revoked this runner: {reason}", membership.url),
             format!("`qd runner invite` there makes a code, then here: {}", membership.rejoin_command()),
         ));
     }
@@ -83,7 +83,7 @@ pub(super) async fn hub(settings: &Settings) -> Option<Check> {
         Err(error) => Check::warning(
             NAME,
             error.to_string(),
-            "sessions go on without it; is it running, and is the network up?",
+            "sessions keep running without it; check that the hub is running and the network is up",
         ),
     })
 }
@@ -93,7 +93,7 @@ pub(super) async fn socket(settings: &Settings) -> Check {
     const NAME: &str = "socket";
     let places: Vec<String> = settings.runner_sockets.iter().map(|path| path.display().to_string()).collect();
     if places.is_empty() {
-        return Check::ok(NAME, "off: there are no local commands without the hub");
+        return Check::ok(NAME, "off: local commands need the hub");
     }
     match connection::connect_local(settings).await {
         Ok(Some(connection)) => Check::ok(
@@ -102,13 +102,15 @@ pub(super) async fn socket(settings: &Settings) -> Check {
         ),
         Ok(None) if connection::is_runner(settings) => Check::warning(
             NAME,
-            format!("the runner of this machine does not run: nobody listens on {}", places.join(" or ")),
+            format!("the runner of this machine is not running: nothing listens on {}", places.join(" or ")),
             "start it: qd runner start",
         ),
         Ok(None) => Check::ok(NAME, format!("no runner listens on {}", places.join(" or "))),
-        Err(error) => {
-            Check::warning(NAME, error.message, "is it another user's? name your own: --runner-socket")
-        }
+        Err(error) => Check::warning(
+            NAME,
+            error.message,
+            "it may belong to another user; use your own with --runner-socket",
+        ),
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn data_dir(path: &Path) -> Check {
     let writable = access(&existing, Access::WRITE_OK | Access::EXEC_OK).is_ok();
     match (writable, existing == path) {
         (true, true) => Check::ok(NAME, format!("{} is writable", path.display())),
-        (true, false) => Check::ok(NAME, format!("{} will be made by `qd up`", path.display())),
+        (true, false) => Check::ok(NAME, format!("{} will be created by `qd up`", path.display())),
         (false, _) => Check::failed(
             NAME,
             format!("{} is not writable", existing.display()),
@@ -28,7 +28,7 @@ pub(super) fn data_dir(path: &Path) -> Check {
 pub(super) fn disk_space(path: &Path) -> Check {
     const NAME: &str = "disk space";
     let Ok(stat) = statvfs(nearest_existing(path)) else {
-        return Check::warning(NAME, "cannot be measured", "look with `df`");
+        return Check::warning(NAME, "cannot be measured", "check with `df`");
     };
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let found = format!("{} MB free", free / (1024 * 1024));
@@ -47,8 +47,10 @@ pub(super) fn containment() -> Check {
         Some(path) if access(&path, Access::WRITE_OK).is_ok() => {
             Check::ok(NAME, format!("cgroup v2, {} is writable", path.display()))
         }
-        Some(_) => Check::ok(NAME, "cgroup v2 is not writable; the guard holds agents as their subreaper"),
-        None => Check::ok(NAME, "no cgroup v2; the guard holds agents as their subreaper"),
+        Some(_) => {
+            Check::ok(NAME, "cgroup v2 is not writable; agents run under a supervisor process instead")
+        }
+        None => Check::ok(NAME, "no cgroup v2; agents run under a supervisor process instead"),
     }
 }
 
@@ -72,7 +74,7 @@ mod tests {
     fn a_directory_to_be_made_is_fine_and_a_file_in_the_way_is_not() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(data_dir(directory.path()).health, Health::Ok);
-        assert!(data_dir(&directory.path().join("new/qd")).found.contains("will be made"));
+        assert!(data_dir(&directory.path().join("new/qd")).found.contains("will be created"));
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert_eq!(data_dir(&file.join("qd")).health, Health::Failed);

@@ -57,7 +57,7 @@ impl ToolBackend {
                 let named = arguments.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
                 // A guess could give an agent the files of another.
                 let Some(named) = named.filter(|named| !named.is_empty()) else {
-                    return Err(CliError::usage("which session is the agent's?").hint(format!(
+                    return Err(CliError::usage("cannot tell which session the agent belongs to").hint(format!(
                         "programs in a session have {SESSION_VARIABLE}; else name one with --session ID, or a \
                          directory with --root DIR"
                     )));

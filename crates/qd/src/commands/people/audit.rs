@@ -27,7 +27,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: LogComman
         return entries.iter().try_for_each(|entry| output.json_line(entry));
     }
     if entries.is_empty() {
-        output.note("nothing was done yet\n");
+        output.note("the audit log is empty\n");
         return Ok(());
     }
     let now = clock::now_ms();

@@ -37,7 +37,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
             if output.json {
                 return output.json_line(&added);
             }
-            output.note("configure the machine's daemon with these; the token is shown this once:\n");
+            output.note("configure the machine's daemon with these; the token is shown only once:\n");
             output.out(&format!(
                 "host_id     {}\nhost_token  {}\n",
                 harmless(&added.host_id),

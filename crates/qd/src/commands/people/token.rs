@@ -57,7 +57,7 @@ async fn list(settings: &Settings, output: &Output) -> Result<()> {
 
 async fn revoke(settings: &Settings, output: &Output, name: &str) -> Result<()> {
     if name.is_empty() || !name.chars().all(|it| it.is_ascii_alphanumeric() || NAME_CHARACTERS.contains(it)) {
-        return Err(CliError::usage(format!("no token can be called '{name}'"))
+        return Err(CliError::usage(format!("'{name}' is not a valid token name"))
             .hint("`qd token list` shows the names"));
     }
     let path = format!("/api/tokens/{name}");

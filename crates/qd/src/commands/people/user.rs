@@ -105,7 +105,7 @@ fn read_password() -> Result<String> {
     }
     let first = ask_hidden("password: ")?;
     if ask_hidden("again: ")? != first {
-        return Err(CliError::usage("the two are not the same"));
+        return Err(CliError::usage("the two passwords differ"));
     }
     Ok(first)
 }

@@ -92,7 +92,7 @@ fn ended(output: &Output, response: &Value, shown: &ShownOutput) -> Result<()> {
     }
     if data.timed_out {
         return Err(
-            CliError::failed("the command took too long and was ended").hint("give it more with --timeout")
+            CliError::failed("the command timed out and was stopped").hint("allow more time with --timeout")
         );
     }
     if data.cancelled {

@@ -155,7 +155,7 @@ async fn write(
     let mut content = Vec::new();
     std::io::stdin().lock().take(WRITE_BYTES_MAX + 1).read_to_end(&mut content)?;
     if content.len() as u64 > WRITE_BYTES_MAX {
-        return Err(CliError::usage(format!("stdin holds more than {WRITE_BYTES_MAX} bytes"))
+        return Err(CliError::usage(format!("stdin is longer than {WRITE_BYTES_MAX} bytes"))
             .hint("`qd fs put` sends files of any size"));
     }
     // Text stays text: somebody may have to read it before they say yes.
@@ -277,7 +277,7 @@ async fn put(client: &ServiceClient, output: &Output, from: &Path, to: Option<St
         .map_err(|error| CliError::failed(format!("cannot read {}: {error}", from.display())))?;
     let size = file.metadata()?.len();
     let name = from.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-    let to = to.or(name).ok_or_else(|| CliError::usage("name the file on the other side"))?;
+    let to = to.or(name).ok_or_else(|| CliError::usage("give the path on the other machine"))?;
     let upload_id =
         clock::random_hex(16).map_err(|error| CliError::failed(format!("no randomness: {error}")))?;
     let mut progress = TransferProgress::new(output);
@@ -357,7 +357,7 @@ async fn watch(mut client: ServiceClient, output: &Output, path: &str) -> Result
                     output.out(&format!("{:<9} {}\n", word("change"), word("path")))?;
                 }
                 if value["data"]["overflow"] == true {
-                    output.note("more changed than could be told; look again\n");
+                    output.note("too many changes to list; look again\n");
                 }
             }
             Some("response") if value["id"] == "watch" => {

@@ -31,7 +31,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: Approva
         }
     }
     if !is_any && !output.json {
-        output.note("nothing waits for an answer\n");
+        output.note("no open questions\n");
     }
     Ok(())
 }

@@ -74,8 +74,8 @@ fn choose_question(pending: &[InputRequest], session_id: &str, name: Option<&str
     let ids: Vec<&str> = pending.iter().map(InputRequest::request_id).collect();
     let id = match (name, ids.as_slice()) {
         (_, []) => {
-            return Err(CliError::failed(format!("no question waits in {session_id}"))
-                .hint("it may have been answered already; `qd ls --waiting` shows what waits"));
+            return Err(CliError::failed(format!("session {session_id} has no open question"))
+                .hint("it may already be answered; `qd ls --waiting` lists open questions"));
         }
         (Some(name), _) => resolve_name(&ids, name, "question", &format!("open ones: {}", ids.join(", ")))?,
         (None, [only]) => only,
@@ -90,7 +90,7 @@ fn choose_question(pending: &[InputRequest], session_id: &str, name: Option<&str
         }
     };
     let found = pending.iter().find(|request| request.request_id() == id);
-    found.cloned().ok_or_else(|| CliError::failed(format!("no question is called '{id}'")))
+    found.cloned().ok_or_else(|| CliError::failed(format!("there is no open question '{id}'")))
 }
 
 #[cfg(test)]
@@ -109,6 +109,6 @@ mod tests {
         assert_eq!(choose_question(&two, "s", Some("q2")).unwrap(), two[1]);
         assert!(choose_question(&two, "s", None).unwrap_err().hint.unwrap().contains("q1, q2"));
         assert!(choose_question(&two, "s", Some("q")).is_err());
-        assert!(choose_question(&[], "s", None).unwrap_err().message.contains("no question"));
+        assert!(choose_question(&[], "s", None).unwrap_err().message.contains("no open question"));
     }
 }

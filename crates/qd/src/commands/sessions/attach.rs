@@ -22,7 +22,7 @@ pub(crate) async fn show_run(
     let session_id = attachment.session_id().to_owned();
     match terminal::follow(output, attachment, at_input_end).await? {
         terminal::TerminalEnd::Detached => {
-            output.note(&harmless(&format!("detached; the program goes on: qd attach {session_id}\n")));
+            output.note(&harmless(&format!("detached; the program keeps running: qd attach {session_id}\n")));
             Ok(())
         }
         terminal::TerminalEnd::Gone => {
@@ -61,11 +61,11 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: AttachA
     }
     let options = FollowOptions { one_turn: false, quiet: false, lines: Some(stdin_lines()?), interactive };
     match Conversation::new(output, attachment, options)?.follow().await? {
-        ConversationEnd::Troubled => Err(CliError::failed("not everything could be done")
-            .hint(format!("what happened is above, and in: qd logs {session_id}"))),
+        ConversationEnd::Troubled => Err(CliError::failed("some of the input failed")
+            .hint(format!("see the output above, or: qd logs {session_id}"))),
         ConversationEnd::Idle(_) | ConversationEnd::Closed => Ok(()),
         ConversationEnd::Detached => {
-            output.note(&harmless(&format!("detached; the session goes on: qd attach {session_id}\n")));
+            output.note(&harmless(&format!("detached; the session keeps running: qd attach {session_id}\n")));
             Ok(())
         }
     }

@@ -33,7 +33,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: LogsArg
         let messages = history(&connection.client, &session_id, arguments.last, None).await?;
         let is_cut = arguments.last.is_none() && messages.first().is_some_and(|first| first.idx > 0);
         if is_cut && connection.is_local() {
-            output.note("older messages are at the hub only\n");
+            output.note("older messages are only at the hub\n");
         }
         for message in messages {
             view.message(&message)?;
@@ -99,7 +99,7 @@ impl LogView<'_> {
                     }
                     attached_before = true;
                     if std::mem::take(&mut lost) {
-                        self.output.note("connected again\n");
+                        self.output.note("reconnected\n");
                     }
                     self.questions(&attach.pending_input, attachment.session_id())?;
                 }
@@ -110,7 +110,7 @@ impl LogView<'_> {
                     self.output.rendered(&mut self.renderer)?;
                     // One line for each outage; the tries in between are no news.
                     if !std::mem::replace(&mut lost, true) {
-                        self.output.note(&format!("connection lost ({}); trying again\n", harmless(&reason)));
+                        self.output.note(&format!("connection lost ({}); reconnecting\n", harmless(&reason)));
                     }
                 }
             }

@@ -52,16 +52,17 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: RunArgu
         }
         ConversationEnd::Idle(Some(StopReason::Error)) => {
             Err(CliError::failed("the turn ended with an error")
-                .hint(format!("see it whole: qd logs {session_id}")))
+                .hint(format!("show the conversation: qd logs {session_id}")))
         }
         ConversationEnd::Idle(Some(StopReason::Aborted)) => {
-            Err(CliError::failed("the turn was aborted").hint(format!("go on: qd attach {session_id}")))
+            Err(CliError::failed("the turn was aborted")
+                .hint(format!("continue with: qd attach {session_id}")))
         }
         ConversationEnd::Closed => Err(CliError::failed("the session was closed before the turn ended")),
         // Only the end of a pipe is told so.
-        ConversationEnd::Troubled => Err(CliError::failed("not everything could be done")),
+        ConversationEnd::Troubled => Err(CliError::failed("some of the input failed")),
         ConversationEnd::Detached => {
-            output.note(&harmless(&format!("detached; the session goes on: qd attach {session_id}\n")));
+            output.note(&harmless(&format!("detached; the session keeps running: qd attach {session_id}\n")));
             Ok(())
         }
     }
@@ -132,7 +133,7 @@ fn check_reachable(runners: &[RunnerInfo], name: &str, is_socket: bool) -> Resul
             "without the hub, sessions can start on this machine only ('{}')",
             own.runner_id
         ))
-        .hint("leave out --runner, or try again when the hub is back")),
+        .hint("omit --runner, or retry when the hub is back")),
         Some(_) | None => Ok(()),
     }
 }
@@ -187,7 +188,7 @@ fn session_config(arguments: &RunArguments, current: &Path) -> Result<SessionCon
     };
     let cwd = cwd.to_str().ok_or_else(|| {
         CliError::usage(format!("the directory {} is not valid UTF-8", cwd.display()))
-            .hint("name another with --cwd")
+            .hint("use another one with --cwd")
     })?;
     let (provider, model) = match &arguments.model {
         None => (None, None),
@@ -197,7 +198,7 @@ fn session_config(arguments: &RunArguments, current: &Path) -> Result<SessionCon
             }
             _ => {
                 return Err(CliError::usage(format!("'{model}' is not a model"))
-                    .hint("write provider/id, such as anthropic/claude-sonnet-4-5"));
+                    .hint("use provider/id, such as anthropic/claude-sonnet-4-5"));
             }
         },
     };

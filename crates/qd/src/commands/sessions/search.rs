@@ -18,7 +18,7 @@ const SNIPPET_CHARACTERS_MAX: usize = 160;
 pub(crate) async fn run(settings: &Settings, output: &Output, arguments: SearchArguments) -> Result<()> {
     let query = arguments.query.join(" ");
     if query.trim().is_empty() {
-        return Err(CliError::usage("the query is empty").hint("say what to find: qd search WORDS"));
+        return Err(CliError::usage("the query is empty").hint("give the words to find: qd search WORDS"));
     }
     let connection = connection::connect_hub(settings).await?;
     let params =

@@ -113,7 +113,7 @@ async fn a_machine_starts_before_its_hub() {
     ok(&desk.cli(&["send", &session, "/text"]).await);
     until_local_status(desk.sandbox(), "not connected").await;
     let doctor = desk.cli(&["doctor"]).await;
-    assert!(ok(&doctor).contains("sessions go on without it"), "{}", ok(&doctor));
+    assert!(ok(&doctor).contains("sessions keep running without it"), "{}", ok(&doctor));
     let qd = hub_world.up().await;
     let mut mux = qd.connect().await;
     until_status(&mut mux, "desk", "online").await;

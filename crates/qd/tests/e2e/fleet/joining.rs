@@ -100,7 +100,7 @@ async fn wrong_used_and_damaged_codes_are_told_apart() {
     assert!(wrong.contains("not one of this hub's") && wrong.contains("qd runner invite"), "{wrong}");
     assert!(!machine.membership_path().exists(), "a refused attempt leaves nothing");
     let damaged = failed(&machine.join(qd.url(), "a b", "desk").await, 2);
-    assert!(damaged.contains("copy it whole"), "{damaged}");
+    assert!(damaged.contains("copy the whole code"), "{damaged}");
     let name = failed(&machine.join(qd.url(), "AAAA", "two words").await, 2);
     assert!(name.contains("letters"), "{name}");
     let code = qd.invite().await["code"].as_str().unwrap().to_owned();
@@ -172,7 +172,7 @@ async fn a_machine_stays_with_its_hub_until_another_one_has_said_yes() {
 
     let url = losing_second_answer(second.url()).await;
     let lost = failed(&join(&url).await, 3);
-    assert!(lost.contains("may have said yes") && lost.contains(first.url()), "{lost}");
+    assert!(lost.contains("may have accepted") && lost.contains(first.url()), "{lost}");
     let between = machine.membership();
     assert_eq!((&between["url"], &between["key"]), (&before["url"], &before["key"]));
     assert_eq!(between["attempt"]["url"], url.as_str());

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::PiHandle;
 use super::execute::unsupported;
-use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
+use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecutedCommand};
 
 /// Commands that take pi to another conversation.
 pub(super) async fn move_to(
     handle: &PiHandle,
     command: &Command,
     native: bool,
-) -> Result<ExecutedCommand, AgentFailure> {
+) -> AgentResult<ExecutedCommand> {
     match command {
         Command::Fork(params) => {
             let request = AgentRequest::Fork { entry_id: params.entry_id.clone() };
@@ -75,7 +75,7 @@ async fn set_again(handle: &PiHandle, before: &AgentFacts) -> Vec<String> {
     warnings
 }
 
-async fn switch(handle: &PiHandle, named: &str, native: bool) -> Result<ExecutedCommand, AgentFailure> {
+async fn switch(handle: &PiHandle, named: &str, native: bool) -> AgentResult<ExecutedCommand> {
     let (checked, claim) = handle.claim_existing(named)?;
     let session_path = checked.path().to_string_lossy().into_owned();
     let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
@@ -94,7 +94,7 @@ async fn moved(
     mut reply: Value,
     mut data: Value,
     native: bool,
-) -> Result<ExecutedCommand, AgentFailure> {
+) -> AgentResult<ExecutedCommand> {
     let effects = if pi::is_cancelled(&reply) { Vec::new() } else { read_conversation(handle, None).await? };
     if let Some(CommandEffect::Conversation { native_session_id, native_session_file, .. }) = effects.first()
     {
@@ -112,10 +112,7 @@ async fn moved(
 }
 
 /// Moves to another entry of the session tree. pi's RPC cannot, so our extension does.
-pub(super) async fn navigate(
-    handle: &PiHandle,
-    params: &NavigateTreeParams,
-) -> Result<ExecutedCommand, AgentFailure> {
+pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> AgentResult<ExecutedCommand> {
     if !handle.bridge().is_loaded() {
         let error = "The session tree cannot be navigated: Quarterdeck's extension does not run in this pi. \
                      session.restart tries it again.";
@@ -165,7 +162,7 @@ async fn clear_queue(handle: &PiHandle) -> QueueFate {
 pub(super) async fn read_conversation(
     handle: &PiHandle,
     queue: Option<QueueFate>,
-) -> Result<Vec<CommandEffect>, AgentFailure> {
+) -> AgentResult<Vec<CommandEffect>> {
     let (facts, waiting) = handle.facts_and_waiting().await?;
     let messages = handle.conversation().await?;
     let conversation = CommandEffect::Conversation {

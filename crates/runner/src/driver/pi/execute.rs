@@ -9,7 +9,7 @@ use qd_wire::{CodedError, Command};
 use serde_json::{Value, json};
 
 use super::{PiHandle, conversation_moves, export, queries, shell_commands};
-use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand, session_name};
+use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecutedCommand, session_name};
 
 /// Levels pi knows; it would turn any other word into `off` without saying so.
 const THINKING_LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
@@ -19,7 +19,7 @@ pub(super) async fn execute(
     handle: &PiHandle,
     command: &Command,
     native: bool,
-) -> Result<ExecutedCommand, AgentFailure> {
+) -> AgentResult<ExecutedCommand> {
     match command {
         Command::SetModel(params) => {
             let (provider, model_id) = (params.provider.clone(), params.model_id.clone());
@@ -81,7 +81,7 @@ pub(super) fn said(
     if native { Ok(json!({ "native": reply })) } else { canonical(&reply) }
 }
 
-async fn done(handle: &PiHandle, request: AgentRequest) -> Result<ExecutedCommand, AgentFailure> {
+async fn done(handle: &PiHandle, request: AgentRequest) -> AgentResult<ExecutedCommand> {
     handle.request(request).await?;
     Ok(ExecutedCommand::default())
 }
@@ -92,7 +92,7 @@ fn changed(
     reply: Value,
     facts: AgentFacts,
     canonical: fn(&AgentFacts) -> Option<Value>,
-) -> Result<ExecutedCommand, AgentFailure> {
+) -> AgentResult<ExecutedCommand> {
     let data = if native { Some(json!({ "native": reply })) } else { canonical(&facts) };
     Ok(ExecutedCommand { data, effects: vec![CommandEffect::Facts(facts)], ..ExecutedCommand::default() })
 }
@@ -103,7 +103,7 @@ async fn cycled(
     native: bool,
     reply: Value,
     canonical: fn(&AgentFacts) -> Option<Value>,
-) -> Result<ExecutedCommand, AgentFailure> {
+) -> AgentResult<ExecutedCommand> {
     if reply.is_null() {
         return Ok(ExecutedCommand::with_data(said(native, reply, |null| Ok(null.clone()))?));
     }
@@ -125,7 +125,7 @@ async fn cycle_model(
     handle: &PiHandle,
     params: &CycleModelParams,
     native: bool,
-) -> Result<ExecutedCommand, AgentFailure> {
+) -> AgentResult<ExecutedCommand> {
     if params.direction != Some(Direction::Backward) {
         let reply = handle.request(AgentRequest::CycleModel).await?;
         return cycled(handle, native, reply, model_of).await;
@@ -156,11 +156,7 @@ fn previous<'a>(models: &'a [ModelInfo], now: Option<&ModelRef>) -> Option<&'a M
     models.get((at + models.len() - 1) % models.len())
 }
 
-async fn set_thinking_level(
-    handle: &PiHandle,
-    level: &str,
-    native: bool,
-) -> Result<ExecutedCommand, AgentFailure> {
+async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> AgentResult<ExecutedCommand> {
     if !THINKING_LEVELS.contains(&level) {
         // A newer pi may know more words than we do.
         let known = pi::thinking_levels(&handle.request(AgentRequest::GetThinkingLevels).await?);
@@ -176,7 +172,7 @@ async fn set_thinking_level(
 
 /// pi's RPC has no such command; its `abort` ends a compaction, and everything else too. So without a compaction
 /// nothing is done.
-async fn abort_compaction(handle: &PiHandle) -> Result<ExecutedCommand, AgentFailure> {
+async fn abort_compaction(handle: &PiHandle) -> AgentResult<ExecutedCommand> {
     let state = pi::state(&handle.request(AgentRequest::GetState).await?);
     if state.is_compacting { done(handle, AgentRequest::Abort).await } else { Ok(ExecutedCommand::default()) }
 }

@@ -21,8 +21,8 @@ use super::session_files::CheckedFile;
 use super::shell_commands::ReportedShellCommands;
 use super::{conversation_moves, execute, launch, shell_commands};
 use crate::driver::{
-    AgentFailure, AgentHandle, BoxFuture, CommandEffect, ExecutedCommand, PendingReply, PendingRequests,
-    PromptDisposition, SentRequest,
+    AgentFailure, AgentHandle, AgentResult, BoxFuture, CommandEffect, ExecutedCommand, PendingReply,
+    PendingRequests, PromptDisposition, SentRequest,
 };
 use crate::process::{AgentStdin, StdinError};
 
@@ -121,7 +121,7 @@ impl PiHandle {
     }
 
     /// Writes one request; the receiver gets pi's reply. In the order of the calls, which matters for prompts.
-    pub(super) fn send(&self, request: &AgentRequest) -> Result<PendingReply, AgentFailure> {
+    pub(super) fn send(&self, request: &AgentRequest) -> AgentResult<PendingReply> {
         let id = self.fresh_id("q");
         let line = Bytes::from(pi::encode(&id, request));
         let pending = self.waiting.expect(id)?;
@@ -130,7 +130,7 @@ impl PiHandle {
     }
 
     /// Sends one request and waits for pi's reply.
-    pub async fn request(&self, request: AgentRequest) -> Result<Value, AgentFailure> {
+    pub async fn request(&self, request: AgentRequest) -> AgentResult<Value> {
         self.send(&request)?.reply().await
     }
 
@@ -169,19 +169,19 @@ impl PiHandle {
     }
 
     /// All messages on the way from the leaf to the root of pi's tree.
-    pub async fn conversation(&self) -> Result<Vec<NativeMessage>, AgentFailure> {
+    pub async fn conversation(&self) -> AgentResult<Vec<NativeMessage>> {
         let entries = self.request(AgentRequest::GetEntries { since: None }).await?;
         let conversation = pi::conversation_from_reply(&entries)
             .map_err(|error| AgentFailure::refused(error.to_string()))?;
         Ok(conversation.messages)
     }
 
-    pub async fn facts(&self) -> Result<AgentFacts, AgentFailure> {
+    pub async fn facts(&self) -> AgentResult<AgentFacts> {
         self.facts_and_waiting().await.map(|(facts, _)| facts)
     }
 
     /// The facts, and how many inputs are in pi's queue.
-    pub(super) async fn facts_and_waiting(&self) -> Result<(AgentFacts, u64), AgentFailure> {
+    pub(super) async fn facts_and_waiting(&self) -> AgentResult<(AgentFacts, u64)> {
         let state = self.request(AgentRequest::GetState).await?;
         let facts = facts_of(&state);
         if let Err(error) = self.claim_current(facts.native_session_file.as_deref()) {
@@ -196,11 +196,11 @@ impl AgentHandle for PiHandle {
         "pi"
     }
 
-    fn send_request(&self, request: AgentRequest) -> Result<SentRequest, AgentFailure> {
+    fn send_request(&self, request: AgentRequest) -> AgentResult<SentRequest> {
         self.send(&request).map(|receiver| SentRequest::new(receiver.reply()))
     }
 
-    fn send_without_reply(&self, request: AgentRequest) -> Result<(), AgentFailure> {
+    fn send_without_reply(&self, request: AgentRequest) -> AgentResult<()> {
         self.write_without_reply(&request).map_err(unwritten)
     }
 
@@ -212,7 +212,7 @@ impl AgentHandle for PiHandle {
         &'a self,
         command: &'a Command,
         native: bool,
-    ) -> BoxFuture<'a, Result<ExecutedCommand, AgentFailure>> {
+    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
         Box::pin(execute::execute(self, command, native))
     }
 
@@ -241,7 +241,7 @@ impl AgentHandle for PiHandle {
     fn unannounced_changes<'a>(
         &'a self,
         known: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Vec<CommandEffect>, AgentFailure>> {
+    ) -> BoxFuture<'a, AgentResult<Vec<CommandEffect>>> {
         Box::pin(async move {
             let facts = self.facts().await?;
             let has_moved = self.take_moved();
@@ -257,7 +257,7 @@ impl AgentHandle for PiHandle {
         })
     }
 
-    fn reclaim_queue(&self) -> Result<BoxFuture<'static, Result<QueueState, AgentFailure>>, AgentFailure> {
+    fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
         let asked = self.send(&AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             asked.reply().await.map(|reply| pi::cleared_queue(&reply)).map_err(not_given_back)

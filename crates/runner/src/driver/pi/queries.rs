@@ -10,17 +10,13 @@ use serde_json::{Value, json};
 
 use super::PiHandle;
 use super::execute::{said, unsupported};
-use crate::driver::{AgentFailure, ExecutedCommand, to_value};
+use crate::driver::{AgentFailure, AgentResult, ExecutedCommand, to_value};
 
 /// Session files told of one working directory; the newest.
 const FILES_MAX: usize = 10_000;
 
 /// Answers a command that changes nothing.
-pub(super) async fn read(
-    handle: &PiHandle,
-    command: &Command,
-    native: bool,
-) -> Result<ExecutedCommand, AgentFailure> {
+pub(super) async fn read(handle: &PiHandle, command: &Command, native: bool) -> AgentResult<ExecutedCommand> {
     let data = match command {
         Command::GetStats(_) => {
             let reply = handle.request(AgentRequest::GetStats).await?;
@@ -60,7 +56,7 @@ pub(super) async fn read(
     Ok(ExecutedCommand::with_data(data))
 }
 
-fn tools(handle: &PiHandle) -> Result<Value, AgentFailure> {
+fn tools(handle: &PiHandle) -> AgentResult<Value> {
     let Some(tools) = handle.bridge().tools() else {
         let error = "The tools are not known: Quarterdeck's extension does not run in this pi. \
                      session.restart tries it again.";
@@ -71,7 +67,7 @@ fn tools(handle: &PiHandle) -> Result<Value, AgentFailure> {
 }
 
 /// The conversations of the session's working directory, newest first.
-async fn session_files(directory: &Path) -> Result<Value, AgentFailure> {
+async fn session_files(directory: &Path) -> AgentResult<Value> {
     let directory = directory.to_owned();
     let listing = tokio::task::spawn_blocking(move || files_in(&directory));
     let mut files = listing.await.map_err(|error| AgentFailure::refused(error.to_string()))?;

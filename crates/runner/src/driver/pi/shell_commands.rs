@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::PiHandle;
 use super::execute::said;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, CommandEffect, ExecutedCommand};
+use crate::driver::{AgentResult, CommandEffect, ExecutedCommand};
 
 /// Which shell commands the session has been told of.
 pub(super) struct ReportedShellCommands {
@@ -38,7 +38,7 @@ pub(super) async fn run(
     handle: &PiHandle,
     params: &BashParams,
     native: bool,
-) -> Result<ExecutedCommand, AgentFailure> {
+) -> AgentResult<ExecutedCommand> {
     let exclude_from_context = params.exclude_from_context.unwrap_or(false);
     let request = AgentRequest::Bash { command: params.command.clone(), exclude_from_context };
     let reply = handle.request(request).await?;
@@ -57,7 +57,7 @@ pub(super) async fn run(
 }
 
 /// Shell commands that are in pi's history and not in ours yet.
-pub(super) async fn news(handle: &PiHandle) -> Result<Vec<CommandEffect>, AgentFailure> {
+pub(super) async fn news(handle: &PiHandle) -> AgentResult<Vec<CommandEffect>> {
     let reported_shell_commands = handle.reported_shell_commands();
     let _looking = reported_shell_commands.looking.lock().await;
     if reported_shell_commands.missing.load(Ordering::Relaxed) == 0 {

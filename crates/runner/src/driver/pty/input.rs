@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::driver::AgentFailure;
+use crate::driver::{AgentFailure, AgentResult};
 use crate::process::Terminal;
 
 /// Input that may wait for a program that does not read.
@@ -68,7 +68,7 @@ impl TerminalInput {
     }
 
     /// Writes, or lets it wait its turn.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), AgentFailure> {
+    pub(super) fn write(&self, bytes: &[u8]) -> AgentResult<()> {
         self.check_room(bytes.len())?;
         let mut waiting = self.shared.waiting.lock();
         let mut rest = bytes;
@@ -84,7 +84,7 @@ impl TerminalInput {
 }
 
 /// Writes what there is room for, and returns the rest.
-fn write_now(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> Result<&[u8], AgentFailure> {
+fn write_now(bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> AgentResult<&[u8]> {
     let mut rest = bytes;
     while !rest.is_empty() {
         match write(rest) {

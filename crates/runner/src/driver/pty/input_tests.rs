@@ -1,7 +1,7 @@
 use super::*;
 
 /// Takes three bytes at a time, and fails in this way when so many have been taken.
-fn write_until(taken_max: usize, kind: io::ErrorKind) -> Result<usize, AgentFailure> {
+fn write_until(taken_max: usize, kind: io::ErrorKind) -> AgentResult<usize> {
     let mut taken = 0;
     let rest = write_now(b"0123456789", |rest| {
         if taken >= taken_max {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-use super::ServiceError;
+use super::{ServiceError, ServiceResult};
 
 /// Ends a call: blocking work looks at it now and then, tasks wait for it. Clones are one.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ impl Cancellation {
     }
 
     /// For loops of blocking work: an error as soon as the call is to end.
-    pub(crate) fn check(&self) -> Result<(), ServiceError> {
+    pub(crate) fn check(&self) -> ServiceResult<()> {
         if self.is_cancelled() { Err(ServiceError::Cancelled) } else { Ok(()) }
     }
 

@@ -8,7 +8,7 @@ use qd_wire::service::ServiceScope;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ServiceError;
+use super::{ServiceError, ServiceResult};
 use crate::session::{RunnerContext, ServiceFacts, ServiceInput, SessionInput};
 use crate::uplink::describe_all;
 
@@ -28,7 +28,7 @@ pub(crate) async fn in_session(
     session: &mpsc::Sender<SessionInput>,
     session_id: &str,
     scope: &ServiceScope,
-) -> Result<CallDirectory, ServiceError> {
+) -> ServiceResult<CallDirectory> {
     if scope.root.is_some() {
         return Err(ServiceError::invalid(
             "'root' is for calls without a session; with a session_id paths are in the session's directory",
@@ -59,7 +59,7 @@ pub(crate) async fn without_session(
     shared: &RunnerContext,
     scope: &ServiceScope,
     role: Option<Role>,
-) -> Result<CallDirectory, ServiceError> {
+) -> ServiceResult<CallDirectory> {
     let Some(root) = scope.root.as_deref().filter(|root| !root.is_empty()) else {
         return Err(ServiceError::invalid("Name a session_id, or a directory as 'root'"));
     };
@@ -99,7 +99,7 @@ pub(crate) fn is_within(path: &Path, directories: &[PathBuf]) -> bool {
     directories.iter().any(|directory| directory.canonicalize().is_ok_and(|known| path.starts_with(known)))
 }
 
-async fn is_of_a_session(shared: &RunnerContext, path: PathBuf) -> Result<bool, ServiceError> {
+async fn is_of_a_session(shared: &RunnerContext, path: PathBuf) -> ServiceResult<bool> {
     let states = describe_all(shared).await;
     let directories: Vec<PathBuf> =
         states.into_values().filter_map(|state| state.cwd.clone().map(PathBuf::from)).collect();

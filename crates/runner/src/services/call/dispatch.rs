@@ -12,7 +12,7 @@ use super::Call;
 use super::gate::changes_files;
 use super::limits::CallPermit;
 use super::progress::{CallProgress, PacedChanges};
-use super::{Cancellation, ServiceError};
+use super::{Cancellation, ServiceError, ServiceResult};
 use crate::services::fs::{ApprovedUpload, UploadSender};
 use crate::services::host::bash;
 use crate::services::root::Root;
@@ -32,7 +32,7 @@ pub(crate) struct CallOutput {
 }
 
 impl CallOutput {
-    pub(crate) fn new<T: Serialize>(data: &T, summary: Value) -> Result<CallOutput, ServiceError> {
+    pub(crate) fn new<T: Serialize>(data: &T, summary: Value) -> ServiceResult<CallOutput> {
         let data = serde_json::to_string(data).map_err(|error| ServiceError::other(error.to_string()))?;
         Ok(CallOutput { data: data.into(), summary, error: None })
     }
@@ -45,7 +45,7 @@ pub(crate) async fn work(
     cancel: &Cancellation,
     permit: CallPermit,
     approved: Option<ApprovedUpload>,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     let limit = call.command.spec().timeout_ms.map(Duration::from_millis);
     let working = async {
         match &*call.command {
@@ -107,10 +107,7 @@ pub(crate) fn needs_directory(command: &Command) -> bool {
 }
 
 /// The root without links, and where the runner's own data lies; an error if the root is in it.
-pub(crate) async fn own_data(
-    shared: &Arc<RunnerContext>,
-    root: &Path,
-) -> Result<(PathBuf, OwnData), ServiceError> {
+pub(crate) async fn own_data(shared: &Arc<RunnerContext>, root: &Path) -> ServiceResult<(PathBuf, OwnData)> {
     let (shared, root) = (Arc::clone(shared), root.to_owned());
     let looked = tokio::task::spawn_blocking(move || {
         let own_data = shared.services.own_data(&shared)?;
@@ -124,8 +121,8 @@ pub(crate) async fn own_data(
 /// On a thread that may block; the place is kept until it is done, also when nobody waits for it any more.
 pub(crate) async fn blocking<T: Send + 'static>(
     permit: CallPermit,
-    action: impl FnOnce() -> Result<T, ServiceError> + Send + 'static,
-) -> Result<T, ServiceError> {
+    action: impl FnOnce() -> ServiceResult<T> + Send + 'static,
+) -> ServiceResult<T> {
     let task = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         action()
@@ -145,7 +142,7 @@ async fn files(
     cancel: &Cancellation,
     permit: CallPermit,
     approved: Option<ApprovedUpload>,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     let (shared, command, root) = (Arc::clone(&call.shared), Arc::clone(&call.command), root.to_owned());
     let progress = CallProgress::new(&shared, &call.incoming);
     let (cancel, principal) = (cancel.clone(), call.incoming.principal.clone());
@@ -165,7 +162,7 @@ async fn files(
     .await
 }
 
-fn read_files(command: &Command, root: &Root, cancel: &Cancellation) -> Result<CallOutput, ServiceError> {
+fn read_files(command: &Command, root: &Root, cancel: &Cancellation) -> ServiceResult<CallOutput> {
     match command {
         Command::FsRead(params) => {
             let data = fs::read(root, params, cancel)?;
@@ -206,7 +203,7 @@ fn change_files(
     root: &Root,
     sender: UploadSender<'_>,
     cancel: &Cancellation,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     // A file is written whole or not at all, and what can be done at once is not stopped in the middle.
     let never = &Cancellation::default();
     match command {
@@ -231,7 +228,7 @@ fn change_files(
     }
 }
 
-fn changed(data: qd_wire::service::FsDoneData) -> Result<CallOutput, ServiceError> {
+fn changed(data: qd_wire::service::FsDoneData) -> ServiceResult<CallOutput> {
     let summary = serde_json::to_value(&data).map_err(|error| ServiceError::other(error.to_string()))?;
     CallOutput::new(&data, summary)
 }

@@ -46,6 +46,9 @@ pub(crate) enum ServiceError {
     Other(CodedError),
 }
 
+/// What a service call comes to.
+pub(crate) type ServiceResult<T> = Result<T, ServiceError>;
+
 impl ServiceError {
     /// Any other reason, in words that say what to do next.
     pub(crate) fn other(reason: impl Into<String>) -> Self {

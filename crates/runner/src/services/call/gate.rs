@@ -7,8 +7,8 @@ use qd_wire::run::{AwaitingReason, GatePolicy, PermissionDetails, PermissionSour
 use qd_wire::{InputRequest, JsonObject};
 use serde_json::Value;
 
-use super::ServiceError;
 use super::audit::{parameters, tool_name};
+use super::{ServiceError, ServiceResult};
 use crate::services::config::ServiceConfig;
 use crate::services::fs::StagedUpload;
 use crate::session::ServiceFacts;
@@ -53,7 +53,7 @@ pub(crate) fn must_ask(
     config: &ServiceConfig,
     facts: Option<&ServiceFacts>,
     applicant: GateRequest<'_>,
-) -> Result<bool, ServiceError> {
+) -> ServiceResult<bool> {
     let may_skip =
         !applicant.ask && applicant.role.is_some_and(|role| config.gate_skip_roles.contains(&role));
     let Some(facts) = facts else {
@@ -90,10 +90,7 @@ pub(crate) struct GateQuestion<'a> {
 }
 
 /// The question before a call, with all that a person must know and all that is needed to do it later.
-pub(crate) fn question(
-    config: &ServiceConfig,
-    asked: &GateQuestion<'_>,
-) -> Result<InputRequest, ServiceError> {
+pub(crate) fn question(config: &ServiceConfig, asked: &GateQuestion<'_>) -> ServiceResult<InputRequest> {
     if asked.text.len() > COMMAND_BYTES_MAX {
         return Err(ServiceError::other(format!(
             "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",

@@ -11,7 +11,7 @@ use qd_store::RunnerBatch;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
 
-use super::ServiceError;
+use super::{ServiceError, ServiceResult};
 use crate::clock::now_ms;
 use crate::session::{IncomingCommand, RunnerContext};
 use crate::submissions::{WaitOwner, WaitResult, in_flight_row, outcome_row};
@@ -87,7 +87,7 @@ pub(crate) async fn store_in_flight(
     shared: &RunnerContext,
     submission: &Submission,
     what: &str,
-) -> Result<(), ServiceError> {
+) -> ServiceResult<()> {
     if submission.key.is_none() {
         return Ok(());
     }
@@ -98,7 +98,7 @@ pub(crate) async fn store_in_flight(
 pub(crate) async fn finish(
     shared: &RunnerContext,
     submission: &Submission,
-    result: &Result<Arc<str>, ServiceError>,
+    result: &ServiceResult<Arc<str>>,
 ) {
     let outcome = outcome(&submission.cmd, result);
     if submission.key.is_some()
@@ -109,7 +109,7 @@ pub(crate) async fn finish(
     shared.submissions.finish(now_ms(), submission.token, &outcome);
 }
 
-async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> Result<(), ServiceError> {
+async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> ServiceResult<()> {
     let batch =
         RunnerBatch { session_id: row.session_id.clone(), outcomes: vec![row], ..RunnerBatch::default() };
     let stored = shared.store.commit(batch).await;
@@ -118,7 +118,7 @@ async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> Result<(), 
     })
 }
 
-fn outcome(cmd: &str, result: &Result<Arc<str>, ServiceError>) -> Outcome {
+fn outcome(cmd: &str, result: &ServiceResult<Arc<str>>) -> Outcome {
     Outcome {
         cmd: cmd.to_owned(),
         result: result.clone().map(Some).map_err(CodedError::from),

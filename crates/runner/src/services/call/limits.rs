@@ -8,7 +8,7 @@ use qd_wire::Command;
 use qd_wire::command_table::CommandClass;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Cancellation, ServiceError};
+use super::{Cancellation, ServiceError, ServiceResult};
 
 /// Calls that wait for their turn, of the whole runner and of one session; more are refused.
 const WAITING_MAX: usize = 256;
@@ -79,7 +79,7 @@ impl CallLimits {
         kind: CallKind,
         scope: &str,
         cancel: &Cancellation,
-    ) -> Result<CallPermit, ServiceError> {
+    ) -> ServiceResult<CallPermit> {
         let key = (kind, scope.to_owned());
         let session_slots = {
             let mut state = self.state.lock();
@@ -127,7 +127,7 @@ struct WaitingCall {
 }
 
 impl WaitingCall {
-    fn enter(state: &Arc<Mutex<LimitState>>, scope: &str) -> Result<WaitingCall, ServiceError> {
+    fn enter(state: &Arc<Mutex<LimitState>>, scope: &str) -> ServiceResult<WaitingCall> {
         let mut locked = state.lock();
         let runner_slots: usize = locked.waiting.values().sum();
         let session_slots = locked.waiting.get(scope).copied().unwrap_or_default();

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Call;
 use super::dispatch::{CallOutput, blocking};
 use super::limits::CallPermit;
-use super::{Cancellation, ServiceError};
+use super::{Cancellation, ServiceResult};
 use crate::services::fs::{self, ApprovedUpload, StageResult, StagedUpload, UploadKey};
 use crate::services::root::Root;
 use crate::session::RunnerContext;
@@ -46,7 +46,7 @@ pub(crate) async fn freeze(
     params: &FsUploadParams,
     root: &std::path::Path,
     permit: CallPermit,
-) -> Result<ApprovalStage, ServiceError> {
+) -> ServiceResult<ApprovalStage> {
     let (shared, params, root) = (Arc::clone(&call.shared), params.clone(), root.to_owned());
     let principal = call.incoming.principal.clone();
     blocking(permit, move || {

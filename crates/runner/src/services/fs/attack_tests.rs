@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::fixture::{Fixture, SECRET};
 use super::*;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceResult};
 use crate::services::root::Root;
 use crate::services::search::search;
 
@@ -158,7 +158,7 @@ struct AttackLog<'a> {
 }
 
 impl AttackLog<'_> {
-    fn check<T: Serialize>(&mut self, what: &str, path: &str, result: Result<T, ServiceError>) {
+    fn check<T: Serialize>(&mut self, what: &str, path: &str, result: ServiceResult<T>) {
         let text = match result {
             Ok(data) => {
                 self.answered += 1;

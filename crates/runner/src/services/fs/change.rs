@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::temp::{rename_new, sync_dir, temp_name};
 use super::tree_copy::TreeWork;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::own_data::identity;
 use crate::services::root::{DIRECTORY_MODE, NameInDir, RelativePath, Root, failure, file_type};
 
@@ -16,7 +16,7 @@ pub(crate) fn create_directory(
     root: &Root,
     params: &FsCreateDirectoryParams,
     cancel: &Cancellation,
-) -> Result<FsDoneData, ServiceError> {
+) -> ServiceResult<FsDoneData> {
     let path = RelativePath::parse(&params.path)?;
     cancel.check()?;
     let count = if params.create_parents == Some(true) {
@@ -33,11 +33,7 @@ pub(crate) fn create_directory(
 }
 
 /// Gives a file or a directory another name, in this directory or in another.
-pub(crate) fn rename(
-    root: &Root,
-    params: &FsMoveParams,
-    cancel: &Cancellation,
-) -> Result<FsDoneData, ServiceError> {
+pub(crate) fn rename(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<FsDoneData> {
     let ends = MovePaths::open(root, params, cancel)?;
     let count = match ends.rename() {
         Err(Errno::XDEV) => ends.move_across(params, cancel)?,
@@ -54,11 +50,7 @@ pub(crate) fn rename(
 }
 
 /// Copies a file, or a directory with all that is in it. The copy appears whole.
-pub(crate) fn copy(
-    root: &Root,
-    params: &FsMoveParams,
-    cancel: &Cancellation,
-) -> Result<FsDoneData, ServiceError> {
+pub(crate) fn copy(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<FsDoneData> {
     let ends = MovePaths::open(root, params, cancel)?;
     let count = ends.copy(params, &mut TreeWork::new(cancel, false))?;
     sync_dir(&ends.to.dir)?;
@@ -70,7 +62,7 @@ pub(crate) fn delete(
     root: &Root,
     params: &FsDeleteParams,
     cancel: &Cancellation,
-) -> Result<FsDoneData, ServiceError> {
+) -> ServiceResult<FsDoneData> {
     let path = RelativePath::parse(&params.path)?;
     let place = root
         .parent_of_whole(&path)?
@@ -104,7 +96,7 @@ struct MovePaths {
 }
 
 impl MovePaths {
-    fn open(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> Result<MovePaths, ServiceError> {
+    fn open(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<MovePaths> {
         let (from, to) = (RelativePath::parse(&params.from)?, RelativePath::parse(&params.to)?);
         let refused = || ServiceError::other("the root itself can be neither moved, copied nor replaced");
         let overwrite = params.overwrite == Some(true);
@@ -145,7 +137,7 @@ impl MovePaths {
     }
 
     /// Moves to another file system, where nothing can be renamed to.
-    fn move_across(&self, params: &FsMoveParams, cancel: &Cancellation) -> Result<u64, ServiceError> {
+    fn move_across(&self, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<u64> {
         let count = self.copy(params, &mut TreeWork::new(cancel, true))?;
         sync_dir(&self.to.dir)?;
         // The copy is in its place and on the disk: from here on the move is finished even if it is cancelled.
@@ -154,13 +146,13 @@ impl MovePaths {
     }
 
     /// Copies to a name nobody knows, and then puts the copy in its place.
-    fn copy(&self, params: &FsMoveParams, work: &mut TreeWork<'_>) -> Result<u64, ServiceError> {
+    fn copy(&self, params: &FsMoveParams, work: &mut TreeWork<'_>) -> ServiceResult<u64> {
         if !self.overwrite && self.to.stat()?.is_some() {
             return Err(exists(&params.to));
         }
         let temp = NameInDir { dir: self.to.dir.try_clone().map_err(failure)?, name: temp_name()? };
         let placed = work
-            .copy(&self.from.dir, &self.from.name, &temp.dir, &temp.name)
+            .copy((&self.from.dir, &self.from.name), (&temp.dir, &temp.name))
             .and_then(|()| self.place_copy(&temp, params));
         if let Err(error) = placed {
             remove_temp(&temp);
@@ -169,7 +161,7 @@ impl MovePaths {
         Ok(work.count)
     }
 
-    fn place_copy(&self, temp: &NameInDir, params: &FsMoveParams) -> Result<(), ServiceError> {
+    fn place_copy(&self, temp: &NameInDir, params: &FsMoveParams) -> ServiceResult<()> {
         let MovePaths { to, overwrite, .. } = self;
         if !overwrite {
             return rename_new(&temp.dir, &temp.name, &to.dir, &to.name).map_err(|error| match error {
@@ -185,7 +177,7 @@ impl MovePaths {
 
     /// Puts something where a directory is, or a directory where something is, which cannot be done in one step: the
     /// old one goes aside, comes back if the new one cannot come, and is removed when it has.
-    fn replace(&self, new: &NameInDir) -> Result<(), ServiceError> {
+    fn replace(&self, new: &NameInDir) -> ServiceResult<()> {
         let to = &self.to;
         let aside = NameInDir { dir: to.dir.try_clone().map_err(failure)?, name: temp_name()? };
         rename_new(&to.dir, &to.name, &aside.dir, &aside.name).map_err(failure)?;

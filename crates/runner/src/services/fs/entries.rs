@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{failure, file_type, stat_in};
 
 /// Entries of one directory that fit into memory while they are sorted.
@@ -32,7 +32,7 @@ impl DirEntry {
 }
 
 /// All entries, in the order of the disk.
-pub(crate) fn entries(dir: &Dir, cancel: &Cancellation) -> Result<Vec<DirEntry>, ServiceError> {
+pub(crate) fn entries(dir: &Dir, cancel: &Cancellation) -> ServiceResult<Vec<DirEntry>> {
     let mut found = Vec::new();
     // A handle may be good for names only; reading needs one of its own.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::services::call::ServiceError;
+use crate::services::call::ServiceResult;
 use crate::services::root::Root;
 
 /// What the secret file outside says; it must never be in an answer.
@@ -105,6 +105,6 @@ pub(in crate::services) fn at_once<T: Send + 'static>(work: impl FnOnce() -> T +
 }
 
 /// The words of an error.
-pub(in crate::services) fn words<T: std::fmt::Debug>(result: Result<T, ServiceError>) -> String {
+pub(in crate::services) fn words<T: std::fmt::Debug>(result: ServiceResult<T>) -> String {
     result.unwrap_err().to_string()
 }

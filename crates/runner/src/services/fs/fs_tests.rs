@@ -10,7 +10,7 @@ use qd_wire::service::{
 
 use super::fixture::{Fixture, SECRET, at_once, words};
 use super::*;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::Root;
 
 fn never() -> Cancellation {
@@ -23,7 +23,7 @@ fn cancelled() -> Cancellation {
     cancel
 }
 
-fn read_page(root: &Root, path: &str, offset: u64, length: Option<u64>) -> Result<FsReadData, ServiceError> {
+fn read_page(root: &Root, path: &str, offset: u64, length: Option<u64>) -> ServiceResult<FsReadData> {
     let params = FsReadParams { path: path.into(), offset: Some(offset), length, ..FsReadParams::default() };
     read(root, &params, &never())
 }

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Stat};
 use super::entries::{DirEntry, entries};
 use super::modified_ms;
 use crate::clock;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{RelativePath, Root, open_dir_in, stat_in};
 
 const LIST_ENTRIES_DEFAULT: u64 = 500;
@@ -29,11 +29,7 @@ const TREE_DEPTH_DEFAULT: u32 = 2;
 const TREE_DEPTH_MAX: u32 = 8;
 
 /// A page of a directory: directories first, then by name.
-pub(crate) fn list(
-    root: &Root,
-    params: &FsListParams,
-    cancel: &Cancellation,
-) -> Result<FsListData, ServiceError> {
+pub(crate) fn list(root: &Root, params: &FsListParams, cancel: &Cancellation) -> ServiceResult<FsListData> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let dir = root.open_dir(&path)?;
     let sorted = sorted(root, path.as_path(), &dir, params.include_hidden == Some(true), cancel)?;
@@ -62,11 +58,7 @@ pub(crate) fn list(
 
 /// A directory and those below it. Links are not followed. Where the tree is not whole because it was too large or
 /// took too long, it says so; each directory is then told with all its children or with none.
-pub(crate) fn tree(
-    root: &Root,
-    params: &FsTreeParams,
-    cancel: &Cancellation,
-) -> Result<FsTreeData, ServiceError> {
+pub(crate) fn tree(root: &Root, params: &FsTreeParams, cancel: &Cancellation) -> ServiceResult<FsTreeData> {
     let path = RelativePath::parse_or_root(params.path.as_deref())?;
     let dir = root.open_dir(&path)?;
     let depth = params.depth.unwrap_or(TREE_DEPTH_DEFAULT).clamp(1, TREE_DEPTH_MAX);
@@ -108,7 +100,7 @@ impl TreeBudget<'_> {
         page: &[SortedEntry],
         nodes: &mut [FsTreeNode],
         depth: u32,
-    ) -> Result<(), ServiceError> {
+    ) -> ServiceResult<()> {
         if depth == 0 {
             return Ok(());
         }
@@ -160,7 +152,7 @@ fn sorted(
     dir: &Dir,
     include_hidden: bool,
     cancel: &Cancellation,
-) -> Result<Vec<SortedEntry>, ServiceError> {
+) -> ServiceResult<Vec<SortedEntry>> {
     let mut sorted = Vec::new();
     let mut found = entries(dir, cancel)?;
     root.hide_own_data(dir, &mut found);

@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
 use super::{CHUNK_BYTES, hash_file, modified_ms, to_base64};
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{RelativePath, Root, failure, file_type};
 use crate::text::hex;
 
@@ -20,11 +20,7 @@ const READ_BYTES_MAX: u64 = 1 << 20;
 const CHARACTER_BYTES_MAX: usize = 4;
 
 /// A page of a regular file.
-pub(crate) fn read(
-    root: &Root,
-    params: &FsReadParams,
-    cancel: &Cancellation,
-) -> Result<FsReadData, ServiceError> {
+pub(crate) fn read(root: &Root, params: &FsReadParams, cancel: &Cancellation) -> ServiceResult<FsReadData> {
     let path = RelativePath::parse(&params.path)?;
     let file = root.open_file(&path)?;
     let metadata = file.metadata().map_err(failure)?;
@@ -62,11 +58,7 @@ pub(crate) fn read(
 }
 
 /// What is known of a path. A link that leads out, or nowhere, is told as the link it is.
-pub(crate) fn stat(
-    root: &Root,
-    params: &FsStatParams,
-    cancel: &Cancellation,
-) -> Result<FsStatData, ServiceError> {
+pub(crate) fn stat(root: &Root, params: &FsStatParams, cancel: &Cancellation) -> ServiceResult<FsStatData> {
     let path = RelativePath::parse(&params.path)?;
     let missing = FsStatData { path: params.path.clone(), ..FsStatData::default() };
     let place = match root.parent_of_io(&path) {
@@ -117,7 +109,7 @@ pub(crate) fn stat(
 }
 
 /// Up to `length` bytes from `offset` on; fewer only at the end of the file.
-fn read_at(file: &File, offset: u64, length: usize, cancel: &Cancellation) -> Result<Vec<u8>, ServiceError> {
+fn read_at(file: &File, offset: u64, length: usize, cancel: &Cancellation) -> ServiceResult<Vec<u8>> {
     let mut bytes = Vec::new();
     while bytes.len() < length {
         cancel.check()?;
@@ -136,7 +128,7 @@ fn read_at(file: &File, offset: u64, length: usize, cancel: &Cancellation) -> Re
 }
 
 /// Where a page of text ends: at `wanted`, or before the character there; never before the first character.
-fn text_end(bytes: &[u8], wanted: usize, offset: u64) -> Result<usize, ServiceError> {
+fn text_end(bytes: &[u8], wanted: usize, offset: u64) -> ServiceResult<usize> {
     let is_inside = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     if offset > 0 && bytes.first().is_some_and(is_inside) {
         return Err(ServiceError::other(format!(

@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use crate::services::call::ServiceError;
+use crate::services::call::{ServiceError, ServiceResult};
 use crate::services::root::{NameInDir, failure, file_type, stat_in};
 use crate::text::hex;
 
@@ -25,7 +25,7 @@ pub(super) struct TempFile {
 
 impl TempFile {
     /// A new file in the directory. If it is to replace another it can be read by nobody who could not read that.
-    pub(super) fn create(dir: &Dir, replaced: Option<&Stat>) -> Result<TempFile, ServiceError> {
+    pub(super) fn create(dir: &Dir, replaced: Option<&Stat>) -> ServiceResult<TempFile> {
         let mode = replaced.map_or(FILE_MODE, kept_mode);
         let name = temp_name()?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -34,7 +34,7 @@ impl TempFile {
     }
 
     /// Gives it the mode and, as far as we may, the owner of the file that it replaces.
-    pub(super) fn keep(&self, replaced: &Stat) -> Result<(), ServiceError> {
+    pub(super) fn keep(&self, replaced: &Stat) -> ServiceResult<()> {
         let own = rustix::fs::fstat(&self.file).map_err(failure)?;
         if (own.st_uid, own.st_gid) != (replaced.st_uid, replaced.st_gid) {
             let (uid, gid) = (Uid::from_raw(replaced.st_uid), Gid::from_raw(replaced.st_gid));
@@ -69,7 +69,7 @@ impl Drop for TempFile {
 }
 
 /// What is to be replaced must be a regular file, if anything.
-pub(super) fn replaced(place: &NameInDir) -> Result<Option<Stat>, ServiceError> {
+pub(super) fn replaced(place: &NameInDir) -> ServiceResult<Option<Stat>> {
     let stat = place.stat()?;
     match stat.as_ref().map(file_type) {
         None | Some(FileType::RegularFile) => Ok(stat),
@@ -84,7 +84,7 @@ pub(super) fn kept_mode(stat: &Stat) -> Mode {
 }
 
 /// Hidden, and not to be guessed, so that nobody can have prepared something under it.
-pub(super) fn temp_name() -> Result<OsString, ServiceError> {
+pub(super) fn temp_name() -> ServiceResult<OsString> {
     let mut random = [0; 12];
     getrandom::fill(&mut random).map_err(|error| ServiceError::other(format!("no randomness: {error}")))?;
     Ok(OsString::from(format!(".qd-{}.tmp", hex(&random))))
@@ -104,7 +104,7 @@ pub(super) fn rename_new(from: &Dir, name: &OsStr, to: &Dir, new_name: &OsStr) -
 }
 
 /// Makes a renaming in this directory survive a loss of power.
-pub(super) fn sync_dir(dir: &Dir) -> Result<(), ServiceError> {
+pub(super) fn sync_dir(dir: &Dir) -> ServiceResult<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(dir, ".", flags, Mode::empty()).map_err(failure)?;
     match rustix::fs::fsync(opened) {

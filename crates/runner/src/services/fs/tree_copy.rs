@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::CHUNK_BYTES;
 use super::entries::entries;
 use super::temp::kept_mode;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::own_data::{FileIdentity, identity};
 use crate::services::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 
@@ -20,6 +20,9 @@ const DEPTH_MAX: usize = 200;
 
 /// Entries of one call; more is work for a shell.
 const ENTRIES_MAX: u64 = 1_000_000;
+
+/// An open directory and a name in it.
+type NamedEntry<'a> = (&'a Dir, &'a OsStr);
 
 /// Work on a tree.
 pub(super) struct TreeWork<'a> {
@@ -38,22 +41,16 @@ impl<'a> TreeWork<'a> {
     }
 
     /// Copies what is at `name`, with all that is in it, to a new name. What was made before an error stays.
-    pub(super) fn copy(
-        &mut self,
-        from: &Dir,
-        name: &OsStr,
-        to: &Dir,
-        new_name: &OsStr,
-    ) -> Result<(), ServiceError> {
-        self.copy_entry(from, name, to, new_name, 0)
+    pub(super) fn copy(&mut self, from: NamedEntry<'_>, to: NamedEntry<'_>) -> ServiceResult<()> {
+        self.copy_entry(from, to, 0)
     }
 
     /// Removes what is at `name`, with all that is in it.
-    pub(super) fn delete(&mut self, dir: &Dir, name: &OsStr) -> Result<(), ServiceError> {
+    pub(super) fn delete(&mut self, dir: &Dir, name: &OsStr) -> ServiceResult<()> {
         self.delete_entry(dir, name, 0)
     }
 
-    fn step(&mut self, depth: usize) -> Result<(), ServiceError> {
+    fn step(&mut self, depth: usize) -> ServiceResult<()> {
         self.cancel.check()?;
         if depth > DEPTH_MAX {
             return Err(ServiceError::other(format!(
@@ -69,19 +66,13 @@ impl<'a> TreeWork<'a> {
         Ok(())
     }
 
-    fn copy_entry(
-        &mut self,
-        from: &Dir,
-        name: &OsStr,
-        to: &Dir,
-        new_name: &OsStr,
-        depth: usize,
-    ) -> Result<(), ServiceError> {
+    fn copy_entry(&mut self, from: NamedEntry<'_>, to: NamedEntry<'_>, depth: usize) -> ServiceResult<()> {
+        let ((from, name), (to, new_name)) = (from, to);
         self.step(depth)?;
         let stat = stat_in(from, name).map_err(failure)?;
         match file_type(&stat) {
-            FileType::Directory => self.copy_dir(from, name, to, new_name, depth)?,
-            FileType::RegularFile => self.copy_file(from, name, to, new_name)?,
+            FileType::Directory => self.copy_dir((from, name), (to, new_name), depth)?,
+            FileType::RegularFile => self.copy_file((from, name), (to, new_name))?,
             FileType::Symlink => {
                 let target = link_target_in(from, name)?;
                 rustix::fs::symlinkat(target, to, new_name).map_err(failure)?;
@@ -100,14 +91,8 @@ impl<'a> TreeWork<'a> {
         Ok(())
     }
 
-    fn copy_dir(
-        &mut self,
-        from: &Dir,
-        name: &OsStr,
-        to: &Dir,
-        new_name: &OsStr,
-        depth: usize,
-    ) -> Result<(), ServiceError> {
+    fn copy_dir(&mut self, from: NamedEntry<'_>, to: NamedEntry<'_>, depth: usize) -> ServiceResult<()> {
+        let ((from, name), (to, new_name)) = (from, to);
         let source = open_dir_in(from, name).map_err(failure)?;
         let stat = rustix::fs::fstat(&source).map_err(failure)?;
         if self.made == Some(identity(&stat)) {
@@ -120,19 +105,14 @@ impl<'a> TreeWork<'a> {
             self.made = Some(identity(&rustix::fs::fstat(&target).map_err(failure)?));
         }
         for entry in entries(&source, self.cancel)? {
-            self.copy_entry(&source, &entry.name, &target, &entry.name, depth + 1)?;
+            self.copy_entry((&source, &entry.name), (&target, &entry.name), depth + 1)?;
         }
         // A directory may pass its group and its stickiness on, unlike a program its user.
         rustix::fs::fchmod(&target, Mode::from_raw_mode(stat.st_mode & 0o3777)).map_err(failure)
     }
 
-    fn copy_file(
-        &mut self,
-        from: &Dir,
-        name: &OsStr,
-        to: &Dir,
-        new_name: &OsStr,
-    ) -> Result<(), ServiceError> {
+    fn copy_file(&mut self, from: NamedEntry<'_>, to: NamedEntry<'_>) -> ServiceResult<()> {
+        let ((from, name), (to, new_name)) = (from, to);
         let mut source = open_file_in(from, name)?;
         let mode = kept_mode(&rustix::fs::fstat(&source).map_err(failure)?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -154,7 +134,7 @@ impl<'a> TreeWork<'a> {
     }
 
     /// What is moved keeps its times and, as far as we may, its owner.
-    fn keep_facts(&self, dir: &Dir, name: &OsStr, stat: &Stat) -> Result<(), ServiceError> {
+    fn keep_facts(&self, dir: &Dir, name: &OsStr, stat: &Stat) -> ServiceResult<()> {
         let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
         match rustix::fs::chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW) {
             // Only root may.
@@ -169,7 +149,7 @@ impl<'a> TreeWork<'a> {
         rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(failure)
     }
 
-    fn delete_entry(&mut self, dir: &Dir, name: &OsStr, depth: usize) -> Result<(), ServiceError> {
+    fn delete_entry(&mut self, dir: &Dir, name: &OsStr, depth: usize) -> ServiceResult<()> {
         self.step(depth)?;
         let kind = match stat_in(dir, name) {
             // Somebody else removed it.

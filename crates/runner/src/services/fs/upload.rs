@@ -16,7 +16,7 @@ use super::temp::{TempFile, replaced};
 use super::write::{check_size, commit};
 use super::{CHUNK_BYTES, from_base64, hash_file};
 use crate::clock::now_ms;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{NameInDir, RelativePath, Root, failure};
 use crate::text::hex;
 
@@ -138,12 +138,7 @@ impl UploadTable {
         }
     }
 
-    fn find(
-        &self,
-        key: &UploadKey,
-        params: &FsUploadParams,
-        now: i64,
-    ) -> Result<Arc<Mutex<Upload>>, ServiceError> {
+    fn find(&self, key: &UploadKey, params: &FsUploadParams, now: i64) -> ServiceResult<Arc<Mutex<Upload>>> {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(key) {
             entry.touched_at = now;
@@ -171,7 +166,7 @@ impl UploadTable {
         Ok(upload)
     }
 
-    fn abort(&self, key: &UploadKey) -> Result<(), ServiceError> {
+    fn abort(&self, key: &UploadKey) -> ServiceResult<()> {
         let mut entries = self.entries.lock();
         if entries.get(key).is_some_and(|entry| entry.is_frozen) {
             return Err(frozen());
@@ -196,7 +191,7 @@ impl UploadTable {
         key: &UploadKey,
         shared: &Arc<Mutex<Upload>>,
         upload: &mut Upload,
-    ) -> Result<u64, ServiceError> {
+    ) -> ServiceResult<u64> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.upload, shared));
         let entry = entry.ok_or_else(|| ServiceError::other("the upload was aborted: begin again"))?;
@@ -218,7 +213,7 @@ pub(crate) fn upload(
     params: &FsUploadParams,
     sender: UploadSender<'_>,
     cancel: &Cancellation,
-) -> Result<FsUploadData, ServiceError> {
+) -> ServiceResult<FsUploadData> {
     upload_at(uploads, root, params, sender, cancel, now_ms())
 }
 
@@ -229,7 +224,7 @@ pub(super) fn upload_at(
     sender: UploadSender<'_>,
     cancel: &Cancellation,
     now: i64,
-) -> Result<FsUploadData, ServiceError> {
+) -> ServiceResult<FsUploadData> {
     if params.abort == Some(true) {
         RelativePath::parse(&params.path)?;
         uploads.abort(&key(root, params, sender.principal)?)?;
@@ -254,7 +249,7 @@ pub(crate) fn stage(
     params: &FsUploadParams,
     principal: &str,
     cancel: &Cancellation,
-) -> Result<StageResult, ServiceError> {
+) -> ServiceResult<StageResult> {
     let received_piece = receive_piece(uploads, root, params, principal, cancel, now_ms())?;
     let mut upload = received_piece.upload.lock();
     let bytes = match received_piece.receive(uploads, root, &mut upload, params, None)? {
@@ -291,7 +286,7 @@ fn receive_piece(
     principal: &str,
     cancel: &Cancellation,
     now: i64,
-) -> Result<ReceivedPiece, ServiceError> {
+) -> ServiceResult<ReceivedPiece> {
     let path = RelativePath::parse(&params.path)?;
     let key = key(root, params, principal)?;
     uploads.expire(now);
@@ -302,7 +297,7 @@ fn receive_piece(
     Ok(ReceivedPiece { key, path, piece, upload })
 }
 
-fn key(root: &Root, params: &FsUploadParams, principal: &str) -> Result<UploadKey, ServiceError> {
+fn key(root: &Root, params: &FsUploadParams, principal: &str) -> ServiceResult<UploadKey> {
     if params.upload_id.is_empty() || params.upload_id.len() > UPLOAD_ID_BYTES_MAX {
         return Err(ServiceError::invalid(format!("upload_id must have 1 to {UPLOAD_ID_BYTES_MAX} bytes")));
     }
@@ -326,7 +321,7 @@ impl ReceivedPiece {
         upload: &mut Upload,
         params: &FsUploadParams,
         approved: Option<&ApprovedUpload>,
-    ) -> Result<PieceResult, ServiceError> {
+    ) -> ServiceResult<PieceResult> {
         if upload.path != params.path {
             return Err(ServiceError::other(format!(
                 "this upload is for {}: use another upload_id",
@@ -359,7 +354,7 @@ impl ReceivedPiece {
 }
 
 /// The first characters of what has arrived.
-fn preview(temp: &TempFile) -> Result<String, ServiceError> {
+fn preview(temp: &TempFile) -> ServiceResult<String> {
     let mut bytes = vec![0; PREVIEW_BYTES_MAX];
     let mut length = 0;
     while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -374,7 +369,7 @@ fn preview(temp: &TempFile) -> Result<String, ServiceError> {
 
 /// A temporary file where the upload will be, or as near as there is a directory: those that are missing are made when
 /// the file is whole, and whoever must be asked was asked.
-fn open(root: &Root, path: &RelativePath, create_parents: bool) -> Result<UploadState, ServiceError> {
+fn open(root: &Root, path: &RelativePath, create_parents: bool) -> ServiceResult<UploadState> {
     let near = match root.parent_of_file(path) {
         Ok(place) => {
             replaced(&place)?;
@@ -388,7 +383,7 @@ fn open(root: &Root, path: &RelativePath, create_parents: bool) -> Result<Upload
 
 impl UploadState {
     /// Adds a piece that begins where the last one ended. One that has arrived before changes nothing.
-    fn append(&mut self, offset: u64, piece: &[u8]) -> Result<u64, ServiceError> {
+    fn append(&mut self, offset: u64, piece: &[u8]) -> ServiceResult<u64> {
         let UploadState::Open { temp, received, digest } = self else {
             return Err(ended());
         };
@@ -418,7 +413,7 @@ impl UploadState {
         params: &FsUploadParams,
         approved: Option<&ApprovedUpload>,
         cancel: &Cancellation,
-    ) -> Result<FsWriteData, ServiceError> {
+    ) -> ServiceResult<FsWriteData> {
         let UploadState::Open { temp, received, digest } = self else {
             return Err(ended());
         };
@@ -455,7 +450,7 @@ impl UploadState {
 }
 
 /// Whether a directory on the way is another file system, to which nothing can be renamed.
-fn is_other_device(temp: &TempFile, place: &NameInDir) -> Result<bool, ServiceError> {
+fn is_other_device(temp: &TempFile, place: &NameInDir) -> ServiceResult<bool> {
     let own = rustix::fs::fstat(&temp.file).map_err(failure)?;
     let dir = rustix::fs::fstat(&place.dir).map_err(failure)?;
     Ok(dir.st_dev != own.st_dev)
@@ -466,7 +461,7 @@ pub(super) fn copy_near(
     temp: &mut TempFile,
     place: &NameInDir,
     cancel: &Cancellation,
-) -> Result<TempFile, ServiceError> {
+) -> ServiceResult<TempFile> {
     let mut near = TempFile::create(&place.dir, replaced(place)?.as_ref())?;
     temp.file.seek(SeekFrom::Start(0)).map_err(failure)?;
     let mut buffer = vec![0; CHUNK_BYTES];

@@ -30,11 +30,11 @@ impl UploadFixture {
         UploadFixture { fixture: Fixture::new(), uploads: UploadTable::default() }
     }
 
-    fn send(&self, params: &FsUploadParams) -> Result<FsUploadData, ServiceError> {
+    fn send(&self, params: &FsUploadParams) -> ServiceResult<FsUploadData> {
         self.send_at(params, NOW)
     }
 
-    fn send_at(&self, params: &FsUploadParams, now: i64) -> Result<FsUploadData, ServiceError> {
+    fn send_at(&self, params: &FsUploadParams, now: i64) -> ServiceResult<FsUploadData> {
         upload_at(&self.uploads, &self.fixture.root, params, ANN, &Cancellation::default(), now)
     }
 

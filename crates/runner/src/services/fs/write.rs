@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::temp::{TempFile, replaced, sync_dir};
 use super::{CHUNK_BYTES, from_base64, hash_file};
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{NameInDir, RelativePath, Root, failure};
 use crate::text::hex;
 
@@ -27,7 +27,7 @@ pub(crate) fn write(
     root: &Root,
     params: &FsWriteParams,
     cancel: &Cancellation,
-) -> Result<FsWriteData, ServiceError> {
+) -> ServiceResult<FsWriteData> {
     let path = RelativePath::parse(&params.path)?;
     let decoded;
     let content = match params.encoding.unwrap_or_default() {
@@ -67,7 +67,7 @@ pub(super) fn commit(
     place: &NameInDir,
     expected: Option<&str>,
     cancel: &Cancellation,
-) -> Result<(), ServiceError> {
+) -> ServiceResult<()> {
     temp.file.sync_all().map_err(failure)?;
     let _turn = lock(place)?;
     let replaced = replaced(place)?;
@@ -88,7 +88,7 @@ pub(super) fn commit(
     }
 }
 
-pub(super) fn check_size(bytes: usize) -> Result<(), ServiceError> {
+pub(super) fn check_size(bytes: usize) -> ServiceResult<()> {
     if bytes <= WRITE_BYTES_MAX {
         return Ok(());
     }
@@ -99,7 +99,7 @@ pub(super) fn check_size(bytes: usize) -> Result<(), ServiceError> {
     Err(ErrorCode::TooLarge.with(error).into())
 }
 
-fn current_hash(place: &NameInDir, cancel: &Cancellation) -> Result<Option<String>, ServiceError> {
+fn current_hash(place: &NameInDir, cancel: &Cancellation) -> ServiceResult<Option<String>> {
     place.open_file()?.map(|file| hash_file(file, cancel)).transpose()
 }
 
@@ -111,7 +111,7 @@ fn changed(now: Option<String>) -> ServiceError {
     ServiceError::Other(ErrorCode::Conflict.with(reason))
 }
 
-fn lock(place: &NameInDir) -> Result<MutexGuard<'static, ()>, ServiceError> {
+fn lock(place: &NameInDir) -> ServiceResult<MutexGuard<'static, ()>> {
     let parent = place.dir.dir_metadata().map_err(failure)?;
     let mut hasher = DefaultHasher::new();
     let (device, number) = (cap_std::fs::MetadataExt::dev(&parent), cap_std::fs::MetadataExt::ino(&parent));

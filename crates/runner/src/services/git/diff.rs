@@ -8,7 +8,7 @@ use serde_json::json;
 use super::program::Git;
 use super::{relative, revision};
 use crate::services::call::CallOutput;
-use crate::services::call::ServiceError;
+use crate::services::call::{ServiceError, ServiceResult};
 
 /// Bytes of a page without a limit, and at most.
 const PAGE_BYTES: usize = 1 << 20;
@@ -17,7 +17,7 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Files listed with a page.
 const FILES_MAX: usize = 20_000;
 
-pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<CallOutput, ServiceError> {
+pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> ServiceResult<CallOutput> {
     let staged = params.staged == Some(true);
     if staged && params.untracked == Some(true) {
         return Err(ServiceError::other(
@@ -69,7 +69,7 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> Result<CallOutput
 }
 
 /// The id of a commit by any of its names.
-pub(super) async fn commit(git: &Git, name: &str) -> Result<String, ServiceError> {
+pub(super) async fn commit(git: &Git, name: &str) -> ServiceResult<String> {
     let named = format!("{}^{{commit}}", revision(name)?);
     let arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", &named];
     let output = git.output(&arguments, &[]).await?;
@@ -158,7 +158,7 @@ struct TemporaryIndex {
 }
 
 impl TemporaryIndex {
-    async fn with_untracked(git: &Git, path: &str) -> Result<TemporaryIndex, ServiceError> {
+    async fn with_untracked(git: &Git, path: &str) -> ServiceResult<TemporaryIndex> {
         let found = git.output(&["rev-parse", "--git-path", "index"], &[]).await?.check()?;
         let found = String::from_utf8_lossy(&found).trim_end_matches('\n').to_owned();
         let source = git.root().join(found);
@@ -199,7 +199,7 @@ impl Drop for TemporaryIndex {
     }
 }
 
-fn temporary_name() -> Result<String, ServiceError> {
+fn temporary_name() -> ServiceResult<String> {
     let mut seed = [0u8; 8];
     getrandom::fill(&mut seed).map_err(|error| ServiceError::other(error.to_string()))?;
     Ok(format!("qd-index-{:016x}", u64::from_le_bytes(seed)))

@@ -46,7 +46,7 @@ impl Repository {
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    async fn ask(&self, command: Value) -> Result<Value, ServiceError> {
+    async fn ask(&self, command: Value) -> ServiceResult<Value> {
         ask_in(&self.path(), command).await
     }
 
@@ -57,7 +57,7 @@ impl Repository {
     }
 }
 
-async fn ask_in(root: &Path, command: Value) -> Result<Value, ServiceError> {
+async fn ask_in(root: &Path, command: Value) -> ServiceResult<Value> {
     let name = command["cmd"].as_str().unwrap();
     let command = Command::parse(name, &command.to_string()).unwrap();
     let directory = GitDirectory { root, workspace_roots: &[], own_data: OwnData::default() };

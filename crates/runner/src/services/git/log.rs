@@ -6,7 +6,7 @@ use serde_json::json;
 use super::program::Git;
 use super::relative;
 use crate::services::call::CallOutput;
-use crate::services::call::ServiceError;
+use crate::services::call::ServiceResult;
 
 /// Commits of a page without a limit, and at most.
 const COMMITS: u64 = 50;
@@ -16,7 +16,7 @@ const COMMITS_MAX: u64 = 1000;
 const FORMAT: &str = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%ct%x00%s";
 const FIELDS: usize = 6;
 
-pub(super) async fn log(git: &Git, params: &GitLogParams) -> Result<CallOutput, ServiceError> {
+pub(super) async fn log(git: &Git, params: &GitLogParams) -> ServiceResult<CallOutput> {
     let limit = params.limit.unwrap_or(COMMITS).clamp(1, COMMITS_MAX);
     let offset = params.offset.unwrap_or(0);
     let path = params.path.as_deref().map(relative).transpose()?;

@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use super::GitDirectory;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 
 /// What git says at once where the answer is no page of something longer; a list of a million files fits.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
@@ -73,7 +73,7 @@ pub(super) struct GitOutput {
 
 impl GitOutput {
     /// An error unless git succeeded.
-    pub(super) fn check(self) -> Result<Vec<u8>, ServiceError> {
+    pub(super) fn check(self) -> ServiceResult<Vec<u8>> {
         if self.code == 0 {
             return Ok(self.stdout);
         }
@@ -89,10 +89,7 @@ fn failure(complaint: &str, code: i32) -> ServiceError {
 }
 
 impl Git {
-    pub(super) async fn open(
-        directory: &GitDirectory<'_>,
-        cancel: &Cancellation,
-    ) -> Result<Git, ServiceError> {
+    pub(super) async fn open(directory: &GitDirectory<'_>, cancel: &Cancellation) -> ServiceResult<Git> {
         let excluded =
             directory.own_data.below(directory.root).map(|path| path.to_string_lossy().into_owned());
         let root = directory.root.to_owned();
@@ -132,7 +129,7 @@ impl Git {
         &self,
         arguments: &[&str],
         environment: &[(&str, &Path)],
-    ) -> Result<GitOutput, ServiceError> {
+    ) -> ServiceResult<GitOutput> {
         let mut stdout = Vec::new();
         let mut is_too_much = false;
         let (code, complaint) = self
@@ -159,7 +156,7 @@ impl Git {
         arguments: &[&str],
         environment: &[(&str, &Path)],
         mut take: impl FnMut(&[u8]) -> bool,
-    ) -> Result<(i32, String), ServiceError> {
+    ) -> ServiceResult<(i32, String)> {
         let mut child = self.start(arguments, environment)?;
         let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(ServiceError::other("git has no output; this is a fault of the runner"));
@@ -198,7 +195,7 @@ impl Git {
         Ok((status.code().unwrap_or(-1), complaint))
     }
 
-    fn start(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> Result<Child, ServiceError> {
+    fn start(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> ServiceResult<Child> {
         let mut command = Command::new("git");
         command.arg("--no-pager");
         for setting in SAFE {

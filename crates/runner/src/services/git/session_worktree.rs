@@ -12,7 +12,7 @@ use super::diff::commit;
 use super::program::Git;
 use super::{GitDirectory, revision, worktree};
 use crate::services::call::dispatch::own_data;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::session::RunnerContext;
 
 /// As much of a session's id as its branch is named by.
@@ -51,7 +51,7 @@ impl SessionWorktree {
         session_id: &str,
         cwd: &str,
         config: &WorktreeConfig,
-    ) -> Result<SessionWorktree, ServiceError> {
+    ) -> ServiceResult<SessionWorktree> {
         let (root, own_data) = own_data(shared, Path::new(cwd)).await?;
         let workspace_roots = &shared.config.services.workspace_roots;
         let directory = GitDirectory { root: &root, workspace_roots, own_data };
@@ -140,7 +140,7 @@ fn in_worktree(error: ServiceError) -> CodedError {
 }
 
 /// Where a new branch begins; `None` for a branch that is there and free.
-async fn begin_of(git: &Git, branch: &str, base: Option<&str>) -> Result<Option<String>, ServiceError> {
+async fn begin_of(git: &Git, branch: &str, base: Option<&str>) -> ServiceResult<Option<String>> {
     revision(branch)?;
     let checked = git.output(&["check-ref-format", "--branch", branch], &[]).await?;
     if checked.code != 0 {
@@ -181,7 +181,7 @@ fn worktree_path(common: &Path, branch: &str) -> Option<PathBuf> {
 }
 
 /// What git says on one line, or nothing where it fails.
-async fn one_line(git: &Git, arguments: &[&str]) -> Result<Option<String>, ServiceError> {
+async fn one_line(git: &Git, arguments: &[&str]) -> ServiceResult<Option<String>> {
     let output = git.output(arguments, &[]).await?;
     let text = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
     Ok((output.code == 0).then_some(text))

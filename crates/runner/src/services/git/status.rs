@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::program::Git;
 use crate::services::call::CallOutput;
-use crate::services::call::ServiceError;
+use crate::services::call::ServiceResult;
 
 /// Files of one answer; a repository with more has a directory that should be ignored.
 const FILES_MAX: usize = 20_000;
@@ -13,7 +13,7 @@ const FILES_MAX: usize = 20_000;
 /// Bytes of the text for people.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-pub(super) async fn status(git: &Git) -> Result<CallOutput, ServiceError> {
+pub(super) async fn status(git: &Git) -> ServiceResult<CallOutput> {
     let paths = git.pathspecs(".");
     let mut arguments = vec![
         "status",

@@ -9,10 +9,10 @@ use super::diff::commit;
 use super::program::Git;
 use super::{GitDirectory, OwnData, relative, revision};
 use crate::services::call::CallOutput;
-use crate::services::call::ServiceError;
 use crate::services::call::directory::is_within;
+use crate::services::call::{ServiceError, ServiceResult};
 
-pub(super) async fn list(git: &Git) -> Result<CallOutput, ServiceError> {
+pub(super) async fn list(git: &Git) -> ServiceResult<CallOutput> {
     let data = all(git).await?;
     let summary = json!({ "count": data.worktrees.len() });
     CallOutput::new(&data, summary)
@@ -22,7 +22,7 @@ pub(super) async fn add(
     git: &Git,
     params: &GitWorktreeAddParams,
     directory: &GitDirectory<'_>,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     let path = resolve_worktree_path(directory, &params.path).await?;
     let path_text = path.to_string_lossy().into_owned();
     let branch = params.branch.as_deref().map(revision).transpose()?;
@@ -51,7 +51,7 @@ pub(super) async fn remove(
     git: &Git,
     params: &GitWorktreeRemoveParams,
     directory: &GitDirectory<'_>,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     let path = resolve_worktree_path(directory, &params.path).await?;
     // Git knows them without links; the directory itself may be gone.
     let known = |worktree: &&GitWorktree| Path::new(&worktree.path) == path;
@@ -78,7 +78,7 @@ pub(super) async fn remove(
 }
 
 /// The same on a thread that may block.
-async fn resolve_worktree_path(directory: &GitDirectory<'_>, path: &str) -> Result<PathBuf, ServiceError> {
+async fn resolve_worktree_path(directory: &GitDirectory<'_>, path: &str) -> ServiceResult<PathBuf> {
     let (root, path) = (directory.root.to_owned(), path.to_owned());
     let (workspace_roots, own_data) = (directory.workspace_roots.to_vec(), directory.own_data.clone());
     let found =
@@ -93,7 +93,7 @@ fn worktree_path(
     path: &str,
     workspace_roots: &[PathBuf],
     own_data: &OwnData,
-) -> Result<PathBuf, ServiceError> {
+) -> ServiceResult<PathBuf> {
     if path.split('/').any(|part| part == "..") {
         return Err(ServiceError::ParentInPath);
     }
@@ -130,7 +130,7 @@ fn worktree_path(
     Ok(resolved)
 }
 
-pub(super) async fn all(git: &Git) -> Result<GitWorktreesData, ServiceError> {
+pub(super) async fn all(git: &Git) -> ServiceResult<GitWorktreesData> {
     let raw = git.output(&["worktree", "list", "--porcelain", "-z"], &[]).await?.check()?;
     Ok(GitWorktreesData { worktrees: parse(&String::from_utf8_lossy(&raw)) })
 }

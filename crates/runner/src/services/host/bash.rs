@@ -18,7 +18,7 @@ use crate::config::RunnerConfig;
 use crate::process::{AgentProcess, Environment, ExitStatus, InheritedVariables, SpawnSpec};
 use crate::services::call::CallOutput;
 use crate::services::call::progress::{CallProgress, PACE, PACE_BYTES_MAX};
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 
 /// What is kept of each stream: its end, where the reason of a failure is.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     params: &HostBashParams,
     cancel: &Cancellation,
     progress: &CallProgress,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     if params.command.trim().is_empty() {
         return Err(ServiceError::Missing("cmd"));
     }
@@ -293,7 +293,7 @@ fn done(
     status: ExitStatus,
     ended: Option<KillReason>,
     duration: Duration,
-) -> Result<CallOutput, ServiceError> {
+) -> ServiceResult<CallOutput> {
     let [stdout, stderr] = output.streams.map(|stream| stream.kept);
     let (exit_code, signal) = match status {
         ExitStatus::Code(code) => (Some(code), None),

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::failure;
-use crate::services::call::ServiceError;
+use crate::services::call::{ServiceError, ServiceResult};
 
 /// Directories above one another; no path the system opens has more.
 const ABOVE_MAX: usize = 1000;
@@ -37,7 +37,7 @@ pub(crate) struct OwnData {
 
 impl OwnDirectory {
     /// Looks where it lies now. One that is not there yet hides nothing.
-    pub(crate) fn look(&self, path: &Path) -> Result<OwnData, ServiceError> {
+    pub(crate) fn look(&self, path: &Path) -> ServiceResult<OwnData> {
         let handle = match self.handle.get() {
             Some(handle) => handle,
             None => {
@@ -60,7 +60,7 @@ impl OwnDirectory {
 
 impl OwnData {
     /// An error if the directory is the data directory or below it. Above `top` nothing is looked for.
-    pub(crate) fn check(&self, dir: &Dir, top: Option<FileIdentity>) -> Result<(), ServiceError> {
+    pub(crate) fn check(&self, dir: &Dir, top: Option<FileIdentity>) -> ServiceResult<()> {
         let Some(own) = self.chain.first().copied() else { return Ok(()) };
         for_each_above(dir, |identity| {
             if identity == own {
@@ -71,7 +71,7 @@ impl OwnData {
     }
 
     /// The same for a directory by its path.
-    pub(crate) fn check_path(&self, path: &Path) -> Result<(), ServiceError> {
+    pub(crate) fn check_path(&self, path: &Path) -> ServiceResult<()> {
         let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority()).map_err(failure)?;
         self.check(&dir, None)
     }
@@ -109,8 +109,8 @@ pub(crate) fn identity(stat: &Stat) -> FileIdentity {
 /// Tells the directory and those above it, up to the top of the system or until that is enough.
 fn for_each_above(
     dir: impl AsFd,
-    mut tell: impl FnMut(FileIdentity) -> Result<bool, ServiceError>,
-) -> Result<(), ServiceError> {
+    mut tell: impl FnMut(FileIdentity) -> ServiceResult<bool>,
+) -> ServiceResult<()> {
     let mut path = ".".to_owned();
     let mut last = None;
     for _ in 0..ABOVE_MAX {

@@ -33,7 +33,7 @@ fn world() -> OwnDataFixture {
     OwnDataFixture { fixture, own, root }
 }
 
-fn open(own: &OwnDirectory, fixture: &Fixture, path: &str) -> Result<Root, ServiceError> {
+fn open(own: &OwnDirectory, fixture: &Fixture, path: &str) -> ServiceResult<Root> {
     Root::open_apart_from(own.look(&fixture.at("home/data"))?, &fixture.at(path))
 }
 

@@ -10,7 +10,7 @@ use ignore::overrides::Override;
 use rustix::fs::FileType;
 
 use super::ignored::IgnoreLists;
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::fs::entries;
 use crate::services::root::{RelativePath, Root, open_dir_in, open_file_in};
 
@@ -27,7 +27,7 @@ pub(super) struct FoundFile<'a> {
 
 impl FoundFile<'_> {
     /// Opens it if it is still a regular file and no link.
-    pub(super) fn open(&self) -> Result<File, ServiceError> {
+    pub(super) fn open(&self) -> ServiceResult<File> {
         open_file_in(self.dir, self.name)
     }
 }
@@ -43,7 +43,7 @@ pub(super) struct FileWalk<'a> {
 }
 
 /// Is told each file; says whether to go on.
-type VisitFile<'a> = &'a mut dyn FnMut(FoundFile<'_>) -> Result<bool, ServiceError>;
+type VisitFile<'a> = &'a mut dyn FnMut(FoundFile<'_>) -> ServiceResult<bool>;
 
 impl<'a> FileWalk<'a> {
     /// With `from` the walk begins with that file, or where it would be.
@@ -59,7 +59,7 @@ impl<'a> FileWalk<'a> {
     }
 
     /// Visits the files of a directory and of those below it.
-    pub(super) fn walk(&mut self, path: &RelativePath, visit: VisitFile<'_>) -> Result<(), ServiceError> {
+    pub(super) fn walk(&mut self, path: &RelativePath, visit: VisitFile<'_>) -> ServiceResult<()> {
         let root = self.root;
         let start = root.open_dir(path)?;
         // The lists of the directories above count too, up to the root.
@@ -106,7 +106,7 @@ impl<'a> FileWalk<'a> {
         depth: usize,
         is_edge: bool,
         visit: VisitFile<'_>,
-    ) -> Result<bool, ServiceError> {
+    ) -> ServiceResult<bool> {
         self.cancel.check()?;
         let before = self.ignored.len();
         self.ignored.enter(path, dir);
@@ -146,7 +146,7 @@ impl<'a> FileWalk<'a> {
         depth: usize,
         is_edge: bool,
         visit: VisitFile<'_>,
-    ) -> Result<bool, ServiceError> {
+    ) -> ServiceResult<bool> {
         if depth > DEPTH_MAX {
             return Ok(true);
         }

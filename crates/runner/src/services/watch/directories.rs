@@ -9,7 +9,7 @@ use cap_std::fs::Dir;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::fs::{FileType, Stat};
 
-use crate::services::call::{Cancellation, ServiceError};
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::fs::entries;
 use crate::services::root::own_data::identity;
 use crate::services::root::{RelativePath, Root, failure, open_dir_in};
@@ -37,7 +37,7 @@ impl<'a> WatchedDirectories<'a> {
         path: RelativePath,
         watcher: RecommendedWatcher,
         include_hidden: bool,
-    ) -> Result<Self, ServiceError> {
+    ) -> ServiceResult<Self> {
         root.open_dir(&path)?;
         let base = root.path().join(path.as_path()).canonicalize().map_err(failure)?;
         if !base.starts_with(root.path()) {
@@ -48,7 +48,7 @@ impl<'a> WatchedDirectories<'a> {
     }
 
     /// Watches the base and all below it.
-    pub(super) fn watch_all(&mut self, cancel: &Cancellation) -> Result<(), ServiceError> {
+    pub(super) fn watch_all(&mut self, cancel: &Cancellation) -> ServiceResult<()> {
         let dir = self.root.open_dir(&self.path)?;
         self.tree(&dir, Path::new(""), &mut Vec::new(), cancel)?;
         if self.watched.is_empty() {
@@ -81,7 +81,7 @@ impl<'a> WatchedDirectories<'a> {
     }
 
     /// Watches the path if it is a directory now. Says what is in it.
-    pub(super) fn add(&mut self, path: &Path, cancel: &Cancellation) -> Result<Vec<PathBuf>, ServiceError> {
+    pub(super) fn add(&mut self, path: &Path, cancel: &Cancellation) -> ServiceResult<Vec<PathBuf>> {
         let mut inside = Vec::new();
         if self.has(path) {
             return Ok(inside);
@@ -112,7 +112,7 @@ impl<'a> WatchedDirectories<'a> {
         path: &Path,
         inside: &mut Vec<PathBuf>,
         cancel: &Cancellation,
-    ) -> Result<(), ServiceError> {
+    ) -> ServiceResult<()> {
         cancel.check()?;
         if self.watched.len() >= self.max {
             return Err(ServiceError::other(format!(
@@ -145,7 +145,7 @@ impl<'a> WatchedDirectories<'a> {
     }
 
     /// The system watches by path: if the path does not lead to the directory we hold, it is not watched.
-    fn watch(&mut self, dir: &Dir, path: &Path) -> Result<bool, ServiceError> {
+    fn watch(&mut self, dir: &Dir, path: &Path) -> ServiceResult<bool> {
         let full = self.base.join(path);
         match self.watcher.watch(&full, RecursiveMode::NonRecursive) {
             Ok(()) => {}

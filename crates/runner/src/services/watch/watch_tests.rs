@@ -11,7 +11,7 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 struct WatchFixture {
     cancel: Cancellation,
     reports: Receiver<FsChanges>,
-    thread: JoinHandle<Result<(), ServiceError>>,
+    thread: JoinHandle<ServiceResult<()>>,
 }
 
 /// Watches in another thread; returns when the watch stands.
@@ -45,7 +45,7 @@ impl WatchFixture {
         told
     }
 
-    fn end(self) -> Result<(), ServiceError> {
+    fn end(self) -> ServiceResult<()> {
         self.cancel.cancel();
         self.thread.join().unwrap()
     }

@@ -11,7 +11,7 @@ use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::is_abort;
 use crate::clock::now_ms;
-use crate::driver::AgentFailure;
+use crate::driver::AgentResult;
 use crate::session::IncomingCommand;
 use crate::session::actor::SessionActor;
 use crate::submissions::{WaitOwner, WaitResult, in_flight_row, outcome_row};
@@ -198,11 +198,7 @@ impl SessionActor {
     }
 
     /// The one end of a command: its outcome is stored, then its response sent, then whoever waited goes on.
-    pub(crate) fn finish(
-        &mut self,
-        admitted: AdmittedCommand,
-        result: Result<Option<Arc<str>>, AgentFailure>,
-    ) {
+    pub(crate) fn finish(&mut self, admitted: AdmittedCommand, result: AgentResult<Option<Arc<str>>>) {
         // One whose time was over has its outcome, and no other.
         if !admitted.is_given_up {
             self.conclude(&admitted, result, false);
@@ -214,7 +210,7 @@ impl SessionActor {
     pub(crate) fn conclude(
         &mut self,
         admitted: &AdmittedCommand,
-        result: Result<Option<Arc<str>>, AgentFailure>,
+        result: AgentResult<Option<Arc<str>>>,
         timed_out: bool,
     ) {
         let now = now_ms();

@@ -8,7 +8,7 @@ use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::admission::AdmittedCommand;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, ExecutedCommand};
+use crate::driver::{AgentFailure, AgentResult, ExecutedCommand};
 use crate::session::SessionInput;
 use crate::session::actor::SessionActor;
 
@@ -93,7 +93,7 @@ impl SessionActor {
     pub(crate) fn queue_given_back(
         &mut self,
         mut admitted: AdmittedCommand,
-        result: Result<ExecutedCommand, AgentFailure>,
+        result: AgentResult<ExecutedCommand>,
     ) {
         let token = admitted.token();
         self.notify_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });

@@ -9,7 +9,7 @@ use qd_core::session::{ExpectedPrompt, KeptInput};
 
 use super::prompts::{answer_of, disposition_of, new_images_key, turn_of};
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, ExecutedCommand, PromptDisposition};
+use crate::driver::{AgentResult, ExecutedCommand, PromptDisposition};
 use crate::session::actor::SessionActor;
 
 impl SessionActor {
@@ -69,7 +69,7 @@ impl SessionActor {
         &mut self,
         token: Token,
         turns_before: u64,
-        result: Result<ExecutedCommand, AgentFailure>,
+        result: AgentResult<ExecutedCommand>,
     ) {
         let has_begun = self.session.turns() > turns_before;
         let disposition = disposition_of(&result, has_begun);

@@ -11,7 +11,7 @@ use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::json;
 
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, PromptDisposition, TerminalHandle};
+use crate::driver::{AgentFailure, AgentResult, PromptDisposition, TerminalHandle};
 use crate::session::actor::SessionActor;
 use crate::session::agent::agent_state::AgentState;
 use crate::session::commands::admission::AdmittedCommand;
@@ -157,7 +157,7 @@ impl SessionActor {
     }
 
     /// Writes a text to the program and records it, without its secrets.
-    fn type_text(&mut self, typed: TypedText<'_>) -> Result<(), AgentFailure> {
+    fn type_text(&mut self, typed: TypedText<'_>) -> AgentResult<()> {
         let handle = self.run_handle()?;
         let TypedText { text, input_id, actor, user_id } = typed;
         let is_hidden = self.is_typing_hidden(&handle);

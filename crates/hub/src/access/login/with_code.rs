@@ -1,0 +1,113 @@
+//! `/login?code=…` and `/logout`: how a browser gets its cookie by a link, and loses it.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
+use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
+use qd_store::StoreError;
+use qd_wire::ErrorCode;
+
+use super::codes::LoginCode;
+use super::{cookie, label};
+use crate::access::audit::AuditedAction;
+use crate::access::authenticate;
+use crate::access::principals::OWNER;
+use crate::hub::Hub;
+use crate::server::assets::wants_page;
+use crate::server::listen::Peer;
+use crate::server::router::{check_known, failed, failed_as, no_randomness, query_code, unavailable};
+
+const UNUSABLE: &str = "This sign-in link is used up or too old. Make a new one in the app on a browser that is signed in (Settings), or start 'qd up' again, which prints one";
+/// Where the app says the same to a person.
+const UNUSABLE_PAGE: &str = "/welcome?link=unusable";
+
+/// `GET /login?code=…`
+pub(crate) async fn login(
+    State(hub): State<Arc<Hub>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let text = query_code(&uri);
+    let Some(code) = hub.config.login_codes.redeem(&text, now_ms()) else {
+        return unusable(&hub, &uri, &headers).await;
+    };
+    let response = match make_login(&hub, &code, &headers).await {
+        Ok(NewLogin::Login(token)) => {
+            let summary = format!("with a code, from {peer}");
+            let name = code.person.as_deref().unwrap_or(OWNER);
+            hub.note_deed(AuditedAction { kind: "login", principal: Some(name), ok: Some(true), summary })
+                .await;
+            return to_start(&hub, &token, hub.config.login_life.as_secs());
+        }
+        Ok(NewLogin::NobodyThere) => return unusable(&hub, &uri, &headers).await,
+        Ok(NewLogin::NoRandomness) => no_randomness(),
+        Err(error) => {
+            let error = format!("The login cannot be stored: {error}. The link stays good; open it again");
+            failed(ErrorCode::StoreUnavailable, &error)
+        }
+    };
+    hub.config.login_codes.give_back(&text, code);
+    response
+}
+
+enum NewLogin {
+    Login(String),
+    NoRandomness,
+    /// The person has gone, or is not to come in.
+    NobodyThere,
+}
+
+async fn make_login(hub: &Hub, code: &LoginCode, headers: &HeaderMap) -> Result<NewLogin, StoreError> {
+    let person = code.person.as_deref();
+    if let Some(username) = person
+        && hub.store.person(username).await?.is_none_or(|person| person.disabled)
+    {
+        return Ok(NewLogin::NobodyThere);
+    }
+    let token = authenticate::new_login(&hub.store, &hub.principals, person, label(headers)).await?;
+    let Some(token) = token else { return Ok(NewLogin::NoRandomness) };
+    hub.close_revoked();
+    if let Some(username) = person
+        && let Err(error) = hub.store.note_person_login(username, now_ms()).await
+    {
+        tracing::warn!(%error, "the time of a login cannot be noted");
+    }
+    Ok(NewLogin::Login(token))
+}
+
+/// A person who opens a link again in the browser it has signed in is where they want to be.
+async fn unusable(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Response {
+    if !wants_page(headers) {
+        return failed_as(StatusCode::UNAUTHORIZED, &ErrorCode::CodeExpired.with(UNUSABLE));
+    }
+    let place = if check_known(hub, uri, headers).await.is_ok() { "/" } else { UNUSABLE_PAGE };
+    (StatusCode::SEE_OTHER, [(LOCATION, place), (CACHE_CONTROL, "no-store")]).into_response()
+}
+
+/// Forgets the login of a browser or of a program, on both sides.
+pub(crate) async fn logout(State(hub): State<Arc<Hub>>, headers: HeaderMap) -> Response {
+    match authenticate::end_logins(&hub.store, &headers).await {
+        Ok(ended) => {
+            ended.iter().for_each(|hash| hub.end_access(hash));
+            to_start(&hub, "", 0)
+        }
+        Err(error) => unavailable(&error),
+    }
+}
+
+/// To the first page, with this cookie.
+fn to_start(hub: &Hub, token: &str, life_seconds: u64) -> Response {
+    let cookie = cookie(hub, token, life_seconds);
+    let headers = [(SET_COOKIE, &*cookie), (LOCATION, "/"), (CACHE_CONTROL, "no-store")];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+/// Programs that look at links before people open them must not use codes up.
+pub(crate) async fn not_for_head() -> StatusCode {
+    StatusCode::METHOD_NOT_ALLOWED
+}

@@ -1,1 +1,0 @@
-pub(crate) use qd_link::clock::now_ms;

@@ -1,0 +1,226 @@
+//! Commands of the hub's own faces: routed like a client's, answered to a callback.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use qd_link::mutex::Mutex;
+use qd_wire::command_table::CommandName;
+use qd_wire::link::LinkLine;
+use qd_wire::{CodedError, ErrorCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::principals::{Principal, Rights};
+use crate::command::{Command, prepare, send_cancel, send_ready};
+use crate::hub::Hub;
+use crate::runners::link::{SendQueueError, line_of};
+use crate::sessions::session::SessionEntry;
+
+/// Who asks: what the runner is told of it.
+#[derive(Debug, Clone)]
+pub(crate) struct CommandSender {
+    pub(crate) principal: Arc<str>,
+    /// What it may ask for, and its role.
+    pub(crate) rights: Rights,
+    /// Cancelled when it may ask for nothing any more.
+    pub(crate) revoked: CancellationToken,
+    pub(crate) connection_id: Arc<str>,
+}
+
+impl CommandSender {
+    pub(crate) fn new(principal: &Principal, connection_id: Arc<str>) -> Self {
+        Self {
+            principal: Arc::clone(&principal.name),
+            rights: principal.rights(),
+            revoked: principal.revoked.clone(),
+            connection_id,
+        }
+    }
+
+    /// The hub itself, which may everything.
+    pub(crate) fn hub() -> Self {
+        Self {
+            principal: Arc::from("hub"),
+            rights: Rights::ALL,
+            revoked: CancellationToken::new(),
+            connection_id: Arc::from("hub"),
+        }
+    }
+}
+
+/// An answer, as far as a face needs it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CommandAnswer {
+    pub(crate) success: bool,
+    pub(crate) data: Option<Box<RawValue>>,
+    pub(crate) error: Option<String>,
+    /// Beside every error: where an answer enters the hub it gets one if its runner knows none.
+    pub(crate) code: Option<ErrorCode>,
+    pub(crate) session_version: Option<u64>,
+    /// The runner had the outcome already.
+    #[serde(deserialize_with = "flag")]
+    pub(crate) replayed: bool,
+    /// Nobody can know whether the command took effect.
+    #[serde(deserialize_with = "flag")]
+    pub(crate) indeterminate: bool,
+    /// Its time was over before it was done.
+    #[serde(deserialize_with = "flag")]
+    pub(crate) timed_out: bool,
+    /// The link to its runner ended before the answer came: when it is back it can be asked again.
+    #[serde(skip)]
+    pub(crate) link_lost: bool,
+    pub(crate) session_id: Option<String>,
+    /// The runner that answered, or should have.
+    #[serde(skip)]
+    pub(crate) runner_id: Option<Arc<str>>,
+}
+
+/// A flag that may be `null`.
+fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(Option::<bool>::deserialize(deserializer)?.unwrap_or(false))
+}
+
+impl CommandAnswer {
+    pub(crate) fn failure(error: CodedError) -> Self {
+        Self { error: Some(error.message), code: Some(error.code), ..Self::default() }
+    }
+
+    /// Why it failed; `None` for a success.
+    pub(crate) fn failed(&self) -> Option<CodedError> {
+        if self.success {
+            return None;
+        }
+        let error = self.error.as_deref().unwrap_or("The runner refused and did not say why");
+        Some(self.code.unwrap_or(ErrorCode::Failed).with(error))
+    }
+
+    /// Whether it failed for this reason.
+    pub(crate) fn failed_with(&self, code: ErrorCode) -> bool {
+        !self.success && self.code == Some(code)
+    }
+}
+
+/// Called with the answer, once.
+pub(crate) type OnAnswer = Box<dyn FnOnce(&Arc<Hub>, CommandAnswer) + Send>;
+/// Called each time the command says how far it is, before its answer.
+pub(crate) type OnProgress = Arc<dyn Fn(&Arc<Hub>, &RawValue) + Send + Sync>;
+/// Called with the answers of several runners, once.
+pub(crate) type OnAnswers = Box<dyn FnOnce(&Arc<Hub>, RunnerAnswers) + Send>;
+/// Runners and what each has answered.
+pub(crate) type RunnerAnswers = Vec<(Arc<str>, CommandAnswer)>;
+
+/// Asks for a canonical command. The asker follows nothing by it, and it waits for no runner that is away.
+///
+/// `on_answer` is called exactly once. For what cannot be sent that is before this returns, so the caller must not hold
+/// a lock that it takes. Else it is called by the task of the runner's link, in the order of its stream, and for
+/// creating, closing and deleting after what came before is stored: it must be quick. When the link ends, or the
+/// time limit of the command passes, it gets a failure, which is indeterminate for a command that changes something.
+///
+/// It is a callback and no future, because the answer has its place in the stream: what the link reads next is told after
+/// the callback has returned, and a task that is woken some time later would have lost that place.
+///
+/// The number is for [`cancel_asked`]; there is none when the answer has been given already.
+pub(crate) fn ask(
+    hub: &Arc<Hub>,
+    asker: &CommandSender,
+    command: Command<'_>,
+    on_answer: impl FnOnce(&Arc<Hub>, CommandAnswer) + Send + 'static,
+) -> Option<u64> {
+    match prepare(hub, asker, command) {
+        Ok(ready) => send_ready(hub, asker, ready, Box::new(on_answer)),
+        Err(error) => {
+            on_answer(hub, CommandAnswer::failure(error));
+            None
+        }
+    }
+}
+
+/// Takes back a command of a face that is not answered yet; its answer comes all the same.
+pub(crate) fn cancel_asked(hub: &Hub, number: u64) {
+    if let Some(link) = hub.pending.link_of(number) {
+        send_cancel(number, &link, false);
+    }
+}
+
+/// Asks every connected runner the same, a command without parameters. `on_answers` is called once, when all have
+/// answered or `limit` is over; those who did not answer are there with a failure. One that hangs does not keep the
+/// answers of the others for longer.
+pub(crate) fn ask_runners(
+    hub: &Arc<Hub>,
+    asker: &CommandSender,
+    name: CommandName,
+    limit: Duration,
+    on_answers: OnAnswers,
+) {
+    let runners: Vec<Arc<str>> = hub
+        .runners()
+        .into_iter()
+        .filter(|runner| runner.link().is_some())
+        .map(|runner| Arc::clone(&runner.id))
+        .collect();
+    if runners.is_empty() {
+        return on_answers(hub, Vec::new());
+    }
+    let left = Arc::new(Mutex::new(OutstandingAnswers {
+        answers: runners.iter().map(|runner_id| (Arc::clone(runner_id), None)).collect(),
+        count: runners.len(),
+        on_answers: Some(on_answers),
+    }));
+    for (place, runner_id) in runners.iter().enumerate() {
+        let command = Command::new(name).on_system().at(&**runner_id).within(Some(limit));
+        let left = Arc::clone(&left);
+        ask(hub, asker, command, move |hub, answer| {
+            let done = left.lock().take(place, answer);
+            if let Some((on_answers, answers)) = done {
+                on_answers(hub, answers);
+            }
+        });
+    }
+}
+
+/// Answers that are yet to come.
+struct OutstandingAnswers {
+    answers: Vec<(Arc<str>, Option<CommandAnswer>)>,
+    count: usize,
+    on_answers: Option<OnAnswers>,
+}
+
+impl OutstandingAnswers {
+    /// Notes an answer; after the last one gives all, and who wants them.
+    fn take(&mut self, place: usize, answer: CommandAnswer) -> Option<(OnAnswers, RunnerAnswers)> {
+        if let Some((_, slot)) = self.answers.get_mut(place) {
+            *slot = Some(answer);
+        }
+        self.count -= 1;
+        if self.count > 0 {
+            return None;
+        }
+        let answers = std::mem::take(&mut self.answers);
+        let answers = answers.into_iter().map(|(id, answer)| (id, answer.unwrap_or_default()));
+        self.on_answers.take().map(|on_answers| (on_answers, answers.collect()))
+    }
+}
+
+/// Tells the session's runner whether to say the session's events in the words of its own harness too. A
+/// runner that is away is told when it comes, if the face still wants it then.
+pub(crate) fn watch(hub: &Hub, session: &SessionEntry, on: bool) {
+    let Some(link) = hub.runner(&session.runner_id).and_then(|runner| runner.link()) else { return };
+    let line = line_of(&LinkLine::SessionWatch { session_id: session.id.to_string(), on });
+    match link.send_queue.push_control(&line) {
+        Ok(()) => {}
+        Err(SendQueueError::Closed) => {
+            tracing::debug!(session = %session.id, "a runner that is gone cannot be told to watch a session");
+        }
+        Err(SendQueueError::Full) => {
+            // It would go on with a wrong idea of who listens; when it comes again it is told all of it.
+            tracing::warn!(runner = %session.runner_id, "a runner does not read; its link is ended");
+            link.end();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "ask_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,87 @@
+//! `get_messages`: the agent's own words, or the hub's copies where there are none.
+
+use std::sync::Arc;
+
+use qd_core::view::pi_server::answer;
+use qd_store::{MESSAGE_PAGE_ROWS_MAX, StoreError};
+use qd_wire::Message;
+use qd_wire::pi_server::MessageList;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::faces::pi_server::commands::execute::{
+    ask_for, canonical, failure, finish, open_session, outcome, success,
+};
+use crate::faces::pi_server::commands::lifecycle;
+use crate::faces::pi_server::commands::pending_commands::CommandJob;
+use crate::hub::Hub;
+use crate::sessions::reads::unreadable;
+
+#[derive(Deserialize)]
+struct NativeMessages<'a> {
+    #[serde(borrow, default)]
+    native: Option<&'a RawValue>,
+}
+
+pub(crate) fn messages(hub: &Arc<Hub>, job: CommandJob) {
+    let entry = match open_session(hub, &job) {
+        Ok(entry) => entry,
+        Err(error) => return finish(hub, &job, failure(error)),
+    };
+    let command = match canonical(&job, None) {
+        Ok(command) => command.on_session(&entry),
+        Err(error) => return finish(hub, &job, failure(error)),
+    };
+    ask_for(hub, job, command, move |hub, job, answered| {
+        let has_native = answered.data.as_deref().is_some_and(has_native);
+        // Copies have no version that could be compared.
+        let is_conditional = job.request.envelope.if_session_version.is_some();
+        let is_away = !answered.success && !is_conditional && hub.is_away(&entry.runner_id);
+        if (answered.success && !has_native) || is_away {
+            return from_copies(hub, job, answered.session_version);
+        }
+        let outcome = outcome(&job, answered);
+        finish(hub, &job, outcome);
+    });
+}
+
+fn has_native(data: &RawValue) -> bool {
+    let native = serde_json::from_str::<NativeMessages<'_>>(data.get()).ok().and_then(|data| data.native);
+    native.is_some_and(|native| native.get() != "null")
+}
+
+fn from_copies(hub: &Arc<Hub>, job: CommandJob, session_version: Option<u64>) {
+    let task_hub = Arc::clone(hub);
+    hub.tasks.spawn(async move {
+        let hub = task_hub;
+        let outcome = match copies(&hub, job.session()).await {
+            Ok(messages) => {
+                let list = MessageList { messages: answer::messages(&messages) };
+                success(Some(lifecycle::json(&list)), session_version)
+            }
+            Err(error) => failure(unreadable(&error)),
+        };
+        finish(&hub, &job, outcome);
+    });
+}
+
+/// All messages of a session, oldest first.
+async fn copies(hub: &Hub, session_id: &str) -> Result<Vec<Message>, StoreError> {
+    let mut pages = Vec::new();
+    let mut before = None;
+    loop {
+        let page = hub.store.messages_page(session_id, before, MESSAGE_PAGE_ROWS_MAX).await?;
+        before = page.first_idx.filter(|first| *first > 0);
+        pages.push(page.messages);
+        if before.is_none() {
+            break;
+        }
+    }
+    let messages = pages.iter().rev().flatten();
+    let read = |text: &bytes::Bytes| {
+        serde_json::from_slice(text)
+            .inspect_err(|error| tracing::warn!(%error, "a stored message is odd"))
+            .ok()
+    };
+    Ok(messages.filter_map(read).collect())
+}

@@ -1,0 +1,79 @@
+//! What was done by whom, for those who may know.
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use http::{HeaderMap, Uri};
+use qd_store::{AUDIT_PAGE_ROWS_MAX, AuditQuery, AuditRow};
+use qd_wire::ErrorCode;
+use qd_wire::command_table::Permission;
+use qd_wire::people::{AuditData, AuditEntry};
+use serde::Deserialize;
+
+use crate::server::Server;
+use crate::server::router::{check_access, failed, refused, unavailable};
+
+const LIMIT_DEFAULT: usize = 100;
+
+#[derive(Deserialize)]
+pub(crate) struct AuditParameters {
+    session: Option<String>,
+    principal: Option<String>,
+    tool: Option<String>,
+    kind: Option<String>,
+    before: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// `GET /api/audit`: what was done in sessions, and one's own deeds; everything for those who manage.
+pub(crate) async fn list(
+    State(server): State<Server>,
+    wanted: Result<Query<AuditParameters>, QueryRejection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let principal = match check_access(&server.hub, &uri, &headers).await {
+        Ok(principal) => principal,
+        Err(refusal) => return refused(&refusal),
+    };
+    let Ok(Query(wanted)) = wanted else {
+        return failed(ErrorCode::InvalidRequest, "'before' and 'limit' must be whole numbers");
+    };
+    let limit = wanted.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, AUDIT_PAGE_ROWS_MAX);
+    let is_manager = principal.permissions.contains(Permission::Manage);
+    let query = AuditQuery {
+        session_id: wanted.session,
+        principal: wanted.principal,
+        tool: wanted.tool,
+        kind: wanted.kind,
+        visible_to: (!is_manager).then(|| principal.name.to_string()),
+        before: wanted.before,
+        limit,
+    };
+    match server.hub.store.audit(query).await {
+        Ok(rows) => {
+            // A full page may be the last; the next one is empty then.
+            let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.id);
+            Json(AuditData { entries: rows.into_iter().map(entry).collect(), next }).into_response()
+        }
+        Err(error) => unavailable(&error),
+    }
+}
+
+fn entry(row: AuditRow) -> AuditEntry {
+    AuditEntry {
+        id: row.id,
+        ts: row.ts,
+        session_id: row.session_id,
+        runner_id: row.runner_id,
+        seq: row.seq,
+        kind: row.kind,
+        principal: row.principal,
+        actor: row.actor,
+        tool: row.tool,
+        request_id: row.request_id,
+        ok: row.ok,
+        duration_ms: row.duration_ms,
+        summary: row.summary,
+    }
+}

@@ -1,0 +1,310 @@
+//! How runners come, are listed and go: invites, joining, the link's door, new keys, revoking.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Json, Response};
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderMap, StatusCode, Uri};
+use qd_link::clock::now_ms;
+use qd_store::RunnerRow;
+use qd_wire::fleet::{Invite, JoinRequest, Joined};
+use qd_wire::{CodedError, ErrorCode};
+use serde_json::json;
+use tokio::time::{Duration, timeout};
+
+use crate::access::authenticate::{self, Hash, KeyRefusal, has_key, is_plain_name};
+use crate::access::invites::{InviteError, InviteGrant, InviteRefusal};
+use crate::runners::link::RunnerIdentity;
+use crate::server::Server;
+use crate::server::listen::Peer;
+use crate::server::router::{
+    check_owner, failed, failed_as, failed_with, no_randomness, refused, unavailable,
+};
+use crate::server::upgrade::upgrade_runner;
+use crate::sessions::reads;
+
+/// Who the runner says it is; its key has to prove it.
+const RUNNER_HEADER: &str = "x-qd-runner";
+/// They mean something else in the paths of this file.
+const RESERVED_NAMES: [&str; 4] = ["invites", "join", ".", ".."];
+/// A join names a runner and its machine; nothing in it is long.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// A body that is not here by then is not coming.
+const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// What a runner may say of its machine in each field, in bytes; it is only shown.
+const DESCRIPTION_BYTES_MAX: usize = 256;
+
+/// `POST /api/runners/invites`
+pub(crate) async fn invite(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
+    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
+        return refused(&refusal);
+    }
+    let invite = match server.fleet.invites.issue(now_ms()) {
+        Ok(invite) => invite,
+        Err(error @ InviteError::TooMany) => return failed(ErrorCode::RateLimited, &error.to_string()),
+        Err(InviteError::NoRandomness) => return no_randomness(),
+    };
+    let tls = server.hub.config.tls.as_ref();
+    let code = match tls.filter(|tls| tls.is_pinned()) {
+        Some(tls) => format!("{}.{}", invite.secret, tls.fingerprint()),
+        None => invite.secret,
+    };
+    // The place was checked: the host is one of our own names, with a port at most.
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
+    let url = format!("{}://{host}", if tls.is_some() { "https" } else { "http" });
+    let command = format!("qd runner join {url} --code {code}");
+    let fingerprint = tls.map(|tls| tls.fingerprint().to_string());
+    tracing::info!(expires_at = invite.expires_at, "a runner may join with a new code");
+    Json(Invite { code, url, fingerprint, expires_at: invite.expires_at, command }).into_response()
+}
+
+/// `POST /api/runners/join`: the code is the permission.
+pub(crate) async fn join(
+    State(server): State<Server>,
+    Extension(Peer(peer)): Extension<Peer>,
+    body: Body,
+) -> Response {
+    let request = match read_join(body).await {
+        Ok(request) => request,
+        Err(error) => return failed_with(&error),
+    };
+    let runner_id = request.join.runner_id.clone();
+    match admit(&server, request).await {
+        Ok(()) => {
+            tracing::info!(%peer, runner_id, "a runner has joined");
+            Json(Joined { runner_id }).into_response()
+        }
+        Err(error) => {
+            tracing::warn!(%peer, runner_id, reason = %error, "a join is refused");
+            failed_with(&error)
+        }
+    }
+}
+
+/// A join that can be read.
+struct JoinBody {
+    join: JoinRequest,
+    key_hash: Hash,
+}
+
+/// The body of a call, which is short and comes soon.
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, CodedError> {
+    let Ok(body) = timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await else {
+        return Err(CodedError::invalid("The body did not come in time"));
+    };
+    body.map_err(|error| {
+        CodedError::invalid(format!("The body cannot be read ({error}); it may have {BODY_BYTES_MAX} bytes"))
+    })
+}
+
+async fn read_join(body: Body) -> Result<JoinBody, CodedError> {
+    let body = read_body(body).await?;
+    let join: JoinRequest = serde_json::from_slice(&body)
+        .map_err(|error| CodedError::invalid(format!("The body is no join request: {error}")))?;
+    if !is_plain_name(&join.runner_id) {
+        return Err(CodedError::invalid("'runner_id' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"));
+    }
+    if RESERVED_NAMES.contains(&&*join.runner_id) {
+        return Err(CodedError::invalid(format!(
+            "'runner_id' cannot be '{}'; take another name (--name)",
+            join.runner_id
+        )));
+    }
+    for (name, text) in [("hostname", &join.hostname), ("os", &join.os), ("version", &join.version)] {
+        if text.len() > DESCRIPTION_BYTES_MAX || text.chars().any(char::is_control) {
+            return Err(CodedError::invalid(format!(
+                "'{name}' must be a line of at most {DESCRIPTION_BYTES_MAX} bytes"
+            )));
+        }
+    }
+    let key_hash = from_hex(&join.key_hash).ok_or_else(|| {
+        CodedError::invalid("'key_hash' must be the SHA-256 of the runner's key in 64 hex digits")
+    })?;
+    Ok(JoinBody { join, key_hash })
+}
+
+fn from_hex(text: &str) -> Option<Hash> {
+    let mut hash = [0; 32];
+    if text.len() != hash.len() * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, place) in hash.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[place..place + 2], 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// Makes the runner known, if the code is good and the name free.
+async fn admit(server: &Server, JoinBody { join, key_hash }: JoinBody) -> Result<(), CodedError> {
+    let fleet = &server.fleet;
+    let now = now_ms();
+    // The fingerprint in a code is for the runner; that it sends it along does no harm.
+    let secret = join.code.split('.').next().unwrap_or_default().trim();
+    let _one_at_a_time = fleet.joining.lock().await;
+    let permission = fleet.invites.check(secret, &join.runner_id, &key_hash, now).map_err(code_refused)?;
+    if fleet.local_runner_id.as_deref() == Some(&*join.runner_id) {
+        let reason = "This is the name of the hub's own runner; join with another one (--name)";
+        return Err(ErrorCode::AlreadyExists.with(reason));
+    }
+    let unavailable = |error: qd_store::StoreError| {
+        ErrorCode::StoreUnavailable
+            .with(format!("The hub cannot use its store: {error}; the code stays good"))
+    };
+    let known = server.hub.store.runner(&join.runner_id).await.map_err(unavailable)?;
+    let known = known.filter(|row| row.revoked_at.is_none());
+    let is_itself = known.as_ref().is_some_and(|row| has_key(row, &key_hash));
+    if permission == InviteGrant::Repeat {
+        // After it was revoked or got another key, what it did with this code is over.
+        return if is_itself { Ok(()) } else { Err(code_refused(InviteRefusal::Used)) };
+    }
+    if join.known_only == Some(true) && !is_itself {
+        return Err(ErrorCode::RunnerNotFound.with("This hub does not know this runner by this key"));
+    }
+    if known.is_some() && !is_itself {
+        let reason = "A runner of this name has joined before, with another key; take another name, or revoke that one first ('qd runner revoke')";
+        return Err(ErrorCode::AlreadyExists.with(reason));
+    }
+    if !is_itself {
+        let row = new_row(&join, &key_hash, now);
+        server.hub.store.put_runner(row.clone()).await.map_err(unavailable)?;
+        let runner = server.hub.runner_or_new(&Arc::from(&*row.runner_id));
+        runner.apply_row(&row);
+        server.hub.announce_runner(&runner);
+    }
+    fleet.invites.use_up(secret, &join.runner_id, &key_hash);
+    Ok(())
+}
+
+fn new_row(join: &JoinRequest, key_hash: &Hash, now: i64) -> RunnerRow {
+    RunnerRow {
+        runner_id: join.runner_id.clone(),
+        key_hash: key_hash.to_vec(),
+        next_key_hash: None,
+        hostname: join.hostname.clone(),
+        os: join.os.clone(),
+        version: join.version.clone(),
+        // It says what it can do when it connects.
+        harnesses_json: "[]".to_owned(),
+        max_sessions: 0,
+        joined_at: now,
+        last_seen_at: None,
+        rotated_at: None,
+        revoked_at: None,
+    }
+}
+
+fn code_refused(refusal: InviteRefusal) -> CodedError {
+    let code = match refusal {
+        InviteRefusal::Wrong => ErrorCode::NotLoggedIn,
+        InviteRefusal::Expired | InviteRefusal::Used => ErrorCode::CodeExpired,
+    };
+    code.with(refusal.to_string())
+}
+
+/// `GET /api/runners`
+pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
+    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
+        return refused(&refusal);
+    }
+    match reads::runners(&server.hub).await {
+        Ok(runners) => Json(runners).into_response(),
+        Err(error) => unavailable(&error),
+    }
+}
+
+/// `POST /api/runners/{runner_id}/rotate`: the runner is told to make a new key.
+pub(crate) async fn rotate(
+    State(server): State<Server>,
+    Path(runner_id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
+        return refused(&refusal);
+    }
+    if let Err(response) = check_joined(&server, &runner_id).await {
+        return response;
+    }
+    if let Err(error) = server.hub.ask_rotation(&runner_id) {
+        return failed_as(StatusCode::CONFLICT, &error);
+    }
+    tracing::info!(runner_id, "the runner is told to make a new key");
+    (StatusCode::ACCEPTED, Json(json!({ "runner_id": runner_id }))).into_response()
+}
+
+/// `DELETE /api/runners/{runner_id}`: its key opens nothing any more, and it is cut off at once.
+pub(crate) async fn revoke(
+    State(server): State<Server>,
+    Path(runner_id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
+        return refused(&refusal);
+    }
+    if let Err(response) = check_joined(&server, &runner_id).await {
+        return response;
+    }
+    if let Err(error) = server.hub.store.revoke_runner(&runner_id, now_ms()).await {
+        return unavailable(&error);
+    }
+    server.hub.cut_off(&runner_id, "This runner was revoked; it has to join again with a new code");
+    server.fleet.links.end(&runner_id);
+    tracing::warn!(runner_id, "the runner is revoked and cut off");
+    Json(json!({ "runner_id": runner_id })).into_response()
+}
+
+/// Checks that there is a runner with a key; else the answer that says why there is nothing to do to it.
+async fn check_joined(server: &Server, runner_id: &str) -> Result<(), Response> {
+    if server.fleet.local_runner_id.as_deref() == Some(runner_id) {
+        let error = "This is the hub's own runner; it has no key";
+        return Err(failed(ErrorCode::Conflict, error));
+    }
+    match server.hub.store.runner(runner_id).await {
+        Ok(Some(row)) if row.revoked_at.is_none() => Ok(()),
+        Ok(Some(_)) => Err(failed(ErrorCode::Conflict, "The runner is revoked already")),
+        Ok(None) => {
+            Err(failed(ErrorCode::RunnerNotFound, "No runner of this name has joined; see 'qd runner ls'"))
+        }
+        Err(error) => Err(unavailable(&error)),
+    }
+}
+
+/// `/ws/runner`: a joined runner's link.
+pub(crate) async fn link(
+    State(server): State<Server>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Response {
+    let named = request.headers().get(RUNNER_HEADER).and_then(|value| value.to_str().ok());
+    let Some(runner_id) = named.filter(|name| is_plain_name(name)).map(str::to_owned) else {
+        tracing::warn!(%peer, "a runner link without a proper name is refused");
+        return failed(ErrorCode::InvalidRequest, "The header 'X-Qd-Runner' must hold the runner's name");
+    };
+    let pass = server.fleet.links.pass(&runner_id);
+    let checked = if server.fleet.local_runner_id.as_deref() == Some(&*runner_id) {
+        Err(KeyRefusal::Local)
+    } else {
+        authenticate::check_key(&server.hub.store, &runner_id, request.headers()).await
+    };
+    let row = match checked {
+        Ok(row) => row,
+        Err(refusal) => return link_refused(peer, &runner_id, &refusal),
+    };
+    // The hello needs no store: it finds what is known of its runner in the hub.
+    let runner_id: Arc<str> = runner_id.into();
+    server.hub.runner_or_new(&runner_id).apply_row(&row);
+    let identity = RunnerIdentity { runner_id, is_local: false, peer: peer.to_string() };
+    upgrade_runner(server, pass, identity, request)
+}
+
+fn link_refused(peer: impl std::fmt::Display, runner_id: &str, refusal: &KeyRefusal) -> Response {
+    let reason = refusal.to_string();
+    tracing::warn!(%peer, runner_id, reason, "a runner link is refused");
+    failed_with(&refusal.code().with(reason))
+}

@@ -1,0 +1,365 @@
+//! Reads a runner's lines. What needs no commit, and follows nothing that does, is published at once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Buf, Bytes};
+use qd_link::clock::now_ms;
+use qd_link::memory::{LinkReceiver, LinkSender};
+use qd_store::RunnerNote;
+use qd_wire::ErrorCode;
+use qd_wire::link::{LinkLine, RunnerHeartbeat};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
+
+use super::answers::RunnerAnswer;
+use super::block::{StreamStep, split};
+use super::commit::{CommitStep, QueuedStep, give_up};
+use super::hello::{DELETION_ID, note_runner};
+use super::refused_sessions::RefusedSessions;
+use super::{LinkShared, RunnerIdentity, RunnerLink, line_of};
+use crate::config::PlantedBug;
+use crate::faces::RunnerUpdate;
+use crate::hub::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub};
+use crate::runners::line_head::{self, Line};
+use crate::runners::runner::Runner;
+use crate::sessions::effects::apply_notes;
+use crate::sessions::published::PublishedEvents;
+use crate::sessions::session::SessionEntry;
+
+/// A connection that says no hello for this long is not a runner.
+const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often a connected runner is noted in the store as seen.
+const NOTE_INTERVAL_MS: i64 = 60_000;
+/// How long a link that is to end still waits for room among what is to be committed.
+const ROOM_GRACE: Duration = Duration::from_secs(1);
+/// How far a command is.
+const PROGRESS: &str = "progress";
+/// Bytes of a key's hash.
+const KEY_HASH_BYTES: usize = 32;
+
+/// The reader of a link.
+pub(super) struct LinkReader {
+    pub(super) hub: Arc<Hub>,
+    pub(super) identity: RunnerIdentity,
+    pub(super) link: Arc<RunnerLink>,
+    pub(super) sender: LinkSender,
+    commits: mpsc::Sender<QueuedStep<CommitStep>>,
+    state: Arc<LinkShared>,
+    pub(super) refusals: RefusedSessions,
+    /// Known from its hello on.
+    pub(super) runner: Option<Arc<Runner>>,
+    /// What is noted of it now and then.
+    note: Option<RunnerNote>,
+}
+
+/// There is nothing more to do on this link.
+pub(super) struct LinkEnded;
+
+impl LinkReader {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        identity: RunnerIdentity,
+        link: Arc<RunnerLink>,
+        sender: LinkSender,
+        commits: mpsc::Sender<QueuedStep<CommitStep>>,
+        state: Arc<LinkShared>,
+    ) -> Self {
+        let refusals = RefusedSessions::new(Arc::clone(&link), identity.clone());
+        Self { hub, identity, link, sender, commits, state, refusals, runner: None, note: None }
+    }
+
+    /// Reads until the other end of the link goes, or it is to stop.
+    pub(super) async fn run(mut self, mut receiver: LinkReceiver) {
+        let hello_by = Instant::now() + HELLO_WAIT_MAX;
+        let stop = self.link.stop.clone();
+        loop {
+            let block = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                block = self.next(&mut receiver, hello_by) => block,
+            };
+            let Some(block) = block else { break };
+            if self.block(block).await.is_err() {
+                break;
+            }
+        }
+        // The other end learns of it now, even if the last commits take a while.
+        drop(receiver);
+        self.end();
+    }
+
+    /// The next block. A runner that is silent for too long is shown as unhealthy while we wait.
+    async fn next(&self, receiver: &mut LinkReceiver, hello_by: Instant) -> Option<Bytes> {
+        let Some(runner) = &self.runner else { return self.before_hello(receiver, hello_by).await };
+        if let Some(block) = receiver.try_recv() {
+            return Some(block);
+        }
+        if let Ok(block) = timeout(self.hub.config.limits.runner_silence_max, receiver.recv()).await {
+            return block;
+        }
+        if runner.set_healthy(&self.link, false) {
+            tracing::warn!(runner = %runner.id, peer = %self.identity.peer, "the runner is silent");
+            self.hub.announce_runner(runner);
+        }
+        let block = receiver.recv().await?;
+        if runner.set_healthy(&self.link, true) {
+            self.hub.announce_runner(runner);
+        }
+        Some(block)
+    }
+
+    async fn before_hello(&self, receiver: &mut LinkReceiver, hello_by: Instant) -> Option<Bytes> {
+        if self.identity.is_local {
+            return receiver.recv().await;
+        }
+        timeout_at(hello_by, receiver.recv()).await.unwrap_or_else(|_| {
+            let RunnerIdentity { runner_id, peer, .. } = &self.identity;
+            tracing::warn!(runner = %runner_id, %peer, "a connection said no hello and is closed");
+            None
+        })
+    }
+
+    async fn block(&mut self, mut block: Bytes) -> Result<(), LinkEnded> {
+        // What is committed of its sessions is known after the hello, which may share its block with events.
+        while self.runner.is_none() && !block.is_empty() {
+            let length = memchr::memchr(b'\n', &block).map_or(block.len(), |end| end + 1);
+            let line = block.split_to(length);
+            match std::str::from_utf8(&line).ok().and_then(|line| line_head::parse(line.trim_end(), "").ok())
+            {
+                Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?,
+                _ => tracing::warn!("a runner speaks before its hello; skipped"),
+            }
+        }
+        let Some(runner) = &self.runner else { return Ok(()) };
+        runner.note_seen();
+        while !block.is_empty() {
+            let split = split(&self.hub, &self.identity, &self.link.send_queue, &mut self.refusals, &block);
+            for step in split.steps {
+                self.step(step).await?;
+            }
+            if let Some(missing) = split.missing {
+                tracing::warn!(runner = %self.identity.runner_id, session = %missing.session_id,
+                    expected = missing.expected, found = missing.found,
+                    "records are missing; the link ends, so that the runner sends again what is not committed");
+                return Err(LinkEnded);
+            }
+            block.advance(split.taken.min(block.len()));
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: StreamStep) -> Result<(), LinkEnded> {
+        match step {
+            StreamStep::Frames { entry, frames, records, heads, mut notes } => {
+                if records.is_empty() && entry.is_settled() {
+                    entry.ring.make_room(frames.len(), &self.state.stall_timeout).await;
+                    if notes.is_empty() {
+                        entry.ring.publish(frames, None);
+                    } else {
+                        entry.ring.publish(frames.clone(), None);
+                        apply_notes(&self.hub, &entry, &mut notes);
+                        let published = PublishedEvents::new(&entry, &frames, &[], &notes);
+                        self.hub.faces.published(&self.hub, published);
+                    }
+                    return Ok(());
+                }
+                if self.hub.config.planted_bug == Some(PlantedBug::AckBeforeCommit)
+                    && let Some(last) = records.last()
+                {
+                    self.link.send_queue.ack(&entry.id, last.seq);
+                }
+                entry.begin_commit();
+                self.commit(CommitStep::Frames { entry, frames, records, heads, notes }).await
+            }
+            StreamStep::Natives { entry, events } => {
+                if entry.is_settled() {
+                    self.hub.faces.native_events(&self.hub, &entry, &events);
+                    return Ok(());
+                }
+                entry.begin_commit();
+                self.commit(CommitStep::Natives { entry, events }).await
+            }
+            StreamStep::Ack { entry, seq } => {
+                if entry.is_settled() {
+                    self.link.send_queue.ack(&entry.id, seq);
+                    return Ok(());
+                }
+                entry.begin_commit();
+                self.commit(CommitStep::Ack { entry, seq }).await
+            }
+            StreamStep::Answer { id, session_id, success, tail } => {
+                if let Some(session_id) = id.strip_prefix(DELETION_ID) {
+                    self.note_deleted_by_runner(session_id, success, &tail);
+                    return Ok(());
+                }
+                let Some(pending) = self.hub.pending.remove_answered(&id, &self.link.send_queue) else {
+                    tracing::debug!(id, "an answer nobody waits for");
+                    return Ok(());
+                };
+                let answer = RunnerAnswer { pending, success, tail };
+                let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
+                self.answer(answer, entry.filter(|entry| entry.runner_id == self.identity.runner_id)).await
+            }
+            StreamStep::Forget { entry } => self.forget(entry, None).await,
+            StreamStep::Runner { kind, line } => self.runner_line(&kind, &line).await,
+        }
+    }
+
+    async fn answer(
+        &mut self,
+        answer: RunnerAnswer,
+        entry: Option<Arc<SessionEntry>>,
+    ) -> Result<(), LinkEnded> {
+        let Some(entry) = entry else {
+            answer.deliver(&self.hub, None);
+            return Ok(());
+        };
+        if answer.deletes() {
+            return self.forget(entry, Some(answer)).await;
+        }
+        let may_pass = self.state.is_failing.load(Ordering::Acquire) && !answer.needs_store();
+        if may_pass || entry.is_settled() {
+            answer.deliver(&self.hub, Some(&entry));
+            return Ok(());
+        }
+        entry.begin_commit();
+        self.commit(CommitStep::Answer { entry, answer }).await
+    }
+
+    /// Ends a session here and now, so that what follows under its name is read as a new one.
+    async fn forget(
+        &mut self,
+        entry: Arc<SessionEntry>,
+        answer: Option<RunnerAnswer>,
+    ) -> Result<(), LinkEnded> {
+        self.refusals.forget(&entry.id);
+        self.hub.forget_session(&entry);
+        entry.begin_commit();
+        self.commit(CommitStep::Forget { entry, answer }).await
+    }
+
+    /// Queues a piece for its commit, as soon as there is room for its bytes.
+    async fn commit(&self, commit: CommitStep) -> Result<(), LinkEnded> {
+        let Some(room) = self.room_for(commit.bytes()).await else {
+            give_up(&self.hub, commit);
+            return Err(LinkEnded);
+        };
+        self.commits.send(QueuedStep { it: commit, room }).await.map_err(|refused| {
+            give_up(&self.hub, refused.0.it);
+            LinkEnded
+        })
+    }
+
+    /// `None` when the link is to end and there is still no room, since the store fails for other links.
+    async fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = (bytes / COMMIT_UNIT_BYTES + 1).min(COMMIT_UNITS_MAX);
+        let room = Arc::clone(&self.hub.commit_room);
+        // Nobody closes it, and who holds some of it is in a queue that is worked off: this cannot wait for itself.
+        let room = room.acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
+        tokio::select! {
+            biased;
+            room = room => room.ok(),
+            () = async { self.link.stop.cancelled().await; sleep(ROOM_GRACE).await } => None,
+        }
+    }
+
+    async fn runner_line(&mut self, kind: &str, line: &str) -> Result<(), LinkEnded> {
+        if kind == PROGRESS {
+            self.progress(line);
+            return Ok(());
+        }
+        let known = ["runner.hello", "runner.heartbeat", "runner.rekey"];
+        if !known.contains(&kind) {
+            tracing::debug!(kind, "a line of the runner that this version does not know");
+            return Ok(());
+        }
+        match serde_json::from_str(line) {
+            Ok(LinkLine::Hello(hello)) => {
+                self.hello(hello.clone()).await?;
+                self.note = Some(self.noted(&hello));
+            }
+            Ok(LinkLine::Heartbeat(heartbeat)) => self.heartbeat(heartbeat),
+            Ok(LinkLine::Rekey { key_hash }) => self.rekey(&key_hash),
+            Ok(_) => {}
+            Err(error) => tracing::error!(kind, %error, "a line of the runner cannot be read"),
+        }
+        Ok(())
+    }
+
+    /// For whoever asked; the data is passed on as it is.
+    fn progress(&self, line: &str) {
+        #[derive(serde::Deserialize)]
+        struct Progress<'a> {
+            #[serde(borrow)]
+            id: std::borrow::Cow<'a, str>,
+            #[serde(borrow)]
+            data: &'a serde_json::value::RawValue,
+        }
+        match serde_json::from_str::<Progress<'_>>(line) {
+            Ok(Progress { id, data }) => {
+                self.hub.pending.progress(&self.hub, &id, &self.link.send_queue, data);
+            }
+            Err(error) => tracing::error!(%error, "the progress of a command cannot be read"),
+        }
+    }
+
+    fn heartbeat(&mut self, heartbeat: RunnerHeartbeat) {
+        let Some(runner) = &self.runner else { return };
+        runner.note_heartbeat(heartbeat);
+        let now = now_ms();
+        let Some(note) = self.note.as_mut().filter(|note| now - note.seen_at >= NOTE_INTERVAL_MS) else {
+            return;
+        };
+        note.seen_at = now;
+        let (hub, note) = (Arc::clone(&self.hub), note.clone());
+        self.hub.tasks.spawn(async move { note_runner(&hub, note).await });
+    }
+
+    /// The runner has made itself a new key: it counts once it is stored.
+    fn rekey(&self, key_hash: &str) {
+        let RunnerIdentity { runner_id, peer, .. } = &self.identity;
+        let Some(hash) = from_hex(key_hash) else {
+            tracing::warn!(runner = %runner_id, %peer, "the hash of a new key cannot be read");
+            return;
+        };
+        let (hub, runner_id) = (Arc::clone(&self.hub), Arc::clone(runner_id));
+        let (link, key_hash) = (Arc::clone(&self.link), key_hash.to_owned());
+        self.hub.tasks.spawn(async move {
+            match hub.store.set_next_key(&runner_id, &hash).await {
+                Ok(true) => {
+                    tracing::info!(runner = %runner_id, "a runner has a new key");
+                    if let Err(error) = link.send_queue.push(&line_of(&LinkLine::Rekeyed { key_hash })) {
+                        tracing::debug!(runner = %runner_id, %error, "a runner cannot be told that its key counts");
+                    }
+                }
+                Ok(false) => tracing::warn!(runner = %runner_id, "a runner without a key of its own wants another"),
+                Err(error) => tracing::warn!(runner = %runner_id, %error, "a new key cannot be stored"),
+            }
+        });
+    }
+
+    /// The link is over: nobody waits for this runner any more.
+    fn end(self) {
+        // First no line is taken any more, then those that were are answered for: none is forgotten.
+        self.link.send_queue.close();
+        let Some(runner) = self.runner else { return };
+        if runner.leave(&self.link) {
+            tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has gone");
+            self.hub.announce_runner(&runner);
+            self.hub.faces.runner_update(&self.hub, &runner.id, RunnerUpdate::Gone);
+        }
+        for pending in self.hub.pending.remove_of_link(&self.link.send_queue) {
+            let error =
+                ErrorCode::LinkLost.with(format!("Runner {} went away before it answered", runner.id));
+            pending.fail(&self.hub, &error, true);
+        }
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if text.len() != KEY_HASH_BYTES * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..KEY_HASH_BYTES).map(|byte| u8::from_str_radix(&text[byte * 2..byte * 2 + 2], 16).ok()).collect()
+}

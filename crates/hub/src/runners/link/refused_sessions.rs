@@ -1,0 +1,62 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use qd_wire::link::{LinkLine, RefusedSession};
+
+use super::{RunnerIdentity, RunnerLink, line_of};
+
+/// Names of refused sessions that are remembered, so that each is told and logged once. A runner that names more
+/// than these is told nothing about the rest; none of it is taken either way.
+const REFUSED_MAX: usize = 4096;
+
+/// The sessions of which this link takes nothing.
+pub(super) struct RefusedSessions {
+    link: Arc<RunnerLink>,
+    identity: RunnerIdentity,
+    sessions: HashSet<Box<str>>,
+}
+
+impl RefusedSessions {
+    pub(super) fn new(link: Arc<RunnerLink>, identity: RunnerIdentity) -> Self {
+        Self { link, identity, sessions: HashSet::new() }
+    }
+
+    pub(super) fn has(&self, session_id: &str) -> bool {
+        !self.sessions.is_empty() && self.sessions.contains(session_id)
+    }
+
+    /// The session is gone; what comes under its name is another one.
+    pub(super) fn forget(&mut self, session_id: &str) {
+        self.sessions.remove(session_id);
+    }
+
+    /// Refuses a session, and tells the runner so if it does not know it yet.
+    pub(super) fn refuse(&mut self, session_id: &str, reason: &str) {
+        if !self.note(session_id, reason) {
+            return;
+        }
+        let line = LinkLine::SessionRefused(RefusedSession {
+            session_id: session_id.to_owned(),
+            reason: reason.to_owned(),
+        });
+        if let Err(error) = self.link.send_queue.push(&line_of(&line)) {
+            tracing::debug!(%error, "a runner cannot be told of a refused session");
+        }
+    }
+
+    /// The same for one that the runner is told of in its welcome. True if that is news.
+    pub(super) fn note(&mut self, session_id: &str, reason: &str) -> bool {
+        if self.sessions.contains(session_id) || self.sessions.len() >= REFUSED_MAX {
+            return false;
+        }
+        self.sessions.insert(session_id.into());
+        let RunnerIdentity { runner_id, peer, .. } = &self.identity;
+        tracing::warn!(runner = %runner_id, %peer, session = session_id, reason, "a session is refused");
+        true
+    }
+}
+
+/// Why a session is not this runner's.
+pub(super) fn belongs_to(session_id: &str, owner: &str) -> String {
+    format!("Session {session_id} belongs to runner {owner}; give this runner's session another name")
+}

@@ -1,0 +1,156 @@
+//! Where connections come from (TCP in life, a simulated network in tests), and the loop that takes them.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use qd_link::net::BoxedIo;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{Duration, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::hub::Hub;
+use crate::server::tls::HubTls;
+
+/// Requests served at a time; WebSockets do not count.
+const REQUESTS_MAX: usize = 512;
+const HEADERS_WAIT_MAX: Duration = Duration::from_secs(3);
+/// A peer that has not shaken hands by then is not going to.
+const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long requests under way get when the hub stops.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+const REQUEST_HEAD_BYTES_MAX: usize = 16 << 10;
+/// After a failed accept (no file handles left) others get time to end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Gives the hub one byte stream after the other. TLS is put on top by the hub itself.
+pub trait Listen: Send + 'static {
+    /// The next stream, and who is at its other end, for the log. A future that is dropped loses no stream.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(BoxedIo, String)>> + Send;
+}
+
+impl Listen for TcpListener {
+    async fn accept(&mut self) -> io::Result<(BoxedIo, String)> {
+        let (stream, peer) = TcpListener::accept(self).await?;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY");
+        }
+        Ok((Box::new(stream), peer.to_string()))
+    }
+}
+
+/// Ways for clients to come beside the hub's listener: a face may have a port of its own, or streams within the process.
+pub trait FaceListeners: Send + 'static {
+    /// Serves who comes, until `stop`.
+    #[doc(hidden)]
+    fn serve(self, hub: HubHandle, stop: CancellationToken) -> impl Future<Output = ()> + Send;
+}
+
+/// There are none.
+impl FaceListeners for () {
+    async fn serve(self, _hub: HubHandle, _stop: CancellationToken) {}
+}
+
+/// The hub, for those who serve it.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct HubHandle(pub(crate) Arc<Hub>);
+
+/// Who sent a request: an extension of each.
+#[derive(Clone)]
+pub(crate) struct Peer(pub(crate) Arc<str>);
+
+/// Accepts connections until `stop`.
+pub(crate) async fn accept(
+    hub: &Arc<Hub>,
+    listener: &mut impl Listen,
+    router: &Router,
+    stop: &CancellationToken,
+) {
+    let room = Arc::new(Semaphore::new(REQUESTS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Who is too many is turned away at once: waiting here would keep everyone out, and the hub from stopping.
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            tracing::warn!(max = REQUESTS_MAX, "too many requests at a time; a connection is turned away");
+            continue;
+        };
+        let peer = Peer(peer.into());
+        let (router, stop) = (router.clone(), stop.clone());
+        match hub.config.tls.clone() {
+            None => hub.tasks.spawn(async move {
+                serve_stream(stream, peer, router, stop).await;
+                drop(permit);
+            }),
+            Some(tls) => hub.tasks.spawn(async move {
+                if let Some(stream) = shake_hands(&tls, stream, &peer, &stop).await {
+                    serve_stream(stream, peer, router, stop).await;
+                }
+                drop(permit);
+            }),
+        };
+    }
+}
+
+async fn shake_hands(
+    tls: &HubTls,
+    stream: BoxedIo,
+    Peer(peer): &Peer,
+    stop: &CancellationToken,
+) -> Option<BoxedIo> {
+    let handshake = tokio::select! {
+        () = stop.cancelled() => return None,
+        handshake = timeout(HANDSHAKE_WAIT_MAX, tls.accept(stream)) => handshake,
+    };
+    match handshake {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(%peer, "a TLS handshake took too long"),
+    }
+    None
+}
+
+async fn serve_stream(stream: BoxedIo, peer: Peer, router: Router, stop: CancellationToken) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        router.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WAIT_MAX)
+        .max_buf_size(REQUEST_HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            // A peer that never finishes its request is not waited for.
+            let Ok(result) = timeout(STOP_GRACE, connection).await else { return };
+            result
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "an HTTP connection ended");
+    }
+}

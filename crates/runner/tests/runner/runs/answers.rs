@@ -1,0 +1,147 @@
+//! Answers: to what a screen still asks, as one line of text, and by people who may give them.
+
+use crate::support::runner_fixture::RunnerFixture;
+use crate::support::runs::{exited, output, records, script, stop, until_output};
+use serde_json::{Value, json};
+
+/// Asks; when there is a file `go`, forgets its question and is never quiet again.
+const MOVES_ON: &str = "stty -echo; printf 'Do you want to continue? [y/N] '; until [ -e go ]; do sleep 0.02; done; \
+                        printf '\\nmoved on'; while :; do printf .; sleep 0.05; done";
+
+async fn asked(runner: &mut RunnerFixture) -> Value {
+    runner.event(0, "agent.input_needed").await["request"]["request_id"].clone()
+}
+
+fn answer(request_id: &Value, fields: Value) -> Value {
+    let mut command = json!({ "cmd": "input_response", "session_id": "s", "request_id": request_id });
+    command.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    command
+}
+
+fn go(runner: &RunnerFixture) {
+    std::fs::write(runner.config.default_cwd.clone().unwrap().join("go"), "").unwrap();
+}
+
+async fn ended(runner: &mut RunnerFixture, request_id: &Value) -> Value {
+    let is_end = |line: &Value| line["event"] == "agent.input_resolved" && line["request_id"] == *request_id;
+    runner.find(0, "the end of the question", is_end).await
+}
+
+#[tokio::test]
+async fn an_answer_is_not_typed_when_the_screen_has_moved_on() {
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    script(&mut runner, MOVES_ON).await;
+    let request_id = asked(&mut runner).await;
+    go(&runner);
+    until_output(&mut runner, "moved on").await;
+    let refused = runner.call(answer(&request_id, json!({ "confirmed": true }))).await;
+    assert_eq!(refused["error"], "the question is gone from the screen; look again", "{refused}");
+    assert_eq!(ended(&mut runner, &request_id).await["outcome"], "withdrawn");
+    assert!(records(&runner, "s").values().all(|record| record["event"] != "run.input"));
+    stop(&mut runner, "kill").await;
+    exited(&mut runner, "s").await;
+    runner.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_goes_away_also_while_the_program_is_never_quiet() {
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    script(&mut runner, MOVES_ON).await;
+    let request_id = asked(&mut runner).await;
+    go(&runner);
+    assert_eq!(ended(&mut runner, &request_id).await["outcome"], "withdrawn");
+    stop(&mut runner, "kill").await;
+    exited(&mut runner, "s").await;
+    runner.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_is_typed_when_the_same_question_was_drawn_again() {
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    let text = "printf 'Do you want to continue? [y/N] '; until [ -e go ]; do sleep 0.02; done; \
+                printf '\\rDo you want to continue? [y/N] '; read x; echo \"said $x\"";
+    script(&mut runner, text).await;
+    let request_id = asked(&mut runner).await;
+    go(&runner);
+    until_output(&mut runner, "\r").await;
+    runner.ok(answer(&request_id, json!({ "confirmed": true }))).await;
+    exited(&mut runner, "s").await;
+    assert!(output(&runner, "s").contains("said y"), "{}", output(&runner, "s"));
+    runner.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_to_a_screen_has_no_keys_in_it() {
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    script(&mut runner, "stty -echo; printf 'Password: '; read x; echo \"got $x\"; read y").await;
+    let request_id = asked(&mut runner).await;
+    for value in ["one\rtwo", "one\n", "\u{1b}[A", "a\u{7f}", "\u{3}", "\u{9b}A"] {
+        let refused = runner.call(answer(&request_id, json!({ "value": value }))).await;
+        let error = refused["error"].as_str().unwrap_or_default();
+        assert!(error.contains("control characters"), "{value:?}: {refused}");
+    }
+    runner.ok(answer(&request_id, json!({ "value": "only this" }))).await;
+    until_output(&mut runner, "got ").await;
+    let resolved = ended(&mut runner, &request_id).await;
+    assert_eq!(resolved.get("answer"), None, "a password is in no record: {resolved}");
+    stop(&mut runner, "kill").await;
+    exited(&mut runner, "s").await;
+    runner.stop().await;
+}
+
+/// Sends a command of somebody else than the bench's own person.
+async fn call_as(runner: &mut RunnerFixture, user_id: &str, role: &str, mut command: Value) -> Value {
+    let id = format!("{user_id}-{}", runner.lines.len());
+    let more = json!({ "type": "command", "id": id, "user_id": user_id, "user_role": role });
+    command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    runner.say(command).await;
+    runner.find(0, "a response", |line| line["type"] == "response" && line["id"] == id).await
+}
+
+#[tokio::test]
+async fn who_asked_at_the_gate_does_not_approve_it() {
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    runner.create("demo").await;
+    let write = |name: &str, role: &str, ask: bool| {
+        json!({ "cmd": "fs.write", "session_id": "s", "path": name, "content": "1", "request_id": name,
+                "user_role": role, "ask": ask })
+    };
+    for name in ["other", "own", "denied"] {
+        runner.send(write(name, "operator", false)).await;
+        runner.find(0, "the question", |line| line["request"]["request_id"] == name).await;
+    }
+    let decide = |name: &str, decision: &str| answer(&json!(name), json!({ "decision": decision }));
+    for decision in ["approve", "approve_for_session"] {
+        for role in ["operator", "viewer"] {
+            let refused = call_as(&mut runner, "anna", role, decide("own", decision)).await;
+            assert_eq!(
+                refused["error"], "you asked for this yourself; somebody else has to approve it",
+                "{refused}"
+            );
+        }
+    }
+    let confirmed = answer(&json!("own"), json!({ "confirmed": true }));
+    assert_eq!(runner.call(confirmed).await["success"], false, "nor by another word, nor without a role");
+    // A foreign server speaks for many people; a person of its name does not.
+    let id = "from-the-server";
+    let mut asking = write(id, "operator", false);
+    asking["type"] = json!("command");
+    asking["id"] = json!(id);
+    asking["user_id"] = json!("run-server");
+    runner.say(asking).await;
+    runner.find(0, "the question", |line| line["request"]["request_id"] == id).await;
+    let refused = call_as(&mut runner, "run-server", "operator", decide(id, "approve")).await;
+    assert_eq!(refused["success"], false, "{refused}");
+    let mut approval = decide(id, "approve");
+    approval["connection_id"] = json!("run-server");
+    let approved = call_as(&mut runner, "run-server", "operator", approval).await;
+    assert_eq!(approved["success"], true, "{approved}");
+    let denied = call_as(&mut runner, "anna", "operator", decide("denied", "deny")).await;
+    assert_eq!(denied["success"], true, "{denied}");
+    let approved = call_as(&mut runner, "bert", "operator", decide("other", "approve")).await;
+    assert_eq!(approved["success"], true, "{approved}");
+    // Who may skip the gate may also approve what is asked in their own name.
+    let approved = call_as(&mut runner, "anna", "owner", decide("own", "approve")).await;
+    assert_eq!(approved["success"], true, "{approved}");
+    runner.stop().await;
+}
